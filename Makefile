@@ -8,7 +8,7 @@ DEV := $(VENV)/.dev
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test lint format fuzz bench setup clean
+.PHONY: demo test test-all lint format fuzz bench setup clean
 
 setup: $(DEV)
 
@@ -26,9 +26,17 @@ $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 demo: $(DEMO)
 	$(BIN)/privmix demo --out demo-output --overwrite
 
-# One thread a worker: threads of several workers on few cores spend their time waiting for each other.
+# One thread a worker: threads of several workers on few cores spend their time waiting for each other. Processes that
+# tests start read the package's byte code, also where a machine would not have it written. tests/conftest.py says which
+# files come first.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40
+
+# One of each kind; what every design, page and reader has to pass in all its forms is in test-all.
 test: $(DEV)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --durations=40
+	$(PYTEST) -m "not thorough"
+
+test-all: $(DEV)
+	$(PYTEST)
 
 # Mutated data, releases, models and records, for SECONDS; what is not handled is kept in fuzz-failures. One SEED, one
 # sequence of inputs.

@@ -25,6 +25,7 @@ from privmix.jobs.comparison import noise_comparison
 from privmix.learning import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
+from privmix.progress import silent
 from privmix.releases import release_to_memory
 from privmix.reports.curves import draw_noise_comparison
 from privmix.rounding import rounded_up
@@ -108,7 +109,7 @@ def main() -> None:
                     runs.append({**facts, **released(design, accountant, epsilon, seed)})
                     RUNS.write_text(json.dumps(runs, indent=0) + "\n")
                     print(runs[-1], flush=True)
-    record = noise_comparison(50_000, 50_000, 1.0, 1e-5, 13, lambda stage, done, total: None)
+    record = noise_comparison(50_000, 50_000, 1.0, 1e-5, 13, silent)
     draw_noise_comparison(record, common.RESULTS / "noise_comparison.svg")
     header = ["m", *(c["label"] + ("" if c["is_upper_bound"] else " (no bound)") for c in record["curves"])]
     columns = [curve["noise_over_degree"] for curve in record["curves"]]

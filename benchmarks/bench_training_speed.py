@@ -36,7 +36,8 @@ from torch.nn.functional import cross_entropy
 
 import common
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.execution import AUTO, STRATEGIES, ExecutionConfig, choose_strategy, fitting_chunk
+from privmix.training.gradients.config import AUTO, ExecutionConfig
+from privmix.training.gradients.execution import STRATEGIES, choose_strategy, fitting_chunk
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.models import StandardisedConv2d, build_model

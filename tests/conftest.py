@@ -17,6 +17,29 @@ def data_root() -> Path:
     return root
 
 
+# The dearest files, which run first: processes take whole files, and one that began such a file last would end alone.
+FIRST = (
+    "tests/test_docs.py",
+    "tests/planning/test_planner.py",
+    "tests/audits/test_planted_bugs.py",
+    "tests/hostile/test_hostile.py",
+    "tests/cli/test_path.py",
+    "tests/audits/test_worst_case.py",
+    "tests/engine/test_ray.py",
+    "tests/attacks/test_canaries.py",
+    "tests/cli/test_interrupted.py",
+    "tests/cli/test_train_interrupted.py",
+    "tests/training/gradients/test_strategies.py",
+    "tests/reports/test_page.py",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    root = Path(__file__).parents[1]
+    ranks = {root / file: rank for rank, file in enumerate(FIRST)}
+    items.sort(key=lambda item: ranks.get(item.path, len(FIRST)))
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Name bytes by their argument: what they hold may change with the clock, and workers must agree on names."""
     return argname if isinstance(val, bytes) else None

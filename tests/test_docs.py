@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -33,6 +34,22 @@ PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
+
+
+def blocks(page: Path, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+
+
+# Pages whose commands, or whose snippets, take longer than all others together.
+DEAR = {"sh": ("guide.md", "audit.md", "training.md", "poisoning.md"), "python": ("training.md", "python.md")}
+
+
+def pages_with(language: str) -> list[Any]:
+    """Pages with commands or snippets; the dear ones are thorough."""
+    thorough = {page: [pytest.mark.thorough] if page.name in DEAR[language] else [] for page in PAGES}
+    return [pytest.param(page, id=page.name, marks=marks) for page, marks in thorough.items() if blocks(page, language)]
+
+
 # A full-size figure where a small one shows the same: sizes only, never flags.
 SMALLER = {
     "--rows 60000": "--rows 3000",
@@ -49,10 +66,6 @@ SMALLER = {
     # Several that work together are started in tests/cli/test_train_processes.py.
     "--nproc-per-node 4": "--nproc-per-node 1",
 }
-
-
-def blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
 
 
 def named_files(page: Path, folder: Path) -> None:
@@ -105,7 +118,7 @@ def torchrun(words: list[str]) -> None:
     assert outcome.returncode == 0, outcome.stderr
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages_with("sh"))
 def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(digits, tmp_path / "mnist")
@@ -122,7 +135,7 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
         if not words:
             continue
         if words[0] == "make":
-            targets = re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
             assert set(words[1:]) <= set(targets), line
             continue
         if "account" not in words:
@@ -141,7 +154,7 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
         assert (tmp_path / file.name).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", pages_with("python"))
 def test_python_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     namespace: dict[str, object] = {"__name__": "docs"}

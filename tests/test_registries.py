@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from privmix import _registry
-from privmix._registry import Registry, told
+from privmix._registry import Registry, literals_of
 from privmix.data import open_dataset
 from privmix.data.reader import READERS, reader_of
 from privmix.errors import InvalidInput
@@ -27,15 +27,15 @@ from privmix.research.poisoning import ATTACKS, DEFENCES
 from privmix.research.poisoning.victims.networks import NETWORKS
 from privmix.training.config import TrainingConfig
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.execution import ExecutionConfig, choose_strategy
+from privmix.training.gradients.config import ExecutionConfig
+from privmix.training.gradients.execution import choose_strategy
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES
 from privmix.training.mechanisms.base import MECHANISMS, plan_from_dict, plan_types
 from privmix.training.models import build_model, model_from_spec
 from privmix.training.models.base import MODELS
 from privmix.training.public import METHODS, parse_method
-from privmix.training.views.pipeline import ViewConfig
-from privmix.training.views.preset import PRESETS
+from privmix.training.views.config import PRESETS, ViewConfig
 from tests.cli.helpers import privmix
 
 # Registry -> its packages and, where others are in them, its decorator; and a name that it has.
@@ -67,8 +67,8 @@ from privmix.training.models.base import MODELS
 from privmix.training.models.small import LinearHead
 from privmix.training.plan import TrainingPlan
 from privmix.training.public import METHODS, DopeSgd
-from privmix.training.views.pipeline import ViewConfig
-from privmix.training.views.preset import PRESETS, Preset
+from privmix.training.views.config import ViewConfig
+from privmix.training.views.config import PRESETS, Preset
 
 
 class OwnPlan(TrainingPlan):
@@ -122,10 +122,10 @@ class Own(Npy):
 def test_what_is_told_is_what_is_registered(registry: Registry[Any], package: str, name: str) -> None:
     variants = {variant.name: variant for variant in registry.all()}
     assert name in variants
-    own = [said["name"] for said in told(*package.split())]
+    own = [said["name"] for said in literals_of(*package.split())]
     # Those that entry points bring come after the package's own.
     assert list(variants)[: len(own)] == sorted(own) == own
-    for said in told(*package.split()):
+    for said in literals_of(*package.split()):
         for attribute, value in said.items():
             assert getattr(variants[said["name"]], attribute) == value
     assert all(registry[one] is variant for one, variant in variants.items())

@@ -92,21 +92,59 @@ class Registry(Generic[Variant]):
 
 
 @cache
-def told(package: str, by: str = "") -> tuple[Mapping[str, Any], ...]:
+def literals_of(package: str, by: str = "", group: str = "") -> tuple[Mapping[str, Any], ...]:
     """What the variants in a package's files say of themselves in literals, attribute by attribute.
 
     For help that can't wait: their files are read and not run, so nothing is imported but the package.
 
+    Args:
+        package: as of :class:`Registry`, like ``by``.
+        by: its decorator.
+        group: of entry points, whose files are read likewise; empty: the package's own variants alone.
+
     Example:
-        >>> [said["name"] for said in told("privmix.training.gradients")]
+        >>> [said["name"] for said in literals_of("privmix.training.gradients")]
         ['closed-form', 'ghost', 'loop', 'vmap']
     """
-    found = []
-    for source in _files(package, by).values():
-        for node in ast.parse(source).body:
-            if isinstance(node, ast.ClassDef) and any(_registers(one, by) for one in node.decorator_list):
-                found.append(_literals(node))
-    return tuple(sorted(found, key=lambda said: str(said["name"])))
+    own = [one for source in _files(package, by).values() for one in _variants(source, by)]
+    others = [one for source in _elsewhere(group) for one in _variants(source, by)] if group else []
+    return (*sorted(own, key=lambda said: str(said["name"])), *others)
+
+
+def options_of(package: str, by: str, group: str) -> dict[str, type[Any]]:
+    """The dataclass of each variant's options, by the variant's name, where it says one: ``options = "module:name"``.
+
+    Their files are imported, and those of the variants are not.
+    """
+    named = {said["name"]: said["options"] for said in literals_of(package, by, group) if said.get("options")}
+    return {name: behind(place) for name, place in named.items()}
+
+
+def behind(place: str) -> Any:
+    """What ``"module:name"`` names; imported when it is asked for.
+
+    Example:
+        >>> behind("privmix._registry:behind") is behind
+        True
+    """
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def _variants(source: str, by: str) -> Iterator[dict[str, Any]]:
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.ClassDef) and any(_registers(one, by) for one in node.decorator_list):
+            yield _literals(node)
+
+
+def _elsewhere(group: str) -> Iterator[str]:
+    """Sources of modules that other packages name; what can't be read is left out here, and fails where it is used."""
+    for point in entry_points(group=group):
+        with suppress(ImportError, AttributeError, OSError, ValueError, SyntaxError):
+            spec = find_spec(point.module)
+            source = Path(str(spec and spec.origin)).read_text(encoding="utf-8")
+            ast.parse(source)
+            yield source
 
 
 @cache

@@ -6,6 +6,7 @@ This module sits beside the floors and imports none of them, so every floor may 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
@@ -15,10 +16,19 @@ class PrivmixError(Exception):
     """Base of every error privmix raises on purpose; ``exit_code`` is what the CLI returns for it.
 
     ``resumable`` says whether the run that it ended may succeed when it goes on; see :mod:`privmix.mechanisms.run`.
+    ``about`` names the parts of a job that the error is of, outermost first; its text begins with them. Texts are made
+    when they are shown: :func:`in_terms_of` changes what an error is of, and no text.
     """
 
     exit_code = 1
     resumable = True
+    about: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return ": ".join([*self.about, self._text()])
+
+    def _text(self) -> str:
+        return super().__str__()
 
 
 class StorageError(PrivmixError):
@@ -37,6 +47,8 @@ class InvalidInput(PrivmixError, ValueError):
         value: what was given. Pass ``WITHHELD`` when it stems from private rows: the message then does not show it.
         allowed: what would have been accepted, in words, with other arguments between backticks.
 
+    ``field``, ``shown`` (the value as messages show it; the value itself is not kept) and ``allowed`` stay apart.
+
     Example:
         >>> str(InvalidInput("epsilon", -1, "a number > 0"))
         'epsilon: got -1; allowed: a number > 0'
@@ -47,16 +59,28 @@ class InvalidInput(PrivmixError, ValueError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field, self.allowed = field, allowed
-        shown = "a value that is private and not shown" if value is WITHHELD else _shorten(repr(value))
-        super().__init__(f"{field}: got {shown}; allowed: {allowed}")
+        self.shown = "a value that is private and not shown" if value is WITHHELD else _shorten(repr(value))
+        super().__init__(field, self.shown, allowed)
+
+    def _text(self) -> str:
+        return f"{self.field}: got {self.shown}; allowed: {self.allowed}"
+
+
+_MARKED: Final = re.compile(r"`(\w+)`")
 
 
 @contextmanager
-def in_terms_of(arguments: Mapping[str, str]) -> Iterator[None]:
-    """Let errors name the arguments that a part's fields were made of: who gave these knows no others.
+def in_terms_of(
+    arguments: Mapping[str, str] | None = None, *, part: str = "", texts: Mapping[str, str] | None = None
+) -> Iterator[None]:
+    """Let errors speak of what their reader gave: who gave arguments knows no fields that were made of them.
+
+    The one place where errors are reworded on their way up.
 
     Args:
-        arguments: field -> argument.
+        arguments: field -> argument; of fields that texts mark, too.
+        part: of the job, which errors are then said to be of, unless they name it themselves.
+        texts: what stands for what, wherever it stands in an error: an address for the copy that was read.
 
     Example:
         >>> with in_terms_of({"steps": "sampler_steps"}):
@@ -67,11 +91,18 @@ def in_terms_of(arguments: Mapping[str, str]) -> Iterator[None]:
     """
     try:
         yield
-    except InvalidInput as error:
-        field, text = error.field, str(error)
-        if field in arguments and text.startswith(f"{field}: "):
-            error.field = arguments[field]
-            error.args = (error.field + text.removeprefix(field),)
+    except PrivmixError as error:
+        if isinstance(error, InvalidInput) and not error.about:
+            named = {"": "", **(arguments or {})}
+            error.field = ", ".join(named.get(one, one) for one in error.field.split(", "))
+            words = {one: to for one, to in named.items() if to.isidentifier()}
+            error.allowed = _MARKED.sub(lambda found: f"`{words.get(found[1], found[1])}`", error.allowed)
+        if part and not (isinstance(error, InvalidInput) and error.field == part):
+            error.about = (part, *error.about)
+        for old, new in (texts or {}).items():
+            error.args = tuple(str(one).replace(old, new) for one in error.args)
+            for name in {"field", "shown", "allowed"} & set(vars(error)):
+                setattr(error, name, getattr(error, name).replace(old, new))
         raise
 
 
@@ -87,6 +118,10 @@ class MissingExtra(PrivmixError, ImportError):
 
     def __init__(self, package: str, extra: str) -> None:
         super().__init__(f"{package} is not installed; install it with: pip install 'privmix[{extra}]'")
+
+
+class HeadFailed(PrivmixError):
+    """The first of several processes failed, and says why; the others end."""
 
 
 class _Withheld:

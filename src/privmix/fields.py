@@ -18,164 +18,153 @@ conversions are its own (a text becomes a number). What is needed beside datacla
 
 from __future__ import annotations
 
-import math
+import builtins
+import functools
+import inspect
+import operator
 import re
+import sys
 import types
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from enum import Enum
-from functools import cache
-from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, TypeVar, Union, get_args, get_origin
 
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, in_terms_of
+from privmix.ranges import (
+    Amount,
+    By,
+    Choice,
+    Coded,
+    Count,
+    Digest,
+    Flag,
+    Fraction,
+    Line,
+    Number,
+    PlainCount,
+    Positive,
+    Proportion,
+    Range,
+    Rate,
+    Seed,
+    Share,
+    Size,
+    Switch,
+    Text,
+    Whole,
+    Words,
+)
+
+__all__ = [
+    "Amount",
+    "By",
+    "Checked",
+    "Choice",
+    "Coded",
+    "Count",
+    "Digest",
+    "Flag",
+    "Fraction",
+    "Line",
+    "NotImported",
+    "Number",
+    "PlainCount",
+    "Positive",
+    "Proportion",
+    "Range",
+    "Rate",
+    "Seed",
+    "Share",
+    "Size",
+    "Switch",
+    "Text",
+    "Whole",
+    "Words",
+    "bare",
+    "before",
+    "check_fields",
+    "check_version",
+    "hints_of",
+    "later",
+    "names_of",
+    "newest",
+    "read",
+    "stored",
+    "used",
+    "value_is_default",
+    "wrong_values",
+]
 
 Kind = TypeVar("Kind")
+# Metadata: stored where it is not the default (True), or where the field of this name is not; and never (False).
 _USED: Final = "where_used"
+_STORED: Final = "stored"
+# Metadata: the version of the whole in which the field came.
+_SINCE: Final = "since"
 # The longest text and the largest whole number that a stored field may be, unless its range says otherwise.
 _WORD: Final = re.compile(r"[0-9A-Za-z_.:,+~/ -]{0,200}")
 _LARGEST: Final = 2**63
 
 
-class Range(Protocol):
-    """What a field may hold; it stands in the field's type: ``Annotated[int, Whole(1)]``."""
-
-    def check(self, name: str, value: Any) -> None:
-        """Raise :class:`InvalidInput` about the field ``name`` unless ``value`` is right."""
-        ...
-
-    def wrong(self) -> Sequence[Any]:
-        """Values that are not, for tests."""
-        ...
-
-
-@dataclass(frozen=True)
-class Number:
-    """A finite number in an interval.
-
-    Example:
-        >>> Number(0, 1, high_open=True).check("momentum", 1.0)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: momentum: got 1.0; allowed: a finite number >= 0 and < 1
-    """
-
-    low: float = -math.inf
-    high: float = math.inf
-    low_open: bool = False
-    high_open: bool = False
-
-    def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
-        check_number(name, value, low=self.low, high=self.high, low_open=self.low_open, high_open=self.high_open)
-
-    def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
-        ends = []
-        if self.low > -math.inf:
-            ends.append(self.low if self.low_open else math.nextafter(self.low, -math.inf))
-        if self.high < math.inf:
-            ends.append(self.high if self.high_open else math.nextafter(self.high, math.inf))
-        return [*ends, math.nan, math.inf, -math.inf, "1", True, [1.0]]
-
-
-@dataclass(frozen=True)
-class Whole:
-    """An integer from ``low`` to ``high``."""
-
-    low: int
-    high: int | None = None
-
-    def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
-        check_integer(name, value, low=self.low, high=self.high)
-
-    def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
-        return [self.low - 1, *([] if self.high is None else [self.high + 1]), self.low + 0.5, math.nan, "1", True, [1]]
-
-
-class Choice:
-    """One of some words; a function gives those of a registry, which is asked when it is needed.
-
-    Example:
-        >>> Choice("flat", "automatic").check("clipping", "round")
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: clipping: got 'round'; allowed: one of flat, automatic
-    """
-
-    def __init__(self, *words: str, of: Callable[[], Sequence[str]] | None = None) -> None:
-        self._words, self._of = words, of
-
-    def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
-        check_choice(name, value, self._words if self._of is None else self._of())
-
-    def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
-        return ["", "no such word", 1, True, ["a"]]
-
-
-@dataclass(frozen=True)
-class Text:
-    """A text that a pattern matches as a whole.
-
-    Args:
-        pattern: a regular expression.
-        words: what it allows, for people.
-    """
-
-    pattern: str
-    words: str
-
-    def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
-        if not isinstance(value, str) or re.fullmatch(self.pattern, value, re.DOTALL) is None:
-            raise InvalidInput(name, value, self.words)
-
-    def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
-        return [text for text in ("", "\0", "x" * 100_000) if re.fullmatch(self.pattern, text, re.DOTALL) is None] + [1]
-
-
-@dataclass(frozen=True)
-class Coded:
-    """How values are stored that are no plain ones, in a field's type beside or in place of a range.
-
-    Args:
-        write: to a JSON value.
-        read: from one, of whoever it comes from; raises :class:`InvalidInput`, TypeError, KeyError or ValueError.
-    """
-
-    write: Callable[[Any], Any]
-    read: Callable[[Any], Any]
-
-
-Positive = Annotated[float, Number(0, low_open=True)]
-"""A number above 0."""
-Amount = Annotated[float, Number(0)]
-"""A number of at least 0."""
-Share = Annotated[float, Number(0, 1, low_open=True, high_open=True)]
-"""A number between 0 and 1, both excluded."""
-Fraction = Annotated[float, Number(0, 1, high_open=True)]
-"""A number from 0 to below 1."""
-Count = Annotated[int, Whole(1)]
-"""An integer of at least 1."""
-Size = Annotated[int, Whole(0)]
-"""An integer of at least 0."""
-Seed = Annotated[int, Whole(0, 2**31 - 1)]
-"""Of draws that are public."""
-
-
-def used(default: Any = MISSING, **more: Any) -> Any:
+def used(default: Any = MISSING, *, beside: str | None = None, **more: Any) -> Any:
     """A field that is stored only where it is not its default: what was written before there was one is read as before.
 
     Args:
         default: of the field.
+        beside: another field, with which it is stored: exactly where that one is not its default.
         more: as of :func:`dataclasses.field`.
     """
-    metadata = {**more.pop("metadata", {}), _USED: True}
+    metadata = {**more.pop("metadata", {}), _USED: beside or True}
     return field(**({} if default is MISSING else {"default": default}), metadata=metadata, **more)
+
+
+def later(version: int, older: Any, **more: Any) -> Any:
+    """A field that came with a version: what was stored before lacks it, and means ``older`` by that.
+
+    Args:
+        version: of the whole in which it is stored, at least 2.
+        older: its value in earlier versions.
+        more: as of :func:`dataclasses.field`.
+    """
+    return field(default=older, metadata={**more.pop("metadata", {}), _SINCE: version}, **more)
+
+
+def newest(kind: type[Any], first: int = 1) -> int:
+    """The version in which the last field of a dataclass came; ``first`` where all were there from the beginning."""
+    return max([first, *(item.metadata.get(_SINCE, first) for item in fields(kind))])
+
+
+def names_of(kind: type[Any]) -> list[str]:
+    """The fields of a dataclass, by name."""
+    return [item.name for item in fields(kind)]
+
+
+def before(kind: type[Any], version: int) -> dict[str, Any]:
+    """The fields that came after a version, and what was stored in it means by having none."""
+    return {item.name: item.default for item in fields(kind) if item.metadata.get(_SINCE, version) > version}
+
+
+def check_version(name: str, version: Any, first: int, last: int) -> int:
+    """Raise :class:`InvalidInput` unless a stored version can be read here.
+
+    Example:
+        >>> check_version("v", 5, 3, 4)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: v: got 5; allowed: 4: written by a newer privmix, version 5; this one reads up to 4
+    """
+    if type(version) is not int or not first <= version <= last:
+        newer = type(version) is int and last < version < 10**6
+        older = "others are read by the privmix that wrote them"
+        why = f"written by a newer privmix, version {version}; this one reads up to {last}" if newer else older
+        raise InvalidInput(name, version, f"{last if newer or first == last else f'{first} to {last}'}: {why}")
+    return version
+
+
+def ranged(self) -> bool:
+    """Whether there is anything to check."""
+    return self.range is not None or (self.each is not None and self.each.ranged)
 
 
 @dataclass(frozen=True)
@@ -188,19 +177,73 @@ class _Said:
     coded: Coded | None
     each: _Said | None
 
+    @property
+    def ranged(self) -> bool:
+        """Whether there is anything to check."""
+        return self.range is not None or (self.each is not None and self.each.ranged)
+
 
 def _said(kind: Any) -> Mapping[str, _Said]:
     return _read_types(kind)
 
 
-@cache
+@functools.cache
 def _read_types(kind: Any) -> Mapping[str, _Said]:
-    hints = get_type_hints(kind, include_extras=True)
+    hints = hints_of(kind)
     return {item.name: _of(hints[item.name]) for item in fields(kind)}
 
 
+class NotImported:
+    """Stands for the types that a module names and does not import at run time: its own business, and never stored."""
+
+    def __class_getitem__(cls, _: Any) -> type[NotImported]:
+        return cls
+
+
+class _Names(dict[str, Any]):
+    """What names mean in a module."""
+
+    def __init__(self, module: str) -> None:
+        self._known = vars(sys.modules[module])
+
+    def __missing__(self, name: str) -> Any:
+        return self._known.get(name, getattr(builtins, name, NotImported))
+
+
+def hints_of(kind: type[Any]) -> dict[str, Any]:
+    """The type of each field of a dataclass, with its range, as far as it is imported.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Draw:
+        ...     rows: Count
+        >>> hints_of(Draw)
+        {'rows': typing.Annotated[int, Whole(low=1, high=None, plain=False)]}
+    """
+    found: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        names = _Names(base.__module__)
+        for name, hint in inspect.get_annotations(base).items():
+            found[name] = eval(hint, vars(sys.modules[base.__module__]), names) if isinstance(hint, str) else hint
+    return found
+
+
+def bare(hint: Any) -> Any:
+    """A type without its ranges.
+
+    Example:
+        >>> bare(Share | None)
+        float | None
+    """
+    if get_origin(hint) is Annotated:
+        return bare(get_args(hint)[0])
+    if get_origin(hint) in (Union, types.UnionType):
+        return functools.reduce(operator.or_, map(bare, get_args(hint)))
+    return hint
+
+
 def _of(hint: Any) -> _Said:
-    """Read a type: ``Annotated``, a union with None, a tuple of equals, or a plain one."""
+    """Read a type: ``Annotated``, a union with None, a tuple or mapping of equals, or a plain one."""
     notes: list[Any] = []
     none, several = False, [hint]
     found: list[Any] = []
@@ -221,7 +264,13 @@ def _of(hint: Any) -> _Said:
     each = None
     if len(found) == 1 and get_origin(found[0]) is tuple and get_args(found[0])[1:] == (...,):
         each = _of(get_args(found[0])[0])
+    elif len(found) == 1 and _is_mapping(get_origin(found[0])):
+        each = _of(get_args(found[0])[1])
     return _Said(tuple(found), none, limits, coded, each)
+
+
+def _is_mapping(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Mapping)
 
 
 def check_fields(made: Any, but: Sequence[str] = ()) -> None:
@@ -243,8 +292,25 @@ def check_fields(made: Any, but: Sequence[str] = ()) -> None:
         privmix.errors.InvalidInput: rate: got 1.5; allowed: a finite number > 0 and < 1
     """
     for name, said in _said(type(made)).items():
-        if name not in but:
+        if said.ranged and name not in but:
             _check(name, getattr(made, name), said)
+
+
+class Checked:
+    """Base of the dataclasses whose fields are checked when made, by :func:`check_fields`.
+
+    Example:
+        >>> @dataclass(frozen=True)
+        ... class Draw(Checked):
+        ...     rows: Count
+        >>> Draw(0)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: rows: got 0; allowed: an integer >= 1
+    """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
 
 def _check(name: str, value: Any, said: _Said) -> None:
@@ -252,10 +318,11 @@ def _check(name: str, value: Any, said: _Said) -> None:
         return
     if said.range is not None:
         said.range.check(name, value)
-    elif said.each is not None and said.each.range is not None:
-        if not isinstance(value, tuple):
-            raise InvalidInput(name, value, "a tuple")
-        for part in value:
+    elif said.each is not None and said.each.ranged:
+        several = _is_mapping(get_origin(said.kinds[0]))
+        if not isinstance(value, Mapping if several else tuple):
+            raise InvalidInput(name, value, "values by name" if several else "a tuple")
+        for part in value.values() if several else value:
             _check(name, part, said.each)
 
 
@@ -287,13 +354,18 @@ def stored(made: Any) -> dict[str, Any]:
         >>> stored(Draw(0.5)), stored(Draw(0.5, "laplace"))
         ({'rate': 0.5}, {'rate': 0.5, 'noise': 'laplace'})
     """
-    said = _said(type(made))
+    said, known = _said(type(made)), {item.name: item for item in fields(made)}
     return {
-        item.name: _written(value, said[item.name])
-        for item in fields(made)
-        if not (item.metadata.get(_USED) and value_is_default(item, getattr(made, item.name)))
-        for value in [getattr(made, item.name)]
+        name: _written(getattr(made, name), said[name]) for name, item in known.items() if _is_stored(made, item, known)
     }
+
+
+def _is_stored(made: Any, item: Field[Any], known: Mapping[str, Field[Any]]) -> bool:
+    rule = item.metadata.get(_USED)
+    if rule:
+        decides = item if rule is True else known[rule]
+        return not value_is_default(decides, getattr(made, decides.name))
+    return bool(item.metadata.get(_STORED, True))
 
 
 def value_is_default(item: Field[Any], value: Any) -> bool:
@@ -309,16 +381,19 @@ def _written(value: Any, said: _Said | None) -> Any:
         return said.coded.write(value)
     if isinstance(value, Enum):
         return value.value
+    if isinstance(value, float):
+        # NumPy's are floats of a class of their own.
+        return float(value)
     if is_dataclass(value):
         return stored(value)
     if isinstance(value, tuple | list):
         return [_written(part, None if said is None else said.each) for part in value]
     if isinstance(value, Mapping):
-        return {name: _written(part, None) for name, part in value.items()}
+        return {name: _written(part, None if said is None else said.each) for name, part in value.items()}
     return value
 
 
-def read(kind: type[Kind], values: Any, name: str) -> Kind:
+def read(kind: type[Kind], values: Any, name: str, version: int | None = None) -> Kind:
     """The object that :func:`stored` described, from JSON values of whoever they come from.
 
     Formal guarantees:
@@ -330,6 +405,7 @@ def read(kind: type[Kind], values: Any, name: str) -> Kind:
         kind: a frozen dataclass.
         values: JSON values.
         name: what messages call the whole, before the name of a field.
+        version: of these values: fields that came later are missing, and are what older ones mean; None: the newest.
 
     Raises:
         InvalidInput: they describe no such object; the field is named by its path.
@@ -348,32 +424,30 @@ def read(kind: type[Kind], values: Any, name: str) -> Kind:
     """
     if not isinstance(values, Mapping):
         raise InvalidInput(name, type(values).__name__, "its fields, by name")
-    said, known = _said(kind), {item.name: item for item in fields(kind)}  # type: ignore[arg-type]
+    said = _said(kind)
+    known = {item.name: item for item in fields(kind) if item.metadata.get(_STORED, True)}  # type: ignore[arg-type]
+    if version is not None:
+        known = {one: item for one, item in known.items() if item.metadata.get(_SINCE, version) <= version}
     missing = [one for one, item in known.items() if one not in values and not item.metadata.get(_USED)]
     if odd := sorted({*missing, *(set(values) - set(known))}):
         unknown = ", written by another version" if set(values) - set(known) else ""
-        raise InvalidInput(name, odd, f"exactly its fields{unknown}")
+        raise InvalidInput(
+            name, odd, f"exactly its fields{'' if version is None else f' in version {version}'}{unknown}"
+        )
     try:
-        made: Kind = kind(**{one: _value(value, said[one], f"{name} {one}") for one, value in values.items()})
-    except InvalidInput as error:
-        raise _within(name, error, known) from None
+        given = {one: _value(value, said[one], f"{name} {one}") for one, value in values.items()}
+        with in_terms_of({one: f"{name} {one}" for one in known}):
+            made: Kind = kind(**given)
+    except InvalidInput:
+        raise
     except (TypeError, KeyError, ValueError, ArithmeticError, AttributeError):
         raise InvalidInput(name, "values of other types", "the values that privmix wrote") from None
-    again = stored(made)
+    again = {one: value for one, value in stored(made).items() if one in known}
     if odd := sorted(
         one for one in {*again, *values} if one not in again or one not in values or again[one] != values[one]
     ):
         raise InvalidInput(name, odd, "as privmix writes them")
     return made
-
-
-def _within(name: str, error: InvalidInput, known: Mapping[str, Any]) -> InvalidInput:
-    """The same error, of a field within ``name``."""
-    if error.field in known and str(error).startswith(f"{error.field}: "):
-        text = str(error)
-        error.args = (f"{name} {text}",)
-        error.field = f"{name} {error.field}"
-    return error
 
 
 def _value(value: Any, said: _Said, name: str) -> Any:
@@ -387,6 +461,10 @@ def _value(value: Any, said: _Said, name: str) -> Any:
             raise
         except (TypeError, KeyError, ValueError, AttributeError):
             raise InvalidInput(name, value, "what privmix writes there") from None
+    if said.each is not None and _is_mapping(get_origin(said.kinds[0])):
+        if type(value) is not dict or not all(type(one) is str for one in value):
+            raise InvalidInput(name, type(value).__name__, "values by name")
+        return {one: _value(part, said.each, name) for one, part in value.items()}
     if said.each is not None:
         if not isinstance(value, list):
             raise InvalidInput(name, value, "a list")
@@ -407,7 +485,7 @@ def _value(value: Any, said: _Said, name: str) -> Any:
     )
     if isinstance(value, str) and said.range is None:
         fits = fits and _WORD.fullmatch(value) is not None
-    elif isinstance(value, int | float):
+    elif isinstance(value, int):
         fits = fits and abs(value) <= _LARGEST
     if not fits:
         raise InvalidInput(name, value, " or ".join(f"a {getattr(kind, '__name__', kind)}" for kind in plain))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from privmix._lazy import lazily
-from privmix._registry import Registry
-from privmix._registry import told as literals_of
+from privmix._registry import Registry, literals_of
 
 __all__ = ["Registry", "lazily", "literals_of"]

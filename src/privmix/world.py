@@ -12,10 +12,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from privmix.errors import InvalidInput
+from privmix.errors import HeadFailed, InvalidInput
 
 # Where processes meet; WORLD_SIZE alone says that there are others.
 _DESCRIBED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
+_GO, _FAILED = b"go", b"failed"
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,25 @@ class World:
         """Go on when all processes have come here."""
         if self.size > 1:
             dist.all_reduce(torch.zeros(1, device=_device()))
+
+    @contextmanager
+    def others_wait(self) -> Iterator[None]:
+        """The head's part of :meth:`wait_for_head`: the others go on after the block, or end where it fails."""
+        try:
+            yield
+        except Exception:
+            self.share(_FAILED)
+            raise
+        self.share(_GO)
+
+    def wait_for_head(self) -> None:
+        """Wait until the head is through its block of :meth:`others_wait`.
+
+        Raises:
+            HeadFailed: it failed there.
+        """
+        if self.share(b"") != _GO:
+            raise HeadFailed("the first process failed, and says why")
 
 
 def _device() -> torch.device | None:

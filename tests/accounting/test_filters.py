@@ -130,7 +130,7 @@ def test_renyi_costs_are_the_divergence_to_many_digits(order: int, rate: float) 
 
 
 @pytest.mark.parametrize("kind", [GaussianFilter, RenyiFilter])
-@pytest.mark.parametrize("count", [1, 50])
+@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.thorough), 50])
 def test_what_a_filter_accepts_fits_a_planned_budget_too(kind: type[GaussianFilter | RenyiFilter], count: int) -> None:
     """A filter that took more than the best price of fixed plans would be wrong."""
     made = kind.of(1.0, 1e-5)

@@ -168,6 +168,7 @@ def test_nobody_is_in_the_data_twice_where_mislabelled(monkeypatch: pytest.Monke
     assert kept == [COUNT - 50]
 
 
+@pytest.mark.thorough
 def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = release_engine.gaussian_on_lattice
     monkeypatch.setattr(
@@ -410,6 +411,7 @@ def test_odd_inputs_are_scored_by_the_final_model(kind: str) -> None:
         assert found.run.correct > found.run.guesses / 2 + 2.5 * found.run.guesses**0.5
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("coarse")
 def test_training_passes_where_the_bugs_are_caught() -> None:
     for config, evidence, canaries in (
@@ -422,6 +424,7 @@ def test_training_passes_where_the_bugs_are_caught() -> None:
         assert passes(trained(config, canaries=canaries, evidence=evidence).proof, mechanism)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("coarse")
 def test_half_the_noise_of_training_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = mechanism.noisy_mean

@@ -25,7 +25,8 @@ from privmix.attacks.membership import (
 from privmix.attacks.membership.signals import class_scores, true_class_logits
 from privmix.designs.moments.learner import SecondMomentsClassifier
 from privmix.engine import PrivateRecords
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput
+from privmix.fields import StorageError, stored
 from privmix.learning import NoiseAwareRidgeClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
@@ -181,7 +182,7 @@ def test_training_that_the_certificate_does_not_hold_is_not_repeated(small: tupl
     model.certificate = {**certificate, "public_data": {"public": "digest"}}
     with pytest.raises(InvalidInput, match="public data"):
         DpSgdTrainer.of(model)
-    views = {**ViewConfig().fingerprint(), "augmentations": [{"name": "flip", "probability": 0.1}]}
+    views = {**stored(ViewConfig()), "augmentations": [{"name": "flip", "probability": 0.1}]}
     model.certificate = {**certificate, "settings": {**certificate["settings"], "views": views}}
     with pytest.raises(InvalidInput):
         DpSgdTrainer.of(model)

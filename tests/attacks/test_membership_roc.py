@@ -39,7 +39,9 @@ def test_auc_of_gaussian_scores() -> None:
     assert (high - low) / 2 / 1.96 == pytest.approx(formula, rel=0.1)
 
 
-@pytest.mark.parametrize("shift", [0.0, 1.0, 2.5])
+@pytest.mark.parametrize(
+    "shift", [pytest.param(0.0, marks=pytest.mark.thorough), 1.0, pytest.param(2.5, marks=pytest.mark.thorough)]
+)
 def test_intervals_cover_at_the_stated_rate(shift: float) -> None:
     rng, runs, count, level, rate = np.random.default_rng(1), 1000, 200, 0.95, 0.1
     auc = stats.norm.cdf(shift / math.sqrt(2))

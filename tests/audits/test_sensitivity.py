@@ -25,6 +25,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, ReleasePlan, all_designs
 from privmix.publication.dataset import RecordTransform
+from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
@@ -33,11 +34,12 @@ from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models import LinearHead
-from privmix.training.optimiser import Optimiser, OptimiserConfig
+from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.sensitivity import training_sensitivity
-from privmix.training.views.pipeline import ViewConfig, ViewPipeline
+from privmix.training.views.config import ViewConfig
+from privmix.training.views.pipeline import ViewPipeline
 from tests.releases.helpers import own_options
 
 CLASSES = ("ant", "bee", "cat")

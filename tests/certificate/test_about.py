@@ -89,7 +89,7 @@ def test_the_command_line_says_the_same_and_dates_it(tmp_path: Path) -> None:
     budget = ["--rows", "20", "--epsilon", "8", "--delta", "1e-3", "--out", str(tmp_path / "REL")]
     assert privmix("release", *line, *budget, "--title", "Visits").code == 0
     about = pm.verify(tmp_path / "REL") and json.loads((tmp_path / "REL" / "certificate.json").read_text())["about"]
-    check_about(about)
+    check_about("about", about)
     assert set(about) == {"title", "date"}
     refused = privmix("release", *line, *budget, "--overwrite", "--licence-file", str(tmp_path / "own.npz"))
     assert refused.code == 2
@@ -126,13 +126,13 @@ def test_words_that_could_look_like_something_else_are_refused(wrong: dict[str, 
     with pytest.raises(pm.InvalidInput):
         About(**wrong)  # type: ignore[arg-type]
     with pytest.raises(pm.InvalidInput):
-        check_about(wrong)
+        check_about("about", wrong)
 
 
 @pytest.mark.parametrize("wrong", [{}, [], {"titel": "x"}, {"licence_file": "/etc/passwd"}, {"title": 3}])
 def test_what_a_certificate_may_not_say(wrong: Any) -> None:
     with pytest.raises(pm.InvalidInput):
-        check_about(wrong)
+        check_about("about", wrong)
 
 
 def test_markup_is_shown_as_it_is() -> None:

@@ -169,6 +169,7 @@ def test_poisoning_refuses_what_does_not_fit(line: str, flag: str) -> None:
     assert flag in outcome.err
 
 
+@pytest.mark.thorough
 def test_compare_draws(tmp_path: Path) -> None:
     figure = tmp_path / "curves.svg"
     outcome = privmix("account", "compare", "--records", "100", "--points", "2", "--out", str(figure), "--json")

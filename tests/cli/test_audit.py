@@ -48,6 +48,7 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.thorough
 def test_the_published_claim_is_refuted_and_the_honest_one_is_not() -> None:
     """Both are wrong with chance 1e-6. Fewer rows than records, and fewer runs: for speed."""
     line = HEADLINE.replace("--runs 300", "--rows 2000 --runs 6000 --confidence 0.999999")

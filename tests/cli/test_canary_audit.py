@@ -181,6 +181,7 @@ def test_what_can_not_be_audited_is_refused(targets: Path) -> None:
         assert message in told.err
 
 
+@pytest.mark.thorough
 def test_models_on_views_are_refused(targets: Path) -> None:
     made = train(
         out="VIEWS", model="resnet-9", views="self-aug", k_base="2", augment="flip", batch_size="10", epochs="0.1"

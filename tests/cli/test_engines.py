@@ -25,6 +25,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.thorough
 def test_ray_gives_the_rows_of_the_local_engine(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -42,9 +43,9 @@ def test_ray_gives_the_rows_of_the_local_engine(folder: Path, monkeypatch: pytes
 
 
 def test_without_ray_the_engine_is_refused_before_anything(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privmix.jobs import engines
+    from privmix.jobs import release_setting
 
-    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    monkeypatch.setattr(release_setting, "find_spec", lambda name: None)
     outcome = release(folder, "REL", "--engine", "ray")
     assert outcome.code == 2
     assert "privmix[ray]" in outcome.err

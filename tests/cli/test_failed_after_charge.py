@@ -19,7 +19,6 @@ from privmix.cli.spending import tell_spent
 from privmix.jobs import release as release_job
 from privmix.jobs import training as training_job
 from privmix.jobs.spending import Spent, spent_of
-from privmix.training.dp_sgd import DpSgd
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.training import LEDGER, history
 
@@ -126,37 +125,6 @@ def test_a_misspelt_label_is_mended_and_paid_for_once(verb: Verb) -> None:
 
 
 @each_verb
-def test_the_same_from_python(verb: Verb) -> None:
-    spent = raised(verb.python)
-    assert spent is not None
-    assert (spent.epsilon, spent.delta, spent.dataset) == (2, 1e-5, "own")
-    assert (spent.drawn, spent.kept, spent.mended) == (False, True, True)
-    assert spent.budget is not None
-    assert 0 < spent.budget.spent <= 2 * (1 + 1e-9)
-    assert "`resume`" in str(spent)
-    again = raised(lambda: verb.python(resume=True))
-    assert again is not None
-    assert again.kept
-    assert again.mended, "mended by half"
-    write()
-    verb.python(resume=True)
-    budget = pm.Ledger.open(LEDGER).budget("own")
-    assert (budget.reservations, budget.uncommitted) == (1, 0)
-
-
-@each_verb
-def test_an_attempt_that_was_refused_twice_is_paid_for_once(verb: Verb) -> None:
-    assert verb.run().code == 2
-    Path("own.csv").write_text(Path("own.csv").read_text().replace("0.123", "0.123x"))
-    outcome = verb.run("--resume")
-    assert outcome.code == 2
-    assert "mend the data" in outcome.err
-    write()
-    assert verb.run("--resume").code == 0
-    assert kinds().count("reserve") == 1
-
-
-@each_verb
 def test_mended_data_have_as_many_records_and_the_same_name(verb: Verb) -> None:
     """The plan that was paid for is one of the record count; and each file has one budget."""
     assert verb.run().code == 2
@@ -180,47 +148,6 @@ WISHES: dict[str, Any] = {"classes": ["yes", "no"], "features": "identity", "eps
 
 
 @each_verb
-def test_where_something_was_drawn_other_data_are_refused(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One key never serves two datasets: what was bound stays bound."""
-    write()
-    stop_after_noise(verb, monkeypatch)
-    outcome = verb.run()
-    assert outcome.code == 1
-    assert NOTHING not in outcome.err
-    assert "the same command with --resume finishes it and costs nothing more" in outcome.err
-    write(seed=9)
-    outcome = verb.run("--resume")
-    assert outcome.code == 2
-    assert "private and not shown" in outcome.err
-
-
-def stop_after_noise(verb: Verb, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: Any, **__: Any) -> None:
-        raise OSError(28, "No space left on device")
-
-    if verb.name == "release":
-        monkeypatch.setattr("privmix.releases.folder.ShardWriter._shard", full)
-    else:
-        monkeypatch.setattr(DpSgd, "step", full)
-
-
-@each_verb
-@pytest.mark.parametrize("ledger", [True, False])
-def test_a_full_disk_leaves_a_run_that_costs_nothing_more(
-    verb: Verb, ledger: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write()
-    with monkeypatch.context() as patch:
-        stop_after_noise(verb, patch)
-        spent = raised(lambda: verb.python(ledger=ledger), Exception)
-    assert spent is not None
-    assert (spent.drawn, spent.kept, spent.mended) == (True, True, False)
-    assert ("count epsilon 2 at delta 1e-05 as spent" in str(spent)) is not ledger
-    verb.python(ledger=ledger, resume=True)
-    assert kinds().count("reserve") == ledger
-
-
-@each_verb
 def test_without_a_ledger_nothing_is_spent_before_noise_is_drawn(verb: Verb) -> None:
     outcome = verb.run(ledger=False)
     assert outcome.code == 2
@@ -240,14 +167,6 @@ def test_a_run_without_a_place_is_not_kept_and_says_so(verb: Verb) -> None:
     assert "No run is kept: another one costs its epsilon again." in str(spent)
     assert "and stays charged" in str(spent)
     assert NOTHING in str(spent)
-
-
-@each_verb
-def test_what_is_refused_before_the_charge_costs_nothing_and_says_nothing(verb: Verb) -> None:
-    assert raised(lambda: verb.python(epsilon=9), pm.BudgetExceeded) is None
-    assert raised(lambda: verb.python(data="none.csv"), pm.PrivmixError) is None
-    assert raised(lambda: verb.python(resume=True)) is None
-    assert kinds() == ["init"]
 
 
 @each_verb
@@ -284,42 +203,3 @@ def test_a_private_count_that_led_to_no_plan_is_told(monkeypatch: pytest.MonkeyP
     assert "was charged to dataset 'small' and stays charged" in outcome.err
     assert "No run is kept" in outcome.err
     assert [entry["kind"] for entry in history("small")].count("reserve") == 1
-
-
-def test_an_audit_with_canaries_that_fails_is_told() -> None:
-    write()
-    assert VERBS["release"].run(ledger=False).code == 0
-    write(spoilt=True)
-    audit = ["audit", "REL", "--data", "own.csv", "--canaries", "10", "--ledger", LEDGER, "--dataset", "own"]
-    outcome = privmix(*audit)
-    assert outcome.code == 2
-    assert "was charged to dataset 'own' and stays charged" in outcome.err
-    assert NOTHING in outcome.err
-    assert "No run is kept" in outcome.err
-
-
-# Seeds.
-
-
-@each_verb
-@pytest.mark.filterwarnings("ignore:.*NOT private")
-@pytest.mark.parametrize(("first", "then"), [(None, 3), (3, None), (3, 4)])
-def test_a_run_goes_on_with_the_seed_that_it_began_with(
-    verb: Verb, first: int | None, then: int | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write()
-    with monkeypatch.context() as patch:
-        stop_after_noise(verb, patch)
-        raised(lambda: verb.python(ledger=False, seed=first), Exception)
-    before = {path.name: path.read_bytes() for path in verb.key().parent.iterdir() if path.is_file()}
-    wanted = f"seed: got {then}; allowed: {'no seed' if first is None else first}, as in the interrupted run"
-    with pytest.raises(pm.InvalidInput, match=wanted):
-        verb.python(ledger=False, seed=then, resume=True)
-    outcome = verb.run("--resume", *([] if then is None else [f"--seed={then}"]), ledger=False)
-    assert outcome.code == 2
-    assert "--seed" in outcome.err
-    assert "as in the interrupted run" in outcome.err
-    assert before == {path.name: path.read_bytes() for path in verb.key().parent.iterdir() if path.is_file()}
-    assert verb.run("--resume", *([] if first is None else [f"--seed={first}"]), ledger=False).code == 0
-    found = json.loads(Path(verb.out, "certificate.json").read_text())
-    assert found["insecure_seed"] is (first is not None)

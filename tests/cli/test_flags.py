@@ -7,7 +7,7 @@ import typer
 from typer.main import get_command
 
 from privmix.cli.flags import message
-from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
+from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError, in_terms_of
 
 app = typer.Typer()
 group = typer.Typer()
@@ -63,9 +63,9 @@ def test_fields_become_flags(line: str, error: PrivmixError, said: str) -> None:
 
 
 def test_errors_of_a_part_keep_their_words() -> None:
-    error = InvalidInput("inputs", WITHHELD, "finite numbers")
-    error.args = (f"out: {error}",)
-    said = message(error, get_command(app), ["make", "X", "--out", "R"])
+    with pytest.raises(InvalidInput) as caught, in_terms_of(part="out"):
+        raise InvalidInput("inputs", WITHHELD, "finite numbers")
+    said = message(caught.value, get_command(app), ["make", "X", "--out", "R"])
     assert said == "--out: inputs: got a value that is private and not shown; allowed: finite numbers"
 
 

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.jobs import release as release_job
 from privmix.releases import folder as release_folder
 from tests.cli.helpers import Outcome, privmix
 
@@ -164,16 +163,6 @@ def test_the_plain_command_is_refused_and_changes_nothing(left: str) -> None:
     assert not Path("REL").exists()
 
 
-@everywhere
-def test_an_interrupted_run_is_for_its_owner_alone(left: str) -> None:
-    draft = Path(".REL.run")
-    assert draft.stat().st_mode & 0o777 == 0o700
-    keys = list(draft.rglob("*.key"))
-    assert len(keys) == (0 if left == "complete" else 1)
-    for path in keys:
-        assert path.stat().st_mode & 0o777 == 0o600
-
-
 @in_ledger
 def test_resume_finishes_and_is_charged_once(left: str) -> None:
     paid = ["private record count", "release"] if left in ("count", "complete") else ["release"]
@@ -207,17 +196,6 @@ def test_resume_gives_the_bytes_of_a_run_that_was_not_killed(left: str) -> None:
     assert len(shards) == 4
     assert kept.items() <= shards.items()
     clean("REL", "WHOLE")
-
-
-@in_ledger
-def test_overwrite_discards_and_is_charged_anew(left: str) -> None:
-    first = charges()
-    outcome = run(left, "--overwrite")
-    assert outcome.code == 0, outcome.err
-    assert charges() == first * 2
-    assert len(charges("commit")) == len(first)
-    clean("REL")
-    assert privmix("verify", "REL").code == 0
 
 
 OTHERS: list[tuple[dict[str, str | None], list[str]]] = [
@@ -255,16 +233,6 @@ def test_resume_with_other_options_is_refused_and_harms_nothing(left: str) -> No
     assert run(left, "--resume").code == 0
     assert charges() == ["release"]
     clean("REL")
-
-
-def test_resume_with_changed_records_is_refused(left: str) -> None:
-    before = content(".REL.run")
-    good = Path("own.npz").read_bytes()
-    save(Path("own.npz"), seed=1)
-    refused(run(left, "--resume"), "records", "private")
-    assert content(".REL.run") == before
-    Path("own.npz").write_bytes(good)
-    assert run(left, "--resume").code == 0
 
 
 @pytest.mark.parametrize("left", ["features"], indirect=True)
@@ -314,19 +282,6 @@ def test_nothing_to_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     save(Path("own.npz"))
     refused(run("seed", "--resume"), "--resume", "there is none")
     clean()
-
-
-def test_ctrl_c_keeps_the_run_and_its_charge(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    def stop(*_: Any, **__: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(release_job, "features_in_memory", stop)
-        outcome = run(left, "--resume")
-    assert (outcome.code, outcome.said.strip()) == (130, "stopped")
-    assert run(left, "--resume").code == 0
-    assert charges() == ["release"]
-    clean("REL")
 
 
 def test_places_that_cannot_be_written_cost_nothing(left: str) -> None:

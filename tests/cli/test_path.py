@@ -14,7 +14,7 @@ import pytest
 
 from privmix.data import embedded_digits
 from privmix.rounding import rounded_up
-from tests.cli.helpers import privmix
+from tests.cli.helpers import Outcome, privmix
 
 
 @pytest.fixture(autouse=True)
@@ -280,13 +280,20 @@ def test_evaluate_refuses_other_inputs(digits: Path, released: Path, tmp_path: P
     assert privmix("fit", str(tmp_path / "none"), "--out", str(tmp_path / "x")).code == 1
 
 
-def test_demo(tmp_path: Path) -> None:
-    outcome = privmix("demo", "--out", str(tmp_path / "demo"))
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
+    """Where a demo's results are, and what it said."""
+    out = tmp_path_factory.mktemp("demonstrated") / "demo"
+    return out, privmix("demo", "--out", str(out))
+
+
+def test_demo(demo: tuple[Path, Outcome]) -> None:
+    out, outcome = demo
     assert outcome.code == 0, outcome.err
     for words in ("What was guaranteed", "(8, 0.0001)-differential privacy", "without privacy", "AUC", "release/"):
         assert words in outcome.out
     assert "report.html" in outcome.out
-    page = (tmp_path / "demo" / "report.html").read_text()
+    page = (out / "report.html").read_text()
     for words in (
         "A loose guarantee: epsilon 8",
         "Accuracy on held-out digits",
@@ -294,12 +301,16 @@ def test_demo(tmp_path: Path) -> None:
         "For the owner only",
     ):
         assert (words in page) != (words == "For the owner only")
-    kinds = sorted(path.name.split("-")[0] for path in (tmp_path / "demo" / "records").iterdir())
+    kinds = sorted(path.name.split("-")[0] for path in (out / "records").iterdir())
     assert kinds == ["audit", "evaluation", "membership", "utility"]
-    assert privmix("verify", str(tmp_path / "demo" / "release")).code == 0
-    again = privmix("demo", "--out", str(tmp_path / "demo"))
-    assert again.code == 2
-    assert privmix("demo", "--out", str(tmp_path / "demo"), "--overwrite").code == 0
+    assert privmix("verify", str(out / "release")).code == 0
+    assert privmix("demo", "--out", str(out)).code == 2
+
+
+@pytest.mark.thorough
+def test_a_demo_replaces_another_where_asked(demo: tuple[Path, Outcome]) -> None:
+    out, _ = demo
+    assert privmix("demo", "--out", str(out), "--overwrite").code == 0
 
 
 def test_mnist_from_the_raw_files(data_root: Path, tmp_path: Path) -> None:

@@ -336,7 +336,7 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
     "bank and store": ({"bank": "2", "store": "STORE"}, ["--store", "--bank"]),
     "mixed only without mixes": (
         {"microbatch": "2", "microbatch_mixed_only": ""},
-        ["--microbatch-mixed-only", "without --microb"],
+        ["microbatch_mixes: got 0", "--microbatch-mixed-only leaves out"],
     ),
     "mixes without microbatches": ({"microbatch_mixes": "1"}, ["--microbatch-mixes"]),
     "microbatch above the batch": ({"microbatch": "31"}, ["--microbatch: got 31", "30"]),

@@ -11,16 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.training import (
     LEDGER,
-    RECORDS,
     certificate,
     charges,
-    digits,
     history,
     left_over,
     line,
@@ -157,13 +154,6 @@ def test_the_plain_command_is_refused_and_changes_nothing(left: str) -> None:
     assert not Path("MODEL").exists()
 
 
-@everywhere
-def test_an_interrupted_run_is_for_its_owner_alone(left: str) -> None:
-    assert Path(".MODEL.run").stat().st_mode & 0o777 == 0o700
-    assert Path(".MODEL.run/run.key").stat().st_mode & 0o777 == 0o600
-    assert Path(".MODEL.run/run.state").exists() == (left != "reading")
-
-
 @pytest.mark.parametrize("left", ["seed", "bank", "extended"], indirect=True)
 def test_resume_gives_the_bits_of_a_run_that_was_not_killed(left: str) -> None:
     outcome = run(left, resume="")
@@ -206,17 +196,6 @@ def test_resume_goes_on_where_it_stopped(left: str, monkeypatch: pytest.MonkeyPa
     assert steps == [5, 6, 7, 8, 9]
 
 
-@pytest.mark.parametrize("left", ["ledger", "reading"], indirect=True)
-def test_overwrite_discards_and_is_charged_anew(left: str) -> None:
-    key = Path(".MODEL.run/run.key").read_bytes()
-    outcome = run(left, overwrite="")
-    assert outcome.code == 0, outcome.err
-    assert charges() == ["training"] * 2
-    assert len(charges("commit")) == 1
-    clean("MODEL")
-    assert all(key not in path.read_bytes() for path in Path("MODEL").iterdir())
-
-
 OTHERS: list[tuple[dict[str, str | None], list[str]]] = [
     ({"epsilon": "7"}, ["--resume", "epsilon"]),
     ({"delta": "1e-5"}, ["--resume", "delta"]),
@@ -252,24 +231,6 @@ def test_resume_with_other_options_is_refused_and_harms_nothing(left: str) -> No
     assert charges() == ["training"]
 
 
-@pytest.mark.parametrize("left", ["seed"], indirect=True)
-@pytest.mark.parametrize("seed", [None, "4"])
-def test_resume_with_another_seed_is_refused(left: str, seed: str | None) -> None:
-    before = content()
-    refused(run(left, resume="", seed=seed), "--seed", "3, as in the interrupted run")
-    assert content() == before
-
-
-def test_resume_with_changed_records_is_refused(left: str) -> None:
-    before, good = content(), Path("own/train.npz").read_bytes()
-    x, y = digits(0, RECORDS)
-    np.savez("own/train.npz", x=255 - x, y=y)
-    refused(run(left, resume=""), "--data", "private")
-    assert content() == before
-    Path("own/train.npz").write_bytes(good)
-    assert run(left, resume="").code == 0
-
-
 @pytest.mark.parametrize("left", ["complete", "keyless"], indirect=True)
 def test_killed_after_the_model_was_written(left: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The model is paid for and whole; resuming puts it in its place and reads no record."""
@@ -288,16 +249,3 @@ def test_killed_after_the_model_was_written(left: str, monkeypatch: pytest.Monke
     assert len(charges("commit")) == (left == "complete")
     clean("MODEL")
     refused(run(left), "MODEL")
-
-
-def test_two_at_a_time_are_refused(left: str) -> None:
-    import fcntl
-
-    (lock,) = (name for name in os.listdir() if name.endswith(".lock"))
-    with open(lock, "wb") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        refused(run(left, resume=""), "no other")
-        refused(run(left, overwrite=""), "no other")
-    assert Path(".MODEL.run/run.key").is_file()
-    assert run(left, resume="").code == 0
-    clean("MODEL")

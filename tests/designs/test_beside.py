@@ -12,7 +12,7 @@ import pytest
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.audits.audit import audit_plan
-from privmix.engine.rows import Engine, Progress, RowBlock
+from privmix.engine.rows import Engine, RowBlock
 from privmix.engine.tiles import RecordSource, TileReader, tiles_of
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import gaussian_on_lattice
@@ -22,6 +22,7 @@ from privmix.plans import BasePlan, Design, Setting
 from privmix.plans.design import Beside
 from privmix.plans.registry import DESIGNS, register
 from privmix.plans.setting import Assumed, Forecast
+from privmix.progress import Progress
 from privmix.publication import RecordTransform
 from privmix.releases import load_release, release_to_folder, verify_release
 from privmix.releases.evidence import Law, RowLaw

@@ -282,7 +282,7 @@ def test_minilm(minilm: MiniLm) -> None:
     assert rebuilt.fingerprint() == minilm.fingerprint()
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("threads", [1, pytest.param(2, marks=pytest.mark.thorough)])
 def test_minilm_beside_other_texts(minilm: MiniLm, threads: int) -> None:
     """At the real size, where kernels have more ways to sum: alone, first, last, in another order, in other chunks."""
     before = torch.get_num_threads()

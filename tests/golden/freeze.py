@@ -29,7 +29,7 @@ from privmix.planning import ReleaseConfig
 from privmix.releases import release_to_folder
 from privmix.releases.folder import load_release
 from privmix.training.views.augment import Flip
-from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.config import ViewConfig
 from tests.certificate.helpers import a_reservation
 from tests.cli.helpers import privmix
 from tests.training.runs import config_of, job_of, private, public, weights_of

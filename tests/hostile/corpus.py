@@ -144,6 +144,13 @@ NOT_FOR: Final[dict[str, frozenset[str]]] = {
 ALL: Final = {kind: set(verbs) for kind, verbs in VERBS.items()}
 
 
+def told_first(case: Case) -> set[str]:
+    """The first verb of such folders and one that must refuse it, for each case another one, with what that needs."""
+    refusing = sorted(case.refused) or [next(iter(VERBS[case.kind]))]
+    own = {next(iter(VERBS[case.kind])), refusing[sorted(CASES).index(case.name) % len(refusing)]}
+    return own | ({"fit"} if case.kind == "release" and "evaluate" in own else set())
+
+
 def edit(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change a JSON file."""
     content = json.loads(path.read_text())

@@ -1,6 +1,7 @@
 """One process that opens the whole corpus with every verb; it writes what it saw as JSON lines.
 
-``python -m tests.hostile.worker ROOT [WORDS OF A CASE'S NAME]``
+``python -m tests.hostile.worker ROOT [--every-verb] [WORDS OF A CASE'S NAME]``; without that flag a case meets two
+verbs.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-from tests.hostile.corpus import CASES, KINDS, VERBS, World, copy_of, write_digits, write_images
+from tests.hostile.corpus import CASES, KINDS, VERBS, World, copy_of, told_first, write_digits, write_images
 from tests.hostile.guard import Baits, Guard, memory
 
 # A command that waits longer waits for ever, as on a pipe that nobody writes to.
@@ -30,7 +31,7 @@ class _StillWaiting(BaseException):
     pass
 
 
-def main(root: Path, words: str) -> None:
+def main(root: Path, words: str, every_verb: bool) -> None:
     """Make the honest folders, then run all cases, and what is planted to see that the watch is awake."""
     for name in ("home", "here", "tmp", "base", "cases"):
         (root / name).mkdir(parents=True)
@@ -58,7 +59,7 @@ def main(root: Path, words: str) -> None:
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore")
                     case.make(world, folder)
-                runner.run_all(case.name, case.kind, folder)
+                runner.run_all(case.name, case.kind, folder, verbs=None if every_verb else told_first(case))
         planted(world, runner)
 
 
@@ -68,8 +69,10 @@ class Runner:
     def __init__(self, world: World, guard: Guard, baits: Baits, report: TextIO) -> None:
         self.world, self.guard, self.baits, self.report = world, guard, baits, report
 
-    def run_all(self, name: str, kind: str, folder: Path, *, quiet: bool = False) -> None:
-        """All verbs of a kind on one folder."""
+    def run_all(
+        self, name: str, kind: str, folder: Path, *, quiet: bool = False, verbs: set[str] | None = None
+    ) -> None:
+        """All verbs of a kind on one folder, or these."""
         from privmix.cli.main import run
 
         out = self.world.root / "out" / name.replace(" ", "-")
@@ -84,6 +87,8 @@ class Runner:
             self.guard.readable.append(os.getcwd())
             self.guard.writable.append(os.getcwd())
         for verb, line in VERBS[kind].items():
+            if verbs is not None and verb not in verbs:
+                continue
             if verb == "evaluate" and kind == "release" and not (out / "model").is_dir():
                 continue
             arguments = [word.format(**given) for word in line.split()]
@@ -169,4 +174,5 @@ def _stop(number: int, frame: Any) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), " ".join(sys.argv[2:]))
+    flag = "--every-verb"
+    main(Path(sys.argv[1]), " ".join(word for word in sys.argv[2:] if word != flag), flag in sys.argv)

@@ -15,12 +15,11 @@ from privmix import research
 from privmix.data import Source
 from privmix.errors import StorageError
 from privmix.jobs.audited import Audited, Claim
-from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.recording import Measured
 from privmix.planning import ReleaseConfig
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import privmix
-from tests.cli.training import LEDGER, charges, history, open_ledger
+from tests.cli.training import LEDGER
 from tests.jobs.helpers import write_targets
 
 
@@ -136,44 +135,6 @@ def test_a_design_is_audited_under_its_claim() -> None:
     assert found.measurement.statements[0] == "The noise follows the papers' formula, which is no bound."
 
 
-@pytest.mark.parametrize("target", ["REL", "MODEL"])
-def test_canaries_are_paid_for_before_a_record_is_used(target: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever reads records looks at the ledger; hashing them for it is part of the charge."""
-    # What is proven does not matter here, and takes its time.
-    monkeypatch.setattr("privmix.attacks.one_run_proof.mahloujifar_epsilon", lambda *_, **__: 0.0)
-    book = f"sqlite:///{target}.db"
-    monkeypatch.setattr("tests.cli.training.LEDGER", book)
-    open_ledger(9)
-    seen, batches = [], Source.batches
-
-    def watched(self: Source, *arguments: Any) -> Any:
-        seen.append([entry["kind"] for entry in history()])
-        return batches(self, *arguments)
-
-    monkeypatch.setattr(Source, "batches", watched)
-    opened = CanaryJob(target=target, data="own", canaries=60, ledger=book, dataset="own").open()
-    assert (charges(), seen) == ([], [])
-    assert opened.run().not_noted is None
-    assert seen
-    assert all("reserve" in kinds and "commit" not in kinds for kinds in seen)
-    assert (charges(), charges("commit")) == (["canary audit"], ["canary audit"])
-
-
-def test_an_audit_that_reads_before_it_pays_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test above fails for a job that extracts features, and charges then."""
-    from privmix.jobs import canaries
-
-    charge = canaries.charge
-
-    def late(ledger: Any, dataset: Any, event: Any, adjacency: Any, purpose: str, data: Any) -> Any:
-        next(iter(data.source.batches(10)))
-        return charge(ledger, dataset, event, adjacency, purpose, data)
-
-    monkeypatch.setattr(canaries, "charge", late)
-    with pytest.raises(AssertionError):
-        test_canaries_are_paid_for_before_a_record_is_used("REL", monkeypatch)
-
-
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -190,7 +151,7 @@ def test_an_audit_that_reads_before_it_pays_is_noticed(monkeypatch: pytest.Monke
 )
 def test_canaries_refused_cost_nothing_and_read_nothing(wrong: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Source, "batches", _unread)
-    monkeypatch.setattr("privmix.jobs.canaries.charge", _unread)
+    monkeypatch.setattr("privmix.jobs.job.charge", _unread)
     given = {"target": "REL", "data": "own", "canaries": 60, **wrong}
     with pytest.raises((pm.InvalidInput, StorageError)):
         pm.audit(given.pop("target"), "canaries", **given)

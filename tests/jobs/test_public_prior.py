@@ -209,7 +209,7 @@ def test_an_interrupted_run_goes_on_with_its_own_fit(tmp_path: Path, monkeypatch
 def test_the_ledger_is_charged_after_public_data_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Public data that can't be used cost nothing."""
     charged: list[object] = []
-    monkeypatch.setattr(ReleaseJob, "_charge", lambda *args: charged.append(args))
+    monkeypatch.setattr(ReleaseJob, "charge", lambda *args: charged.append(args))
     flat = np.zeros((9, 8, 8), np.uint8), np.arange(9) % 2
     with pytest.raises(pm.InvalidInput, match="public records"):
         pm.release((X, Y), **WISHES, public=flat)

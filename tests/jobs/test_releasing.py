@@ -16,10 +16,11 @@ import polars
 import pytest
 
 import privmix as pm
-from privmix.jobs import canaries, training
+from privmix.jobs import job as order
 from privmix.jobs import release as release_job
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
+from privmix.jobs.spending import spent_of
 from privmix.jobs.training import TrainingJob
 from privmix.planning import planner
 from tests.cli.helpers import privmix
@@ -186,7 +187,7 @@ def test_what_does_not_go_together_costs_nothing_and_names_fields(
     def charged(*_: Any) -> None:
         raise AssertionError("charged")
 
-    monkeypatch.setattr(release_job, "charge", charged)
+    monkeypatch.setattr(order, "charge", charged)
     changes, words = WRONG[name]
     with pytest.raises(pm.InvalidInput) as caught:
         pm.release((X, Y), **{**MOMENTS, "ledger": "sqlite:///none.db", "dataset": "own", **changes})
@@ -252,49 +253,28 @@ def test_a_plan_is_made_of_public_facts_and_carried_out(own_place: Path, monkeyp
             pm.release(other, planned)
 
 
-def test_what_is_planned_is_carried_out_by_its_own_job_and_once(own_place: Path) -> None:
-    """A second use costs nothing, and so does a plan whose seed and target were checked for another job."""
+def test_a_plan_with_a_private_count_is_of_its_own_job(own_place: Path) -> None:
+    """What was checked and paid for in one job is no other's; a place that is taken by now costs nothing more."""
     book, wishes = ledger(99), {**WISHES, "design": "poisson"}
     paid = {**wishes, "ledger": book, "dataset": "own"}
-    seeded = ReleaseJob((X, Y), **wishes, seed=1, out=Path("SEEDED")).plan()
     dear = ReleaseJob((X, Y), **{**paid, "epsilon": 9}, private_count=True, out=Path("DEAR")).plan()
     job = ReleaseJob((X, Y), **{**paid, "epsilon": 0.5}, private_count=True, out=Path("REL"), overwrite=True)
     planned, before = job.plan(), book.budget("own").reservations
-    for other in (seeded, dear):
-        with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
-            job.release(other)
+    with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
+        job.carry_out(dear)
     with pytest.raises(pm.InvalidInput, match="plan: got 'one made with a private count'"):
         pm.release((X, Y), dear)
-    job.release(planned)
-    with pytest.raises(pm.InvalidInput, match="planned: got 'used up'"):
-        job.release(planned)
-    waiting = ReleaseJob((X, Y), **paid, out=Path("LATE"))
+    job.carry_out(planned)
+    waiting = ReleaseJob((X, Y), **paid, private_count=True, out=Path("LATE"))
     late = waiting.plan()
     Path("LATE").mkdir()
-    with pytest.raises(pm.InvalidInput, match="out: got 'LATE'"):
-        waiting.release(late)
-    assert book.budget("own").reservations == before + 1
-
-
-def test_no_core_dump_holds_a_record(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From Python, too, that is settled before one is read."""
-
-    class Settled(Exception):
-        pass
-
-    def settle() -> None:
-        raise Settled
-
-    for module in (release_job, training, canaries):
-        monkeypatch.setattr(module, "no_core_dumps", settle)
-    nothing: Any = [None] * 5
-    for ask in (
-        lambda: pm.release((X, Y), **MOMENTS),
-        lambda: pm.train((X, Y), **WISHES),
-        lambda: canaries.OpenedCanaries(*nothing).run(),
-    ):
-        with pytest.raises(Settled):
-            ask()
+    with pytest.raises(pm.InvalidInput, match="out: got 'LATE'") as caught:
+        waiting.carry_out(late)
+    told = spent_of(caught.value)
+    assert told is not None, "of the count"
+    assert told.drawn
+    # A count each of three jobs, and one release.
+    assert book.budget("own").reservations == before + 2 == 4
 
 
 def test_jobs_show_neither_record_nor_password(own_place: Path) -> None:

@@ -150,9 +150,9 @@ def test_cnn_refuses_what_is_no_image() -> None:
 
 def test_progress_counts_epochs() -> None:
     (x, y), _ = digits()
-    calls: list[tuple[int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     GeneralizedKLClassifier(epochs=3).fit(mix(x, y, rows=20), progress=lambda *step: calls.append(step))
-    assert calls == [(1, 3), (2, 3), (3, 3)]
+    assert calls == [("epochs", epoch, 3) for epoch in (1, 2, 3)]
 
 
 @pytest.mark.parametrize(

@@ -229,9 +229,9 @@ def test_is_deterministic_and_leaves_the_release_alone() -> None:
 
 def test_progress_counts_to_its_end() -> None:
     (x, y), _ = digits()
-    calls: list[tuple[int, int]] = []
+    calls: list[tuple[str, int, int]] = []
     NoiseAwareRidgeClassifier().fit(mix(x, y, rows=200), progress=lambda *step: calls.append(step))
-    assert calls == [(done, 12) for done in range(1, 13)]
+    assert calls == [("steps", done, 12) for done in range(1, 13)]
 
 
 def test_is_a_scikit_learn_estimator() -> None:

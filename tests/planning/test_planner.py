@@ -15,7 +15,7 @@ from privmix.designs import Classwise, Hermite, Hierarchical, Merf, Moments, Poi
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DataModel, DiscriminantClassifier
-from privmix.planning import Choice, ReleaseConfig, choose_design, predict_accuracy
+from privmix.planning import Choice, ReleaseConfig, choose_design, planner, predict_accuracy
 from privmix.planning.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels, reasons_of
 from privmix.plans import Design, Plan
 from privmix.publication.dataset import RecordTransform
@@ -106,6 +106,12 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[ReleaseConf
     return install
 
 
+@pytest.fixture
+def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Have the planner try these designs alone: what it finds of one does not depend on the others."""
+    return lambda *kinds: monkeypatch.setattr(planner, "all_designs", lambda: kinds)
+
+
 SMALL = {"records": 300, "dim": 4, "classes": ("no", "yes")}
 
 
@@ -158,9 +164,16 @@ def test_the_chosen_plan_meets_the_budget() -> None:
     assert choice().best.config.calibrate(1.0, 1e-5) == choice().best.plan
 
 
-def test_many_classes_and_few_records_put_the_budget_on_labels() -> None:
-    few = choose_design(config(records=10_000, dim=384, classes=tuple(map(str, range(77)))), 1.0, 1e-5, curve=False)
-    many = choose_design(config(records=200_000, dim=384, classes=NAMES), 8.0, 1e-5, curve=False)
+@pytest.mark.parametrize(
+    ("dim", "classes", "records"), [(96, 40, 3_000), pytest.param(384, 77, 10_000, marks=pytest.mark.thorough)]
+)
+def test_many_classes_and_few_records_put_the_budget_on_labels(  # type: ignore[no-untyped-def]
+    dim: int, classes: int, records: int, only
+) -> None:
+    only(Moments)
+    names = tuple(map(str, range(classes)))
+    few = choose_design(config(records=records, dim=dim, classes=names), 1.0, 1e-5, curve=False)
+    many = choose_design(config(records=200_000, dim=dim, classes=NAMES), 8.0, 1e-5, curve=False)
     shares = [
         next(item.config.design.label_share for item in found.candidates if item.name == "moments")
         for found in (few, many)
@@ -203,13 +216,16 @@ def test_two_stages_are_tried_too() -> None:
     assert not [*Moments.trials(many), *TwoStage.trials(many), *ThreeStage.trials(many)]
 
 
-def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own() -> None:
+@pytest.mark.parametrize("dim", [500, pytest.param(3969, marks=pytest.mark.thorough)])
+def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own(dim: int, only) -> None:  # type: ignore[no-untyped-def]
     """As many records of as many features as MNIST's through scattering; how they lie, public characters tell."""
-    setting = config(records=60_000, dim=3969, classes=tuple("0123456789"))
+    if dim == 500:
+        only(Moments, TwoStage, ThreeStage)
+    setting = config(records=60_000, dim=dim, classes=tuple("0123456789"))
     chosen = {}
     for own_shapes in (0.005, 0.0):
         model = DataModel.declared(
-            3969, 10, np.random.default_rng(0), concentration=1.05, own_shapes=own_shapes, attainable=0.99
+            dim, 10, np.random.default_rng(0), concentration=1.05, own_shapes=own_shapes, attainable=0.99
         )
         chosen[own_shapes] = choose_design(setting, 1.0, 1e-5, model, curve=False).best
     assert chosen[0.005].name == "three-stage"
@@ -270,32 +286,29 @@ def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is() -> No
     assert (best.name == "two-stage") == (reached["two-stage"] > reached["moments"])
 
 
-def judge(plan: Plan, model: DataModel) -> float:
-    rules = [DiscriminantClassifier.forecast(plan, model, seed) for seed in range(20, 23)]
-    return float(np.mean([model.accuracy(*rule, seed=20) for rule in rules if rule is not None]))
-
-
-def test_the_search_finds_what_trying_everything_finds() -> None:
+@pytest.mark.parametrize(
+    ("records", "classes", "decay", "epsilon"),
+    [(50_000, 4, 1.7, 0.5), pytest.param(3000, 40, 1.0, 1.0, marks=pytest.mark.thorough)],
+    ids=["few-classes", "many-classes"],
+)
+def test_the_search_finds_what_trying_everything_finds(  # type: ignore[no-untyped-def]
+    records: int, classes: int, decay: float, epsilon: float, only
+) -> None:
     """On models that no constant was chosen for; judged by draws that the search did not see."""
-    for records, classes, decay, epsilon in ((3000, 40, 1.0, 1.0), (50_000, 4, 1.7, 0.5)):
-        names = tuple(map(str, range(classes)))
-        model = DataModel.declared(100, classes, np.random.default_rng(7), spectrum_decay=decay, attainable=0.85)
-        setting = config(records=records, dim=100, classes=names)
-        found = choose_design(setting, epsilon, 1e-5, model, curve=False)
-        chosen = next(item for item in found.candidates if item.name == "moments")
+    only(Moments)
+    names = tuple(map(str, range(classes)))
+    model = DataModel.declared(100, classes, np.random.default_rng(7), spectrum_decay=decay, attainable=0.85)
+    setting = config(records=records, dim=100, classes=names)
+    (chosen,) = choose_design(setting, epsilon, 1e-5, model, curve=False).candidates
 
-        def judged(label_share: float, count_share: float, plan=chosen.plan, model=model) -> float:  # type: ignore[no-untyped-def]
-            rules = [
-                DiscriminantClassifier.forecast(
-                    replace(plan, label_share=label_share, count_share=count_share), model, s
-                )
-                for s in range(20, 24)
-            ]
-            return float(np.mean([model.accuracy(*rule, seed=20) for rule in rules if rule is not None]))
+    def judged(label_share: float, count_share: float) -> float:
+        plan = replace(chosen.plan, label_share=label_share, count_share=count_share)
+        rules = [DiscriminantClassifier.forecast(plan, model, seed) for seed in range(20, 24)]
+        return float(np.mean([model.accuracy(*rule, seed=20) for rule in rules if rule is not None]))
 
-        ranges = Moments().ranges()
-        best = max(judged(first, second) for first in ranges["label_share"] for second in ranges["count_share"])
-        assert judged(chosen.plan.label_share, chosen.plan.count_share) >= best - 0.01
+    ranges = Moments().ranges()
+    best = max(judged(first, second) for first in ranges["label_share"] for second in ranges["count_share"])
+    assert judged(chosen.plan.label_share, chosen.plan.count_share) >= best - 0.01
 
 
 @pytest.mark.parametrize("design", [Moments(label_share=0.8), Poisson(64), Classwise(full_batch=True)], ids=str)

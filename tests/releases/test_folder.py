@@ -161,7 +161,7 @@ def swap_centre(folder: Path) -> None:
         (edit(lambda c: c["event"].update(kind="gaussian")), "gaussian event"),
         (edit(lambda c: c["noise_std"].update(x=1e-9)), "noise_std"),
         (edit(lambda c: c["plan"].pop("rows")), "plan"),
-        (edit(lambda c: c.update(schema_version=2)), "schema_version.*privmix that their versions name"),
+        (edit(lambda c: c.update(schema_version=2)), "schema_version.*privmix that wrote them"),
         (edit(lambda c: c["assessment"][1].update(holds="Epsilon is at most 0.1")), "certificate assessment"),
         (edit(lambda c: c.update(assessment=c["assessment"][:-1])), "certificate assessment"),
         (edit(lambda c: c["assessment"].append("Perfect.")), "certificate assessment"),

@@ -33,7 +33,7 @@ from privmix.releases.arrays import arrays_bytes
 from privmix.releases.card import data_card
 from privmix.releases.folder import file_hash
 from privmix.training.verify import verify_trained
-from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.config import ViewConfig
 from tests.releases.helpers import EVERY_DESIGN, TARGET, design_name, own_options
 from tests.training.runs import config_of, job_of, private, public
 

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from privmix.training.gradients.clipping import AUTOMATIC, Clipping
+from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.config import AUTOMATIC
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 

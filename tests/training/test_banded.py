@@ -19,11 +19,11 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
 from privmix.training.certificate import read_certificate
-from privmix.training.config import WHERE_USED
 from privmix.training.mechanisms.banded import noise as banded_noise
 from privmix.training.mechanisms.banded.batches import CyclicBatches
 from privmix.training.mechanisms.banded.factor import best_factor, errors, mean_error, normalised, square_root
 from privmix.training.mechanisms.banded.noise import BandedNoise
+from privmix.training.mechanisms.banded.options import BandedOptions
 from privmix.training.mechanisms.banded.plan import BandedPlan
 from privmix.training.mechanisms.base import plan_from_dict
 from privmix.training.noise import noise_scale
@@ -150,7 +150,8 @@ def test_calibrated_plans_meet_their_target_and_come_back_from_json() -> None:
         ({"bands": 7}, "bands"),
         ({"bands": 4, "batch_size": 60}, "records over batch size"),
         ({"bands": 2, "microbatch_size": 2}, "microbatch_size"),
-        ({"bands": 2, "mechanism": "dp-sgd"}, "bands"),
+        ({}, "bands: got None"),
+        ({"bands": 2, "mechanism": "dp-sgd"}, "none with `mechanism` dp-sgd; it is of `mechanism` banded"),
         ({"bands": 2, "mechanism": "other"}, "mechanism"),
     ],
 )
@@ -342,7 +343,7 @@ def test_no_record_moves_a_step_of_its_turn_by_more_than_the_noise_is_scaled_to(
 def test_canaries_audit_a_run_and_find_noise_that_is_too_small(
     adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = replace(training(adjacency=adjacency), mechanism="banded", bands=2)
+    config = replace(training(adjacency=adjacency), mechanism="banded", mechanism_options=BandedOptions(2))
     proof = trained(config).proof
     assert proof.proven_epsilon <= proof.claimed_epsilon
     with pytest.raises(InvalidInput, match="evidence"):
@@ -383,16 +384,19 @@ def test_a_run_is_certified_verified_and_resumed_to_the_same_bits(
     assert not audit_noise(plan, samples=2**13, seed=0).violated
 
 
-@pytest.mark.parametrize("changes", [{"mechanism": "dp-sgd", "bands": 0}, {"bands": 2}])
-def test_settings_that_are_not_the_plans_are_refused(changes: Changes) -> None:
+def test_settings_that_are_not_the_plans_are_refused() -> None:
     config = config_of(mechanism="banded", bands=3)
     plan, settings = config.plan(200), job_of(config).settings()
-    settings.update(changes)
-    for name, default in WHERE_USED.items():
-        if settings.get(name) == default:
-            del settings[name]
-    with pytest.raises(InvalidInput, match="as in the plan"):
-        _check_settings({name: value for name, value in settings.items() if name not in ("plan", "public_data")}, plan)
+    settings = {name: value for name, value in settings.items() if name not in ("plan", "public_data")}
+    _check_settings(settings, plan)
+    plain = {name: value for name, value in settings.items() if name not in ("mechanism", "bands")}
+    for other in ({**settings, "bands": 2}, plain):
+        with pytest.raises(InvalidInput, match="as in the plan"):
+            _check_settings(other, plan)
+    # Options of a mechanism come with it, and with no other.
+    for other in ({**plain, "bands": 3}, {**plain, "mechanism": "banded"}, {**settings, "bands": 0}):
+        with pytest.raises(InvalidInput, match="bands"):
+            _check_settings(other, plan)
 
 
 def test_one_band_trains_the_weights_of_dp_sgd() -> None:

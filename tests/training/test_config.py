@@ -10,12 +10,11 @@ import pytest
 
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
-from privmix.training.config import TrainingConfig
-from privmix.training.gradients.execution import ExecutionConfig
-from privmix.training.optimiser import OptimiserConfig
+from privmix.training.config import OptimiserConfig, TrainingConfig
+from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.views.augment import Flip
-from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.config import ViewConfig
 from tests.training.runs import config_of
 
 
@@ -110,8 +109,15 @@ def test_settings_leave_out_the_chunk_alone() -> None:
     config = TrainingConfig(1.0, 1e-5)
     assert replace(config, execution=ExecutionConfig(chunk=3)).settings() == config.settings()
     fields = set(TrainingConfig.__dataclass_fields__)
-    assert set(config.settings()) == fields - {"microbatch_keep", "mechanism", "bands"}
-    together = {"mechanism", "bands", "microbatch_mixes", "microbatch_keep", "bank_views", "bank_augmentations"}
+    assert set(config.settings()) == fields - {"microbatch_keep", "mechanism", "mechanism_options"}
+    together = {
+        "mechanism",
+        "mechanism_options",
+        "microbatch_mixes",
+        "microbatch_keep",
+        "bank_views",
+        "bank_augmentations",
+    }
     assert set(EVERY_OTHER) | together == fields, "a new field is tested above"
     mixed = replace(config, microbatch_size=2)
     mixes = replace(mixed, microbatch_mixes=2)

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
+from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import SAMPLING, DpSgd, StepObserver
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
@@ -27,12 +28,13 @@ from privmix.training.layout import ImageLayout
 from privmix.training.mechanisms.dp_sgd import mechanism
 from privmix.training.models import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean
-from privmix.training.optimiser import Optimiser, OptimiserConfig
+from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.views.augment import SELF_AUGMENTATIONS
+from privmix.training.views.config import ViewConfig
 from privmix.training.views.mixup import MicrobatchMixer
-from privmix.training.views.pipeline import ViewConfig, ViewPipeline
+from privmix.training.views.pipeline import ViewPipeline
 from privmix.world import World
 
 from .naive import naive_clipped, naive_gradient, naive_sum

@@ -240,7 +240,7 @@ def test_a_batch_has_different_records_with_their_own_targets() -> None:
     rows = rows_of(data, x)
     assert sorted(rows) == list(range(data.size))
     assert torch.equal(targets, data.targets[rows])
-    with pytest.raises(InvalidInput, match="public batch size"):
+    with pytest.raises(InvalidInput, match="public_batch"):
         data.batch(0, data.size + 1, seed=0)
 
 

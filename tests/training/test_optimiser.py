@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
+from privmix.training.config import SCHEDULES, OptimiserConfig
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.optimiser import SCHEDULES, Optimiser, OptimiserConfig
+from privmix.training.optimiser import Optimiser
 
 STEPS = 12
 CONFIGS = {
@@ -154,7 +155,7 @@ def test_rates(schedule: str) -> None:
 @pytest.mark.parametrize(
     ("field", "settings"),
     [
-        ("optimiser", {"name": "adamw"}),
+        ("name", {"name": "adamw"}),
         ("learning_rate", {"learning_rate": 0}),
         ("momentum", {"momentum": 1}),
         ("weight_decay", {"weight_decay": -1}),

@@ -61,7 +61,7 @@ def test_dict_and_back(changes: dict[str, Any]) -> None:
 def test_from_dict_refuses_what_is_no_plan(changes: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         TrainingPlan.from_dict({**PLAN.to_dict(), **changes})
-    with pytest.raises(InvalidInput, match="exactly the fields"):
+    with pytest.raises(InvalidInput, match="exactly its fields"):
         TrainingPlan.from_dict({name: value for name, value in PLAN.to_dict().items() if name != "epsilon"})
     with pytest.raises(InvalidInput):
         TrainingPlan.from_dict({})

@@ -23,15 +23,14 @@ from privmix.mechanisms import run as base_module
 from privmix.mechanisms.run_folder import RunFolder
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import run as run_module
-from privmix.training.config import TrainingConfig
-from privmix.training.gradients.execution import ExecutionConfig
+from privmix.training.config import OptimiserConfig, TrainingConfig
+from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.mechanisms.dp_sgd import mechanism
-from privmix.training.optimiser import OptimiserConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
 from privmix.training.trained import load_trained
-from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.config import ViewConfig
 from tests.training.runs import RECORDS, config_of, digits, files, job_of, private, public, run_to, weights_of
 
 STEPS = 6

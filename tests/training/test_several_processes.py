@@ -23,7 +23,7 @@ torch.set_num_threads(1)
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
-from privmix.training.gradients.execution import ExecutionConfig
+from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig
 from privmix.training.run import TrainingRun
 from privmix.world import current_world

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training.batches import Batch
+from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.gradients import closed_form, execution
 from privmix.training.gradients.clipping import Clipping
@@ -22,11 +23,12 @@ from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models import LinearHead
 from privmix.training.noise import noise_scale
-from privmix.training.optimiser import Optimiser, OptimiserConfig
+from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.summation import GroupedSum, deal, grid_of
-from privmix.training.views.pipeline import ViewConfig, ViewPipeline
+from privmix.training.views.config import ViewConfig
+from privmix.training.views.pipeline import ViewPipeline
 
 DIM, CLASSES = 8, 2
 

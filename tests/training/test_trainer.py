@@ -15,12 +15,11 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.config import TrainingConfig
+from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
-from privmix.training.gradients.execution import ExecutionConfig
+from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.models import Classifier
-from privmix.training.optimiser import OptimiserConfig
 from privmix.training.public import ExtendedConfig, WarmUpConfig, warm_up
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
@@ -28,7 +27,7 @@ from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 from privmix.training.trainer import Trainer
 from privmix.training.verify import verify_trained
 from privmix.training.views.augment import Crop, Flip
-from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.config import ViewConfig
 from tests.training.runs import (
     CLASSES,
     FACTS,
@@ -164,26 +163,25 @@ WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "epsilon": ({"epsilon": 1e-9, "delta": 1e-12}, {}, "epsilon: got 1e-09; allowed: at least"),
     "batch": ({"batch_size": 201}, {}, "batch_size"),
     "augmented vectors": ({"views": ViewConfig(1, 0, 0, (Flip(),))}, {}, "augmentations"),
-    "no public data": ({"scenario": "warm"}, {}, "public data"),
-    "useless public data": ({}, {"public": public()}, "public data"),
-    "no method": ({"scenario": "extended"}, {"public": public()}, "public method"),
+    "no public data": ({"scenario": "warm"}, {}, "public: got None"),
+    "useless public data": ({}, {"public": public()}, "public: got 'records'"),
+    "no method": ({"scenario": "extended"}, {"public": public()}, "public_method"),
     "public width": (
         {"scenario": "warm"},
         {"public": PublicData.of(np.zeros((5, 63)), np.zeros(5, int), CLASSES)},
-        "public data",
+        "public: got (",
     ),
     "public classes": (
         {"scenario": "warm"},
         {"public": PublicData.of(np.zeros((5, 64)), np.zeros(5, int), 9)},
-        "public data",
+        "public: got (",
     ),
-    "public batch": (extended("dope"), {"public": public(count=4)}, "public batch size"),
+    "public batch": (extended("dope"), {"public": public(count=4)}, "public_batch"),
     "perturbations": (
         {"scenario": "extended", "extended": ExtendedConfig("multiplicity", batch_size=8, perturbations=2)},
         {"public": public()},
-        "weight perturbations: got 2; allowed: at most 1",
+        "perturbations: got 2; allowed: at most 1",
     ),
-    "rho": (extended("multiplicity", rho=-1.0), {"public": public()}, "rho"),
     "scenario": ({"scenario": "hot"}, {}, "scenario"),
     "model": ({"model": "vgg", "feature_norm": None}, {}, "model: got 'vgg'"),
 }

@@ -143,7 +143,7 @@ def both_noises(content: Content) -> None:
 
 EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "a smaller epsilon": (lambda content: content["guarantee"].update(epsilon=0.1), "certificate epsilon: "),
-    "a negative epsilon": (lambda content: content["guarantee"].update(epsilon=-1), "certificate epsilon: "),
+    "a negative epsilon": (lambda content: content["guarantee"].update(epsilon=-1), "certificate guarantee epsilon: "),
     "no epsilon": (lambda content: content["guarantee"].update(epsilon=None), "certificate epsilon: "),
     "another delta": (lambda content: content["guarantee"].update(delta=1e-9), "certificate delta"),
     "another adjacency": (
@@ -151,7 +151,7 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
         "certificate adjacency",
     ),
     "another accountant": (lambda content: content["guarantee"].update(accountant="rdp"), "certificate accountant"),
-    "no bound": (lambda content: content["guarantee"].update(is_upper_bound=1), "certificate is_upper_bound"),
+    "no bound": (lambda content: content["guarantee"].update(is_upper_bound=1), "certificate guarantee is_upper_bound"),
     "less asked for": (lambda content: _asked(content, 1.0), "certificate epsilon.*which was asked for"),
     "nothing asked for": (lambda content: _asked(content, None), "epsilon"),
     "asked in words": (lambda content: _asked(content, "8"), "epsilon"),
@@ -161,7 +161,7 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "fewer steps": (lambda content: content["plan"].update(steps=1), "certificate event"),
     "less noise in both": (both_noises, "certificate epsilon: "),
     "a plan of other fields": (lambda content: content["plan"].pop("steps"), "plan"),
-    "no plan": (lambda content: content.pop("plan"), "plan.*its fields and no others"),
+    "no plan": (lambda content: content.pop("plan"), "plan.*exactly its fields"),
     "no event": (lambda content: content.update(event={}), "event"),
     "an event of text": (lambda content: content.update(event="none"), "certificate event"),
     "a setting that is not used": (lambda content: content["settings"].update(microbatch_keep=True), "microbatch_keep"),

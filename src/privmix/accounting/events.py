@@ -10,9 +10,10 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.fields import Checked, Choice, Coded, Count, Fraction, Number, Positive, Rate, check_fields, read, stored
 
 
 class Adjacency(enum.Enum):
@@ -29,82 +30,64 @@ class Adjacency(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Gaussian:
+class Gaussian(Checked):
     """A sum query with Gaussian noise of standard deviation ``noise_multiplier`` x (bound on a record's L2 norm)."""
 
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
+    noise_multiplier: Positive
 
 
 @dataclass(frozen=True)
-class Laplace:
+class Laplace(Checked):
     """A sum query with Laplace noise of scale ``noise_multiplier`` x (bound on a record's L1 norm) per coordinate."""
 
-    noise_multiplier: float
-
-    def __post_init__(self) -> None:
-        check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
+    noise_multiplier: Positive
 
 
 @dataclass(frozen=True)
-class Bounded:
+class Bounded(Checked):
     """Any mechanism at all that is (``epsilon``, ``delta``)-DP under ``adjacency``, also one chosen by earlier answers.
 
     It is priced as the worst such mechanism, randomised response (Kairouz, Oh, Viswanath 2015): that one is fixed
     beforehand, so it composes with what came before whatever the real mechanism was chosen by.
     """
 
-    epsilon: float
-    delta: float
-    adjacency: str = Adjacency.ADD_REMOVE.value
-
-    def __post_init__(self) -> None:
-        check_number("epsilon", self.epsilon, low=0, high=600)
-        check_number("delta", self.delta, low=0, high=1, high_open=True)
-        check_choice("adjacency", self.adjacency, [item.value for item in Adjacency])
+    epsilon: Annotated[float, Number(0, 600)]
+    delta: Fraction
+    adjacency: Annotated[str, Choice(*(item.value for item in Adjacency))] = Adjacency.ADD_REMOVE.value
 
 
 @dataclass(frozen=True)
-class PoissonSampled:
+class PoissonSampled(Checked):
     """``event`` on a sample that each record joins independently with probability ``sampling_rate``."""
 
-    sampling_rate: float
-    event: Event
-
-    def __post_init__(self) -> None:
-        check_number("sampling_rate", self.sampling_rate, low=0, high=1, low_open=True)
+    sampling_rate: Rate
+    event: _Part
 
 
 @dataclass(frozen=True)
 class FixedSizeSampled:
     """``event`` on ``sample_size`` records drawn uniformly without replacement from ``population``."""
 
-    population: int
-    sample_size: int
-    event: Event
+    population: Count
+    sample_size: Count
+    event: _Part
 
     def __post_init__(self) -> None:
-        check_integer("population", self.population, low=1)
+        check_fields(self)
         check_integer("sample_size", self.sample_size, low=1, high=self.population)
 
 
 @dataclass(frozen=True)
-class ClusterSampled:
+class ClusterSampled(Checked):
     """Each cluster is selected with probability ``cluster_rate``, then each of its records with ``sampling_rate``.
 
     Records of one cluster are NOT included independently of each other, so this is not Poisson sampling at the
     product of the rates (Bun, Drechsler, Gaboardi, McMillan, Sarathy 2022).
     """
 
-    cluster_rate: float
-    sampling_rate: float
-    event: Event
-
-    def __post_init__(self) -> None:
-        check_number("cluster_rate", self.cluster_rate, low=0, high=1, low_open=True)
-        check_number("sampling_rate", self.sampling_rate, low=0, high=1, low_open=True)
+    cluster_rate: Rate
+    sampling_rate: Rate
+    event: _Part
 
 
 @dataclass(frozen=True)
@@ -114,30 +97,30 @@ class NormalWeighted:
     What tells a record is then not where the sum lies but how far it spreads (Lev et al. 2025: Gaussian sketches).
     """
 
-    event: Event
+    event: _Part
 
 
 @dataclass(frozen=True)
-class Repeated:
+class Repeated(Checked):
     """``event``, run ``count`` times with fresh randomness (adaptive composition)."""
 
-    event: Event
-    count: int
-
-    def __post_init__(self) -> None:
-        check_integer("count", self.count, low=1)
+    event: _Part
+    count: Count
 
 
 @dataclass(frozen=True)
 class Composed:
     """All of ``events``, in any order, each with fresh randomness (adaptive composition)."""
 
-    events: tuple[Event, ...]
+    events: tuple[_Part, ...]
 
     def __post_init__(self) -> None:
         if not self.events:
             raise InvalidInput("events", self.events, "at least one event")
 
+
+# Its parts are events: stored with their kinds.
+_Part = Annotated["Event", Coded(lambda event: event_to_dict(event), lambda found: event_from_dict(found))]
 
 Event = (
     Gaussian
@@ -172,15 +155,7 @@ def event_to_dict(event: Event) -> dict[str, Any]:
         {'kind': 'repeated', 'event': {'kind': 'gaussian', 'noise_multiplier': 2.0}, 'count': 3}
     """
     kind = next(name for name, cls in _KINDS.items() if type(event) is cls)
-    fields: dict[str, Any] = {"kind": kind}
-    for name, value in vars(event).items():
-        if name == "event":
-            fields[name] = event_to_dict(value)
-        elif name == "events":
-            fields[name] = [event_to_dict(item) for item in value]
-        else:
-            fields[name] = value
-    return fields
+    return {"kind": kind, **stored(event)}
 
 
 def event_from_dict(description: Mapping[str, Any]) -> Event:
@@ -194,14 +169,5 @@ def event_from_dict(description: Mapping[str, Any]) -> Event:
         raise InvalidInput("event", description, "an object with a 'kind'")
     fields = dict(description)
     kind = check_choice("event kind", fields.pop("kind", None), _KINDS)
-    if "event" in fields:
-        fields["event"] = event_from_dict(fields["event"])
-    if "events" in fields:
-        if not isinstance(fields["events"], list):
-            raise InvalidInput("events", fields["events"], "a list of events")
-        fields["events"] = tuple(event_from_dict(item) for item in fields["events"])
-    try:
-        event: Event = _KINDS[kind](**fields)
-    except TypeError:
-        raise InvalidInput(f"{kind} event", sorted(fields), "exactly the fields of this event") from None
+    event: Event = read(_KINDS[kind], fields, f"{kind} event")
     return event

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from privmix.accounting.base import UnsupportedEvent, flatten
 from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian, Repeated
 from privmix.accounting.pure import PureAccountant
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.fields import Checked, Number, Positive, Rate, Whole
 
 Array = NDArray[np.float64]
 
@@ -94,7 +95,7 @@ class Filter(Protocol):
 
 
 @dataclass(frozen=True)
-class GaussianFilter:
+class GaussianFilter(Checked):
     """Squared Gaussian-DP parameters add up to ``mu`` squared at most, reveal probabilities to ``1 - exp(-slack)``.
 
     An event costs (m, l) where its privacy profile lies, at every epsilon and in both directions, below that of an
@@ -122,13 +123,9 @@ class GaussianFilter:
         (0.015625, 0.225)
     """
 
-    mu: float
-    slack: float
+    mu: Annotated[float, Number(0, 1e6, low_open=True)]
+    slack: Rate
     name: str = "gdp"
-
-    def __post_init__(self) -> None:
-        check_number("mu", self.mu, low=0, low_open=True, high=1e6)
-        check_number("slack", self.slack, low=0, low_open=True, high=1)
 
     @staticmethod
     def of(epsilon: float, delta: float) -> GaussianFilter:
@@ -194,7 +191,7 @@ class GaussianFilter:
 
 
 @dataclass(frozen=True)
-class RenyiFilter:
+class RenyiFilter(Checked):
     """Renyi divergences at one ``order`` add up to ``divergence`` at most (Feldman, Zrnic 2021).
 
     Formal guarantees:
@@ -214,13 +211,9 @@ class RenyiFilter:
         (18, 0.26)
     """
 
-    order: int
-    divergence: float
+    order: Annotated[int, Whole(2, _HIGHEST_ORDER)]
+    divergence: Positive
     name: str = "rdp"
-
-    def __post_init__(self) -> None:
-        check_integer("order", self.order, low=2, high=_HIGHEST_ORDER)
-        check_number("divergence", self.divergence, low=0, low_open=True)
 
     @staticmethod
     def of(epsilon: float, delta: float) -> RenyiFilter:
@@ -266,7 +259,7 @@ class RenyiFilter:
 
 
 @dataclass(frozen=True)
-class PureFilter:
+class PureFilter(Checked):
     """Pure epsilons add up to ``total`` at most: basic composition, valid for adaptive choices (Rogers et al. 2016).
 
     Example:
@@ -274,11 +267,8 @@ class PureFilter:
         0.25
     """
 
-    total: float
+    total: Positive
     name: str = "pure"
-
-    def __post_init__(self) -> None:
-        check_number("total", self.total, low=0, low_open=True)
 
     @property
     def capacity(self) -> Cost:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,11 +23,12 @@ from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
 from privmix.engine.engines import make_engine
-from privmix.engine.rows import Progress
 from privmix.engine.tiles import RecordSource, RecordTiles, tiles_of
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.fields import Choice, check_fields
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, ReleasePlan, averaging_plan
+from privmix.progress import Progress
 
 EVIDENCE: Final = ("rows", "neighbours", "tiles")
 
@@ -53,16 +54,15 @@ class CanaryConfig:
     canaries: int = 1000
     confidence: float = 0.95
     guesses: int | None = None
-    kind: str = "planted"
-    evidence: str = "rows"
+    kind: Annotated[str, Choice(*KINDS)] = "planted"
+    evidence: Annotated[str, Choice(*EVIDENCE)] = "rows"
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_enough(self.canaries, self.confidence)
         if self.guesses is not None:
             check_integer("guesses", self.guesses, low=1, high=self.canaries)
             check_enough(self.guesses, self.confidence, "guesses")
-        check_choice("canaries' kind", self.kind, KINDS)
-        check_choice("evidence", self.evidence, EVIDENCE)
 
     def guesses_for(self, mechanism: Mechanism, delta: float) -> int:
         """The number of guesses, from public figures."""

@@ -17,11 +17,12 @@ import numpy as np
 from scipy import stats
 
 from privmix.audits.bounds import Scores
-from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, Tell, release_noises
+from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_noises
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.plans import BasePlan, Plan
+from privmix.progress import Progress
 from privmix.training.plan import TrainingPlan
 from privmix.training.pure_noise import training_noise
 
@@ -135,7 +136,7 @@ def audit_noise(
     confidence: float = 0.95,
     seed: int | None = None,
     make: EngineFactory = real_engine,
-    progress: Tell | None = None,
+    progress: Progress | None = None,
 ) -> NoiseAudit:
     """Measure every noise of a plan, drawn by the real code on empty records.
 
@@ -165,7 +166,7 @@ def audit_noise(
 
 @singledispatch
 def _noises_of(
-    plan: object, samples: int, seed: int | None, make: EngineFactory, progress: Tell | None
+    plan: object, samples: int, seed: int | None, make: EngineFactory, progress: Progress | None
 ) -> tuple[str, Iterable[PureNoise]]:
     """What the plan's mechanism is called, and its noises."""
     raise TypeError(type(plan).__name__)
@@ -173,14 +174,14 @@ def _noises_of(
 
 @_noises_of.register
 def _of_release(
-    plan: BasePlan, samples: int, seed: int | None, make: EngineFactory, progress: Tell | None
+    plan: BasePlan, samples: int, seed: int | None, make: EngineFactory, progress: Progress | None
 ) -> tuple[str, Iterable[PureNoise]]:
     return plan.design, release_noises(plan, samples, seed, make, progress)
 
 
 @_noises_of.register
 def _of_training(
-    plan: TrainingPlan, samples: int, seed: int | None, make: EngineFactory, progress: Tell | None
+    plan: TrainingPlan, samples: int, seed: int | None, make: EngineFactory, progress: Progress | None
 ) -> tuple[str, Iterable[PureNoise]]:
     return plan.mechanism, [training_noise(plan, samples, seed, progress)]
 

@@ -25,6 +25,7 @@ from scipy.special import ndtr, ndtri
 
 from privmix.accounting.gdp import gdp_epsilon
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.fields import Count, check_fields
 
 Least = Callable[[float], float]
 """Trade-off curve in another form: the least probability that an event of probability r can have without the record."""
@@ -52,12 +53,12 @@ class OneRun:
         0.75
     """
 
-    canaries: int
+    canaries: Count
     guesses: int
     correct: int
 
     def __post_init__(self) -> None:
-        check_integer("canaries", self.canaries, low=1)
+        check_fields(self)
         check_integer("guesses", self.guesses, low=1, high=self.canaries)
         check_integer("correct guesses", self.correct, low=0, high=self.guesses)
 

@@ -24,13 +24,13 @@ from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, prove
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.training import ModelFacts, TrainedModel, Trainer, TrainingConfig, TrainingRecords
 from privmix.training.batches import Batch
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.plan import TrainingPlan
-from privmix.training.private_phase import Progress
 
 # Length of a planted gradient in clipping norms: a run that does not clip shows at once.
 _REACH: Final = 10.0

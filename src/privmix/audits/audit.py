@@ -24,9 +24,9 @@ from privmix.audits.bounds import (
 )
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.audits.worst_case import AttackScores, EngineFactory, attack, real_engine, worst_case_of
-from privmix.engine.rows import Progress
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.plans import Plan
+from privmix.progress import Progress
 from privmix.rounding import rounded_up
 
 _POINTS: Final = 60

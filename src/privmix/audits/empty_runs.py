@@ -25,6 +25,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan
 from privmix.plans.count import private_record_count
 from privmix.plans.doors import Door
+from privmix.progress import Progress
 
 GAUSSIAN: Final = "gaussian"
 LAPLACE: Final = "laplace"
@@ -79,16 +80,13 @@ class PureNoise:
         )
 
 
-Tell = Callable[[str, int, int], None]
-
-
 NoisesOf = Callable[[Any, int, "Keys", EngineFactory], Iterator[PureNoise]]
 """The noises of what a plan releases after count and mean."""
 NOISES: Final = Door[NoisesOf]("pure_noises", "one whose noises are known")
 
 
 def release_noises(
-    plan: Plan, samples: int, seed: int | None = None, make: EngineFactory = real_engine, tell: Tell | None = None
+    plan: Plan, samples: int, seed: int | None = None, make: EngineFactory = real_engine, tell: Progress | None = None
 ) -> Iterator[PureNoise]:
     """Every noise of a release, one after the other.
 
@@ -116,7 +114,7 @@ def release_noises(
 class Keys:
     """Fresh streams for run after run, counted."""
 
-    def __init__(self, seed: int | None, tell: Tell) -> None:
+    def __init__(self, seed: int | None, tell: Progress) -> None:
         self._seed, self._tell, self._next = seed, tell, 0
 
     def run(self, name: str, runs: int, work: Callable[[SecretStreams], NDArray[Any]]) -> list[NDArray[Any]]:

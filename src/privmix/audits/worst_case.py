@@ -25,12 +25,13 @@ from numpy.typing import NDArray
 from privmix.audits.bounds import Scores
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
-from privmix.engine.rows import Engine, Progress, RowBlock
+from privmix.engine.rows import Engine, RowBlock
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan
 from privmix.plans.doors import Door
+from privmix.progress import Progress
 from privmix.publication import RecordTransform
 
 EngineFactory = Callable[[Plan, PrivateRecords, SecretStreams], Engine]

@@ -99,18 +99,18 @@ class About:
         return {name: text for name, text in said.items() if text is not None}
 
 
-def check_about(found: Any) -> None:
+def check_about(field: str, found: Any) -> None:
     """Raise :class:`InvalidInput` where a certificate's ``about`` is not what :meth:`About.to_dict` writes."""
     if not isinstance(found, dict) or not found or not set(found) <= {*LONGEST, "date", "licence_file"}:
-        raise InvalidInput("certificate about", "another value", "the owner's words and a date")
+        raise InvalidInput(field, "another value", "the owner's words and a date")
     for name, text in found.items():
         if name == "licence_file":
             if text != LICENCE_FILE:
-                raise InvalidInput("certificate about licence_file", text, LICENCE_FILE)
+                raise InvalidInput(f"{field} licence_file", text, LICENCE_FILE)
         elif name == "date":
-            _check_date("certificate about date", text)
+            _check_date(f"{field} date", text)
         else:
-            _check_text(f"certificate about {name}", text, LONGEST[name])
+            _check_text(f"{field} {name}", text, LONGEST[name])
 
 
 def about_of(certificate: Mapping[str, Any]) -> Mapping[str, str]:

@@ -1,7 +1,8 @@
 """The certificate: what was guaranteed, in numbers that anyone can recompute and in words that anyone can read.
 
 Releases and trained models have the same one. A part is common: what it is of, what was promised, the plan and its
-event, warnings, statements, an assessment, files with their hashes. The rest is of its kind: see :class:`Kind`.
+event, warnings, statements, an assessment, files with their hashes. The rest is of its kind, in a subclass of
+:class:`CommonFields`.
 """
 
 from __future__ import annotations
@@ -12,51 +13,117 @@ import json
 import math
 import platform
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from privmix.accounting import PrivacyCost, event_from_dict, event_to_dict
 from privmix.accounting.filters import LEDGER_MODES
 from privmix.certificate.about import check_about
 from privmix.certificate.assessment import as_rows
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice
+from privmix.fields import (
+    Amount,
+    By,
+    Checked,
+    Choice,
+    Count,
+    Digest,
+    Fraction,
+    Switch,
+    Text,
+    Whole,
+    Words,
+    before,
+    check_version,
+    names_of,
+    read,
+    used,
+)
 from privmix.mechanisms.plan import Plan
 from privmix.packages import package_version
 from privmix.rounding import exact, rounded_up
 from privmix.untrusted import MEBIBYTE, parse_json, read_plain
 
+# The version that is written, and the oldest that is read. A field that comes with a new version says so:
+# ``unit: str = later(5, "record")``; older certificates stay what they are.
 SCHEMA_VERSION: Final = 4
+FIRST_VERSION: Final = 4
 CERTIFICATE_FILE: Final = "certificate.json"
 MOST_BYTES: Final = 16 * MEBIBYTE
 # Far more than any disk holds, and exact in every kind of number.
 MOST_ROWS: Final = 2**53
 RELEASE, MODEL = "release", "model"
-_FIELDS: Final[dict[str, type]] = {
-    "schema_version": int,
-    "kind": str,
-    "id": str,
-    "guarantee": dict,
-    "plan": dict,
-    "event": dict,
-    "insecure_seed": bool,
-    "in_ledger": str,
-    "warnings": list,
-    "statements": list,
-    "assessment": list,
-    "files": list,
-    "versions": dict,
-    "content_sha256": str,
-}
-# What certificates may have beside: those of earlier versions have none of it.
-_OPTIONAL: Final[dict[str, Callable[[Any], None]]] = {"about": check_about}
-_GUARANTEE: Final = {"epsilon", "delta", "adjacency", "accountant", "is_upper_bound"}
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "randomgen", "torch")
-_ID, _HASH = re.compile(r"[0-9a-f]{32}\Z"), re.compile(r"[0-9a-f]{64}\Z")
 _VERSION_TEXT = re.compile(r"[a-z-]{1,20}=[\w.+-]{1,40}\Z")
 # The same figures may differ in the last digits between versions of the numerical libraries.
 _SLACK: Final = 1e-6
+
+
+@dataclass(frozen=True)
+class Promise(Checked):
+    """What is guaranteed: :meth:`privmix.accounting.PrivacyCost.to_dict`; epsilon None: nothing is."""
+
+    epsilon: Amount | None
+    delta: Fraction
+    adjacency: Words
+    accountant: Words
+    is_upper_bound: bool
+
+
+@dataclass(frozen=True)
+class File(Checked):
+    """A file that a certificate is about."""
+
+    file: Words
+    rows: Annotated[int, Whole(0, MOST_ROWS)]
+    sha256: Digest
+
+
+def _check_versions(name: str, versions: Any) -> None:
+    if not isinstance(versions, Mapping) or set(versions) != {*_PACKAGES, "python"}:
+        raise InvalidInput(name, "other names", "those of python and " + ", ".join(_PACKAGES))
+    if not all(isinstance(value, str) and _VERSION_TEXT.match(f"{one}={value}") for one, value in versions.items()):
+        raise InvalidInput(name, "other text", "names and versions")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommonFields(Checked):
+    """The shape of a certificate, so that readers can rely on it; meaning is what verification checks.
+
+    A kind's own fields are those of a subclass. What stands in the data card and on terminals is matched as a whole:
+    nothing in it may look like a part of these.
+
+    Attributes:
+        of: the kind; empty: any.
+        file_names: what the names of its files match: they are not joined blindly to a folder.
+    """
+
+    of: ClassVar[str] = ""
+    file_names: ClassVar[re.Pattern[str]] = re.compile(".*", re.DOTALL)
+
+    schema_version: Count
+    kind: Annotated[str, Choice(RELEASE, MODEL)]
+    id: Annotated[str, Text("[0-9a-f]{32}", "32 hexadecimal digits")]
+    guarantee: Promise
+    plan: dict[str, Any]
+    event: dict[str, Any]
+    insecure_seed: Switch
+    in_ledger: Annotated[str, Choice(*LEDGER_MODES)]
+    warnings: tuple[Words, ...]
+    statements: tuple[Words, ...]
+    assessment: Annotated[list[Any], By(lambda _, answers: as_rows(answers), [1], {})]
+    files: tuple[File, ...]
+    versions: Annotated[dict[str, Any], By(_check_versions, {}, [])]
+    about: Annotated[dict[str, Any] | None, By(check_about, {}, {"owner": 1})] = used(None)
+    content_sha256: Words
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for item in self.files:
+            if not self.file_names.fullmatch(item.file):
+                raise InvalidInput("files", item.file, "names of files that belong there")
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +132,7 @@ class Certificate(Mapping[str, Any]):
 
     Attributes:
         content: the fields.
+        older: fields that came later than it was written, and what it means by having none.
         kind: release or model.
         id: names what it is of.
         epsilon: guaranteed; infinity where nothing is.
@@ -77,9 +145,10 @@ class Certificate(Mapping[str, Any]):
     """
 
     content: Mapping[str, Any]
+    older: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Any:
-        return self.content[name]
+        return self.older[name] if name in self.older else self.content[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.content)
@@ -145,27 +214,8 @@ class Certificate(Mapping[str, Any]):
         return (json.dumps(dict(self.content), indent=2) + "\n").encode()
 
 
-@dataclass(frozen=True)
-class Kind:
-    """What the certificates of one kind have beside the common fields.
-
-    Attributes:
-        name: release or model.
-        fields: names and JSON types of its own fields; object for those whose type ``check`` looks at.
-        files: what the names of its files match.
-        check: raises where the shape of its own fields is wrong.
-        optional: names and JSON types of own fields that some certificates lack, those of earlier versions among them.
-    """
-
-    name: str
-    fields: Mapping[str, type]
-    files: re.Pattern[str]
-    check: Callable[[Mapping[str, Any]], None]
-    optional: Mapping[str, type] = field(default_factory=dict)
-
-
 def issue(
-    kind: str,
+    kind: type[CommonFields],
     plan: Plan,
     cost: PrivacyCost,
     *,
@@ -180,7 +230,7 @@ def issue(
     """A certificate from public facts.
 
     Args:
-        kind: release or model.
+        kind: which fields it has.
         plan: what ran.
         cost: its price, or more.
         name: the id.
@@ -193,7 +243,7 @@ def issue(
     """
     content = {
         "schema_version": SCHEMA_VERSION,
-        "kind": kind,
+        "kind": kind.of,
         "id": name,
         "guarantee": cost.to_dict(),
         "plan": plan.to_dict(),
@@ -215,81 +265,38 @@ def content_hash(certificate: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(body, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def read_certificate(folder: str | Path, kind: Kind | None = None) -> Certificate:
+def read_certificate(folder: str | Path, kind: type[CommonFields] = CommonFields) -> Certificate:
     """Read the certificate of a folder and check its shape, so that it can be shown; nothing is recomputed.
 
     Args:
         folder: a release or a trained model.
-        kind: what it must be, with fields of its own; None: one of either kind, whose own fields are not looked at.
+        kind: what it must be, with fields of its own; by default one of either, whose own fields are not looked at.
 
     Raises:
         StorageError: it can't be read.
-        InvalidInput: it is no certificate of this version and kind, or was edited.
+        InvalidInput: it is no certificate of a version that is read here and of this kind, or was edited.
     """
     return parse_certificate(read_plain(Path(folder) / CERTIFICATE_FILE, "certificate", MOST_BYTES), kind)
 
 
-def parse_certificate(content: bytes, kind: Kind | None = None) -> Certificate:
+def parse_certificate(content: bytes, kind: type[CommonFields] = CommonFields) -> Certificate:
     """As :func:`read_certificate`, of a file's bytes. How they are laid out is not looked at.
 
     Raises:
-        InvalidInput: it is no certificate of this version and kind, or was edited.
+        InvalidInput: it is no certificate of a version that is read here and of this kind, or was edited.
     """
     found = parse_json(content, "certificate")
-    if not isinstance(found, dict) or found.get("schema_version") != SCHEMA_VERSION:
-        version_found = found.get("schema_version") if isinstance(found, dict) else type(found).__name__
-        allowed = f"{SCHEMA_VERSION}; certificates of another are read by the privmix that their versions name"
-        raise InvalidInput("certificate schema_version", version_found, allowed)
+    if not isinstance(found, dict):
+        raise InvalidInput("certificate", type(found).__name__, "its fields, by name")
+    version = check_version("certificate schema_version", found.get("schema_version"), FIRST_VERSION, SCHEMA_VERSION)
     if found.get("content_sha256") != content_hash(found):
         # Its own hash says so; a signature says who made it.
         allowed = "the file as it was made: its content_sha256 is of other content"
         raise InvalidInput(CERTIFICATE_FILE, "a file that was edited after it was made", allowed)
-    check_choice("certificate kind", found.get("kind"), (RELEASE, MODEL) if kind is None else (kind.name,))
-    optional = {} if kind is None else {name: of for name, of in kind.optional.items() if name in found}
-    if kind is not None and set(found) - set(optional) - set(_OPTIONAL) != {*_FIELDS, *kind.fields}:
-        odd = sorted((set(found) - set(optional) - set(_OPTIONAL)) ^ {*_FIELDS, *kind.fields})
-        raise InvalidInput("certificate", odd, "its fields and no others")
-    for name, expected in {**_FIELDS, **({} if kind is None else kind.fields), **optional}.items():
-        if not isinstance(found.get(name), expected):
-            raise InvalidInput(f"certificate {name}", type(found.get(name)).__name__, expected.__name__)
-    _check_common(found)
-    if kind is not None:
-        _check_files(found["files"], kind.files)
-        kind.check(found)
-    return Certificate(found)
-
-
-def _check_common(content: Mapping[str, Any]) -> None:
-    """Shape of the common fields, so that readers can rely on it; meaning is what verification checks."""
-    guarantee = content["guarantee"]
-    if set(guarantee) != _GUARANTEE:
-        raise InvalidInput("certificate guarantee", sorted(guarantee), ", ".join(sorted(_GUARANTEE)))
-    if guarantee["epsilon"] is not None:
-        check_number("certificate epsilon", guarantee["epsilon"], low=0)
-    check_number("certificate delta", guarantee["delta"], low=0, high=1, high_open=True)
-    check_choice("certificate in_ledger", content["in_ledger"], LEDGER_MODES)
-    # These reach the data card and terminals: nothing in them may look like a part of it.
-    if not _ID.match(content["id"]):
-        raise InvalidInput("certificate id", content["id"], "32 hexadecimal digits")
-    versions = content["versions"]
-    if set(versions) != {*_PACKAGES, "python"}:
-        raise InvalidInput("certificate versions", "other names", "those of python and " + ", ".join(_PACKAGES))
-    if not all(isinstance(value, str) and _VERSION_TEXT.match(f"{name}={value}") for name, value in versions.items()):
-        raise InvalidInput("certificate versions", "other text", "names and versions")
-    as_rows(content["assessment"])
-    for name, check in _OPTIONAL.items():
-        if name in content:
-            check(content[name])
-
-
-def _check_files(files: Sequence[Any], names: re.Pattern[str]) -> None:
-    for item in files:
-        # Names are matched, not joined blindly: a certificate must not point outside its folder.
-        if not isinstance(item, dict) or set(item) != {"file", "rows", "sha256"} or not names.match(str(item["file"])):
-            raise InvalidInput("certificate files", item, "entries file, rows, sha256 of files that belong there")
-        check_integer("certificate files: rows", item["rows"], low=0, high=MOST_ROWS)
-        if not isinstance(item["sha256"], str) or not _HASH.match(item["sha256"]):
-            raise InvalidInput("certificate files: sha256", item["sha256"], "64 hexadecimal digits")
+    check_choice("certificate kind", found.get("kind"), (kind.of,) if kind.of else (RELEASE, MODEL))
+    known = names_of(kind)
+    read(kind, found if kind.of else {name: found[name] for name in known if name in found}, "certificate", version)
+    return Certificate(found, before(kind, version))
 
 
 def check_guarantee(certificate: Mapping[str, Any], plan: Plan) -> PrivacyCost:

@@ -15,13 +15,14 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from privmix import __version__
 from privmix.certificate.dsse import Envelope
 from privmix.certificate.keys import PrivateKey, PublicKey
 from privmix.certificate.verification import Verification
-from privmix.errors import InvalidInput, StorageError, check_choice
+from privmix.errors import InvalidInput, StorageError
+from privmix.fields import Checked, Choice
 from privmix.held_folders import write_durably
 from privmix.untrusted import open_plain, parse_json, read_plain
 
@@ -37,7 +38,7 @@ _TOOL = re.compile(r"privmix [\w.+-]{1,40}\Z")
 
 
 @dataclass(frozen=True)
-class Subject:
+class Subject(Checked):
     """What a folder holds, as its own check found it.
 
     Attributes:
@@ -48,14 +49,11 @@ class Subject:
         adjacency: as certified.
     """
 
-    kind: str
+    kind: Annotated[str, Choice(*KINDS)]
     id: str
     epsilon: float | None = None
     delta: float | None = None
     adjacency: str | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("kind", self.kind, KINDS)
 
     @classmethod
     def of(cls, verified: Verification) -> Subject:

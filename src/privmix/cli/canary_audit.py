@@ -19,11 +19,12 @@ if TYPE_CHECKING:
 
 def audit_with_canaries(job: CanaryJob, record: Path | None, json_output: bool) -> None:
     """Run the job, keep the figures and show them; a refuted claim is an exit code."""
-    opened = job.open()
-    with progress_bars(quiet=json_output, percent=opened.count_is_private) as progress:
-        found = opened.run(progress)
-    if found.not_noted is not None:
-        err.print(f"[yellow]warning:[/] charged, but not noted as done: {plain(found.not_noted)}", soft_wrap=True)
+    planned = job.plan()
+    with progress_bars(quiet=json_output, percent=planned.count_is_private) as progress:
+        done = job.carry_out(planned, progress)
+    for text in done.warnings:
+        err.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
+    found = done.result
     keep(found, record)
     proof = found.audit.proof
     if json_output:

@@ -12,9 +12,9 @@ from privmix.audits.audit import Audit, audit_plan
 from privmix.cli.demo_steps import DELTA, EPSILON, PUBLIC, DemoResult, Digits
 from privmix.cli.recording import keep_record
 from privmix.engine import PrivateRecords
-from privmix.engine.rows import Progress
 from privmix.jobs.membership import STATEMENTS
 from privmix.learning import load_model
+from privmix.progress import Progress
 from privmix.releases.certificate import read_certificate
 
 # Enough to prove a good part of the budget in a few seconds.

@@ -13,7 +13,6 @@ from privmix.certificate import Verification
 from privmix.cli.recording import keep_record
 from privmix.data import embedded_digits
 from privmix.engine import PrivateRecords
-from privmix.engine.rows import Progress
 from privmix.features import Extractor, get_extractor
 from privmix.jobs.evaluation import evaluation_content
 from privmix.jobs.features import features_in_memory
@@ -21,6 +20,7 @@ from privmix.jobs.quality import Quality
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
 from privmix.planning import ReleaseConfig
 from privmix.plans import ReleasePlan
+from privmix.progress import Progress
 from privmix.releases import SecretStreams, load_release, release_to_folder, release_to_memory, verify_release
 from privmix.reports.confusion import draw_confusion
 

@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from privmix.cli.verb import hints_of, option
+from privmix.cli.verb import option
+from privmix.fields import bare, hints_of
 from privmix.plans import Design, all_designs
 
 
@@ -60,7 +61,7 @@ class DesignOptions:
         owners: dict[tuple[str, Any], list[type[Design[Any]]]] = {}
         found: dict[tuple[str, Any], Field[Any]] = {}
         for design in all_designs():
-            hints = hints_of(design)
+            hints = {name: bare(hint) for name, hint in hints_of(design).items()}
             for item in design.options():
                 key = (item.name, hints[item.name])
                 owners.setdefault(key, []).append(design)

@@ -27,7 +27,7 @@ def fit(
     A release of pixels is one of images: privmix fit PIXELS --features scattering --out MODEL
     """
     with progress_bars() as progress:
-        fitted = jobs.fitting.fit(release, **vars(how), progress=lambda done, total: progress("steps", done, total))
+        fitted = jobs.fitting.fit(release, **vars(how), progress=progress)
     classifier: Any = fitted.classifier
     folder = plain(how.out)
     words = f"{classifier.name} ({classifier.summary})"

@@ -56,12 +56,11 @@ def message(error: PrivmixError, command: Any, arguments: Sequence[str]) -> str:
     """
     options = _options(command, arguments)
     flags = {field: _flag(option) for field, option in options.items()}
-    text = str(error)
     # Errors of one part of a job are said to be of that part: their texts begin with its name.
-    if isinstance(error, InvalidInput) and text.startswith(f"{error.field}: ") and text.endswith(error.allowed):
-        field, allowed = error.field, error.allowed
-        shown = text[len(field) : len(text) - len(allowed)]
+    if isinstance(error, InvalidInput) and not error.about:
+        field, shown, allowed = error.field, f": got {error.shown}; allowed: ", error.allowed
     else:
+        text = str(error)
         field, _, _ = text.partition(": ")
         shown, allowed = "", text[len(field) :]
     if _FIELDS.fullmatch(field) and all(

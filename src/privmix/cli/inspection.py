@@ -18,7 +18,7 @@ from privmix.cli.flags import with_flags
 from privmix.features import wanted_model
 from privmix.features.spec import drafted_statements, title_of
 from privmix.jobs.kinds import FITTED, kind_of
-from privmix.jobs.planned import design_facts
+from privmix.jobs.planning import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases.certificate import read_certificate

@@ -8,8 +8,8 @@ from time import monotonic
 from typing import Final
 
 from privmix.cli.app import err, plain
-from privmix.jobs.progress import Progress
 from privmix.jobs.progress import progress_bars as bars_on
+from privmix.progress import Progress
 
 # Between two lines where no bars can be drawn.
 _SECONDS: Final = 30.0

@@ -20,7 +20,7 @@ from privmix.rounding import exact, rounded_up
 
 if TYPE_CHECKING:
     from privmix.certificate import Certificate
-    from privmix.jobs.planned import Planned
+    from privmix.jobs.release import Planned
 
 
 @verb(app)
@@ -49,15 +49,12 @@ def release(
     if job.dry_run:
         _show_plan(planned, json_output)
         return
-    with progress_bars(percent=job.records is not None or job.private_count) as progress:
-        done = job.release(planned, progress)
-    for error in done.not_noted:
-        err.print(
-            f"[yellow]warning:[/] the release is written and charged, but not noted as done: {plain(error)}",
-            soft_wrap=True,
-        )
+    with progress_bars(percent=planned.count_is_private) as progress:
+        done = job.carry_out(planned, progress)
+    for text in done.warnings:
+        err.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     assert job.out is not None
-    _show_result(planned, done.certificate, job.out, json_output)
+    _show_result(planned, done.result, job.out, json_output)
 
 
 def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_output: bool) -> None:

@@ -14,11 +14,12 @@ from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
+from privmix.errors import HeadFailed
 from privmix.jobs.training_options import TrainingOptions
 from privmix.rounding import exact, rounded_up
 
 if TYPE_CHECKING:
-    from privmix.jobs.planned_training import PlannedTraining
+    from privmix.jobs.training import PlannedTraining
     from privmix.training import TrainedModel
 
 
@@ -51,21 +52,18 @@ def train(
         if job.dry_run:
             _show_plan(planned, json_output)
             return
-        with progress_bars(quiet=not world.is_head, percent=planned.plan.records_declared) as progress:
+        with progress_bars(quiet=not world.is_head, percent=planned.count_is_private) as progress:
             try:
-                done = job.train(planned, progress)
-            except jobs.training.HeadFailed:
+                done = job.carry_out(planned, progress)
+            except HeadFailed:
                 # The head gives the message.
                 raise typer.Exit(1) from None
         if not world.is_head:
             return
-        if done.not_noted is not None:
-            err.print(
-                f"[yellow]warning:[/] the model is written and charged, but not noted as done: {plain(done.not_noted)}",
-                soft_wrap=True,
-            )
+        for text in done.warnings:
+            err.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
         assert job.out is not None
-        _show_result(done.model, job.out, json_output)
+        _show_result(done.result, job.out, json_output)
 
 
 _NOT_COMPARED: Final = (

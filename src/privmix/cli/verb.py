@@ -8,18 +8,18 @@ object, made of what the user said:
 
 The help of a field is in its metadata, where it may have a panel and, if it is not ``--NAME``, a flag, too:
 ``field(default=0, metadata={"help": "With `pool`.", "panel": "Views", "flag": "k"})``. A switch is only ever
-switched on, unless its metadata say what begins the flag that switches it off: ``"off": "no"``.
+switched on, unless its metadata say what begins the flag that switches it off: ``"off": "no"``. A field with
+``"python"`` there is for Python alone.
 """
 
 from __future__ import annotations
 
-import builtins
 import inspect
-import sys
 import types
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
+from enum import Enum
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, get_origin
@@ -28,6 +28,7 @@ import typer
 
 from privmix.cli.flags import with_flags
 from privmix.cli.spending import tell_spent
+from privmix.fields import NotImported, bare, hints_of
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _CONTEXT: Final = "_context"
@@ -109,7 +110,11 @@ class Take:
 
     def of(self, kind: type[Any]) -> list[Field[Any]]:
         """The fields of ``kind`` that are options."""
-        known = {item.name: item for item in fields(kind) if item.init and item.name not in self._without}
+        known = {
+            item.name: item
+            for item in fields(kind)
+            if item.init and item.name not in self._without and not item.metadata.get("python")
+        }
         return [known[name] for name in self._names or known]
 
 
@@ -126,7 +131,7 @@ class Fields:
         self._kind, self._default, self._take = kind, default, take or Take()
         self._hints, self._inner = hints_of(kind), {}
         for item in self._take.of(kind):
-            hint, inner = self._hints[item.name], self._default_of(item)
+            hint, inner = bare(self._hints[item.name]), self._default_of(item)
             if isinstance(hint, type) and is_dataclass(hint):
                 self._inner[item.name] = Fields(hint if inner is MISSING else type(inner), inner)
 
@@ -135,6 +140,9 @@ class Fields:
             return MISSING
         if self._default is not MISSING:
             return getattr(self._default, item.name)
+        if "shown" in item.metadata:
+            shown = item.metadata["shown"]
+            return shown.value if isinstance(shown, Enum) else shown
         factory: Any = item.default_factory
         return item.default if factory is MISSING else factory()
 
@@ -309,37 +317,12 @@ def _group(parameter: inspect.Parameter) -> Group | None:
     return Fields(kind, MISSING if parameter.default is parameter.empty else parameter.default, take)
 
 
-class _Unread:
-    """Stands for a type that only type checkers import."""
-
-    def __class_getitem__(cls, _: Any) -> type[_Unread]:
-        return cls
-
-
-class _Names(dict[str, Any]):
-    """What names mean in a module, those that it does not import at run time too."""
-
-    def __init__(self, module: str) -> None:
-        self._known = vars(sys.modules[module])
-
-    def __missing__(self, name: str) -> Any:
-        return self._known.get(name, getattr(builtins, name, _Unread))
-
-
-def hints_of(kind: type[Any]) -> dict[str, Any]:
-    """The type of each field of a dataclass, as far as it is imported: options are words and numbers."""
-    found: dict[str, Any] = {}
-    for base in reversed(kind.__mro__):
-        names = _Names(base.__module__)
-        for name, hint in inspect.get_annotations(base).items():
-            found[name] = eval(hint, {}, names) if isinstance(hint, str) else hint
-    return found
-
-
 def _simple(hint: Any, default: Any) -> Any:
     """A type that Typer can read from a word: of several a path or a text, since these may say everything."""
+    hint = bare(hint)
     several = get_origin(hint) in (Union, types.UnionType)
     members = [one for one in get_args(hint) if one is not type(None)] if several else [hint]
-    known = [one for one in members if one not in (Any, _Unread)]
+    known = [one for one in members if one not in (Any, NotImported)]
     kind = next((one for one in (Path, str) if one in known), known[0] if known else str)
+    kind = str if isinstance(kind, type) and issubclass(kind, Enum) else kind
     return kind | None if type(None) in get_args(hint) or default is None else kind

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from privmix.errors import InvalidInput, check_choice
+from privmix.errors import InvalidInput
+from privmix.fields import Choice, check_fields
 
 # As they are declared: a tab in a command line is easily lost.
 _SEPARATORS: Final = {",": ",", ";": ";", "|": "|", "tab": "\t", "\\t": "\t", "\t": "\t"}
@@ -39,16 +40,15 @@ class Dialect:
     """
 
     separator: str = ","
-    decimal: str = "."
-    encoding: str = "utf-8"
+    decimal: Annotated[str, Choice(".", ",")] = "."
+    encoding: Annotated[str, Choice(*_ENCODINGS)] = "utf-8"
     numbers: tuple[str, ...] = ()
     needed: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not isinstance(self.separator, str) or self.separator not in _SEPARATORS:
             raise InvalidInput("separator", self.separator, "one of , ; | tab")
-        check_choice("decimal", self.decimal, (".", ","))
-        check_choice("encoding", self.encoding, _ENCODINGS)
 
     @property
     def mark(self) -> str:

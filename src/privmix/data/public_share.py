@@ -19,7 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.source import LabelledArray, Schema, Source
-from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, StorageError
+from privmix.fields import Count, Share, Size, check_fields
 from privmix.held_folders import hold
 
 _BATCH: Final = 1024
@@ -41,20 +42,15 @@ class PublicShare:
         200
     """
 
-    share: float | None = None
-    count: int | None = None
+    share: Share | None = None
+    count: Count | None = None
     per_class: bool = True
-    seed: int | None = None
+    seed: Size | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if (self.share is None) == (self.count is None):
             raise InvalidInput("share, count", "both or neither", "exactly one of the two")
-        if self.share is not None:
-            check_number("share", self.share, low=0, high=1, low_open=True, high_open=True)
-        if self.count is not None:
-            check_integer("count", self.count, low=1)
-        if self.seed is not None:
-            check_integer("seed", self.seed, low=0)
 
     def wanted(self, records: int, classes: int) -> int:
         """Records to draw, of each class if ``per_class``; from public numbers alone.

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from privmix.data.openers import companions
 from privmix.data.source import Schema, Source
 from privmix.data.splits import may_belong
-from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
+from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError, in_terms_of
 from privmix.held_folders import hold
 from privmix.scratch import ScratchFolder
 
@@ -80,14 +80,8 @@ class RemoteSource(Source):
     @contextmanager
     def _renaming(self) -> Iterator[None]:
         """Errors name the address, not the copy."""
-        try:
+        with in_terms_of(texts={self._folder: self._base}):
             yield
-        except PrivmixError as error:
-            error.args = tuple(str(part).replace(self._folder, self._base) for part in error.args)
-            if isinstance(error, InvalidInput):
-                error.field = error.field.replace(self._folder, self._base)
-                error.allowed = error.allowed.replace(self._folder, self._base)
-            raise
 
 
 def is_remote(path: str | Path) -> bool:

@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.rows import Progress, RowEngine
+from privmix.engine.rows import RowEngine
 from privmix.engine.tiles import RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError, check_integer
 from privmix.mechanisms.membership import ROW_TILE
@@ -34,6 +34,7 @@ from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan
 from privmix.private_files import file_mode
+from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.scratch import ScratchFolder
 

@@ -26,12 +26,10 @@ from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, ReleasePlan
 from privmix.private_files import no_core_dumps
+from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 
-__all__ = ["Engine", "PrivateRecords", "Progress", "ReleaseEngine", "RowBlock", "RowEngine"]
-
-Progress = Callable[[str, int, int], None]
-"""Called with a stage's name, the steps done and the steps in all."""
+__all__ = ["Engine", "PrivateRecords", "ReleaseEngine", "RowBlock", "RowEngine"]
 
 # Physical sizes: they set speed and memory and change no bit of the result.
 _TILES_AT_ONCE = (8, 64)

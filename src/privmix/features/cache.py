@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +11,9 @@ from privmix.data.source import Schema, Source
 from privmix.data.store import FeatureStore
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
+from privmix.progress import Progress
 
 # Called with what is being done, how many records are done, and how many there are.
-Progress = Callable[[str, int, int], None]
 
 
 def write_features(

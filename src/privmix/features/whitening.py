@@ -10,12 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput, check_number
+from privmix.fields import Checked, Count, Number, Positive, Share
 
 # Bits of a feature on its grid, of a weight on its, and those that float64 adds without rounding.
 _FEATURE_BITS: Final = 17
@@ -28,7 +29,7 @@ NAMES: Final = ("offset", "step", "weights", "width")
 
 
 @dataclass(frozen=True)
-class WhiteningConfig:
+class WhiteningConfig(Checked):
     """How a whitening is fitted; none of it depends on private records.
 
     Power and ridge were taken over from a first experiment, which had looked at MNIST's test images; they were not
@@ -41,16 +42,10 @@ class WhiteningConfig:
         quantile: of the public records' norms, the share that is at most ``norm``.
     """
 
-    power: float = 0.75
-    ridge: float = 0.3
-    rank: int = 1000
-    quantile: float = 0.25
-
-    def __post_init__(self) -> None:
-        check_number("power", self.power, low=0, high=2)
-        check_number("ridge", self.ridge, low=0, low_open=True)
-        check_integer("rank", self.rank, low=1)
-        check_number("quantile", self.quantile, low=0, high=1, low_open=True, high_open=True)
+    power: Annotated[float, Number(0, 2)] = 0.75
+    ridge: Positive = 0.3
+    rank: Count = 1000
+    quantile: Share = 0.25
 
     def dim(self, features: int) -> int:
         """Directions kept of so many features."""

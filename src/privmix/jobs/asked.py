@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix._registry import told as told_by
+from privmix._registry import literals_of
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Asked:
         repr=False,
         metadata=said(
             "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
-            f"s3://bucket/x; {', '.join(one['words'] for one in told_by('privmix.data'))}, images by class, saved "
+            f"s3://bucket/x; {', '.join(one['words'] for one in literals_of('privmix.data'))}, images by class, saved "
             "Hugging Face datasets."
         ),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from functools import singledispatch
 from os import PathLike
@@ -15,9 +16,10 @@ from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
-from privmix.jobs.progress import Asked, Progress, callback, shows_bars
+from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.recording import Measurement
 from privmix.plans import BasePlan, Plan
+from privmix.progress import Progress
 from privmix.training import TrainingPlan
 from privmix.training.worst_case import audit_training
 
@@ -71,9 +73,11 @@ def audit(
     if kind == "canaries":
         if not isinstance(target, str | PathLike):
             raise InvalidInput("target", type(target).__name__, "the folder of a release or trained model")
-        return (
-            CanaryJob(target=Path(target), confidence=confidence, seed=seed, **canaries).open().run(callback(progress))
-        )
+        job = CanaryJob(target=Path(target), confidence=confidence, seed=seed, **canaries)
+        done = job.carry_out(job.plan(), callback(progress))
+        for text in done.warnings:
+            warnings.warn(text, stacklevel=3)
+        return done.result
     if canaries:
         raise InvalidInput(", ".join(canaries), "given", "options of canaries alone")
     if isinstance(target, str | PathLike):

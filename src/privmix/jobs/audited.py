@@ -12,7 +12,7 @@ from privmix.accounting import UnsupportedEvent, calibrate
 from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit
 from privmix.audits.audit import Audit
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput
 from privmix.jobs.audit_options import DesignClaim
 from privmix.jobs.kinds import certified
 from privmix.jobs.recording import Measured
@@ -30,11 +30,9 @@ class Audited(Measured, Generic[A]):
 
     Attributes:
         audit: the figures.
-        not_noted: why the charge for it could not be noted as done, though it was made.
     """
 
     audit: A
-    not_noted: StorageError | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """The verdict, and what it rests on."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from privmix.accounting import Adjacency, Event
 from privmix.certificate.reservation import ReservationNote
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_integer
 from privmix.jobs.dataset import Dataset
 from privmix.ledger import Budget, Contents, Ledger, Reservation
+
+_HIGHEST_SEED: Final = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -74,6 +76,32 @@ class Charge:
         # The data may be other data by now, if the run was interrupted before it noted its records.
         book.bind(reservation, _contents(book, data))
         return found
+
+
+def check_budget(ledger: Any, dataset: str | None, seed: int | None, what: str) -> None:
+    """Raise :class:`InvalidInput` unless these say who pays for what; reads nothing.
+
+    Args:
+        ledger: that is to be charged, or None.
+        dataset: its name there, or None.
+        seed: of tests and benchmarks, which take the privacy away, or None.
+        what: is paid for, as in "a release".
+
+    Example:
+        >>> check_budget("sqlite:///l.db", "patients", 7, "a release")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: seed: got 7; allowed: no seed with `ledger`: a release that anyone can \
+re-create has no price
+    """
+    if (ledger is None) != (dataset is None):
+        # Its address may hold a password.
+        given = (None if ledger is None else "a ledger", dataset)
+        raise InvalidInput("ledger, dataset", given, "both or none of them")
+    if seed is not None:
+        check_integer("seed", seed, low=0, high=_HIGHEST_SEED)
+    if ledger is not None and seed is not None:
+        raise InvalidInput("seed", seed, f"no seed with `ledger`: {what} that anyone can re-create has no price")
 
 
 def charge(

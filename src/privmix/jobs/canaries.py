@@ -1,11 +1,12 @@
-"""A plan run once more on the owner's data with canaries in it: check, charge, read, run, and say what was proven."""
+"""A plan run once more on the owner's data with canaries in it: what :class:`privmix.jobs.job.Job` does for that."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +17,20 @@ from privmix.attacks.training_canaries import audit_training_canaries, check_aud
 from privmix.certificate.certificate import MODEL
 from privmix.data import FeatureStore
 from privmix.engine import PrivateRecords
-from privmix.errors import WITHHELD, InvalidInput, StorageError
+from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor, from_spec
+from privmix.fields import stored
 from privmix.jobs.audited import Audited
-from privmix.jobs.budget import charge
 from privmix.jobs.canary_options import CanaryOptions
-from privmix.jobs.checks import check_budget
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
+from privmix.jobs.job import Job
 from privmix.jobs.kinds import kind_of
-from privmix.jobs.places import check_writable
-from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measurement
-from privmix.jobs.spending import Spending, telling
+from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan, plan_from_dict
-from privmix.private_files import no_core_dumps
+from privmix.progress import Progress
 from privmix.releases import verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_extractor
@@ -54,14 +53,22 @@ _PRIVATE: Final = "These figures were computed from private records and nothing 
 _UNCHARGED: Final = "The run's cost was charged to no ledger: nothing of it but these figures was kept."
 
 
-@dataclass(frozen=True, kw_only=True)
-class CanaryJob(CanaryOptions):
-    """An audit of a release or trained model with canaries among the owner's records: :meth:`open` it, then run it.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PlannedAudit(PlannedJob["CanaryJob"]):
+    """An audit with canaries that is planned: no private record was read."""
 
-    Formal guarantees:
-        * Paid first: with a ledger, no private row is read before the run's cost is charged; what is refused costs
-          nothing.
-        * Nothing is kept: of the run, the figures alone are returned, and marked private.
+    @property
+    def count_is_private(self) -> bool:
+        """Whether the real number of records is not to be shown."""
+        return self.job.audited.declared
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
+    """An audit of a release or model with canaries among the owner's records: :meth:`plan` it, then :meth:`carry_out`.
+
+    Formal guarantees: those of :class:`privmix.jobs.job.Job`. Of the run nothing is kept but the figures, which are
+    marked private.
 
     Attributes:
         target: folder of the release or trained model.
@@ -77,7 +84,34 @@ class CanaryJob(CanaryOptions):
     confidence: float = 0.95
     seed: int | None = None
 
-    def open(self) -> OpenedCanaries:
+    made: ClassVar[str] = "audit"
+
+    @cached_property
+    def audited(self) -> _TargetRelease | _TargetModel:
+        """What is audited; its certificate holds."""
+        folder = Path(self.target)
+        return (_TargetModel if kind_of(folder) == MODEL else _TargetRelease).of(folder, self.config)
+
+    @cached_property
+    def config(self) -> CanaryConfig:
+        """Of the canaries."""
+        return CanaryConfig(self.canaries, self.confidence, self.guesses, self.canary_kind, self.evidence)
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """The target's."""
+        model, trusted, found = self.features_model, self.trust_features_model, self.audited
+        return from_spec(found.extractor, model, trust_model=trusted, arrays=found.extractor_arrays)
+
+    @cached_property
+    def opened(self) -> Dataset:
+        """The dataset; opening it reads no record."""
+        shape, classes = tuple(self.audited.shape), list(self.audited.classes)
+        return open_dataset(
+            self.data, self.extractor, split=self.split, classes=classes, columns=self.columns, input_shape=shape
+        )
+
+    def plan(self) -> PlannedAudit:
         """Check everything that can be checked without a private record and without a charge.
 
         Raises:
@@ -85,94 +119,58 @@ class CanaryJob(CanaryOptions):
                 the data are others.
             StorageError: something can't be read, or ``store`` not written.
         """
-        check_budget(self.ledger, self.dataset, self.seed, "an audit")
-        if self.store is not None:
-            check_writable("store", Path(self.store))
-        config = CanaryConfig(self.canaries, self.confidence, self.guesses, self.canary_kind, self.evidence)
-        folder = Path(self.target)
-        found = (_TargetModel if kind_of(folder) == MODEL else _TargetRelease).of(folder, config)
-        extractor = from_spec(
-            found.extractor, self.features_model, trust_model=self.trust_features_model, arrays=found.extractor_arrays
-        )
-        shape, classes = tuple(found.shape), tuple(found.classes)
-        data = open_dataset(
-            self.data, extractor, split=self.split, classes=list(classes), columns=self.columns, input_shape=shape
-        )
-        if tuple(data.schema.input_shape) != shape:
-            raise InvalidInput("data", data.schema.input_shape, f"inputs of shape {shape}, as the target's")
-        if tuple(data.schema.classes) != classes:
-            raise InvalidInput("data", list(data.schema.classes), f"the target's classes: {', '.join(classes)}")
-        if not found.declared and data.schema.records != found.plan.records:
-            raise InvalidInput("data", WITHHELD, f"the target's {found.plan.records} records: its own data and split")
-        return OpenedCanaries(self, config, found, data, extractor)
+        self.check()
+        target, schema = self.audited, self.opened.schema
+        shape, classes = tuple(target.shape), tuple(target.classes)
+        if tuple(schema.input_shape) != shape:
+            raise InvalidInput("data", schema.input_shape, f"inputs of shape {shape}, as the target's")
+        if tuple(schema.classes) != classes:
+            raise InvalidInput("data", list(schema.classes), f"the target's classes: {', '.join(classes)}")
+        if not target.declared and schema.records != target.plan.records:
+            raise InvalidInput("data", WITHHELD, f"the target's {target.plan.records} records: its own data and split")
+        return PlannedAudit(job=self, plan=target.plan, key=Key(self.seed))
 
+    def cost(self, planned: PlannedAudit) -> Cost:
+        """See :meth:`Job.cost`."""
+        target = self.audited
+        return Cost(target.event, target.plan.adjacency, "canary audit", target.epsilon, target.delta)
 
-@dataclass(frozen=True)
-class OpenedCanaries:
-    """An audit that was checked, and nothing of it done."""
+    def read(self, planned: PlannedAudit, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
+        """Features, on disk where asked for."""
+        if self.store is None:
+            return features_in_memory(self.opened.source, self.extractor, progress)
+        return features_on_disk(self.opened, self.extractor, Path(self.store), progress)
 
-    job: CanaryJob
-    _config: CanaryConfig = field(repr=False)
-    _target: _TargetRelease | _TargetModel = field(repr=False)
-    _data: Dataset = field(repr=False)
-    _extractor: Extractor = field(repr=False)
-
-    @property
-    def count_is_private(self) -> bool:
-        """Whether the real number of records is not to be shown."""
-        return self._target.declared
-
-    def run(self, progress: Progress | None = None) -> Audited[CanaryAudit]:
-        """Charge, read, run the plan once with canaries, and say what was proven.
-
-        Raises:
-            BudgetExceeded: the ledger does not hold so much; nothing was read.
-            InvalidInput, StorageError: the data or the ledger can't be used.
-        """
-        no_core_dumps()
-        job, target = self.job, self._target
-        # Before the first private row is read: a crash from here on leaves the budget spent.
-        with telling(Spending(target.epsilon, target.delta)) as told:
-            charged = charge(job.ledger, job.dataset, target.event, target.plan.adjacency, "canary audit", self._data)
-            told.charged = charged
-            streams = SecretStreams.from_entropy() if job.seed is None else SecretStreams.from_seed(job.seed)
-            generator = np.random.default_rng(job.seed)
-            features = self._features(progress or silent)
-            told.drawn = True
-            audit = target.audit(features, self._config, streams, generator, progress)
+    def compute(self, planned: PlannedAudit, work: Work, records: Any, progress: Progress) -> Audited[CanaryAudit]:
+        """See :meth:`Job.compute`."""
+        assert work.streams is not None
+        generator = np.random.default_rng(self.seed)
+        audit = self.audited.audit(records, self.config, work.streams, generator, progress)
         # The certificate's figure, which may be higher than the price, is what the audit stands beside.
-        audit = replace(audit, proof=replace(audit.proof, claimed_epsilon=target.epsilon))
-        not_noted = None
-        try:
-            charged.done("canary audit")
-        except StorageError as error:
-            # The budget is spent whatever happens here, so that trouble with the ledger must not cost the figures.
-            not_noted = error
-        return Audited(self._measurement(audit), audit, not_noted)
+        audit = replace(audit, proof=replace(audit.proof, claimed_epsilon=self.audited.epsilon))
+        return Audited(self._measurement(audit), audit)
 
-    def _features(self, progress: Progress) -> PrivateRecords | FeatureStore:
-        if self.job.store is None:
-            return features_in_memory(self._data.source, self._extractor, progress)
-        return features_on_disk(self._data, self._extractor, Path(self.job.store), progress)
+    def noted(self, result: Audited[CanaryAudit]) -> str:
+        """See :meth:`Job.noted`."""
+        return "canary audit"
 
     def _measurement(self, audit: CanaryAudit) -> Measurement:
-        job = self.job
         statements = [_PROOF]
-        if not job.public_data:
-            statements += [_PRIVATE] if job.ledger is not None else [_PRIVATE, _UNCHARGED]
+        if not self.public_data:
+            statements += [_PRIVATE] if self.ledger is not None else [_PRIVATE, _UNCHARGED]
         return Measurement(
             "canary-audit",
-            self._target.subject,
+            self.audited.subject,
             audit.to_dict(),
-            private=not job.public_data,
+            private=not self.public_data,
             settings={
-                "plan": self._target.described,
-                "kind": job.canary_kind,
-                "evidence": job.evidence,
-                "split": job.split,
-                "seed": job.seed,
+                "plan": self.audited.described,
+                "kind": self.canary_kind,
+                "evidence": self.evidence,
+                "split": self.split,
+                "seed": self.seed,
             },
-            title=f"One-run audit with {job.canaries:,} canaries",
+            title=f"One-run audit with {self.canaries:,} canaries",
             statements=statements,
         )
 
@@ -309,7 +307,7 @@ def trained_on_records(certificate: Mapping[str, Any]) -> TrainingConfig:
         InvalidInput: views, a bank or public data took part, which a certificate does not hold.
     """
     settings = certificate["settings"]
-    if settings.get("views") != ViewConfig.plain().fingerprint() or settings.get("bank_views"):
+    if settings.get("views") != stored(ViewConfig.plain()) or settings.get("bank_views"):
         raise InvalidInput("target", "a model trained on views", "one trained on the records themselves")
     if settings.get("scenario") != "cold" or certificate["public_data"]:
         raise InvalidInput("target", "a model trained with public data", "one trained on private records alone")

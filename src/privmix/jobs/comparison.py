@@ -12,7 +12,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.planning import ReleaseConfig
 
 if TYPE_CHECKING:
-    from privmix.engine.rows import Progress
+    from privmix.progress import Progress
 
 # (label, design, accountant). Fixed-size draws are the papers' "uniform" sampling.
 _CURVES = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -12,15 +11,14 @@ import numpy as np
 from privmix.data import Schema
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Pixels
+from privmix.progress import Progress
 from privmix.publication import RecordTransform, ReleasedDataset
 
 # Longer than any features are: nothing is clipped any more.
 _UNCLIPPED: Final = 1e30
 
 
-def encoded(
-    release: ReleasedDataset, extractor: Extractor, progress: Callable[[int, int], None] | None = None
-) -> ReleasedDataset:
+def encoded(release: ReleasedDataset, extractor: Extractor, progress: Progress | None = None) -> ReleasedDataset:
     """The rows of a release of pixels, put back into images and through an extractor (DPMix with ScatteringNet).
 
     Li et al. 2022, appendix E.3. The noise of such rows is neither Gaussian nor of known size: learners that correct
@@ -30,7 +28,7 @@ def encoded(
     Args:
         release: of pixels.
         extractor: of images of its shape.
-        progress: called with (rows done, rows).
+        progress: called with (stage, rows done, rows).
 
     Raises:
         InvalidInput: the release is not of pixels, or the extractor takes no images of its shape.
@@ -46,7 +44,7 @@ def encoded(
         pixels = release.x[part] if centre is None else release.x[part] + centre
         found[part] = extractor.transform(pixels.reshape(-1, *shape).astype(np.float32))
         if progress is not None:
-            progress(part.stop, release.rows)
+            progress(f"features ({extractor.name})", part.stop, release.rows)
     return replace(
         release,
         x=found,

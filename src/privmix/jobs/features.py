@@ -10,9 +10,9 @@ import numpy as np
 
 from privmix.data import FeatureStore, Source
 from privmix.engine import PrivateRecords
-from privmix.engine.rows import Progress
 from privmix.features import Extractor, from_spec, write_features
 from privmix.jobs.dataset import Dataset
+from privmix.progress import Progress
 from privmix.releases.folder import read_extractor
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix._registry import told as told_by
+from privmix._registry import literals_of
 from privmix.jobs.columns import Columns
 from privmix.options import described, option
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from privmix.learning.base import ReleaseLearner
 
 AUTO: Final = "auto"
-_LEARNERS: Final = ", ".join(one["name"] for one in told_by("privmix.learning,privmix.designs", by="LEARNERS.register"))
+_LEARNERS: Final = ", ".join(
+    one["name"] for one in literals_of("privmix.learning,privmix.designs", by="LEARNERS.register")
+)
 
 
 @described

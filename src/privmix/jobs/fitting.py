@@ -19,17 +19,18 @@ from privmix.jobs.evaluation import open_for_model, split_of
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
-from privmix.jobs.progress import shows_bar, silent
+from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.released import Release
-from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier, Progress
+from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
 from privmix.plans import design_named
+from privmix.progress import silent
 from privmix.publication import ReleasedDataset
 from privmix.releases import load_release
 
 
-@shows_bar("steps")
+@shows_bars
 def fit(
     release: Release | ReleasedDataset | str | Path,
     learner: str | ReleaseLearner = AUTO,
@@ -49,7 +50,7 @@ def fit(
     trust_features_model: bool = False,
     out: str | Path | None = None,
     overwrite: bool = False,
-    progress: Progress | bool | None = None,
+    progress: Asked = None,
 ) -> Model:
     """Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.
 
@@ -79,7 +80,7 @@ def fit(
             :class:`~privmix.jobs.models.Model`.
         out: a folder to create for the model; None creates none.
         overwrite: replace a model at ``out``.
-        progress: called with (steps done, steps in all), or True for a bar.
+        progress: called with (stage, done, total), or True for bars.
 
     Returns:
         a model that takes raw inputs.
@@ -89,7 +90,7 @@ def fit(
             not fit its classes, or the folder is no release as it was certified.
         StorageError: a file of it is missing or can't be read, or ``out`` can't be written.
     """
-    tell = progress if callable(progress) else None
+    tell = callback(progress)
     if not isinstance(learner, ReleaseLearner):
         check_choice("learner", learner, [AUTO, *LEARNERS])
     if out is not None:

@@ -27,10 +27,10 @@ from privmix.jobs.kinds import kind_of
 from privmix.jobs.membership_options import MembershipOptions
 from privmix.jobs.models import model_in
 from privmix.jobs.places import check_writable
-from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
 from privmix.learning import load_model
 from privmix.learning.base import ReleaseLearner
+from privmix.progress import Progress, silent
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
 from privmix.training import TrainedModel, load_trained

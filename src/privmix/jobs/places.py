@@ -36,3 +36,19 @@ def check_unpublished(field: str, path: Path) -> None:
     place = path.resolve()
     if any((above / mark).is_file() for above in (place, *place.parents) for mark in _PUBLISHED):
         raise InvalidInput(field, str(path), "a place outside of releases and models, which are handed to others")
+
+
+def check_device(name: str | None) -> None:
+    """Raise :class:`InvalidInput` unless this machine has the device."""
+    if name is None:
+        return
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise InvalidInput("device", name, "cpu or cuda") from None
+    if device.type not in ("cpu", "cuda"):
+        raise InvalidInput("device", name, "cpu or cuda")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InvalidInput("device", name, f"cpu, or one of {torch.cuda.device_count()} CUDA devices found here")

@@ -8,6 +8,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from privmix.errors import InvalidInput
+from privmix.progress import Progress, silent
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -15,16 +16,8 @@ if TYPE_CHECKING:
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, total). What is in brackets after a stage's name changes while it lasts."""
-
-
 Asked = Progress | bool | None
 """What users of Python ask for: a callback, True for bars, nothing."""
-
-
-def silent(stage: str, done: int, total: int) -> None:
-    """Tell nobody."""
 
 
 def shows_bars(function: Callable[P, R]) -> Callable[P, R]:
@@ -33,21 +26,12 @@ def shows_bars(function: Callable[P, R]) -> Callable[P, R]:
     Where the count of records is private, bars show hundredths.
     """
 
-    return _drawn(function, lambda bars: bars)
-
-
-def shows_bar(stage: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """:func:`shows_bars` for functions whose callback takes (done, total) alone: one bar of this name."""
-    return lambda function: _drawn(function, lambda bars: lambda done, total: bars(stage, done, total))
-
-
-def _drawn(function: Callable[P, R], as_taken: Callable[[Progress], Callable[..., None]]) -> Callable[P, R]:
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs.get("progress") is not True:
             return function(*args, **kwargs)
         with progress_bars(percent=bool(kwargs.get("private_count"))) as bars:
-            return function(*args, **{**kwargs, "progress": as_taken(bars)})  # type: ignore[arg-type]
+            return function(*args, **{**kwargs, "progress": bars})  # type: ignore[arg-type]
 
     return called
 

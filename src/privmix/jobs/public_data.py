@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from privmix.data import Source, content_hashes
 from privmix.data.overlap import Contents as RecordHashes
 from privmix.data.overlap import Sketch, same_files, same_place
 from privmix.data.pool_card import made_of
-from privmix.errors import WITHHELD, InvalidInput, PrivmixError
+from privmix.errors import WITHHELD, InvalidInput, in_terms_of
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import listings_of
@@ -26,7 +25,7 @@ def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
     """Raise :class:`InvalidInput` where what is called public is the private data itself, by its place or files.
 
     What is called public is read as a training split. Another split of the same place may be private, so that files are
-    compared there and not places. Data in memory are compared by :func:`privmix.jobs.overlap.refuse_overlap`.
+    compared there and not places. Data in memory are compared by :func:`refuse_overlap`.
     """
     for flag, place in given.items():
         if place is None:
@@ -34,7 +33,7 @@ def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
         if split == "train" and _same_objects(place, data):
             raise InvalidInput(flag, WITHHELD, _PRIVATE)
         if isinstance(place, str | Path) and isinstance(data, str | Path):
-            with named(flag):
+            with in_terms_of(part=flag):
                 same = split == "train" and same_place(str(place), str(data))
                 same = same or same_files(str(place), str(data), split)
             if same:
@@ -81,7 +80,7 @@ def sources_of(
     options = pool_options(extractor, columns)
     for flag, place in given.items():
         if place is not None:
-            with named(flag):
+            with in_terms_of(part=flag):
                 found[flag] = open_source(place, facts.classes, "train", {"input_shape": facts.input_shape, **options})
     return found
 
@@ -90,7 +89,7 @@ def contents_of(sources: Mapping[str, Source]) -> dict[str, RecordHashes]:
     """Hashes of the records of public datasets, by the flags that name them."""
     found = {}
     for flag, source in sources.items():
-        with named(flag):
+        with in_terms_of(part=flag):
             found[flag] = RecordHashes.of(source)
     return found
 
@@ -103,10 +102,37 @@ def origins_of(sources: Mapping[str, Source]) -> list[tuple[str, Sketch]]:
     """
     found = []
     for flag, source in sources.items():
-        with named(flag):
+        with in_terms_of(part=flag):
             sketches = [made_of(file) for file in source.files]
         found += [(flag, sketch) for sketch in sketches if sketch is not None]
     return found
+
+
+def refuse_overlap(given: Mapping[str, RecordHashes], source: Source, made_of: Iterable[tuple[str, Sketch]]) -> None:
+    """Raise :class:`InvalidInput` where public records are in large part private ones, in whatever format.
+
+    It reads the private records, so budget is charged before it is called, and its answer is for the owner: nothing
+    is published after it is no.
+
+    Args:
+        given: public records, by the field that names them.
+        source: the private ones.
+        made_of: (the field that names synthetic records, what these were made of).
+    """
+    sketches = list(made_of)
+    if not given and not sketches:
+        return
+    private = RecordHashes.of(source)
+    for flag, contents in given.items():
+        if contents.overlaps(private):
+            raise InvalidInput(flag, WITHHELD, "public records; many of these are records of the private dataset")
+    for flag, sketch in sketches:
+        if sketch.overlaps(private):
+            allowed = (
+                "a pool made of public images; many of those that this one was made of are records of the private "
+                "dataset, and pool and card tell of them"
+            )
+            raise InvalidInput(flag, WITHHELD, allowed)
 
 
 def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:
@@ -121,13 +147,3 @@ def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:
         "number_columns": columns.number_names,
         "dialect": columns.dialect(getattr(extractor.reads, "number_columns", ()), needed=False),
     }
-
-
-@contextmanager
-def named(flag: str) -> Iterator[None]:
-    """Say which of the datasets an error is about."""
-    try:
-        yield
-    except PrivmixError as error:
-        error.args = (f"{flag}: {error}",)
-        raise

@@ -12,17 +12,16 @@ from numpy.typing import NDArray
 from privmix.data import ArraySource, Schema, Source
 from privmix.data.fingerprint import records_hash
 from privmix.data.overlap import Contents
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import InvalidInput, check_integer, in_terms_of
 from privmix.features import Extractor
 from privmix.features.whitened import DATA, Whitened
 from privmix.features.whitening import Whitening, WhiteningConfig
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.progress import Progress
-from privmix.jobs.public_data import named
 from privmix.jobs.release_options import PROCEDURAL, Prior
 from privmix.procedural import get_generator
+from privmix.progress import Progress
 
 _DRAWN: Final = 4000
 _SEED: Final = 0
@@ -55,7 +54,7 @@ class Opened:
             progress: called as work proceeds.
         """
         config = WhiteningConfig()
-        with named("public"):
+        with in_terms_of(part="public"):
             found = features_in_memory(self.source, extractor, progress)
             labels = found.labels if self.labelled else np.zeros_like(found.labels)
             fitted = Whitening.fit(found.features, labels, config, norm)
@@ -104,7 +103,7 @@ def open_public(prior: Prior, extractor: Extractor, schema: Schema, columns: Col
     if prior.generator is not None:
         return _drawn(prior, prior.generator, schema, _DRAWN if count is None else count)
     classes = list(schema.classes) if prior.public_classes is None else prior.public_classes
-    with named("public"):
+    with in_terms_of(part="public"):
         shape = schema.input_shape
         found = open_dataset(
             prior.public, extractor, classes=classes, columns=columns.elsewhere(), input_shape=shape

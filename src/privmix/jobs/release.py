@@ -1,178 +1,150 @@
-"""One release, from a dataset and a budget to a folder, in the order that makes its certificate true."""
+"""One release, from a dataset and a budget to a folder: what :class:`privmix.jobs.job.Job` does for releases."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, ClassVar
 
-from privmix.accounting import Adjacency, Event, Gaussian, epsilon
+from privmix.accounting import Adjacency, Gaussian, PrivacyCost, epsilon
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
-from privmix.data.overlap import Sketch
+from privmix.data.overlap import Contents, Sketch
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import default_memory
-from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer, check_number
-from privmix.features import Extractor, parse_features
-from privmix.features.projected import Projected
-from privmix.features.whitening import WhiteningConfig
-from privmix.jobs.budget import Charge, charge
-from privmix.jobs.checks import check_budget, check_same_seed
-from privmix.jobs.dataset import Dataset, open_dataset
-from privmix.jobs.engines import check_engine
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.features import Extractor
+from privmix.jobs.budget import Charge
 from privmix.jobs.features import features_in_memory, features_on_disk
-from privmix.jobs.overlap import refuse_overlap
-from privmix.jobs.places import check_writable
-from privmix.jobs.planned import Planned
-from privmix.jobs.planning import Chosen, choose, design_of
-from privmix.jobs.progress import Progress, silent
-from privmix.jobs.public_data import origins_of, refuse_private
-from privmix.jobs.public_prior import Opened, open_public
-from privmix.jobs.release_options import AUTO, ReleaseOptions
+from privmix.jobs.job import Job, RunArguments
+from privmix.jobs.planning import Chosen, choose, design_facts
+from privmix.jobs.release_options import AUTO, DEFAULT_CLIP_NORM
+from privmix.jobs.release_setting import ReleaseSetting
+from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
-from privmix.mechanisms.plan import check_price
+from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.run_state import RunState
-from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
-from privmix.plans.count import count_noise, private_record_count
-from privmix.private_files import no_core_dumps
-from privmix.releases import ReleaseRun, SecretStreams
-from privmix.releases.folder import RELEASE_FOLDER
-
-# More records than any setting asks for, and no more than any design can take.
-_STAND_IN: Final = 2**23
+from privmix.planning import Choice, ReleaseConfig
+from privmix.planning.degree import WHY
+from privmix.plans import Plan, ReleasePlan
+from privmix.plans.count import private_record_count
+from privmix.progress import Progress, silent
+from privmix.releases import ReleaseRun
+from privmix.rounding import exact
 
 
-@dataclass(frozen=True)
-class Released:
-    """A release that is done.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Planned(PlannedJob["ReleaseJob"], Shown):
+    """A release that is planned: no private record was read, but for a private count, which is paid for.
 
     Attributes:
-        certificate: as it is in the folder.
-        not_noted: why a charge of it could not be noted as done, though it was made; one error each.
+        plan: public.
+        chosen: how the planner came to it; None where the user chose.
+        engine: where it runs.
+        by_theory: whether the mixup degree was left to theory.
+
+    The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
 
-    certificate: Certificate
-    not_noted: tuple[StorageError, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class ReleaseJob(ReleaseOptions):
-    """A release of one private dataset: :meth:`plan` it, then :meth:`release` it.
-
-    Formal guarantees:
-        * reserve before reading: the ledger is charged, durably, before the first private record is used; a private
-          count is a charge of its own, before it is drawn;
-        * one charge: a run that goes on after a kill is not charged again, and only with the data, split and columns
-          that it began with; one whose records were refused before anything was drawn goes on with others of the same
-          dataset, under a fresh key: what was charged then pays for the one release that there is;
-        * one seed: a run goes on with the seed that it began with, or without one;
-        * told: an error after a charge says what was charged, what is left and how to go on (:class:`Spent`);
-        * one plan: what is charged, released and certified is the same plan, which this job made, and made once;
-        * checked first: options that do not go together, places that can't be written and budgets that no noise meets
-          are refused before anything is charged.
-    """
-
-    @cached_property
-    def reader(self) -> Extractor:
-        """The public extractor of raw inputs, projected where that is asked for."""
-        found = parse_features(self.features)
-        if self.project is None:
-            return found
-        return Projected(found, check_integer("project", self.project, low=1))
-
-    @property
-    def plain_numbers(self) -> bool:
-        """Whether features are numbers as they stand in the data, on whatever scale."""
-        return self.public is None and self.reader.name == "identity"
-
-    @cached_property
-    def public(self) -> Opened | None:
-        """The public data that its features are whitened by, not read yet."""
-        return (
-            open_public(self.prior, self.reader, self.opened.schema, self.columns)
-            if self.prior.public is not None
-            else None
-        )
+    plan: Plan
+    chosen: Chosen | None
+    engine: str
+    by_theory: bool = False
+    _state: RunState | None = None
+    _identity: dict[str, Any] | None = None
 
     @cached_property
     def extractor(self) -> Extractor:
-        """The public extractor of what is released; where there are public data, they are read for it."""
-        if self.public is None:
-            return self.reader.with_columns(self.opened.source.number_names)
-        centred = (self.centre or self.config.design.centre) != "none"
-        return self.public.whitened(self.reader, self.clip_norm * (self.residual_clip_norm if centred else 1.0), silent)
+        """Of what is released; an interrupted run's own fit to public data, where there are any."""
+        job, state = self.job, self._state
+        if state is None or job.public is None:
+            return job.extractor
+        assert job.out is not None
+        return job.public.again(job.reader, state.settings["extractor"], ReleaseRun.kept_arrays(job.out, state))
 
-    @cached_property
-    def opened(self) -> Dataset:
-        """The dataset; opening it reads no record."""
-        return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
+    @property
+    def count_is_private(self) -> bool:
+        """Whether the real number of records is not to be shown."""
+        return self.job.records is not None or self.job.private_count
 
-    @cached_property
-    def _origins(self) -> list[tuple[str, Sketch]]:
-        """What the public data were made of, where they are synthetic."""
-        return [] if self.public is None else origins_of({"public": self.public.source})
+    @property
+    def choice(self) -> Choice | None:
+        """Every design's prediction, and the best, where the planner was asked."""
+        return None if self.chosen is None else self.chosen.choice
 
-    def check(self) -> None:
-        """Raise where options do not go together or places can't be written; reads no record.
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the plan is what it is, where the user left that open, a sentence each."""
+        found = () if self.choice is None else tuple(self.choice.reasons)
+        if self.by_theory and isinstance(self.plan, ReleasePlan):
+            found += (f"mixup degree {self.plan.mixup_degree}, by theory: {WHY}",)
+        return found
 
-        Raises:
-            InvalidInput: options do not go together or are out of range.
-            StorageError: a place can't be written.
-            MissingExtra: ray is asked for and not installed.
-        """
-        if self.out is not None:
-            RELEASE_FOLDER.check_target(self.out, overwrite=self.overwrite)
-        check_budget(self.ledger, self.dataset, self.seed, "a release")
-        if self.private_count and (self.records is not None or self.dry_run):
-            raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
-        design_of(self.design, self.options)
-        if self.design != AUTO and self.assumptions.given:
-            raise InvalidInput(
-                "design", self.design_name, "auto with `proxy`, `attainable`, `spectrum_decay` or `between_share`"
+    @property
+    def cost(self) -> PrivacyCost:
+        """Epsilon at the delta asked for, an upper bound."""
+        return self.plan.cost()
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its owner should know before it is carried out, a sentence each."""
+        found = []
+        if self.job.delta >= 1 / self.plan.records:
+            found.append(f"delta {exact(self.job.delta)} is not below 1/records = {1 / self.plan.records:.3g}")
+        if self.job.plain_numbers and self.job.clip_norm == DEFAULT_CLIP_NORM and not self.job.resume:
+            found.append(
+                f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default: of a longer "
+                "record only the proportions are left, so a column of large numbers hides the others. Give a bound by "
+                "what is public of their ranges (`clip_norm`), or ranges and categories (`features` tabular:SPEC.json)"
             )
-        self.assumptions.check()
-        self.prior.check()
-        _ = self.about.licence_text()
-        check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)
-        for name, place in (("out", None if self.out is None else self.out.parent), ("store", self.store)):
-            if place is not None and not self.dry_run:
-                check_writable(name, place)
-        refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
-        check_number("epsilon", self.epsilon, low=0, low_open=True)
-        check_number("delta", self.delta, low=0, high=1, high_open=True)
+        if self.job.seed is not None:
+            found.append("`seed` makes the noise reproducible: this release is NOT private")
+        return tuple(found)
 
-    @cached_property
-    def config(self) -> ReleaseConfig:
-        """What the release is to be; where the count is private, its record count is a stand-in.
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        return {
+            "plan": self.plan.to_dict(),
+            "epsilon": self.job.epsilon,
+            "delta": self.job.delta,
+            "adjacency": self.plan.adjacency.value,
+            "choice": None if self.choice is None else self.choice.to_dict(),
+        }
 
-        Raises:
-            InvalidInput: a value is out of range, or what the design asks for is not given.
-        """
-        schema = self.opened.schema
-        config = ReleaseConfig(
-            # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
-            records=_STAND_IN if self.private_count else schema.records if self.records is None else self.records,
-            dim=self._dim(self.reader.output_dim(schema.input_shape)),
-            classes=tuple(schema.classes),
-            **design_of(self.design, self.options),
-            rows=self.rows,
-            clip_norm=self.clip_norm,
-            centre=self.centre,
-            residual_clip_norm=self.residual_clip_norm,
-            records_noise_multiplier=count_noise(self.epsilon, self.delta) if self.private_count else None,
-            records_declared=self.records is not None,
-            # What whitens features turns their axes, too.
-            channels=self.reader.channels(schema.input_shape) if self.public is None else 1,
-            whitened=self.public is not None,
-        )
-        if config.design.fixed_size and config.records != schema.records:
-            allowed = f"the real record count (leave it out) for design {self.design_name}"
-            raise InvalidInput("records", self.records, allowed)
-        return config
+    def facts(self) -> dict[str, str]:
+        """For people, by what each is called."""
+        plan, job = self.plan, self.job
+        return {
+            "design": plan.design,
+            "records, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
+            "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {plan.adjacency.value}",
+            **design_facts(plan),
+        }
 
-    def _dim(self, features: int) -> int:
-        return features if self.public is None else WhiteningConfig().dim(features)
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """As it prints; what is planned is public, its data are not."""
+        return "Planned release", {
+            **self.facts(),
+            **({"why": " ".join(self.reasons)} if self.reasons else {}),
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
+        }
+
+    def __str__(self) -> str:
+        told = [f"warning: {text}" for text in self.warnings]
+        return "\n".join([*(f"{name}: {value}" for name, value in self.facts().items()), *self.reasons, *told])
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
+    """A release of one private dataset: :meth:`plan` it, then :meth:`carry_out` the plan.
+
+    Formal guarantees: those of :class:`privmix.jobs.job.Job`. A private count is a charge of its own, made before it is
+    drawn, once for a run; both charges pay for the one release that there is.
+    """
+
+    made: ClassVar[str] = "release"
+    runs: ClassVar = ReleaseRun
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
         """Check everything and make the plan from public facts. Only a private count is read, once it is paid for.
@@ -188,38 +160,42 @@ class ReleaseJob(ReleaseOptions):
         """
         self.check()
         config = self.config
-        state = None
-        if self.out is not None and not self.dry_run:
-            state = ReleaseRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
+        state = None if self.dry_run else self.left()
         identity = None
         if state is not None and state.extra:
             # What was paid for is a release of the data that the run began with: before the ledger notes any other.
-            check_same_seed(state, self.seed)
             identity = self.opened.identity()
             if state.extra.get("data") != identity and not state.refused:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
-        streams = None if self.resume or self.dry_run else _streams(self.seed)
         # A card that can't be read is found before anything is paid for.
-        _ = self._origins
+        _ = self.origins
+        key, chosen, engine, counted = Key(self.seed), None, self.engine, None
         if made is not None:
-            engine = self.engine if self.engine in made.plan.kind.engines else "local"
-            plan = self._fitting(made, config)
-            given = (engine, state, streams, Charge(), identity)
-            return Planned(self, plan, made.chosen, *given, by_theory=made.by_theory)
-        with telling(self._told()) as told:
-            counted, chosen, engine = Charge(), None, self.engine
+            plan, chosen, by_theory = self._fitting(made, config), made.chosen, made.by_theory
+        else:
             if self.private_count:
                 # A plan with some noise shows what no plan would be made of, before the count is paid for.
                 config.draft()
-                count, counted = self._count(streams, state, told)
+                count, counted = self._count(key, state)
                 config = replace(config, records=count)
-            if self.design == AUTO:
-                chosen, config = self._chosen(config, progress)
-                # Moments need no cluster, and whoever lets the planner choose does not choose against it.
-                engine = engine if engine in config.design.engines else "local"
-            plan = config.calibrate(self.epsilon, self.delta)
-            by_theory = config.design.left_to_theory
-            return Planned(self, plan, chosen, engine, state, streams, counted, identity, by_theory=by_theory)
+            with telling(self._count_told(counted)):
+                if self.design == AUTO:
+                    chosen, config = self._chosen(config, progress)
+                plan, by_theory = config.calibrate(self.epsilon, self.delta), config.design.left_to_theory
+        if made is not None or self.design == AUTO:
+            # Moments need no cluster, and whoever lets the planner choose does not choose against it.
+            engine = engine if engine in plan.kind.engines else "local"
+        return Planned(
+            job=self,
+            key=key,
+            earlier=() if counted is None else (counted,),
+            plan=plan,
+            chosen=chosen,
+            engine=engine,
+            by_theory=by_theory,
+            _state=state,
+            _identity=identity,
+        )
 
     def _chosen(self, config: ReleaseConfig, progress: Progress) -> tuple[Chosen, ReleaseConfig]:
         """What the planner chose, and what is to be released then."""
@@ -242,133 +218,92 @@ class ReleaseJob(ReleaseOptions):
                 raise InvalidInput("plan", WITHHELD, f"one made for this dataset: its {name} differ")
         return made.plan
 
-    def release(self, planned: Planned, progress: Progress = silent) -> Released:
-        """Charge, read, release and publish; what is planned is used up by it.
+    def spending(self, planned: Planned) -> Spending:
+        """See :meth:`Job.spending`: what a private count cost."""
+        return self._count_told(planned.earlier[0]) if planned.earlier else super().spending(planned)
 
-        Raises:
-            BudgetExceeded: the ledger does not hold it; nothing was read.
-            InvalidInput: what is planned is another job's, or used up, or something is in its place by now: nothing is
-                charged then. Or a record is not as declared, or public records are private ones: what was charged is
-                spent.
-            StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
-        """
-        no_core_dumps()
-        self._check_own(planned)
-        assert self.out is not None
-        plan, state, chosen = planned.plan, planned._state, planned.chosen
-        check_price(plan)
-        ReleaseRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
-        extractor, public = self._fitted(state), {} if chosen is None else dict(chosen.public)
-        public |= {} if self.public is None else self.public.contents()
-        made_of = [*self._origins, *([] if chosen is None else chosen.made_of)]
-        with telling(self._told(planned)) as told:
-            # Before the first private row is read: a crash from here on leaves the budget spent.
-            if self.resume:
-                charged = self._charged_before(state, "reservation")
-            else:
-                charged = told.charged = self._charge(plan.charge, plan.adjacency, "release")
-                told.epsilon = self.epsilon
-            refuse_overlap(public, self.opened.source, made_of)
-            identity = planned._identity or self.opened.identity()
-            with ReleaseRun(
-                self.out,
-                plan,
-                extractor=extractor.spec(),
-                extractor_arrays=extractor.arrays(),
-                about=self.about.dated(None if state is None else state.settings.get("about")),
-                input_shape=self.opened.schema.input_shape,
-                reservation=charged.reserved,
-                choice=None if chosen is None else chosen.choice.to_dict(),
-                picture=None if chosen is None else chosen.picture,
-                streams=planned._streams,
-                extra={
-                    "reservation": charged.note(),
-                    "count": planned._counted.note(),
-                    "data": identity,
-                    "seed": self.seed,
-                },
-                overwrite=self.overwrite,
-                resume=self.resume,
-                paid=charged.reservation is not None,
-            ) as run:
-                told.charged, told.run, told.epsilon = charged, run, self.epsilon
-                found = None if run.complete else self._records(run, extractor, progress)
-                certificate = run.release(
-                    found,
-                    engine=planned.engine,
-                    memory_gb=self.memory_gb,
-                    workers=self.workers,
-                    address=self.ray_address,
-                    progress=progress,
-                )
-        return Released(certificate, _note_done((planned._counted, charged), f"release {certificate.id}"))
-
-    def _told(self, planned: Planned | None = None) -> Spending:
-        """What is to be told of the cost before the release itself is charged: that of a private count."""
-        if not self.private_count or self.resume:
+    def _count_told(self, counted: Charge | None) -> Spending:
+        if counted is None or self.resume:
             return Spending(self.epsilon, self.delta)
         assert self.config.records_noise_multiplier is not None
         cost = epsilon(Gaussian(self.config.records_noise_multiplier), self.delta).epsilon
-        return Spending(cost, self.delta, None if planned is None else planned._counted, drawn=planned is not None)
+        return Spending(cost, self.delta, counted, drawn=True)
 
-    def _check_own(self, planned: Planned) -> None:
-        """Raise unless :meth:`plan` of this very job made it, and it was not carried out yet."""
-        if planned.job is not self:
-            # Seed, target, and a count that was paid for, are those of the job that was checked.
-            raise InvalidInput("planned", "another job's", "what `plan` of this job gave")
-        if planned._streams is not None and not planned._streams.live:
-            raise InvalidInput("planned", "used up", "a plan that was not carried out yet: plan again")
-
-    def _charge(self, event: Event, adjacency: Adjacency, purpose: str) -> Charge:
-        return charge(self.ledger, self.dataset, event, adjacency, purpose, self.opened)
-
-    def _count(self, streams: SecretStreams | None, state: RunState | None, told: Spending) -> tuple[int, Charge]:
+    def _count(self, key: Key, state: RunState | None) -> tuple[int, Charge]:
         """An estimate of the private record count to plan with, and what that was charged."""
         if state is not None:
             # A second estimate would be a second query.
-            return state.settings["plan"]["records"], self._charged_before(state, "count")
-        assert streams is not None
-        assert self.config.records_noise_multiplier is not None
+            return state.settings["plan"]["records"], self.charged_before(state, "count")
         noise = self.config.records_noise_multiplier
-        charged = self._charge(Gaussian(noise), Adjacency.ADD_REMOVE, "private record count")
-        told.charged, told.drawn = charged, True
-        return private_record_count(self.opened.schema.records, noise, streams), charged
+        assert noise is not None
+        event, why = Gaussian(noise), "private record count"
+        cost = Cost(event, Adjacency.ADD_REMOVE, why, epsilon(event, self.delta).epsilon, self.delta)
+        counted = self.charge(cost)
+        with telling(self._count_told(counted)):
+            return private_record_count(self.opened.schema.records, noise, key.streams()), counted
 
-    def _charged_before(self, state: RunState | None, what: str) -> Charge:
-        """What an interrupted run was charged."""
-        assert state is not None
-        if state.complete and not state.extra:
-            # The kill came after its notes were removed; all that is left is to rename a folder.
-            return Charge()
-        return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.opened)
+    def check_resumed(self, planned: Planned, state: RunState) -> None:
+        """See :meth:`Job.check_resumed`."""
+        if planned._state is None or planned._state.id != state.id:
+            raise InvalidInput("planned", "another run's", "a plan that the interrupted run was there for: plan again")
 
-    def _fitted(self, state: RunState | None) -> Extractor:
-        """The extractor; an interrupted run's own fit to public data, where there are any."""
-        if state is None or self.public is None:
-            return self.extractor
+    def cost(self, planned: Planned) -> Cost:
+        """See :meth:`Job.cost`."""
+        return Cost(planned.plan.charge, planned.plan.adjacency, "release", self.epsilon, self.delta)
+
+    def public_records(self, planned: Planned) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
+        """See :meth:`Job.public_records`."""
+        # What it is fitted to is read before anything is charged.
+        _ = planned.extractor
+        chosen, public = planned.chosen, {} if self.public is None else self.public.contents()
+        if chosen is None:
+            return public, self.origins
+        return {**chosen.public, **public}, [*self.origins, *chosen.made_of]
+
+    def extra(self, planned: Planned) -> dict[str, Any]:
+        """See :meth:`Job.extra`."""
+        counted = planned.earlier[0].note() if planned.earlier else None
+        return {"count": counted, "data": planned._identity or self.opened.identity()}
+
+    def open_run(self, planned: Planned, charged: Charge, given: RunArguments) -> ReleaseRun:
+        """See :meth:`Job.open_run`."""
         assert self.out is not None
-        return self.public.again(self.reader, state.settings["extractor"], ReleaseRun.kept_arrays(self.out, state))
+        extractor, chosen, state = planned.extractor, planned.chosen, planned._state
+        return ReleaseRun(
+            self.out,
+            planned.plan,
+            extractor=extractor.spec(),
+            extractor_arrays=extractor.arrays(),
+            about=self.about.dated(None if state is None else state.settings.get("about")),
+            input_shape=self.opened.schema.input_shape,
+            reservation=charged.reserved,
+            choice=None if chosen is None else chosen.choice.to_dict(),
+            picture=None if chosen is None else chosen.picture,
+            **given,
+        )
 
-    def _records(self, run: ReleaseRun, extractor: Extractor, progress: Progress) -> PrivateRecords | FeatureStore:
+    def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory."""
-        schema = self.opened.schema
+        assert isinstance(work.run, ReleaseRun)
+        schema, extractor = self.opened.schema, planned.extractor
         large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:
             return features_in_memory(self.opened.source, extractor, progress)
-        place = self.store or run.features_folder
+        place = self.store or work.run.features_folder
         return features_on_disk(self.opened, extractor, place, progress)
 
+    def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:
+        """See :meth:`Job.compute`."""
+        assert isinstance(work.run, ReleaseRun)
+        return work.run.release(
+            records,
+            engine=planned.engine,
+            memory_gb=self.memory_gb,
+            workers=self.workers,
+            address=self.ray_address,
+            progress=progress,
+        )
 
-def _streams(seed: int | None) -> SecretStreams:
-    return SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
-
-
-def _note_done(charges: tuple[Charge, ...], result: str) -> tuple[StorageError, ...]:
-    """Note them as done; the budget was charged before, so that what can go wrong is a missing note."""
-    errors = []
-    for one in charges:
-        try:
-            one.done(result)
-        except StorageError as error:
-            errors.append(error)
-    return tuple(errors)
+    def noted(self, result: Certificate) -> str:
+        """See :meth:`Job.noted`."""
+        return f"release {result.id}"

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix._registry import told as told_names
+from privmix._registry import literals_of
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput
 from privmix.jobs.asked import CLASSES_HELP, Asked
@@ -26,7 +26,7 @@ DEFAULT_CLIP_NORM: Final = 1.0
 PROCEDURAL: Final = "procedural:"
 """Before the name of a generator of public data."""
 
-_GENERATORS: Final = ", ".join(f"{PROCEDURAL}{said['name']}" for said in told_names("privmix.procedural"))
+_GENERATORS: Final = ", ".join(f"{PROCEDURAL}{said['name']}" for said in literals_of("privmix.procedural"))
 
 
 @described

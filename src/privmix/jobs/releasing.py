@@ -3,60 +3,28 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput
-from privmix.features import Extractor
+from privmix.jobs.arguments import ReleaseArguments
 from privmix.jobs.columns import Columns
-from privmix.jobs.planned import Planned
-from privmix.jobs.progress import Asked, Progress, callback, shows_bars
-from privmix.jobs.release import ReleaseJob
+from privmix.jobs.progress import Asked, callback, shows_bars
+from privmix.jobs.release import Planned, ReleaseJob
 from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
 from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
-from privmix.plans import Design
+from privmix.progress import Progress
 from privmix.scratch import ScratchFolder
 
 
-class Settings(TypedDict, total=False):
-    """What a release is to be, beside its budget; see :func:`plan`."""
-
-    features: str | Extractor
-    design: str | Design[Any]
-    classes: Any
-    label: str
-    columns: Columns | Sequence[str]
-    split: str
-    rows: int
-    centre: str
-    clip_norm: float
-    residual_clip_norm: float
-    records: int
-    proxy: Any
-    proxy_classes: Any
-    spectrum_decay: float
-    between_share: float
-    attainable: float
-    public: Any
-    public_classes: Any
-    public_records: int
-    project: int
-    title: str
-    owner: str
-    contact: str
-    licence: str
-    licence_file: Path
-    purpose: str
-    date: str
-
-
 @shows_bars
-def plan(data: Any, *, epsilon: float, delta: float, progress: Asked = None, **settings: Unpack[Settings]) -> Planned:
+def plan(
+    data: Any, *, epsilon: float, delta: float, progress: Asked = None, **settings: Unpack[ReleaseArguments]
+) -> Planned:
     """Plan a release from public facts: what it will cost, and with which noise. No private record is read.
 
     Args:
@@ -114,7 +82,7 @@ def release(
     resume: bool = False,
     overwrite: bool = False,
     progress: Asked = None,
-    **settings: Unpack[Settings],
+    **settings: Unpack[ReleaseArguments],
 ) -> Release:
     """Turn a private dataset into a differentially private release, as ``privmix release`` does.
 
@@ -195,18 +163,17 @@ def _carried_out(
     planned = job.plan(progress, made)
     for text in planned.warnings:
         warnings.warn(text, stacklevel=4)
-    done = job.release(planned, progress)
-    for error in done.not_noted:
-        warnings.warn(f"the release is made and charged, but not noted as done: {error}", stacklevel=4)
+    for text in job.carry_out(planned, progress).warnings:
+        warnings.warn(text, stacklevel=4)
     return Release(job.out, scratch)
 
 
-def _job(data: Any, epsilon: Any, delta: Any, settings: Settings, **running: Any) -> ReleaseJob:
+def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **running: Any) -> ReleaseJob:
     given: dict[str, Any] = dict(settings)
-    unknown = sorted(set(given) - set(Settings.__annotations__))
+    unknown = sorted(set(given) - set(ReleaseArguments.__annotations__))
     if unknown:
         raise TypeError(
-            f"{', '.join(unknown)}: no argument of a release; there are {', '.join(Settings.__annotations__)}"
+            f"{', '.join(unknown)}: no argument of a release; there are {', '.join(ReleaseArguments.__annotations__)}"
         )
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if value is None:

@@ -22,6 +22,7 @@ from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.shown import Shown
 from privmix.jobs.spec_options import Said, SpecOptions
 from privmix.private_files import file_mode
+from privmix.progress import Progress
 
 _STEP: Final = 4096
 # What stands in a draft where nothing was said, by what a schema declares.
@@ -337,7 +338,7 @@ def _looked(
     declared: Columns,
     split: str,
     tokens: Mapping[str | None, list[str]],
-    report: Callable[[str, int, int], None],
+    report: Progress,
 ) -> dict[str, dict[str, Any]]:
     """Drafts of the columns from all records."""
     source = _opened(data, names, declared, split)

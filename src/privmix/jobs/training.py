@@ -1,85 +1,122 @@
-"""One DP-SGD training, from a dataset and a budget to a model, in the order that makes its certificate true."""
+"""One DP-SGD training, from a dataset and a budget to a model: what :class:`privmix.jobs.job.Job` does for models."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, ClassVar, Final, Unpack
 
 from privmix.data import Source
-from privmix.data.overlap import Sketch
-from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of
+from privmix.data.overlap import Contents, Sketch
+from privmix.errors import InvalidInput, in_terms_of
 from privmix.features import Extractor, parse_features
-from privmix.jobs.budget import Charge, charge
-from privmix.jobs.checks import check_budget, check_same_seed
+from privmix.jobs.arguments import TrainingArguments
+from privmix.jobs.budget import Charge
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
+from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
-from privmix.jobs.overlap import refuse_overlap
-from privmix.jobs.places import check_writable
-from privmix.jobs.planned_training import PlannedTraining
-from privmix.jobs.progress import Asked, Progress, callback, shows_bars, silent
-from privmix.jobs.public_data import contents_of, named, origins_of, pool_options, refuse_private, sources_of
-from privmix.jobs.spending import Spending, telling
-from privmix.jobs.training_arguments import TrainingArguments
+from privmix.jobs.places import check_device
+from privmix.jobs.progress import Asked, callback, shows_bars
+from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
+from privmix.jobs.shown import Shown
 from privmix.jobs.training_options import TrainingOptions
-from privmix.jobs.training_settings import ARGUMENTS, check_device, settings_for
-from privmix.mechanisms.plan import check_price
-from privmix.mechanisms.streams import SecretStreams
-from privmix.private_files import no_core_dumps
+from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
+from privmix.mechanisms.run_state import RunState
+from privmix.options import names_of
+from privmix.progress import Progress, silent
+from privmix.rounding import exact
 from privmix.training import (
     ModelFacts,
     PublicData,
     TrainedModel,
     Trainer,
+    TrainingConfig,
+    TrainingPlan,
     TrainingRecords,
     TrainingRun,
 )
+from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.shared_streams import share_streams
 from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
 
-_GO, _FAILED = b"go", b"failed"
 _SHARED: Final = ("pool", "public", "synthetic")
+_NAMES: Final = names_of(TrainingConfig)
 
 
-class HeadFailed(PrivmixError):
-    """The first of several processes failed, and says why; the others end."""
-
-
-@dataclass(frozen=True)
-class Trained:
-    """A training that is done.
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PlannedTraining(PlannedJob["TrainingJob"], Shown):
+    """A training that is planned: no private record was read.
 
     Attributes:
-        model: with its certificate.
-        not_noted: why the charge for it could not be noted as done, though it was made.
+        trainer: network, views and public data, ready.
+
+    The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
 
-    model: TrainedModel
-    not_noted: StorageError | None = None
+    plan: TrainingPlan
+    trainer: Trainer
+
+    @property
+    def count_is_private(self) -> bool:
+        """Whether the real number of records is not to be shown."""
+        return self.plan.records_declared
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its owner should know before it is carried out, a sentence each."""
+        plan, found = self.plan, []
+        if plan.steps and plan.delta >= 1 / plan.records:
+            found.append(f"delta {exact(plan.delta)} is not below 1/records = {1 / plan.records:.3g}")
+        if self.job.seed is not None:
+            found.append("`seed` makes the noise reproducible: this model is NOT private")
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        plan = self.plan
+        return {"plan": plan.to_dict(), "epsilon": plan.cost().epsilon, "settings": self.trainer.settings()}
+
+    def facts(self) -> dict[str, str]:
+        """For people, by what each is called."""
+        plan, trainer, config = self.plan, self.trainer, self.trainer.config
+        asked = f"epsilon {exact(config.epsilon)}, delta {exact(plan.delta)}, adjacency {plan.adjacency.value}"
+        without = {"batches": "none: no private record is read", "public data": config.scenario}
+        known = {
+            "model": f"{config.model}, {trainer.weights} trained",
+            "records, features, classes": f"{plan.records:,}, {trainer.facts.dim}, {len(trainer.facts.classes)}",
+            "target": asked,
+        }
+        if plan.steps == 0:
+            return known | without
+        return known | {
+            "batches": mechanism_of(plan).said(plan, "").short,
+            "views of a record": str(trainer.views.views),
+            "clipping": f"{config.clipping}, C = {plan.clip_norm:g}, sensitivity {plan.sensitivity:g}",
+            "noise multiplier": f"{plan.noise_multiplier:.5g}",
+            "public data": config.scenario,
+        }
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """As it prints; what is planned is public, its data are not."""
+        return "Planned training", self.facts()
 
 
 @dataclass(frozen=True, eq=False)
-class TrainingJob(TrainingOptions):
-    """A training on one private dataset: join its :meth:`processes`, :meth:`plan` it, then :meth:`train`.
+class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
+    """A training on one private dataset: join its :meth:`processes`, :meth:`plan` it, then :meth:`carry_out` the plan.
 
-    Formal guarantees:
-        * Paid first: no process reads a private row before the head has charged the cost, durably.
-        * Charged once: an interrupted run that goes on is not charged again, nor is a run of several processes; one
-          whose records were refused before anything was drawn goes on with mended ones, under a fresh key.
-        * Told: an error after the charge says what was charged, what is left and how to go on (:class:`Spent`).
-        * Checked first: options that don't go together, places that can't be written, models that mix records and
-          budgets that no noise meets are refused before anything is charged.
-        * Apart: public records that are private ones end the run, after the charge and before it computes.
-        * Nothing for nothing: with epsilon 0 no private record is read, not even to compare it with public ones.
-        * Together: where the head fails before the private phase, all processes end.
+    Formal guarantees: those of :class:`privmix.jobs.job.Job`; with epsilon 0 no private record is read.
     """
+
+    made: ClassVar[str] = "model"
+    runs: ClassVar = TrainingRun
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -113,23 +150,14 @@ class TrainingJob(TrainingOptions):
         """What public data were made of, where they are synthetic."""
         return origins_of(self._opened_public)
 
-    def check(self) -> None:
-        """Raise where options don't go together or places can't be written; reads no record.
-
-        Raises:
-            InvalidInput: options don't go together, or are not for this machine.
-            StorageError: a place can't be written.
-        """
-        check_budget(self.ledger, self.dataset, self.seed, "a model")
+    def check_options(self) -> None:
+        """See :meth:`Job.check`."""
         if self.epsilon == 0:
             self._check_without_steps()
-        if self.bank and self.store is not None:
+        if self.given.get("bank") and self.store is not None:
             raise InvalidInput("store", str(self.store), "none with `bank`: its views are drawn anew for each run")
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "the `out` of an interrupted run")
-        for name, place in (("out", None if self.out is None else Path(self.out).parent), ("store", self.store)):
-            if place is not None and not self.dry_run:
-                check_writable(name, Path(place))
         check_device(self.device)
         refuse_private(self._shared, self.data, self.split)
 
@@ -144,7 +172,7 @@ class TrainingJob(TrainingOptions):
         """The processes that do it: each of several has its own CUDA device from here on; a plan alone needs one."""
         return nullcontext(World()) if self.dry_run else current_world(self.device)
 
-    @in_terms_of(ARGUMENTS)
+    @in_terms_of(_NAMES)
     def plan(self, world: World) -> PlannedTraining:
         """Check everything, and make the plan from public facts.
 
@@ -156,7 +184,7 @@ class TrainingJob(TrainingOptions):
         facts = self.facts
         records = self.opened.schema.records if self.records is None else self.records
         trainer = Trainer(
-            settings_for(self, facts, records),
+            self.config(facts, records),
             facts,
             records,
             pool=self._public("pool"),
@@ -168,146 +196,75 @@ class TrainingJob(TrainingOptions):
         trainer.check_world(world)
         # A card that can't be read is found before anything is paid for.
         _ = self._origins
-        return PlannedTraining(self, trainer, world)
-
-    @in_terms_of(ARGUMENTS)
-    def train(self, planned: PlannedTraining, progress: Progress = silent) -> Trained:
-        """Charge, read, train and publish; what is planned is used up by it.
-
-        Raises:
-            BudgetExceeded: the ledger does not hold it; nothing was read.
-            InvalidInput: what is planned is another job's: nothing is charged then. Or records are not as declared, or
-                public records are private ones: what was charged is spent.
-            StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
-            HeadFailed: in the processes beside the head.
-        """
-        if planned.job is not self:
-            # Seed and ledger are those of the job that was checked.
-            raise InvalidInput("planned", "another job's", "what `plan` of this job gave")
-        # Before a record or a key is in memory, and not only once it trains.
-        no_core_dumps()
-        trainer, world = planned.trainer, planned.world
-        if trainer.plan.steps == 0:
-            return self._warmed_up(trainer, progress)
-        if not world.is_head:
-            # Nothing private is read before the head has paid.
-            _wait(world)
-            return Trained(trainer.run(self._records(planned, None, silent), world=world))
-        with telling(Spending(self.epsilon, self.delta)) as told:
-            return self._head(planned, told, progress)
-
-    def _head(self, planned: PlannedTraining, told: Spending, progress: Progress) -> Trained:
-        """What the first process does, or the only one."""
-        trainer, world = planned.trainer, planned.world
-        with _others_wait(world):
-            shared, made_of = contents_of(self._opened_public), self._origins
-            charged, streams = self._charged(trainer)
-            told.charged = None if self.resume else charged
-            refuse_overlap(shared, self.opened.source, made_of)
-            run = told.run = self._run(trainer, charged, streams)
-            told.charged = charged
-            if run is not None and run.complete:
-                with run:
-                    self._check_alone(world)
-                    return self._noted(charged, trainer.run(None, run=run))
-        with _ended(streams) if run is None else run:
-            streams = streams if run is None else run.streams
-            found = self._records(planned, streams, progress)
-            told.drawn = run is None
-            made = trainer.run(
-                found,
-                run=run,
-                streams=streams,
-                reservation=charged.reserved,
-                progress=progress,
-                world=world,
-            )
-        return self._noted(charged, made)
-
-    def _warmed_up(self, trainer: Trainer, progress: Progress) -> Trained:
-        """The model that public data make; no private record is read."""
-        state = None
-        if self.out is not None:
-            state = TrainingRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
-        if state is not None:
-            TrainingRun.check_settings(state, trainer.settings())
-        streams = SecretStreams.from_entropy() if state is None else None
-        run = self._run(trainer, Charge(), streams)
-        with _ended(streams) if run is None else run:
-            return Trained(trainer.run(None, run=run, streams=None if run else streams, progress=progress))
-
-    @staticmethod
-    def _noted(charged: Charge, made: TrainedModel) -> Trained:
-        try:
-            charged.done(f"model {made.certificate.id}")
-        except StorageError as error:
-            return Trained(made, error)
-        return Trained(made)
-
-    @staticmethod
-    def _check_alone(world: World) -> None:
-        """Of a complete run nothing is left but to put the model in its place."""
-        if world.size > 1:
-            raise InvalidInput("resume", True, "one process for this run, which only has to be put in its place")
-
-    def _charged(self, trainer: Trainer) -> tuple[Charge, SecretStreams | None]:
-        """Charge the budget, or find that it was charged before; the streams of a new run."""
-        state = None
-        if self.out is not None:
-            state = TrainingRun.check(self.out, overwrite=self.overwrite, resume=self.resume)
-        if state is None:
-            check_price(trainer.plan)
-            # Before the first private row is read: a crash from here on leaves the budget spent.
-            event, adjacency = trainer.plan.event, trainer.plan.adjacency
-            charged = charge(self.ledger, self.dataset, event, adjacency, "training", self.opened)
-            return charged, SecretStreams.from_entropy() if self.seed is None else SecretStreams.from_seed(self.seed)
-        TrainingRun.check_settings(state, trainer.settings())
-        if state.complete and not state.extra:
-            # The kill came after the key was gone: all that is left is to rename a folder.
-            return Charge(), None
-        check_same_seed(state, self.seed)
-        return Charge.again(self.ledger, self.dataset, state.extra.get("reservation"), self.opened), None
-
-    def _run(self, trainer: Trainer, charged: Charge, streams: SecretStreams | None) -> TrainingRun | None:
-        if self.out is None:
-            return None
-        return TrainingRun(
-            self.out,
-            trainer.settings(),
-            streams=streams,
-            extra={"reservation": charged.note(), "seed": self.seed},
-            overwrite=self.overwrite,
-            resume=self.resume,
-            paid=charged.reservation is not None,
-        )
+        return PlannedTraining(job=self, plan=trainer.plan, key=Key(self.seed), world=world, trainer=trainer)
 
     def _public(self, name: str) -> PublicData | None:
         """Public labelled examples, read as the private ones are."""
         data, facts = getattr(self, name), self.facts
         if data is None:
             return None
-        with named(name):
+        with in_terms_of(part=name):
             options = pool_options(self.extractor, self.columns)
             return PublicData.open(data, self.extractor, facts.classes, input_shape=facts.input_shape, **options)
 
-    def _records(self, planned: PlannedTraining, streams: SecretStreams | None, progress: Progress) -> TrainingRecords:
-        """Read the private records: features in memory or in a store, or a bank of views."""
+    @in_terms_of(_NAMES)
+    def carry_out(self, planned: PlannedTraining, progress: Progress = silent) -> Done[TrainedModel]:
+        """See :meth:`Job.carry_out`."""
+        return super().carry_out(planned, progress)
+
+    def check_resumed(self, planned: PlannedTraining, state: RunState) -> None:
+        """See :meth:`Job.check_resumed`."""
+        TrainingRun.check_settings(state, planned.trainer.settings())
+
+    def cost(self, planned: PlannedTraining) -> Cost | None:
+        """See :meth:`Job.cost`: nothing where there are no steps."""
+        # Of what it runs, whatever else is called planned.
+        plan = planned.trainer.plan
+        return Cost(plan.event, plan.adjacency, "training", self.epsilon, self.delta) if plan.steps else None
+
+    def public_records(self, planned: PlannedTraining) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
+        """See :meth:`Job.public_records`."""
+        return contents_of(self._opened_public), self._origins
+
+    def open_run(self, planned: PlannedTraining, charged: Charge, given: RunArguments) -> TrainingRun:
+        """See :meth:`Job.open_run`."""
+        assert self.out is not None
+        return TrainingRun(self.out, planned.trainer.settings(), **given)
+
+    def read(self, planned: PlannedTraining, work: Work, progress: Progress) -> TrainingRecords | None:
+        """Features in memory or in a store, or a bank of views."""
         world, config, source = planned.world, planned.trainer.config, self.opened.source
         classes = source.schema.num_classes
+        if not planned.plan.steps:
+            return None
         if config.bank_views:
-            bank = share_streams(world, None if streams is None else streams.derive("view bank"))
+            bank = share_streams(world, None if work.streams is None else work.streams.derive("view bank"))
             return extract_bank(source, self.extractor, config.bank_augmentations, config.bank_views, bank, progress)
         if self.store is None:
             found = features_in_memory(source, self.extractor, progress)
             return TrainingRecords.of(found.features, found.labels, classes=classes)
-        if world.is_head:
-            # One process writes the store, the others find it finished.
-            with _others_wait(world):
-                kept = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
-        else:
-            _wait(world)
+        # One process writes the store, the others find it finished.
+        if not world.is_head:
+            world.wait_for_head()
+        with world.others_wait() if world.is_head else nullcontext():
             kept = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
         return TrainingRecords.of(kept.features, kept.labels, classes=classes)
+
+    def compute(self, planned: PlannedTraining, work: Work, records: Any, progress: Progress) -> TrainedModel:
+        """See :meth:`Job.compute`."""
+        assert work.run is None or isinstance(work.run, TrainingRun)
+        return planned.trainer.run(
+            records,
+            run=work.run,
+            streams=work.streams,
+            reservation=work.charged.reserved,
+            progress=progress,
+            world=planned.world,
+        )
+
+    def noted(self, result: TrainedModel) -> str:
+        """See :meth:`Job.noted`."""
+        return f"model {result.certificate.id}"
 
 
 @shows_bars
@@ -334,7 +291,9 @@ def train(
         progress: called with (stage, done, total), or True for bars.
         options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
             ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
-            ``ledger`` and ``dataset``.
+            ``ledger`` and ``dataset``. In place of single options a whole config is taken, such as
+            ``optimiser=OptimiserConfig(...)`` or ``views=ViewConfig(...)``:
+            :class:`privmix.training.config.TrainingConfig` says which there are.
 
     Returns:
         a model that takes raw inputs and has its ``certificate``; without ``out`` it is in memory until it is saved.
@@ -355,45 +314,18 @@ def train(
     given: dict[str, Any] = dict(options)
     if given.pop("dry_run", False):
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
-    if unknown := sorted(set(given) - set(TrainingArguments.__annotations__)):
-        names = ", ".join(TrainingArguments.__annotations__)
-        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {names}")
+    known = [item.name for item in fields(TrainingOptions)]
+    if unknown := sorted(set(given) - set(known)):
+        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {', '.join(known)}")
     for name in ("out", "store"):
         if given.get(name) is not None:
             given[name] = Path(given[name])
     job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label), **given)
     with job.processes() as world:
-        done = job.train(job.plan(world), callback(progress))
-    if done.not_noted is not None:
-        warnings.warn(f"the model is charged, but not noted as done: {done.not_noted}", stacklevel=3)
-    model = Model(done.model)
+        done = job.carry_out(job.plan(world), callback(progress))
+    for text in done.warnings:
+        warnings.warn(text, stacklevel=3)
+    model = Model(done.result)
     # The user's own, whose model may lie where a certificate may not point.
     model.__dict__["extractor"] = job.extractor
     return model
-
-
-@contextmanager
-def _ended(streams: SecretStreams | None) -> Iterator[None]:
-    """The key ends with the block, however that ends."""
-    try:
-        yield
-    finally:
-        if streams is not None:
-            streams.destroy()
-
-
-@contextmanager
-def _others_wait(world: World) -> Iterator[None]:
-    """The head's part of :func:`_wait`: the others go on after the block, or end where it fails."""
-    try:
-        yield
-    except Exception:
-        world.share(_FAILED)
-        raise
-    world.share(_GO)
-
-
-def _wait(world: World) -> None:
-    """Wait for the head; end where it failed."""
-    if world.share(b"") != _GO:
-        raise HeadFailed("the first process failed, and says why")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Protocol, Self
 
@@ -23,10 +23,8 @@ from privmix.learning.class_prior import ClassPrior
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
 from privmix.plans import Plan
+from privmix.progress import Progress, silent
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
-
-Progress = Callable[[int, int], None]
-"""Called with (steps done, steps in all); a learner itself prints nothing."""
 
 
 class HasDataset(Protocol):
@@ -142,7 +140,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             release: the released rows and their public facts, or what has these as ``dataset``; with ``y``, (n, d)
                 records.
             y: (n,) their labels; None with a release.
-            progress: called after each step with (steps done, steps in all).
+            progress: called after each step with (stage, steps done, steps in all).
             prior: public points beside which class means are expected, for learners that can use them.
 
         Returns:
@@ -169,7 +167,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInput("released rows", "NaN or infinity", "finite numbers")
         self._temperature = None
         self._prior, self.told_ = prior, None if prior is None else dict(prior.source)
-        self._fit(release, progress or _no_progress)
+        self._fit(release, progress or silent)
         self._prior = None
         self._set_facts(ReleaseFacts.of(release))
         self.private_ = names is None
@@ -376,7 +374,3 @@ def slices(stop: int, size: int, *, start: int = 0) -> Iterator[slice]:
         [(0, 2), (2, 4), (4, 5)]
     """
     return (slice(first, min(first + size, stop)) for first in range(start, stop, size))
-
-
-def _no_progress(done: int, steps: int) -> None:
-    del done, steps

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.learning.base import LEARNERS, LinearLearner, Progress
+from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.learning.calibration import temperature_of_discriminant
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
 from privmix.learning.data_model import DataModel
@@ -17,6 +17,7 @@ from privmix.learning.forecast import LinearRule, drawn_statistics
 from privmix.learning.rows import CentredRows
 from privmix.learning.spectrum import AdditiveNoise, KnownVariance, SamplingNoise, known_variance
 from privmix.plans import Plan
+from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import SecondMoments, eigh_lower
 
@@ -115,7 +116,7 @@ class DiscriminantClassifier(LinearLearner):
         found = class_statistics(release)
         if self._prior is not None:
             found = found.expecting(self._prior)
-        progress(1, 2)
+        progress("steps", 1, 2)
         between = found.between()
         self.between_share_ = between.share
         if self.told_ is not None:
@@ -124,7 +125,7 @@ class DiscriminantClassifier(LinearLearner):
         self._temperature = temperature_of_discriminant(found)
         self.coef_ = weights.astype(np.float32)
         self.intercept_ = (offsets - found.origin @ weights).astype(np.float32)
-        progress(2, 2)
+        progress("steps", 2, 2)
 
 
 def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:

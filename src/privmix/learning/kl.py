@@ -14,8 +14,9 @@ from torch import nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.learning.augmentation import ImageRows, augmentations
-from privmix.learning.base import LEARNERS, HasDataset, Progress, ReleaseFacts, ReleaseLearner, check_arrays, slices
+from privmix.learning.base import LEARNERS, HasDataset, ReleaseFacts, ReleaseLearner, check_arrays, slices
 from privmix.learning.class_prior import ClassPrior
+from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 
 # Li et al. 2022, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
@@ -129,7 +130,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
         Args:
             release: the released rows and their public facts; with ``y``, (n, d) records.
             y: their labels; None with a release.
-            progress: called after each epoch with (epochs done, epochs in all).
+            progress: called after each epoch with ("epochs", epochs done, epochs in all).
             prior: refused: it takes none.
             validation: (n, d) raw extractor outputs and (n,) class indices, looked at after every epoch for
                 ``accuracy_curve_``. They change nothing in the model, which is that of the last epoch. Where they are
@@ -185,7 +186,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
                 if watched is not None:
                     self.accuracy_curve_.append(_accuracy(network, *watched))
                 schedule.step()
-                progress(epoch + 1, self.epochs)
+                progress("epochs", epoch + 1, self.epochs)
         self.network_ = network.eval()
 
     def _epoch(

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 
 from privmix.errors import InvalidInput, check_number
-from privmix.learning.base import LEARNERS, LinearLearner, Progress, slices
+from privmix.learning.base import LEARNERS, LinearLearner, slices
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_regression
 from privmix.learning.rows import CentredRows
 from privmix.plans import Plan
+from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import eigh_lower
 
@@ -107,11 +108,11 @@ class NoiseAwareRidgeClassifier(LinearLearner):
         folds = _folds(rows, release.num_classes) if self.regularisation == AUTO else []
         steps = len(folds) + 2
         moments = _Moments(rows, folds)
-        progress(1, steps)
+        progress("steps", 1, steps)
         trials = []
         for done, fold in enumerate(folds, start=2):
             trials.append(_Trial.of(rows, fold, moments.spectrum(without=fold)))
-            progress(done, steps)
+            progress("steps", done, steps)
         spectrum = moments.spectrum()
         mixes_all_classes = release.mixes_all_classes
         if self.regularisation != AUTO:
@@ -123,7 +124,7 @@ class NoiseAwareRidgeClassifier(LinearLearner):
             self.regularisation_ = float(np.clip(3 * noise_level, 0.1 if mixes_all_classes else 0.3, 1.0))
         self.coef_ = spectrum.solve(self.regularisation_)
         self.intercept_ = rows.mean_y - rows.mean_x @ self.coef_ + np.float32(release.label_offset)
-        progress(steps, steps)
+        progress("steps", steps, steps)
 
 
 @dataclass(frozen=True)

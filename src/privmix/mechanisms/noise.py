@@ -26,12 +26,13 @@ What that argument assumes, and what is left:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_number
+from privmix.fields import Checked, Whole
 
 _EXACT_FLOAT64 = 2**53
 # The largest draw is below 2**6 scales, so noise and any exact sum of this size still fit in float64's integers.
@@ -39,7 +40,7 @@ _LARGEST_SCALE = 2.0**46
 
 
 @dataclass(frozen=True)
-class Lattice:
+class Lattice(Checked):
     """The grid of multiples of ``2 ** -bits``.
 
     Attributes:
@@ -55,10 +56,7 @@ class Lattice:
         [1.0, -1.0, 4.0]
     """
 
-    bits: int
-
-    def __post_init__(self) -> None:
-        check_integer("lattice bits", self.bits, low=0, high=40)
+    bits: Annotated[int, Whole(0, 40)]
 
     @property
     def step(self) -> float:

@@ -10,13 +10,14 @@ import unicodedata
 from collections.abc import Collection, Sequence
 from dataclasses import fields, is_dataclass
 from enum import Enum
-from typing import Any, Final, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 import numpy as np
 
 from privmix.accounting.base import PrivacyCost
 from privmix.accounting.events import Adjacency, Event
 from privmix.errors import WITHHELD, InvalidInput, check_number
+from privmix.fields import By, Words
 from privmix.mechanisms.sampling import Sampler
 from privmix.rounding import exact, rounded_up
 
@@ -100,6 +101,10 @@ def check_classes(names: Sequence[Any]) -> None:
         raise InvalidInput("classes", len(names), "at least two class names, all different")
     if any("`" in name or any(unicodedata.category(mark) in _UNSAFE for mark in name) for name in names):
         raise InvalidInput("classes", "names with control characters", "printable names without `")
+
+
+ClassNames = Annotated[tuple[Words, ...], By(lambda _, names: check_classes(names), ("no",), ("a", "a"), ("a", 1))]
+"""Names of classes, as a field."""
 
 
 def check_target(epsilon: float | None, delta: float | None, *, pure: bool = False) -> None:

@@ -21,7 +21,8 @@ from privmix.accounting.events import (
     PoissonSampled,
     Repeated,
 )
-from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.fields import Checked, Count, Rate
 from privmix.mechanisms.bernoulli import Groups, bernoulli_positions, draw_blocks, draw_rectangle
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of, tile_length
 from privmix.mechanisms.streams import SecretStreams
@@ -42,7 +43,7 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class Sampler(ABC):
+class Sampler(Checked, ABC):
     """A design for drawing the members of ``rows`` rows from ``records`` records.
 
     Formal guarantees (of every design):
@@ -58,12 +59,8 @@ class Sampler(ABC):
 
     by_class: ClassVar[bool] = False
 
-    records: int
-    rows: int
-
-    def __post_init__(self) -> None:
-        check_integer("records", self.records, low=1)
-        check_integer("rows", self.rows, low=1)
+    records: Count
+    rows: Count
 
     @property
     @abstractmethod
@@ -120,11 +117,7 @@ class PoissonSampling(Sampler):
         500
     """
 
-    sampling_rate: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check_rate("sampling_rate", self.sampling_rate)
+    sampling_rate: Rate
 
     @property
     def adjacency(self) -> Adjacency:
@@ -175,7 +168,7 @@ class FixedSizeSampling(Sampler):
         {4}
     """
 
-    sample_size: int
+    sample_size: Count
     weights: DirichletWeights | None = None
 
     def __post_init__(self) -> None:
@@ -235,15 +228,9 @@ class HierarchicalSampling(Sampler):
 
     by_class: ClassVar[bool] = True
 
-    classes: int
-    class_rate: float
-    record_rate: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("classes", self.classes, low=1)
-        _check_rate("class_rate", self.class_rate)
-        _check_rate("record_rate", self.record_rate)
+    classes: Count
+    class_rate: Rate
+    record_rate: Rate
 
     @property
     def adjacency(self) -> Adjacency:
@@ -284,13 +271,8 @@ class ClasswiseSampling(Sampler):
 
     by_class: ClassVar[bool] = True
 
-    classes: int
-    sampling_rate: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_integer("classes", self.classes, low=1)
-        _check_rate("sampling_rate", self.sampling_rate)
+    classes: Count
+    sampling_rate: Rate
 
     @property
     def adjacency(self) -> Adjacency:
@@ -335,10 +317,6 @@ class EveryRecord(Sampler):
         rows, records = self._tile_shape(row_tile, record_tile)
         every = np.tile(np.arange(records, dtype=np.int64), rows)
         return Membership(offsets_of(np.full(rows, records, dtype=np.int64)), every)
-
-
-def _check_rate(field: str, rate: float) -> None:
-    check_number(field, rate, low=0, low_open=True, high=1)
 
 
 def _checked_labels(labels: NDArray[Any] | None, records: int, classes: int) -> NDArray[np.int64]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
@@ -15,8 +14,7 @@ from privmix.planning.choice import DECLARED, PUBLIC, Candidate, Choice, LeftOut
 from privmix.planning.config import ReleaseConfig
 from privmix.planning.prediction import Prediction, predict_accuracy
 from privmix.plans import Plan, all_designs
-
-Progress = Callable[[str, int, int], None]
+from privmix.progress import Progress
 
 _DRAWS: Final = 3
 _INDIFFERENT: Final = 0.003

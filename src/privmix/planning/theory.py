@@ -22,6 +22,7 @@ from scipy.optimize import minimize_scalar
 from privmix.accounting import calibrate, published_noise_multiplier
 from privmix.designs import Poisson
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.fields import Amount, Positive, check_fields
 from privmix.plans import Setting
 
 # Neighbouring degrees of the last search step differ by less than this factor: the curve is flat at its minimum.
@@ -47,21 +48,16 @@ class LinearTask:
         (100, 1.0)
     """
 
-    spectrum: tuple[float, ...]
-    coefficient_norm: float
-    residual_std: float
-    clip_x: float = 1.0
-    clip_y: float = 1.0
-    label_noise_ratio: float = 1.0
+    spectrum: tuple[Positive, ...]
+    coefficient_norm: Amount
+    residual_std: Amount
+    clip_x: Positive = 1.0
+    clip_y: Positive = 1.0
+    label_noise_ratio: Positive = 1.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_integer("task dimension", len(self.spectrum), low=1)
-        for value in self.spectrum:
-            check_number("spectrum", value, low=0, low_open=True)
-        check_number("coefficient_norm", self.coefficient_norm, low=0)
-        check_number("residual_std", self.residual_std, low=0)
-        for name in ("clip_x", "clip_y", "label_noise_ratio"):
-            check_number(name, getattr(self, name), low=0, low_open=True)
 
     @classmethod
     def isotropic(

@@ -14,6 +14,7 @@ from dataclasses import Field, dataclass, fields
 from typing import Any, ClassVar, Generic, TypeVar
 
 from privmix.accounting import Adjacency
+from privmix.fields import Checked
 from privmix.plans.plan import BasePlan
 from privmix.plans.setting import Assumed, Forecast, Setting
 
@@ -46,7 +47,7 @@ P = TypeVar("P", bound=BasePlan)
 
 
 @dataclass(frozen=True)
-class Design(ABC, Generic[P]):
+class Design(Checked, ABC, Generic[P]):
     """One way to release records. The fields of a subclass are its options, each with a ``help`` in its metadata.
 
     What follows from the options alone is a method; what follows from a plan is a class method, since a plan is read

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Self
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
-from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.fields import used
+from privmix.errors import InvalidInput, check_number
+from privmix.fields import Fraction, Number, PlainCount, Positive, Whole, check_fields, read, stored, used
 from privmix.mechanisms.noise import Lattice
-from privmix.mechanisms.plan import check_classes, check_target
+from privmix.mechanisms.plan import ClassNames
 from privmix.mechanisms.sampling import Sampler
 from privmix.plans.pricing import budget_after_count, deltas, price, price_after_count
 from privmix.plans.registry import design_named
@@ -36,38 +36,28 @@ class BasePlan:
     The rest: :class:`privmix.plans.setting.Setting`.
     """
 
-    records: int
-    dim: int
-    classes: tuple[str, ...]
+    records: PlainCount
+    dim: PlainCount
+    classes: ClassNames
     design: str
-    rows: int
-    clip_norm: float
+    rows: PlainCount
+    clip_norm: Annotated[float, Number(1e-9, 1e9)]
     residual_clip_norm: float | None
-    noise_multiplier: float
+    noise_multiplier: Annotated[float, Number(1e-6, 1e12)]
     centre_noise_multiplier: float | None
-    lattice_bits: int
-    records_noise_multiplier: float | None = None
+    lattice_bits: Annotated[int, Whole(8, 24, plain=True)]
+    records_noise_multiplier: Annotated[float, Number(1e-6, 1e12)] | None = None
     records_declared: bool = False
-    epsilon: float | None = None
-    delta: float | None = None
-    per_person: int | None = used(None)
+    epsilon: Positive | None = None
+    delta: Fraction | None = None
+    per_person: PlainCount | None = used(None)
 
     def __post_init__(self) -> None:
-        check_target(self.epsilon, self.delta, pure=True)
+        check_fields(self)
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or none of them")
         check_declared(self.records_declared, self.records_noise_multiplier)
-        for name in ("records", "dim", "rows", "lattice_bits"):
-            check_plan_integer(name, getattr(self, name))
-        check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
-        check_classes(self.classes)
-        check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
-        check_number("noise_multiplier", self.noise_multiplier, low=1e-6, high=1e12)
         self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)
-        if self.records_noise_multiplier is not None:
-            check_number("records_noise_multiplier", self.records_noise_multiplier, low=1e-6, high=1e12)
-        if self.per_person is not None:
-            check_plan_integer("per_person", self.per_person)
         self._check_part("centre_noise_multiplier", self.residual_clip_norm is not None, 1e-6, 1e12)
 
     def _check_part(self, name: str, used: bool, low: float, high: float) -> None:
@@ -232,23 +222,13 @@ class BasePlan:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form; :func:`privmix.designs.plan_from_dict` is its inverse."""
-        found = {**asdict(self), "classes": list(self.classes)}
-        if self.per_person is None:
-            # Plans of records are written as they were before there were persons.
-            del found["per_person"]
-        return found
+        return stored(self)
 
     @classmethod
     def from_dict(cls, description: Mapping[str, Any]) -> Self:
         """Rebuild a plan; anything but exactly its fields is an :class:`InvalidInput`."""
-        names = {item.name for item in fields(cls)}
-        optional = {item.name for item in fields(cls) if item.metadata.get("where_used")}
-        if not isinstance(description, Mapping) or set(description) - optional != names - optional:
-            raise InvalidInput("plan", sorted(description), "exactly the fields of a release plan")
-        if not isinstance(description["classes"], list | tuple):
-            raise InvalidInput("classes", type(description["classes"]).__name__, "a list of names")
+        plan = read(cls, description, "plan")
         try:
-            plan = cls(**{**description, "classes": tuple(description["classes"])})
             plan.check_properties()
         except InvalidInput:
             raise
@@ -266,13 +246,6 @@ def _composed(noise_multiplier: float | None, event: Event) -> Event:
         return event
     rest = event.events if isinstance(event, Composed) else (event,)
     return Composed((Gaussian(noise_multiplier), *rest))
-
-
-def check_plan_integer(name: str, value: object) -> None:
-    """Raise unless ``value`` is an int of at least 1; a bool or a NumPy number would not survive JSON."""
-    check_integer(name, value, low=1)
-    if type(value) is not int:
-        raise InvalidInput(name, value, "an integer")
 
 
 Plan = BasePlan

@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, Gaussian, Laplace
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_integer
+from privmix.fields import Choice, Number, PlainCount
 from privmix.mechanisms.sampling import DirichletWeights, Sampler
 from privmix.plans.design import Design, RowFacts
-from privmix.plans.plan import BasePlan, check_plan_integer
+from privmix.plans.plan import BasePlan
 from privmix.plans.setting import Assumed, Forecast, Setting
 
 AUTO: Final = "auto"
@@ -48,27 +49,24 @@ class ReleasePlan(BasePlan):
     The rest: :class:`privmix.plans.setting.Setting`.
     """
 
-    mixup_degree: int
-    record_rate: float
+    mixup_degree: PlainCount
+    record_rate: Annotated[float, Number()]
     class_rate: float | None
-    noise: str
-    label_noise_ratio: float
+    noise: Annotated[str, Choice(*NOISES)]
+    label_noise_ratio: Annotated[float, Number(1e-3, 1e3)]
     dirichlet_alpha: float | None
     max_weight: float | None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_plan_integer("mixup_degree", self.mixup_degree)
         if not isinstance(self, self.kind.plan_type):
             raise InvalidInput("design", self.design, "a design whose rows mix records")
-        check_choice("noise", self.noise, NOISES)
-        check_number("label_noise_ratio", self.label_noise_ratio, low=1e-3, high=1e3)
         for name, low, high in _PARTS:
             self._check_part(name, name in self.kind.parts, low, high)
         if self.noise not in self.kind.noises or (self.noise == LAPLACE and self.centred):
             raise InvalidInput("noise", self.noise, "gaussian, unless the design is fixed and uncentred")
         expected = self.kind.rate_of(self)
-        if not math.isclose(check_number("record_rate", self.record_rate), expected, rel_tol=1e-12):
+        if not math.isclose(self.record_rate, expected, rel_tol=1e-12):
             raise InvalidInput("record_rate", self.record_rate, f"{expected:.9g}, which follows from the other fields")
 
     @property
@@ -228,6 +226,7 @@ class RowDesign(Design[ReleasePlan]):
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if self.mixup_degree != AUTO:
             _check_degree(self.mixup_degree)
 
@@ -424,11 +423,9 @@ class NoisyLabels(RowDesign):
         label_noise_ratio: lambda = s_y / s_x (Li, Cao and Yao 2022, Lemma C.3).
     """
 
-    label_noise_ratio: float = field(default=1.0, metadata={"help": "lambda: label noise over feature noise."})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number("label_noise_ratio", self.label_noise_ratio, low=1e-3, high=1e3)
+    label_noise_ratio: Annotated[float, Number(1e-3, 1e3)] = field(
+        default=1.0, metadata={"help": "lambda: label noise over feature noise."}
+    )
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         return {"label_noise_ratio": float(self.label_noise_ratio)}

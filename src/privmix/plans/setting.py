@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_integer
+from privmix.fields import Choice, Count, Number, Positive, Switch, Whole, check_fields
 
 CENTRES: Final = ("private", "none")
 
@@ -36,40 +37,26 @@ class Setting:
             :class:`privmix.plans.plan.BasePlan`.
     """
 
-    records: int
-    dim: int
+    records: Count
+    dim: Count
     classes: tuple[str, ...]
-    rows: int | None = None
-    clip_norm: float = 1.0
-    centre: str | None = None
-    residual_clip_norm: float = 0.55
-    lattice_bits: int = 15
-    records_noise_multiplier: float | None = None
+    rows: Count | None = None
+    clip_norm: Annotated[float, Number(1e-9, 1e9)] = 1.0
+    centre: Annotated[str, Choice(*CENTRES)] | None = None
+    residual_clip_norm: Annotated[float, Number(0, 2, low_open=True)] = 0.55
+    lattice_bits: Annotated[int, Whole(8, 24)] = 15
+    records_noise_multiplier: Positive | None = None
     records_declared: bool = False
     channels: int = 1
-    whitened: bool = False
-    per_person: int | None = None
+    whitened: Switch = False
+    per_person: Count | None = None
 
     def __post_init__(self) -> None:
-        check_integer("records", self.records, low=1)
-        check_integer("dim", self.dim, low=1)
+        check_fields(self)
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
             raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
-        if self.rows is not None:
-            check_integer("rows", self.rows, low=1)
-        if self.centre is not None:
-            check_choice("centre", self.centre, CENTRES)
-        check_number("clip_norm", self.clip_norm, low=1e-9, high=1e9)
-        check_number("residual_clip_norm", self.residual_clip_norm, low=0, high=2, low_open=True)
-        check_integer("lattice_bits", self.lattice_bits, low=8, high=24)
-        if self.records_noise_multiplier is not None:
-            check_number("records_noise_multiplier", self.records_noise_multiplier, low=0, low_open=True)
         check_declared(self.records_declared, self.records_noise_multiplier)
         check_channels(self.channels, self.dim)
-        if self.per_person is not None:
-            check_integer("per_person", self.per_person, low=1)
-        if not isinstance(self.whitened, bool):
-            raise InvalidInput("whitened", self.whitened, "True or False")
 
     @property
     def residual_bound(self) -> float:

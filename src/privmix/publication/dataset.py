@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.certificate.certificate import Certificate
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Choice, Positive, check_fields
 from privmix.mechanisms.clipping import clip_l1, clip_l2
 from privmix.plans import design_named
 from privmix.publication.second_moments import SecondMoments
@@ -37,18 +38,15 @@ class RecordTransform:
         [[0.6, 0.8]]
     """
 
-    clip_norm: float
-    norm: str = "l2"
+    clip_norm: Positive
+    norm: Annotated[str, Choice("l1", "l2")] = "l2"
     centre: NDArray[np.float32] | None = field(default=None, compare=False)
-    residual_clip_norm: float | None = None
+    residual_clip_norm: Positive | None = None
 
     def __post_init__(self) -> None:
-        check_number("clip_norm", self.clip_norm, low=0, low_open=True)
-        check_choice("norm", self.norm, ["l1", "l2"])
+        check_fields(self)
         if (self.centre is None) != (self.residual_clip_norm is None):
             raise InvalidInput("residual_clip_norm", self.residual_clip_norm, "a bound exactly when a centre is given")
-        if self.residual_clip_norm is not None:
-            check_number("residual_clip_norm", self.residual_clip_norm, low=0, low_open=True)
 
     @property
     def final_clip_norm(self) -> float:

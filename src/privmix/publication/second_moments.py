@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from threadpoolctl import threadpool_limits
 
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Amount, Count, check_fields
 from privmix.publication.beside import Arrays
 
 _BLOCK = 1024
@@ -72,18 +73,16 @@ class SecondMoments:
     second: NDArray[np.float32]
     cross: NDArray[np.float32]
     label_sums: NDArray[np.float32]
-    records: int
-    noise_std_second: float
-    noise_std_cross: float
-    noise_std_counts: float
+    records: Count
+    noise_std_second: Amount
+    noise_std_cross: Amount
+    noise_std_counts: Amount
 
     def __post_init__(self) -> None:
+        check_fields(self)
         dim, classes = self.second.shape[0], self.label_sums.shape[0]
         if self.second.shape != (dim, dim) or self.cross.shape != (dim, classes) or dim == 0:
             raise InvalidInput("moments", (self.second.shape, self.cross.shape), "(d, d), (d, K) and (K,) arrays")
-        check_integer("records", self.records, low=1)
-        for name in ("noise_std_second", "noise_std_cross", "noise_std_counts"):
-            check_number(name, getattr(self, name), low=0)
 
     @property
     def dim(self) -> int:

@@ -11,11 +11,11 @@ import numpy as np
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.engine.engines import make_engine
-from privmix.engine.rows import Progress
 from privmix.engine.tiles import RecordSource
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, check_plan
+from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.releases.certificate import make_certificate
 from privmix.releases.folder import assemble

@@ -6,32 +6,76 @@ import json
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, ClassVar, Final
 
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
 from privmix.certificate.assessment import assess
-from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
+from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.data.overlap_rule import PUBLISHED
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import arrays_beside, stated_names, statements_of
 from privmix.features.whitened import DATA
+from privmix.fields import Amount, By, Whole, Words, used
 from privmix.planning.choice import chosen_by_data
 from privmix.plans import Plan, check_plan
 from privmix.releases.facts import release_facts
 
 PICTURE_FILE: Final = "predictions.svg"
-_FILE = re.compile(
-    r"(data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg|LICENSE\.txt)\Z"
-)
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256", "arrays", "arrays_sha256"}
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 # Sizes beyond these belong to no input that fits a memory.
 _MOST_AXES, _LARGEST_AXIS = 8, 2**31
 _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
+
+
+def _check_extractor(name: str, spec: Any) -> None:
+    """These reach the data card: nothing in them may look like a part of it."""
+    called = spec.get("name")
+    if not isinstance(called, str) or not _NAME.match(called):
+        raise InvalidInput(name, called, "a plain name")
+    if not set(spec) <= _EXTRACTOR:
+        raise InvalidInput(name, "other fields", ", ".join(sorted(_EXTRACTOR)))
+    arrays_beside(spec)
+
+
+def _check_curve(name: str, points: Any) -> None:
+    """A curve that some mechanism could have: deltas up to 1 that do not rise with epsilon."""
+    pairs = []
+    for point in points:
+        if not isinstance(point, list) or len(point) != 2:
+            raise InvalidInput(name, point, "pairs of epsilon and delta")
+        at = check_number(name, point[0], low=0)
+        pairs.append((at, -check_number(name, point[1], low=0, high=1)))
+    # By epsilon: rounding may swap neighbours where epsilon is next to nothing.
+    deltas = [delta for _, delta in sorted(pairs)]
+    if deltas != sorted(deltas):
+        raise InvalidInput(name, "deltas that rise with epsilon", "deltas that do not rise")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseFields(common.CommonFields):
+    """What the certificates of releases have beside the common fields; ``choice`` None: no planner chose."""
+
+    of: ClassVar = common.RELEASE
+    file_names: ClassVar = re.compile(
+        r"data/train-\d{5,9}-of-\d{5,9}\.parquet|[a-z][a-z-]{0,63}\.safetensors|predictions\.svg|LICENSE\.txt"
+    )
+
+    epsilon_delta_curve: Annotated[list[Any], By(_check_curve, [[1.0]], [[0.0, 0.1], [1.0, 0.2]], [[0.0, "1"]])]
+    noise_std: dict[str, Amount]
+    extractor: Annotated[dict[str, Any], By(_check_extractor, {}, {"name": "A"}, {"name": "a", "more": 1})]
+    input_shape: tuple[Annotated[int, Whole(1, _LARGEST_AXIS)], ...]
+    choice: dict[str, Any] | None
+    feature_names: tuple[Words, ...] = used(())
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.input_shape) > _MOST_AXES:
+            raise InvalidInput("input_shape", len(self.input_shape), f"at most {_MOST_AXES} sizes")
 
 
 def make_certificate(
@@ -70,7 +114,7 @@ def make_certificate(
     name = release_id or uuid.uuid4().hex
     in_ledger = use(reservation, plan, name)
     return issue(
-        KIND.name,
+        ReleaseFields,
         plan,
         cost,
         name=name,
@@ -97,43 +141,12 @@ def read_certificate(folder: str | Path) -> Certificate:
         StorageError: it can't be read.
         InvalidInput: it is not a release's certificate of this version, or was edited.
     """
-    return common.read_certificate(folder, KIND)
+    return common.read_certificate(folder, ReleaseFields)
 
 
 def parse_certificate(content: bytes) -> Certificate:
     """As :func:`read_certificate`, of a file's bytes. How they are laid out is not looked at."""
-    return common.parse_certificate(content, KIND)
-
-
-def _check_own(content: Mapping[str, Any]) -> None:
-    """Shape of a release's own fields."""
-    for value in content["noise_std"].values():
-        check_number("certificate noise_std", value, low=0)
-    if not all(isinstance(name, str) for name in content.get("feature_names", ())):
-        raise InvalidInput("certificate feature_names", "other than texts", "names")
-    if not isinstance(content["choice"], dict | None):
-        raise InvalidInput("certificate choice", type(content["choice"]).__name__, "what the planner wrote, or null")
-    # These reach the data card: nothing in them may look like a part of it.
-    name = content["extractor"].get("name")
-    if not isinstance(name, str) or not _NAME.match(name):
-        raise InvalidInput("certificate extractor", name, "a plain name")
-    if not set(content["extractor"]) <= _EXTRACTOR:
-        raise InvalidInput("certificate extractor", "other fields", ", ".join(sorted(_EXTRACTOR)))
-    arrays_beside(content["extractor"])
-    _check_curve(content["epsilon_delta_curve"])
-    if len(content["input_shape"]) > _MOST_AXES:
-        raise InvalidInput("certificate input_shape", len(content["input_shape"]), f"at most {_MOST_AXES} sizes")
-    for size in content["input_shape"]:
-        check_integer("certificate input_shape", size, low=1, high=_LARGEST_AXIS)
-
-
-KIND: Final = Kind(
-    common.RELEASE,
-    {"epsilon_delta_curve": list, "noise_std": dict, "extractor": dict, "input_shape": list, "choice": object},
-    _FILE,
-    _check_own,
-    {"feature_names": list},
-)
+    return common.parse_certificate(content, ReleaseFields)
 
 
 def names_in_schema(features: Sequence[str], classes: Sequence[str]) -> tuple[tuple[str, str], ...]:
@@ -145,20 +158,6 @@ def names_in_schema(features: Sequence[str], classes: Sequence[str]) -> tuple[tu
 def told_in_shards(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """As :func:`names_in_schema`, of a certificate; nothing where it is of an earlier version."""
     return names_in_schema(certificate.get("feature_names", ()), certificate["plan"]["classes"])
-
-
-def _check_curve(points: Sequence[Any]) -> None:
-    """A curve that some mechanism could have: deltas up to 1 that do not rise with epsilon."""
-    pairs = []
-    for point in points:
-        if not isinstance(point, list) or len(point) != 2:
-            raise InvalidInput("certificate curve", point, "pairs of epsilon and delta")
-        at = check_number("certificate curve", point[0], low=0)
-        pairs.append((at, -check_number("certificate curve", point[1], low=0, high=1)))
-    # By epsilon: rounding may swap neighbours where epsilon is next to nothing.
-    deltas = [delta for _, delta in sorted(pairs)]
-    if deltas != sorted(deltas):
-        raise InvalidInput("certificate curve", "deltas that rise with epsilon", "deltas that do not rise")
 
 
 def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:

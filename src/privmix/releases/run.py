@@ -23,7 +23,7 @@ from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.engine.engines import make_engine
-from privmix.engine.rows import Engine, Progress
+from privmix.engine.rows import Engine
 from privmix.engine.tiles import RecordSource, content_fingerprint, tiles_of
 from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried, stated_names
@@ -32,6 +32,7 @@ from privmix.mechanisms.run_folder import run_folder_of
 from privmix.mechanisms.run_state import RunState, Stated
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, check_plan
+from privmix.progress import Progress
 from privmix.releases.arrays import arrays_bytes, read_arrays
 from privmix.releases.card import data_card
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate

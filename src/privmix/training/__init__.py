@@ -20,20 +20,18 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix.training.classifier import DPClassifier
-    from privmix.training.config import TrainingConfig
+    from privmix.training.config import OptimiserConfig, TrainingConfig
     from privmix.training.examples import PublicData
-    from privmix.training.gradients.execution import ExecutionConfig
-    from privmix.training.optimiser import OptimiserConfig
+    from privmix.training.gradients.config import ExecutionConfig
     from privmix.training.plan import TrainingPlan, plan_training
     from privmix.training.public import ExtendedConfig, WarmUpConfig
-    from privmix.training.public.registry import settings_of
+    from privmix.training.public.base import settings_of
     from privmix.training.records import TrainingRecords
     from privmix.training.run import TrainingRun
     from privmix.training.trained import ModelFacts, TrainedModel, load_trained
     from privmix.training.trainer import Trainer
     from privmix.training.views.augment import parse_augmentations
-    from privmix.training.views.mixup import MIXINGS
-    from privmix.training.views.pipeline import ViewConfig
+    from privmix.training.views.config import MIXINGS, ViewConfig
 else:
     __getattr__, __dir__ = lazily(__name__)
 

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
 from privmix.certificate.assessment import Facts, assess
-from privmix.certificate.certificate import Certificate, Kind, delta_warning, issue
+from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.data.overlap_rule import PUBLISHED
 from privmix.errors import InvalidInput
 from privmix.features.spec import drafted_statements
+from privmix.fields import Digest
 from privmix.mechanisms.plan import check_price
 from privmix.training.mechanisms.base import mechanism_of, plan_types
 from privmix.training.plan import TrainingPlan
@@ -24,7 +26,23 @@ WEIGHTS_FILE: Final = "weights.safetensors"
 PUBLIC_DATA: Final = ("public", "synthetic", "pool")
 """What the kinds of public data are called."""
 
-_DIGEST = re.compile(r"[0-9a-f]{64}\Z")
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFields(common.CommonFields):
+    """What the certificates of trained models have beside the common fields: settings, digests of public data."""
+
+    of: ClassVar = common.MODEL
+    file_names: ClassVar = re.compile(re.escape(WEIGHTS_FILE))
+
+    settings: dict[str, Any]
+    public_data: dict[str, Digest]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.files) != 1:
+            raise InvalidInput("files", len(self.files), f"one, {WEIGHTS_FILE}")
+        if not set(self.public_data) <= set(PUBLIC_DATA):
+            raise InvalidInput("public_data", "others", f"digests of {', '.join(PUBLIC_DATA)}")
 
 
 def training_certificate(
@@ -53,7 +71,7 @@ def training_certificate(
     """
     in_ledger = use(reservation, plan, model_id)
     return issue(
-        KIND.name,
+        ModelFields,
         plan,
         check_price(plan, plan_types()),
         name=model_id,
@@ -98,22 +116,7 @@ def read_certificate(folder: str | Path) -> Certificate:
         StorageError: it can't be read.
         InvalidInput: it is not a model's certificate of this version, or was edited.
     """
-    return common.read_certificate(folder, KIND)
-
-
-def _check_own(content: Mapping[str, Any]) -> None:
-    """Shape of a model's own fields."""
-    if [item["file"] for item in content["files"]] != [WEIGHTS_FILE]:
-        raise InvalidInput("certificate files", len(content["files"]), f"one, {WEIGHTS_FILE}")
-    known = content["public_data"]
-    fits = all(isinstance(digest, str) and _DIGEST.match(digest) for digest in known.values())
-    if not fits or not set(known) <= set(PUBLIC_DATA):
-        raise InvalidInput("certificate public_data", "others", f"digests of {', '.join(PUBLIC_DATA)}")
-
-
-KIND: Final = Kind(
-    common.MODEL, {"settings": dict, "public_data": dict}, re.compile(re.escape(WEIGHTS_FILE) + r"\Z"), _check_own
-)
+    return common.read_certificate(folder, ModelFields)
 
 
 def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -14,14 +14,14 @@ from sklearn.exceptions import NotFittedError
 
 from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.rounding import exact
-from privmix.training.config import TrainingConfig
+from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.examples import PublicData
-from privmix.training.optimiser import OptimiserConfig
 from privmix.training.records import TrainingRecords
 from privmix.training.trained import ModelFacts, TrainedModel
 from privmix.training.trainer import Trainer
-from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.config import ViewConfig
 
 # Specs of the two public extractors that arrays may be taken for: images in [0, 1], and vectors as they are.
 _PIXELS: dict[str, Any] = {"name": "pixels", "version": 1, "options": {}}
@@ -112,7 +112,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         synthetic: PublicData | None = None,
         pool: PublicData | None = None,
         streams: SecretStreams | None = None,
-        progress: Callable[[str, int, int], None] | None = None,
+        progress: Progress | None = None,
     ) -> Self:
         """Train on private records.
 

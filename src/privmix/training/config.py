@@ -1,80 +1,121 @@
-"""Everything that decides a training run, but for the data: one frozen object, with defaults that work."""
+"""Everything that decides a training run, but for the data: one frozen object, with defaults that work.
+
+Its options, and those of the configs that it holds, are the options of ``privmix train`` and of ``pm.train``: each is
+said here, or in the config that owns it, and nowhere else (:mod:`privmix.options`). Importing this takes no time.
+"""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from enum import Enum
-from typing import Any, Final, get_args, get_type_hints
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields, replace
+from operator import not_
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from privmix.accounting import Adjacency
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.training.gradients.clipping import FLAT, Clipping
-from privmix.training.gradients.execution import ExecutionConfig
-from privmix.training.mechanisms.base import MECHANISMS
-from privmix.training.optimiser import OptimiserConfig
-from privmix.training.plan import TrainingPlan, plan_training
-from privmix.training.public import ExtendedConfig, WarmUpConfig
-from privmix.training.public.scenario import WARM_SCENARIOS
-from privmix.training.views.augment import augmentations_of
-from privmix.training.views.augmentation import Augmentation, check_augmentations
-from privmix.training.views.pipeline import ViewConfig
+from privmix._registry import behind, literals_of, options_of
+from privmix.accounting.events import Adjacency
+from privmix.errors import InvalidInput, check_integer, in_terms_of
+from privmix.fields import Amount, Choice, Count, Fraction, Positive, Seed, Share, Size, check_fields, read, stored
+from privmix.options import described, group, groups, leaves, made, option, variants
+from privmix.training.gradients.config import FLAT, ClipNorm, ClippingKind, ExecutionConfig
+from privmix.training.public.config import WARM_SCENARIOS, ExtendedConfig, Rate, Scenario, WarmUpConfig
+from privmix.training.views.config import STORED, Augmentations, ViewConfig, check_augmentations, self_augmentations
+
+if TYPE_CHECKING:
+    from privmix.training.plan import TrainingPlan
+    from privmix.training.trained import ModelFacts
 
 LINEAR: Final = "linear"
+DP_SGD: Final = "dp-sgd"
+OPTIMISERS: Final = ("sgd", "adam")
+SCHEDULES: Final = ("constant", "cosine", "linear")
 # Large batches keep the noise small beside the sum (De et al. 2022; Tramer and Boneh 2021): about a seventh of the
 # records for a linear head, whose steps are cheap, and a twelfth for networks.
 _LINEAR_SHARE: Final = 8192 / 60_000
 _NETWORK_SHARE: Final = 4096 / 50_000
-# What a setting's text and numbers may be at most, in certificates: names of models are the longest.
-_WORD: Final = re.compile(r"[0-9A-Za-z_.:,+~/ -]{0,200}")
-_LARGEST: Final = 2**63
-# Fields that describe themselves in settings.
-_DESCRIBED: Final = ("views", "bank_augmentations", "execution")
-# Settings that are stated only where they are not the default.
-WHERE_USED: Final[Mapping[str, Any]] = {
-    "per_person": None,
-    "microbatch_keep": True,
-    "mechanism": TrainingPlan.mechanism,
-    "bands": 0,
-}
+_ADAM_RATE: Final = 1e-3
+# Settings come in this order since there have been certificates.
+_LAST: Final = ("views", "bank_augmentations", "execution")
 OF_THE_JOB: Final = frozenset(
     ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
 )
 """Of a certificate's settings, those that a training job adds to its config's."""
 
+_PRIVACY: Final = "Privacy"
+_STEPS: Final = "DP-SGD"
+_VIEWS: Final = "Views and mixup"
+_PUBLIC: Final = "Public data"
+_RUNNING: Final = "Running"
+_MECHANISMS: Final = ("privmix.training.mechanisms", "MECHANISMS.register", "privmix.training_mechanisms")
 
+
+def _models(*, of_images: bool) -> str:
+    kinds = literals_of("privmix.training.models")
+    return ", ".join(sorted(said["called"] for said in kinds if said.get("takes_images", True) is of_images))
+
+
+def _views() -> str:
+    words = {said["name"]: said.get("words") for said in literals_of("privmix.training.views")}
+    return "; ".join(f"{name} ({more})" if more else name for name, more in words.items())
+
+
+def _mechanisms() -> str:
+    return "; ".join(f"{said['name']} ({said['words']})" for said in literals_of(*_MECHANISMS))
+
+
+def _options_of_mechanisms() -> Mapping[str, type[Any]]:
+    return options_of(*_MECHANISMS)
+
+
+def _mechanism_names() -> Sequence[str]:
+    return [*behind("privmix.training.mechanisms.base:MECHANISMS")]
+
+
+@described
+@dataclass(frozen=True)
+class OptimiserConfig:
+    """Settings of the update. All of them act on what is private already, so none costs anything.
+
+    The average of weights is the exponential one of De et al. (2022), whose decay early on is (1 + t) / (10 + t) where
+    that is less; without it the last weights are the model's.
+
+    Example:
+        >>> config = OptimiserConfig(learning_rate=2.0, schedule="cosine")
+        >>> [round(config.rate(step, 100), 2) for step in (0, 50, 99)]
+        [2.0, 1.0, 0.0]
+    """
+
+    name: Annotated[str, Choice(*OPTIMISERS)] = option("sgd", "sgd or adam.", name="optimiser")
+    learning_rate: Rate = option(1.0, "Default: 16 linear, 2 else; 0.001 with adam.", unset=True)
+    momentum: Fraction = option(0.0, "Of sgd. Default: 0.9 linear, 0 else.", unset=True)
+    weight_decay: Amount = option(0.0, "L2 penalty.", nested=True)
+    schedule: Annotated[str, Choice(*SCHEDULES)] = option("constant", "Learning rate: constant, cosine, linear.")
+    warm_up_steps: Size = option(0, "Over which the learning rate rises linearly.", nested=True)
+    ema_decay: Fraction | None = option(
+        None, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.", name="ema"
+    )
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def unused(self) -> Mapping[str, str]:
+        """Fields that change nothing here, and why."""
+        return {"momentum": "none with `optimiser` adam"} if self.name == "adam" else {}
+
+    def rate(self, step: int, steps: int) -> float:
+        """Learning rate of ``step``, from 0, of a run of ``steps``."""
+        if step < self.warm_up_steps:
+            return self.learning_rate * (step + 1) / self.warm_up_steps
+        done = (step - self.warm_up_steps) / max(1, steps - self.warm_up_steps)
+        if self.schedule == "cosine":
+            return self.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+        return self.learning_rate * (1 - done) if self.schedule == "linear" else self.learning_rate
+
+
+@described
 @dataclass(frozen=True)
 class TrainingConfig:
     """Settings of a run. :meth:`for_model` gives those that suit a model and a number of records.
-
-    Attributes:
-        epsilon: target; the noise is the least that meets it. 0: the warm-up alone, without a private step.
-        delta: target.
-        model: a name that :func:`privmix.training.models.build_model` knows.
-        batch_size: B, the expected batch, public.
-        epochs: expected passes over the records; may be a fraction.
-        clip_norm: C.
-        clipping: ``flat`` or ``automatic``.
-        feature_norm: linear head: each record's features are scaled to this length, or None.
-        mechanism: how batches and noise are made; see :mod:`privmix.training.mechanisms`.
-        bands: of a mechanism that correlates the noise of so many steps; 0: none.
-        microbatch_size: b; above 1 records are clipped in groups, at twice the sensitivity.
-        microbatch_mixes: mixed views of a microbatch, each of two of its records; 0: its records as they are.
-        microbatch_keep: the records of a microbatch are views too, beside its mixes; False: its mixes alone.
-        adjacency: the pairs of datasets that the guarantee is about.
-        optimiser: the update.
-        views: what views of a record are made.
-        bank_views: views of each image whose features are extracted beforehand, or 0; see
-            :func:`privmix.training.views.bank.extract_bank`.
-        bank_augmentations: what makes them.
-        scenario: how public data is used: ``cold``, ``warm``, ``warm-synthetic`` or ``extended``.
-        warm_up: of the warm scenarios.
-        extended: method of the extended scenario.
-        execution: strategy and chunks; no influence on what is computed.
-        model_seed: of the initial weights and of all public draws; public.
-        per_person: None where a record is the unit; where a person is, K: records of theirs in a step.
 
     Example:
         >>> config = TrainingConfig.for_model("linear", records=60_000, epsilon=1.2, delta=1e-5)
@@ -82,94 +123,197 @@ class TrainingConfig:
         (8192, 440)
     """
 
-    epsilon: float
-    delta: float
-    model: str = LINEAR
-    batch_size: int = 256
-    epochs: float = 30.0
-    clip_norm: float = 1.0
-    clipping: str = FLAT
-    feature_norm: float | None = None
-    mechanism: str = TrainingPlan.mechanism
-    bands: int = 0
-    microbatch_size: int = 1
-    microbatch_mixes: int = 0
-    microbatch_keep: bool = True
-    adjacency: Adjacency = Adjacency.ADD_REMOVE
-    optimiser: OptimiserConfig = field(default_factory=OptimiserConfig)
-    views: ViewConfig = field(default_factory=ViewConfig.plain)
-    bank_views: int = 0
-    bank_augmentations: tuple[Augmentation, ...] = ()
-    scenario: str = "cold"
-    warm_up: WarmUpConfig = field(default_factory=WarmUpConfig)
-    extended: ExtendedConfig = field(default_factory=ExtendedConfig)
-    execution: ExecutionConfig = field(default_factory=ExecutionConfig)
-    model_seed: int = 0
-    per_person: int | None = None
+    epsilon: Amount = option(
+        MISSING, "Target; the noise is the least that meets it. 0: the warm-up alone, without a private step."
+    )
+    delta: Share = option(MISSING, "Target, well below 1/n.")
+    model: str = option(
+        LINEAR,
+        f"{_models(of_images=False)} (any features); {_models(of_images=True)} (images, `features` pixels).",
+    )
+    batch_size: Count = option(256, "Expected batch. Default: about n/7 linear, n/12 else.", _STEPS, unset=True)
+    epochs: Positive = option(30.0, "Expected passes. Default: 60 linear, 50 else.", _STEPS, unset=True)
+    clip_norm: ClipNorm = option(
+        1.0, "Bound C on the gradient of a record. Default: 0.1 linear, 1 else.", _STEPS, unset=True
+    )
+    clipping: ClippingKind = option(FLAT, "flat (Abadi et al.) or automatic (Bu et al.).", _STEPS)
+    feature_norm: Positive | None = option(
+        None, "Linear: scale features to this length. Default: 16.", _STEPS, unset=True
+    )
+    mechanism: Annotated[str, Choice(of=_mechanism_names)] = option(
+        DP_SGD, f"How steps are made private: {_mechanisms()}.", _STEPS, where_used=True
+    )
+    mechanism_options: Any = variants(
+        "Of the mechanism's own.", by="mechanism", called="Mechanism", options=_options_of_mechanisms
+    )
+    microbatch_size: Count = option(
+        1, "Records clipped together; above 1 costs sensitivity 2C.", _STEPS, name="microbatch"
+    )
+    microbatch_mixes: Size = option(0, "Mixed views of a microbatch, each of two of its records, beside these.", _STEPS)
+    microbatch_keep: bool = option(
+        True,
+        "With `microbatch_mixes`: the mixes in place of the records.",
+        _STEPS,
+        name="microbatch_mixed_only",
+        read=not_,
+        kind=bool,
+        shown=False,
+        where_used=True,
+    )
+    adjacency: Adjacency = option(
+        Adjacency.ADD_REMOVE,
+        "What the guarantee hides: add_remove, that a record is there; replace_one, its content.",
+        _PRIVACY,
+    )
+    optimiser: OptimiserConfig = group(OptimiserConfig, "The update.", _STEPS)
+    views: ViewConfig = group(ViewConfig, f"{_views()}.", _VIEWS, word="plain", factory=ViewConfig.plain)
+    bank_views: Size = option(
+        0, "Linear on images: features of so many augmented copies of each, extracted once.", _VIEWS, name="bank"
+    )
+    bank_augmentations: Annotated[Augmentations, STORED] = option((), "What makes them.", nested=True)
+    scenario: Annotated[str, Choice(*Scenario)] = option(
+        Scenario.COLD.value,
+        "cold: none is used; warm, warm-synthetic: training starts from it; extended: it helps in every step.",
+        _PUBLIC,
+    )
+    warm_up: WarmUpConfig = group(WarmUpConfig, "Of all scenarios but cold.", _PUBLIC, prefix="warm_up_")
+    extended: ExtendedConfig = group(ExtendedConfig, "Of scenario extended.", _PUBLIC)
+    execution: ExecutionConfig = group(ExecutionConfig, "Speed and memory.", _RUNNING)
+    model_seed: Seed = option(0, "Initial weights and public draws; public.", _RUNNING)
+    per_person: Count | None = option(
+        None, "Where a person is the unit: K, records of theirs in a step.", nested=True, where_used=True
+    )
 
     def __post_init__(self) -> None:
-        check_number("epsilon", self.epsilon, low=0)
-        check_number("delta", self.delta, low=0, high=1, low_open=True, high_open=True)
-        check_integer("batch_size", self.batch_size, low=1)
-        check_number("epochs", self.epochs, low=0, low_open=True)
-        Clipping(self.clip_norm, self.clipping)
-        if self.feature_norm is not None:
-            check_number("feature_norm", self.feature_norm, low=0, low_open=True)
-            if self.model != LINEAR:
-                raise InvalidInput("feature_norm", self.feature_norm, f"none with the model {self.model}")
-        check_choice("mechanism", self.mechanism, MECHANISMS)
-        check_integer("bands", self.bands, low=0)
+        check_fields(self)
+        if self.feature_norm is not None and self.model != LINEAR:
+            raise InvalidInput("feature_norm", self.feature_norm, f"none with the model {self.model}")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
-        check_integer("microbatch_mixes", self.microbatch_mixes, low=0)
         if self.microbatch_mixes and self.microbatch_size == 1:
-            raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 without microbatches of 2 or more")
+            raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 without `microbatch_size` of 2 or more")
         if not self.microbatch_keep and not self.microbatch_mixes:
-            raise InvalidInput("microbatch_keep", False, "True without mixes of a microbatch")
+            raise InvalidInput("microbatch_mixes", 0, "1 or more, since `microbatch_keep` leaves out the records")
         if self.microbatch_mixes and self.views != ViewConfig.plain():
             raise InvalidInput("views", self.views.views, "one, the record: a microbatch is mixed in their place")
-        check_integer("bank_views", self.bank_views, low=0)
         check_augmentations(self.bank_augmentations)
         if bool(self.bank_views) != bool(self.bank_augmentations):
             raise InvalidInput("bank_views", self.bank_views, "a number of views exactly with augmentations for them")
         if self.bank_views and self.microbatch_mixes:
-            raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 with a bank of views")
-        check_integer("model_seed", self.model_seed, low=0, high=2**31 - 1)
+            raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 with `bank_views`")
+        kind = options_of_mechanism(self.mechanism)
+        if kind is not None and self.mechanism_options is None:
+            object.__setattr__(self, "mechanism_options", kind())
+        if not isinstance(self.mechanism_options, kind or type(None)):
+            found = type(self.mechanism_options).__name__
+            raise InvalidInput("mechanism_options", found, f"{kind.__name__ if kind else None} of {self.mechanism}")
+
+    def unused(self) -> Mapping[str, str]:
+        """Fields that change nothing here, and why."""
+        found = {}
+        if self.scenario == Scenario.COLD:
+            found["warm_up"] = "none with `scenario` cold, which does not use public data"
+        if self.scenario != Scenario.EXTENDED:
+            found["extended"] = f"none with `scenario` {self.scenario}; it is of `scenario` extended"
+        return found
 
     @classmethod
-    def for_model(cls, model: str, *, records: int, epsilon: float, delta: float, **changes: Any) -> TrainingConfig:
-        """Defaults for a model on ``records`` records, with ``changes``.
+    def for_model(
+        cls,
+        model: str,
+        *,
+        records: int,
+        epsilon: float,
+        delta: float,
+        facts: ModelFacts | None = None,
+        **given: Any,
+    ) -> TrainingConfig:
+        """Defaults for a model on ``records`` records, with what is given: the one place where None gets a value.
 
         Args:
             model: name of the model.
             records: n, public.
             epsilon: target.
             delta: target.
-            changes: fields to set otherwise; ``views`` may be the name of a preset.
+            facts: public facts of the data; where they are known, what is given has to fit them.
+            given: options by their flat names, such as ``ema``, ``warm_up_epochs`` or ``views``, the name of a preset;
+                or fields, among them whole configs, such as ``views=ViewConfig(2)``. What is None is not given.
+
+        Raises:
+            InvalidInput: a value is out of range, these don't go together, or one would change nothing.
+
+        Example:
+            >>> target = {"records": 50_000, "epsilon": 8.0, "delta": 1e-5}
+            >>> config = TrainingConfig.for_model("cnn", views="dp-mix-self", ema=0.0, **target)
+            >>> config.views.views, config.batch_size, config.optimiser.ema_decay
+            (32, 4096, 0.0)
         """
         check_integer("records", records, low=1)
-        if isinstance(changes.get("views"), str):
-            changes["views"] = ViewConfig.named(changes["views"])
-        if model == LINEAR:
-            found = cls(
-                epsilon,
-                delta,
-                model,
-                batch_size=max(1, round(_LINEAR_SHARE * records)),
-                epochs=60.0,
-                clip_norm=0.1,
-                feature_norm=16.0,
-                optimiser=OptimiserConfig(learning_rate=16.0, momentum=0.9, ema_decay=0.95),
-            )
-        else:
-            found = cls(
-                epsilon,
-                delta,
-                model,
-                batch_size=max(1, round(_NETWORK_SHARE * records)),
-                epochs=50.0,
-                optimiser=OptimiserConfig(learning_rate=2.0, ema_decay=0.999),
-            )
-        return replace(found, **{name: value for name, value in changes.items() if value is not None})
+        flat = {leaf.name for leaf in leaves(cls)} | set(groups(cls))
+        own = {item.name for item in fields(cls)} - flat
+        if unknown := sorted(set(given) - flat - own):
+            raise TypeError(f"{', '.join(unknown)}: no options of a training; there are {', '.join(sorted(flat))}")
+        said = {name: value for name, value in given.items() if value is not None}
+        linear = model == LINEAR
+        found = cls(
+            epsilon,
+            delta,
+            model,
+            batch_size=max(1, round((_LINEAR_SHARE if linear else _NETWORK_SHARE) * records)),
+            epochs=60.0 if linear else 50.0,
+            clip_norm=0.1 if linear else 1.0,
+            feature_norm=16.0 if linear else None,
+            optimiser=OptimiserConfig(
+                learning_rate=_ADAM_RATE if said.get("optimiser") == "adam" else 16.0 if linear else 2.0,
+                momentum=0.9 if linear else 0.0,
+                ema_decay=0.95 if linear else 0.999,
+            ),
+        )
+        bank = said.pop("bank", 0)
+        within = {name: value for name, value in said.items() if name in flat}
+        found = made(found, within, {name: value for name, value in said.items() if name in own})
+        if bank:
+            found = found._with_bank(bank, said)
+        return found if facts is None else found._fitted(facts, said)
+
+    def _with_bank(self, bank: int, given: Mapping[str, Any]) -> TrainingConfig:
+        """What changes the views of each step makes those of the bank instead."""
+        augmentations = self.views.augmentations
+        if not augmentations and "augment" in given:
+            raise InvalidInput("augment", given["augment"], "at least one augmentation with `bank`")
+        kept = replace(self.views, augmentations=())
+        with in_terms_of({"bank_views": "bank", "microbatch_size": "microbatch"}):
+            copies = augmentations or self_augmentations()
+            return replace(self, views=kept, bank_views=bank, bank_augmentations=copies)
+
+    def _fitted(self, facts: ModelFacts, given: Mapping[str, Any]) -> TrainingConfig:
+        """The same, for data of which these facts are public: a view has its own perturbation where nothing is said."""
+        images = self.model != LINEAR and facts.layout is not None
+        if self.bank_views:
+            self._check_bank(facts)
+        elif self.views.augmentations and not images:
+            name = "augment" if "augment" in given else "views"
+            allowed = "`augment` none, `bank`, or an image model with `features` pixels: features can't be augmented"
+            raise InvalidInput(name, given.get(name), allowed)
+        warm_up = self.warm_up
+        of_images = {
+            "warm_up_adversary": (warm_up.adversary, "none"),
+            "warm_up_augment": (warm_up.augmentations, "none"),
+            "warm_up_mixing": (warm_up.mixing == "cutmix", "mixup"),
+        }
+        for name, (used, other) in of_images.items():
+            if used and not images:
+                allowed = f"{other}, or an image model with `features` pixels"
+                raise InvalidInput(name, given.get(name), allowed)
+        if "perturbations" in given or "extended" in given:
+            return self
+        return replace(self, extended=replace(self.extended, perturbations=self.views.views))
+
+    def _check_bank(self, facts: ModelFacts) -> None:
+        """Raise unless a bank can be made of such records."""
+        if len(facts.input_shape) not in (2, 3):
+            raise InvalidInput("bank", self.bank_views, "0 for records that are no images")
+        for augmentation in self.bank_augmentations:
+            augmentation.check_channels(1 if len(facts.input_shape) == 2 else facts.input_shape[2])
 
     def plan(self, records: int, *, records_declared: bool = False) -> TrainingPlan:
         """The calibrated plan for ``records`` records; reads no data.
@@ -177,6 +321,9 @@ class TrainingConfig:
         Raises:
             InvalidInput: the target can't be met; the message says what could.
         """
+        from privmix.training.mechanisms.base import MECHANISMS
+        from privmix.training.plan import plan_training
+
         if self.epsilon == 0 and (self.scenario not in WARM_SCENARIOS or self.warm_up.epochs == 0):
             allowed = "a positive number; 0 is for the warm-up alone, in scenario warm or warm-synthetic"
             raise InvalidInput("epsilon", self.epsilon, allowed)
@@ -210,81 +357,28 @@ class TrainingConfig:
             >>> TrainingConfig.from_settings(config.settings()) == config
             True
         """
+        what = "model settings"
         values = {name: value for name, value in settings.items() if name not in OF_THE_JOB}
-        try:
-            found = cls(
-                **{
-                    **values,
-                    "adjacency": Adjacency(values["adjacency"]),
-                    "optimiser": OptimiserConfig(**values["optimiser"]),
-                    "views": ViewConfig.from_fingerprint(values["views"]),
-                    "bank_augmentations": augmentations_of(values["bank_augmentations"]),
-                    "warm_up": _warm_up_of(values["warm_up"]),
-                    "extended": ExtendedConfig(**values["extended"]),
-                    "execution": ExecutionConfig(**values["execution"]),
-                }
-            )
-            again = json.loads(json.dumps(found.settings()))
-        except InvalidInput:
-            raise
-        except (TypeError, KeyError, ValueError, AttributeError):
-            raise InvalidInput("model settings", "other settings", "those of this version") from None
-        check_types("model settings", found)
-        if odd := sorted(name for name in {*again, *values} if again.get(name) != values.get(name)):
-            raise InvalidInput("model settings", odd, "those that training writes")
-        return found
+        kind = options_of_mechanism(values.get("mechanism", DP_SGD))
+        own = {} if kind is None else {item.name: values.pop(item.name) for item in fields(kind) if item.name in values}
+        found = read(cls, values, what)
+        return found if kind is None else replace(found, mechanism_options=read(kind, own, what))
 
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides the result; chunks don't."""
-        found = {name: _plain(value) for name, value in vars(self).items() if name not in _DESCRIBED}
-        for name, default in WHERE_USED.items():
-            if found[name] == default:
-                del found[name]
-        execution = asdict(self.execution)
-        execution.pop("chunk")
-        bank = [augmentation.spec() for augmentation in self.bank_augmentations]
-        return {**found, "views": self.views.fingerprint(), "bank_augmentations": bank, "execution": execution}
+        found: dict[str, Any] = {}
+        for name, value in stored(self).items():
+            found[name] = value
+            if name == "mechanism" and self.mechanism_options is not None:
+                found |= stored(self.mechanism_options)
+        return {name: found[name] for name in [*(name for name in found if name not in _LAST), *_LAST]}
 
 
-def check_types(what: str, config: Any) -> None:
-    """Raise :class:`InvalidInput` unless fields of a dataclass, and of those in it, are plain values of their types.
+def options_of_mechanism(name: str) -> type[Any] | None:
+    """The dataclass of a mechanism's own options, if it has some.
 
-    Example:
-        >>> check_types("settings", ExecutionConfig(amp=[1.0]))
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: settings amp: got [1.0]; allowed: a bool
+    Raises:
+        InvalidInput: there is no such mechanism.
     """
-    hints = get_type_hints(type(config))
-    for item in fields(config):
-        value, hint = getattr(config, item.name), hints[item.name]
-        for part in value if isinstance(value, tuple) else (value,):
-            if hasattr(part, "__dataclass_fields__"):
-                check_types(what, part)
-            elif not isinstance(part, Enum):
-                _check_plain(f"{what} {item.name}", part, hint)
-
-
-def _check_plain(what: str, value: Any, hint: Any) -> None:
-    kinds = [kind for kind in (get_args(hint) or (hint,)) if isinstance(kind, type)]
-    # An int is a float where one is meant; a bool is a number nowhere.
-    fits = type(value) in kinds or (type(value) is int and float in kinds)
-    if isinstance(value, str):
-        fits = fits and _WORD.fullmatch(value) is not None
-    elif isinstance(value, int | float):
-        fits = fits and abs(value) <= _LARGEST
-    if not fits:
-        raise InvalidInput(what, value, " or ".join(f"a {kind.__name__}" for kind in kinds))
-
-
-def _warm_up_of(settings: Mapping[str, Any]) -> WarmUpConfig:
-    own = {"augmentations": augmentations_of(settings["augmentations"])} if "augmentations" in settings else {}
-    return WarmUpConfig(**{**settings, **own})
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Adjacency):
-        return value.value
-    if isinstance(value, WarmUpConfig):
-        return value.settings()
-    return asdict(value) if hasattr(value, "__dataclass_fields__") else value
+    place = behind("privmix.training.mechanisms.base:MECHANISMS")[name].options
+    return behind(place) if place else None

@@ -229,7 +229,7 @@ class PublicData:
             >>> tuple(x.shape), bool((x == data.batch(step=3, size=2, seed=0)[0]).all())
             ((2, 2), True)
         """
-        check_integer("public batch size", size, low=1, high=self.size)
+        check_integer("public_batch", size, low=1, high=self.size)
         generator = public_generator("batch", seed, step, part)
         rows = torch.from_numpy(generator.choice(self.size, size, replace=False))
         return self.rows(rows, generator, augment)

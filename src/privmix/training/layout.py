@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import InvalidInput
+from privmix.fields import Checked, Count
 
 
 @dataclass(frozen=True)
-class ImageLayout:
+class ImageLayout(Checked):
     """Images of ``channels`` x ``height`` x ``width`` in vectors laid out as (height, width, channels), as readers do.
 
     Example:
@@ -24,13 +25,9 @@ class ImageLayout:
         True
     """
 
-    channels: int
-    height: int
-    width: int
-
-    def __post_init__(self) -> None:
-        for name in ("channels", "height", "width"):
-            check_integer(name, getattr(self, name), low=1)
+    channels: Count
+    height: Count
+    width: Count
 
     @classmethod
     def of_input(cls, shape: Sequence[int]) -> ImageLayout:

@@ -7,15 +7,17 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from privmix.mechanisms.streams import SecretStreams
+from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.models import LinearHead
-from privmix.training.optimiser import Optimiser, OptimiserConfig
+from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.views.pipeline import ViewConfig, ViewPipeline
+from privmix.training.views.config import ViewConfig
+from privmix.training.views.pipeline import ViewPipeline
 
 
 def linear_steps(

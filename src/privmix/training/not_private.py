@@ -7,13 +7,13 @@ this function, for benchmarks on records that need no protection.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.models import Classifier
 from privmix.training.records import TrainingRecords
@@ -42,7 +42,7 @@ def train_without_noise(
     records: TrainingRecords,
     *,
     streams: SecretStreams | None = None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> NotPrivateModel:
     """Do all that a private training does, clipping too, but add no noise: NOT private, for benchmarks alone.
 

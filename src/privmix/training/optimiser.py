@@ -2,67 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Final
 
 import torch
 from torch import Tensor, nn
 
-from privmix.errors import check_choice, check_integer, check_number
+from privmix.training.config import OptimiserConfig
 from privmix.training.gradients.parameters import FlatParameters
-
-OPTIMISERS: Final = ("sgd", "adam")
-SCHEDULES: Final = ("constant", "cosine", "linear")
-
-
-@dataclass(frozen=True)
-class OptimiserConfig:
-    """Settings of the update. All of them act on what is private already, so none costs anything.
-
-    Attributes:
-        name: ``sgd`` or ``adam``.
-        learning_rate: of the first step after the warm-up.
-        momentum: of SGD; Adam's are (0.9, 0.999).
-        weight_decay: L2 penalty.
-        schedule: ``constant``, or falling to 0 as a ``cosine`` or ``linear``.
-        warm_up_steps: over which the rate rises linearly.
-        ema_decay: of the exponential average of weights that is evaluated (De et al. 2022), or None for the last
-            weights; early on it is (1 + t) / (10 + t) where that is less.
-
-    Example:
-        >>> config = OptimiserConfig(learning_rate=2.0, schedule="cosine")
-        >>> [round(config.rate(step, 100), 2) for step in (0, 50, 99)]
-        [2.0, 1.0, 0.0]
-    """
-
-    name: str = "sgd"
-    learning_rate: float = 1.0
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    schedule: str = "constant"
-    warm_up_steps: int = 0
-    ema_decay: float | None = None
-
-    def __post_init__(self) -> None:
-        check_choice("optimiser", self.name, OPTIMISERS)
-        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
-        check_number("momentum", self.momentum, low=0, high=1, high_open=True)
-        check_number("weight_decay", self.weight_decay, low=0)
-        check_choice("schedule", self.schedule, SCHEDULES)
-        check_integer("warm_up_steps", self.warm_up_steps, low=0)
-        if self.ema_decay is not None:
-            check_number("ema_decay", self.ema_decay, low=0, high=1, high_open=True)
-
-    def rate(self, step: int, steps: int) -> float:
-        """Learning rate of ``step``, from 0, of a run of ``steps``."""
-        if step < self.warm_up_steps:
-            return self.learning_rate * (step + 1) / self.warm_up_steps
-        done = (step - self.warm_up_steps) / max(1, steps - self.warm_up_steps)
-        if self.schedule == "cosine":
-            return self.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
-        return self.learning_rate * (1 - done) if self.schedule == "linear" else self.learning_rate
 
 
 class Optimiser:

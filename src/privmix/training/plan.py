@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
-from dataclasses import fields as own_fields
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
 
 from privmix.accounting import Adjacency, Bounded, Event, Gaussian, PrivacyCost, calibrate, epsilon
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.fields import used
+from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.fields import Amount, Count, Positive, Share, Size, Switch, check_fields, read, stored, used
 from privmix.mechanisms.plan import check_count, check_target
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
@@ -70,37 +69,30 @@ class TrainingPlan:
     mechanism: ClassVar[str] = "dp-sgd"
     """Name of the training mechanism whose plan it is."""
 
-    records: int
-    batch_size: int
-    steps: int
-    noise_multiplier: float
-    clip_norm: float
-    delta: float
+    records: Count
+    batch_size: Count
+    steps: Size
+    noise_multiplier: Amount
+    clip_norm: Positive
+    delta: Share
     adjacency: Adjacency = Adjacency.ADD_REMOVE
-    microbatch_size: int = 1
-    records_declared: bool = False
-    epsilon: float | None = None
-    per_person: int | None = used(None)
+    microbatch_size: Count = 1
+    records_declared: Switch = False
+    epsilon: Amount | None = None
+    per_person: Count | None = used(None)
 
     def __post_init__(self) -> None:
-        check_integer("records", self.records, low=1)
+        check_fields(self)
         check_integer("batch_size", self.batch_size, low=1, high=self.records)
-        check_integer("steps", self.steps, low=0)
         if self.steps > 0:
             check_number("noise_multiplier", self.noise_multiplier, low=0, low_open=True)
             check_target(self.epsilon, self.delta)
         elif (self.noise_multiplier, self.epsilon) != (0, 0):
             found = (self.noise_multiplier, self.epsilon)
             raise InvalidInput("noise_multiplier, epsilon", found, "0 and 0 without steps: nothing private is read")
-        check_number("clip_norm", self.clip_norm, low=0, low_open=True)
-        check_number("delta", self.delta, low=0, high=1, low_open=True, high_open=True)
-        if not isinstance(self.records_declared, bool):
-            raise InvalidInput("records_declared", self.records_declared, "True or False")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
-        if self.per_person is not None:
-            check_integer("per_person", self.per_person, low=1)
-            if self.microbatch_size > 1:
-                raise InvalidInput("microbatch_size", self.microbatch_size, "1 where a person is the unit")
+        if self.per_person is not None and self.microbatch_size > 1:
+            raise InvalidInput("microbatch_size", self.microbatch_size, "1 where a person is the unit")
 
     @property
     def sampling_rate(self) -> float:
@@ -177,11 +169,7 @@ class TrainingPlan:
         """JSON values; :meth:`from_dict` is the inverse."""
         # The first mechanism's plans name none.
         named = {} if self.mechanism == TrainingPlan.mechanism else {"mechanism": self.mechanism}
-        found = {**asdict(self), "adjacency": self.adjacency.value, **named}
-        if self.per_person is None:
-            # Plans of records are written as they were before there were persons.
-            del found["per_person"]
-        return found
+        return {**stored(self), **named}
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
@@ -190,13 +178,10 @@ class TrainingPlan:
         Raises:
             InvalidInput: these are not its fields.
         """
-        adjacency = check_choice("adjacency", fields.get("adjacency"), [item.value for item in Adjacency])
-        named = {} if cls.mechanism == TrainingPlan.mechanism else {"mechanism": cls.mechanism}
-        optional = {item.name for item in own_fields(cls) if item.metadata.get("where_used")}
-        if set(fields) - optional != {item.name for item in own_fields(cls)} - optional | named.keys():
-            raise InvalidInput("plan", sorted(fields), "exactly the fields of a training plan")
-        own = {name: value for name, value in fields.items() if name not in named}
-        return cls(**{**own, "adjacency": Adjacency(adjacency)})
+        own, named = dict(fields), cls.mechanism != TrainingPlan.mechanism
+        if named and own.pop("mechanism", None) != cls.mechanism:
+            raise InvalidInput("plan mechanism", fields.get("mechanism"), cls.mechanism)
+        return read(cls, own, "plan")
 
 
 @lru_cache(maxsize=32)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -12,33 +12,24 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.rounding import rounded_up
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.execution import (
-    Chunks,
-    ExecutionConfig,
-    check_strategy,
-    choose_strategy,
-    fitting_chunk,
-)
+from privmix.training.gradients.config import ExecutionConfig
+from privmix.training.gradients.execution import Chunks, check_strategy, choose_strategy, fitting_chunk
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.models import Classifier
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
-from privmix.training.public.base import ExtendedMethod
-from privmix.training.public.registry import settings_of
+from privmix.training.public.base import ExtendedMethod, settings_of
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.world import World
-
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, steps done, steps in all). What is in brackets after a stage's name changes as it goes on:
-epsilon of the steps done so far, rounded up, or the public loss of the warm-up."""
 
 _CHUNK, _METHOD = "chunk", "method."
 # Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
@@ -88,7 +79,7 @@ class PrivatePhase:
             least = 1 if self._config.microbatch_mixes else self._views_of_unit
             wanted = self._config.extended.perturbations
             if "perturbations" in settings_of(self._config.extended.method) and wanted > least:
-                raise InvalidInput("weight perturbations", wanted, f"at most {least}, the views of a record")
+                raise InvalidInput("perturbations", wanted, f"at most {least}, the views of a record")
         check_strategy(
             self._config.execution,
             self._network,
@@ -119,7 +110,7 @@ class PrivatePhase:
             run: the run's folder, on rank 0 only.
             streams: secret ones, on rank 0.
             world: the processes of the run.
-            progress: see :data:`Progress`.
+            progress: called with (stage, done, total).
             observers: who looks into the steps.
 
         Returns:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput
+from privmix.progress import Progress
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
@@ -113,7 +113,7 @@ class PublicPhase:
         own = config.warm_up.augmentations
         mixing = None if config.warm_up.mixing is None else Mixing(config.warm_up.mixing, config.warm_up.alpha)
         if config.warm_up.adversary > 0 and views.layout is None:
-            raise InvalidInput("warm-up adversary", config.warm_up.adversary, "0: the model takes vectors, not images")
+            raise InvalidInput("warm_up_adversary", config.warm_up.adversary, "0: the model takes vectors, not images")
         self._in_warm_up = PublicViews(views.layout, config.views.augmentations if own is None else own, mixing)
         self._in_steps = PublicViews(views.layout, config.views.augmentations)
 
@@ -122,15 +122,11 @@ class PublicPhase:
         """Whether there is a warm-up."""
         return self._before is not None and self._config.warm_up.epochs > 0
 
-    def warm_up(self, progress: Callable[[str, int, int], None]) -> None:
+    def warm_up(self, progress: Progress) -> None:
         """Train the network on public records, where the scenario does; progress shows their loss."""
         if self._before is None or not self.warms_up:
             return
-
-        def show(done: int, total: int, loss: float) -> None:
-            progress(f"warm-up (public loss {loss:.3f})", done, total)
-
-        warm_up(self._network, self._before, self._config.warm_up, self._config.model_seed, show, self._in_warm_up)
+        warm_up(self._network, self._before, self._config.warm_up, self._config.model_seed, progress, self._in_warm_up)
 
     def method(self, steps: int) -> ExtendedMethod | None:
         """What helps in each of ``steps`` private steps, at its beginning, or None."""
@@ -169,6 +165,6 @@ class PublicPhase:
         if data.x.dim() != 2 or data.x.shape[1] != self._facts.dim or data.classes != len(self._facts.classes):
             found = (*data.x.shape[1:], data.classes)
             wanted = f"{self._facts.dim} features and {len(self._facts.classes)} classes"
-            raise InvalidInput("public data", found, wanted)
+            raise InvalidInput("public", found, wanted)
         device = self._flat.device
         return PublicData(shaped(data.x, self._network, self._facts).to(device).contiguous(), data.targets.to(device))

@@ -8,8 +8,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.empty_runs import GAUSSIAN, Keys, PureNoise, Tell
+from privmix.audits.empty_runs import GAUSSIAN, Keys, PureNoise
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.training.linear_steps import linear_steps
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import noise_scale
@@ -19,7 +20,9 @@ from privmix.training.records import TrainingRecords
 _WEIGHTS: Final = 2048
 
 
-def training_noise(plan: TrainingPlan, samples: int, seed: int | None = None, tell: Tell | None = None) -> PureNoise:
+def training_noise(
+    plan: TrainingPlan, samples: int, seed: int | None = None, tell: Progress | None = None
+) -> PureNoise:
     """The noise that the real trainer adds to a sum of gradients, read from the weights that its steps move.
 
     The one record has features of zero, so that its gradient for the weights of a linear head is exactly zero.

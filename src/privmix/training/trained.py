@@ -18,6 +18,7 @@ from safetensors.torch import save as dump_tensors
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.fields import Count, check_fields
 from privmix.held_folders import HeldFolder, held
 from privmix.mechanisms.plan import check_classes
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
@@ -49,11 +50,11 @@ class ModelFacts:
     classes: tuple[str, ...]
     extractor: Mapping[str, Any] = field(repr=False)
     input_shape: tuple[int, ...]
-    dim: int
+    dim: Count
 
     def __post_init__(self) -> None:
+        check_fields(self)
         check_classes(self.classes)
-        check_integer("dim", self.dim, low=1)
         if len(self.input_shape) > _MOST_AXES:
             raise InvalidInput("input_shape", len(self.input_shape), f"at most {_MOST_AXES} sizes")
         for size in self.input_shape:

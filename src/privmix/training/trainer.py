@@ -18,6 +18,7 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
+from privmix.progress import Progress, silent
 from privmix.training.certificate import training_certificate
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver
@@ -27,7 +28,7 @@ from privmix.training.mechanisms.base import mechanism_of, plan_types
 from privmix.training.models import Classifier, build_model
 from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.plan import TrainingPlan
-from privmix.training.private_phase import PrivatePhase, Progress
+from privmix.training.private_phase import PrivatePhase
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
@@ -178,7 +179,8 @@ class Trainer:
             run: the run's folder, on rank 0 only; goes on where it stopped.
             streams: secret streams where there is no run folder; None takes a fresh key.
             reservation: of the ledger that was charged.
-            progress: see :data:`Progress`.
+            progress: called with (stage, done, total); in brackets after the stage stands what is spent of epsilon by
+                then, rounded up, or the public loss of the warm-up.
             world: the processes of the run.
 
         Raises:
@@ -213,7 +215,7 @@ class Trainer:
             if records is not None:
                 self._check_same_records(records, world)
             told = json.loads(world.share(json.dumps(known).encode()))
-            tell = progress or (lambda stage, done, total: None)
+            tell = progress or silent
             self._flat.set(self._train(records, run, own, world, tell, ()))
             self._public.warn_if_lost()
             model = self._finished(told["insecure"], reservation, told["id"])
@@ -247,7 +249,7 @@ class Trainer:
         own = streams or SecretStreams.from_entropy()
         try:
             own.claim()
-            tell = progress or (lambda stage, done, total: None)
+            tell = progress or silent
             self._flat.set(self._train(records, None, own, World(), tell, observers))
             found = copy.deepcopy(self.network)
             found.certifiable = False
@@ -287,7 +289,7 @@ class Trainer:
             self._public.warm_up(progress)
             if not self._private.answers():
                 rate = self.config.warm_up.learning_rate
-                raise InvalidInput("warm-up learning rate", rate, "a smaller one: outputs are no finite numbers")
+                raise InvalidInput("warm_up_rate", rate, "a smaller one: outputs are no finite numbers")
             self._flat.set(world.from_head(self._flat.get()))
         if records is None:
             return self._flat.get()

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +15,10 @@ from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_spec
 from privmix.training.certificate import WEIGHTS_FILE, public_text
-from privmix.training.config import OF_THE_JOB, WHERE_USED, TrainingConfig
+from privmix.training.config import OF_THE_JOB, TrainingConfig
 from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
 from privmix.training.plan import TrainingPlan
-from privmix.training.public.scenario import WARM_SCENARIOS, Scenario
+from privmix.training.public.config import WARM_SCENARIOS
 from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained
 from privmix.training.trained import SCHEMA_VERSION as MODEL_VERSION
 from privmix.untrusted import all_finite, array_shapes, check_listing, open_plain, parse_json, read_plain
@@ -121,19 +120,16 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
 
 def _check_settings(settings: Mapping[str, Any], plan: TrainingPlan) -> None:
     """Nothing but what training writes is among the settings."""
-    own = {field.name for field in fields(TrainingConfig)} | OF_THE_JOB
-    # What is stated only where it is used is not stated where it is not.
-    unused = {name for name, default in WHERE_USED.items() if settings.get(name, default) == default}
-    if odd := sorted(set(settings) ^ (own - unused)):
-        raise InvalidInput("certificate settings", odd, "the settings of a training job and no others")
+    if missing := sorted(OF_THE_JOB - set(settings)):
+        raise InvalidInput("certificate settings", missing, "the settings of a training job and no others")
     if not isinstance(settings["extractor"], Mapping) or not set(settings["extractor"]) <= _EXTRACTOR:
         raise InvalidInput("certificate extractor", "other fields", "the fields of an extractor and no others")
     check_spec(settings["extractor"])
-    config = TrainingConfig.from_settings(settings)
-    for name, planned in mechanism_of(plan).settings_of(plan).items():
-        if getattr(config, name) != planned:
-            raise InvalidInput(f"certificate settings {name}", getattr(config, name), f"{planned!r}, as in the plan")
-    check_choice("certificate scenario", settings["scenario"], [one.value for one in Scenario])
+    config, mechanism = TrainingConfig.from_settings(settings), mechanism_of(plan)
+    planned = {"mechanism": mechanism.name, "mechanism_options": mechanism.options_of(plan)}
+    for name, value in planned.items():
+        if getattr(config, name) != value:
+            raise InvalidInput(f"certificate settings {name}", getattr(config, name), f"{value!r}, as in the plan")
     check_choice("certificate device", settings["device"], _DEVICES)
     if len(json.dumps(settings["network"])) > _MOST_OF_NETWORK:
         raise InvalidInput("certificate network", "a longer one", f"a description of {_MOST_OF_NETWORK} bytes at most")

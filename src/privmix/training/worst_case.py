@@ -22,9 +22,9 @@ from privmix.audits.audit import Audit, check_audit, judge
 from privmix.audits.bounds import Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.audits.worst_case import AttackScores, Mask
-from privmix.engine.rows import Progress
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.training.linear_steps import linear_steps
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.plan import TrainingPlan

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix._registry import told
+from privmix._registry import literals_of
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.research.poisoning import (
     ATTACKS,
@@ -93,7 +93,7 @@ def test_an_attack_refuses_budgets_that_it_can_not_spend(attack: Attack) -> None
 def test_words_and_names(attack: Attack) -> None:
     assert attack.setting in ("scratch", "transfer")
     assert str(parse_attack(str(attack))) == str(attack)
-    said = next(one for one in told("privmix.research.poisoning.poisons") if one["name"] == attack.name)
+    said = next(one for one in literals_of("privmix.research.poisoning.poisons") if one["name"] == attack.name)
     assert said["about"] == attack.about
     with pytest.raises(InvalidInput):
         parse_attack(f"{attack.name}:1,1,1,1,1,1,1,1,1,1,1,1")
@@ -117,7 +117,7 @@ def test_a_defence_trains_and_repeats_itself(defence: Defence) -> None:
 
 def test_what_a_defence_says_of_itself(defence: Defence) -> None:
     assert str(parse_defence(str(defence))) == str(defence)
-    said = next(one for one in told("privmix.research.poisoning.defences") if one["name"] == defence.name)
+    said = next(one for one in literals_of("privmix.research.poisoning.defences") if one["name"] == defence.name)
     assert said["about"] == defence.about
     trial = scene()
     if defence.guarantees is None:

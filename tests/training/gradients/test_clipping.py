@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.training.gradients.clipping import AUTOMATIC, CLIPPINGS, FLAT, Clipping, lengths
+from privmix.training.gradients.clipping import Clipping, lengths
+from privmix.training.gradients.config import AUTOMATIC, CLIPPINGS, FLAT
 
 both_kinds = pytest.mark.parametrize("kind", CLIPPINGS)
 

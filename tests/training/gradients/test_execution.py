@@ -14,10 +14,10 @@ from privmix.errors import InvalidInput
 from privmix.training import private_phase
 from privmix.training.gradients import execution
 from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.gradients.execution import (
     STRATEGIES,
     Chunks,
-    ExecutionConfig,
     OutOfMemory,
     check_strategy,
     choose_strategy,

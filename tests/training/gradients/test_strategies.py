@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.training.gradients.clipping import AUTOMATIC, FLAT, Clipping
+from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients, fits_closed_form
+from privmix.training.gradients.config import AUTOMATIC, FLAT
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import (

@@ -313,7 +313,7 @@ def test_the_public_loss_rises_along_a_perturbation() -> None:
     ("make", "named"),
     [
         (lambda given: WeightMultiplicity(given, rho=0), "rho"),
-        (lambda given: WeightMultiplicity(given, perturbations=0), "weight perturbations"),
+        (lambda given: WeightMultiplicity(given, perturbations=0), "perturbations"),
         (lambda given: MirrorDescent(given, steps=0), "steps"),
         (lambda given: MirrorDescent(given, steps=1, decay_steps=0), "decay steps"),
         (lambda given: MirrorDescent(given, steps=1, floor=1.5), "private share"),

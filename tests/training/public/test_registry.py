@@ -19,7 +19,7 @@ from privmix.training.public import (
     method_names,
     parse_method,
 )
-from privmix.training.public.registry import settings_of
+from privmix.training.public.base import settings_of
 from tests.training.public.helpers import mlp, source
 
 
@@ -34,9 +34,9 @@ def test_every_method_is_built_by_its_name(name: str) -> None:
     ["", "dopey", "none+dope", "dope+dope", "dope+mirror", "multiplicity+dope+adadps", "multiplicity+", None],
 )
 def test_names_that_make_no_method_are_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match="public method"):
+    with pytest.raises(InvalidInput, match="public_method"):
         parse_method(name)
-    with pytest.raises(InvalidInput, match="public method"):
+    with pytest.raises(InvalidInput, match="method"):
         ExtendedConfig(name)
 
 

@@ -14,7 +14,8 @@ from privmix.training.layout import ImageLayout
 from privmix.training.public_phase import PublicViews
 from privmix.training.views.augment import parse_augmentations
 from privmix.training.views.autoaugment import POLICY, AutoAugment, operate
-from privmix.training.views.pipeline import ViewConfig, ViewPipeline
+from privmix.training.views.config import ViewConfig
+from privmix.training.views.pipeline import ViewPipeline
 from privmix.training.views.record_random import RecordRandom
 
 # Fixed seeds; a statistical test would fail by chance with a probability below this.

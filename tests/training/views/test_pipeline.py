@@ -13,11 +13,13 @@ from scipy import stats
 from torch import Tensor
 
 from privmix.errors import InvalidInput
+from privmix.fields import stored
 from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
 from privmix.training.views.augment import Flip, Noise, parse_augmentations
+from privmix.training.views.config import ViewConfig
 from privmix.training.views.mixup import Mixing
-from privmix.training.views.pipeline import MicrobatchMixer, ViewConfig, ViewPipeline
+from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.training.views.record_random import RecordRandom
 
 # Fixed seeds; a statistical test would fail by chance with a probability below this.
@@ -250,7 +252,7 @@ def test_presets_have_the_papers_numbers() -> None:
     assert counts(ViewConfig.dp_mix_diff()) == (16, 18, 2, 36)
     assert ViewConfig.pure_diff().k_base == 0
     assert [part.name for part in ViewConfig.self_aug().augmentations] == ["flip", "crop"]
-    prints = [config.fingerprint() for _, config, _ in CASES.values()]
+    prints = [stored(config) for _, config, _ in CASES.values()]
     assert len({json.dumps(each) for each in prints}) == len({str(config) for _, config, _ in CASES.values()})
 
 

@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
 from privmix.attacks.membership.bound import tpr_bound
-from privmix.attacks.membership.references import Progress, train_references
+from privmix.attacks.membership.references import train_references
 from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
 from privmix.attacks.membership.scores import LEAST_REFERENCES, ReferenceModels, lira_scores, rmia_scores
 from privmix.attacks.membership.signals import class_scores, fit_temperature, gives_probabilities, true_class_logits
 from privmix.attacks.membership.trainers import ReferenceTrainer
 from privmix.audits.defaults import ATTACKS, LOSS
 from privmix.engine import PrivateRecords
-from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.fields import Choice, Count, Number, Proportion, Rate, Share, Size, check_fields
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 
 # Whose scores rank the records at risk, where several attacks ran.
 _RANKS: Final = ("lira", "rmia", "lira-offline", "rmia-offline", LOSS)
@@ -41,26 +43,18 @@ class MembershipConfig:
         highest: how many members with the highest scores are listed.
     """
 
-    attacks: tuple[str, ...] = (LOSS,)
-    references: int = 16
-    confidence: float = 0.95
-    fprs: tuple[float, ...] = (0.01, 0.001)
-    gamma: float = 1.0
-    offline_a: float = 0.3
-    highest: int = 10
+    attacks: tuple[Annotated[str, Choice(*ATTACKS)], ...] = (LOSS,)
+    references: Count = 16
+    confidence: Share = 0.95
+    fprs: tuple[Rate, ...] = (0.01, 0.001)
+    gamma: Annotated[float, Number(1)] = 1.0
+    offline_a: Proportion = 0.3
+    highest: Size = 10
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if not self.attacks or len(set(self.attacks)) != len(self.attacks):
             raise InvalidInput("attacks", ",".join(self.attacks), "at least one, each once")
-        for attack in self.attacks:
-            check_choice("attack", attack, ATTACKS)
-        check_integer("references", self.references, low=1)
-        check_number("confidence", self.confidence, low=0, high=1, low_open=True, high_open=True)
-        for rate in self.fprs:
-            check_number("fpr", rate, low=0, high=1, low_open=True)
-        check_number("gamma", self.gamma, low=1)
-        check_number("offline_a", self.offline_a, low=0, high=1)
-        check_integer("highest", self.highest, low=0)
 
     @property
     def needs_references(self) -> bool:

@@ -18,9 +18,7 @@ from privmix.attacks.membership.trainers import ReferenceTrainer
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import PrivateFolder, no_core_dumps, private_folder
-
-Progress = Callable[[str, int, int], None]
-"""Called with (stage, done, in all)."""
+from privmix.progress import Progress
 
 _SETTINGS: Final = "settings.json"
 _DEAL: Final = "records.npz"

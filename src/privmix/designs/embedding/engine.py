@@ -12,12 +12,13 @@ from privmix.designs.embedding.feature_maps import FeatureMap, feature_map
 from privmix.designs.embedding.generator import sample_rows
 from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.designs.embedding.released import ClassEmbeddings
-from privmix.engine.rows import Engine, Progress, RowBlock
+from privmix.engine.rows import Engine, RowBlock
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
+from privmix.progress import Progress, silent
 from privmix.publication.dataset import RecordTransform
 
 _EXACT_FLOAT64 = 2**53
@@ -83,7 +84,7 @@ class EmbeddingEngine(Engine):
 
     def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
         plan, reader = self._plan, self._reader
-        tell = progress or (lambda stage, done, total: None)
+        tell = progress or silent
         self._transform = RecordTransform(plan.clip_norm)
         sums, done = EmbeddingSums(plan), 0
         for index in range(record_tiles(reader.records)):
@@ -99,7 +100,7 @@ class EmbeddingEngine(Engine):
             return
         with self._streams.lent("sampled rows") as generator:
             seed = int(generator.integers(2**63))
-        x, y = sample_rows(self._found, plan, seed, lambda step, steps: tell("generator", step, steps))
+        x, y = sample_rows(self._found, plan, seed, tell)
         for start in range(first, plan.rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
             tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)

@@ -6,7 +6,6 @@ It sees nothing else, so fitting it, and drawing rows from it, is post-processin
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from privmix.designs.embedding.plan import EmbeddingPlan
 from privmix.designs.embedding.released import ClassEmbeddings
+from privmix.progress import Progress
 
 if TYPE_CHECKING:
     import torch
@@ -32,7 +32,7 @@ _SAMPLED_AT_ONCE: Final = 4096
 
 
 def sample_rows(
-    found: ClassEmbeddings, plan: EmbeddingPlan, seed: int, progress: Callable[[int, int], None]
+    found: ClassEmbeddings, plan: EmbeddingPlan, seed: int, progress: Progress
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Fit a generator to released embeddings and draw rows from it.
 
@@ -40,7 +40,7 @@ def sample_rows(
         found: the release.
         plan: its plan.
         seed: of weights, codes and labels; it needs no secret.
-        progress: called with (steps done, steps in all).
+        progress: called with (stage, steps done, steps in all).
 
     Returns:
         x (rows, d) and y (rows, K) one-hot, float32.
@@ -74,7 +74,7 @@ def _samples(network: torch.nn.Module, labels: torch.Tensor, plan: EmbeddingPlan
     return made + torch.randn(made.shape) * (plan.blur / plan.clip_norm)
 
 
-def _fitted(found: ClassEmbeddings, plan: EmbeddingPlan, progress: Callable[[int, int], None]) -> torch.nn.Module:
+def _fitted(found: ClassEmbeddings, plan: EmbeddingPlan, progress: Progress) -> torch.nn.Module:
     import torch
 
     classes = plan.num_classes
@@ -99,7 +99,7 @@ def _fitted(found: ClassEmbeddings, plan: EmbeddingPlan, progress: Callable[[int
         (loss * classes).backward()  # type: ignore[union-attr]
         optimiser.step()
         schedule.step()
-        progress(step + 1, _STEPS)
+        progress("generator", step + 1, _STEPS)
     # Layer statistics of the last steps would be those of another network: with fixed ones, samples don't depend on
     # who else is drawn.
     return network.eval()

@@ -5,18 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.plan import EmbeddingDesign, EmbeddingPlan, check_map_size
-from privmix.errors import InvalidInput, check_number
+from privmix.designs.embedding.plan import EmbeddingDesign, EmbeddingPlan
+from privmix.errors import InvalidInput
+from privmix.fields import Share, Whole
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
 
-_MOST_ORDER: Final = 200
-_MOST_PAIRS: Final = 2**14
+_Order = Annotated[int, Whole(1, 200, plain=True)]
+_Pairs = Annotated[int, Whole(1, 2**14, plain=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,13 +41,12 @@ class HermitePlan(EmbeddingPlan):
         pair_share: share of the budget for the pairs.
     """
 
-    order: int
-    pairs: int
-    pair_order: int
-    pair_share: float
+    order: _Order
+    pairs: _Pairs
+    pair_order: _Order
+    pair_share: Share
 
     def __post_init__(self) -> None:
-        _check(self.order, self.pairs, self.pair_order, self.pair_share)
         super().__post_init__()
         if self.design != Hermite.name:
             raise InvalidInput("design", self.design, Hermite.name)
@@ -104,14 +104,10 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     lost = "Sums of Hermite features hold smoothed densities of single features and of some pairs, by class."
     map_words = "Hermite features of every coordinate and of some pairs"
 
-    order: int = field(default=10, metadata={"help": "Hermite: features of each coordinate."})
-    pairs: int = field(default=64, metadata={"help": "Hermite: public random pairs of coordinates."})
-    pair_order: int = field(default=5, metadata={"help": "Hermite: features of each coordinate of a pair."})
-    pair_share: float = field(default=0.2, metadata={"help": "Hermite: share of the budget for the pairs."})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _check(self.order, self.pairs, self.pair_order, self.pair_share)
+    order: _Order = field(default=10, metadata={"help": "Hermite: features of each coordinate."})
+    pairs: _Pairs = field(default=64, metadata={"help": "Hermite: public random pairs of coordinates."})
+    pair_order: _Order = field(default=5, metadata={"help": "Hermite: features of each coordinate of a pair."})
+    pair_share: Share = field(default=0.2, metadata={"help": "Hermite: share of the budget for the pairs."})
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> HermitePlan:
         return HermitePlan(
@@ -121,10 +117,3 @@ class Hermite(EmbeddingDesign[HermitePlan]):
             pair_share=float(self.pair_share),
             **self.shared(setting, noise_multiplier, centre_noise_multiplier),
         )
-
-
-def _check(order: object, pairs: object, pair_order: object, pair_share: object) -> None:
-    check_map_size("order", order, _MOST_ORDER)
-    check_map_size("pairs", pairs, _MOST_PAIRS)
-    check_map_size("pair_order", pair_order, _MOST_ORDER)
-    check_number("pair_share", pair_share, low=0, high=1, low_open=True, high_open=True)

@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.designs.embedding.released import ClassEmbeddings, FeatureMap, map_from
 from privmix.errors import InvalidInput
-from privmix.learning.base import LEARNERS, Progress, ReleaseFacts, ReleaseLearner, check_arrays
+from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
 from privmix.plans import Plan
+from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 
 _MAP = "map."
@@ -101,7 +102,7 @@ class ClassEmbeddingClassifier(ReleaseLearner):
             squares += _squares(mean, found.noise_std[name] / sizes)
         self.coef_, self.map_ = np.concatenate(means), found.map
         self.intercept_ = (-squares / 2).astype(np.float32)
-        progress(1, 1)
+        progress("steps", 1, 1)
 
     def _scores(self, records: NDArray[np.float32]) -> NDArray[np.float32]:
         bound = self.facts_.transform.final_clip_norm

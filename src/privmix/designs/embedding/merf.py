@@ -5,17 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Final, Self
+from typing import Annotated, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.plan import EmbeddingDesign, EmbeddingPlan, check_map_size
+from privmix.designs.embedding.plan import EmbeddingDesign, EmbeddingPlan
 from privmix.errors import InvalidInput
+from privmix.fields import Whole
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
 
-_MOST: Final = 2**15
+_Frequencies = Annotated[int, Whole(1, 2**15, plain=True)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,10 +33,9 @@ class MerfPlan(EmbeddingPlan):
         frequencies: F; the map has 2 F features.
     """
 
-    frequencies: int
+    frequencies: _Frequencies
 
     def __post_init__(self) -> None:
-        check_map_size("frequencies", self.frequencies, _MOST)
         super().__post_init__()
         if self.design != Merf.name:
             raise InvalidInput("design", self.design, Merf.name)
@@ -79,11 +79,9 @@ class Merf(EmbeddingDesign[MerfPlan]):
     lost = "Sums of random Fourier features hold a smoothed density of each class, and nothing finer than the kernel."
     map_words = "random Fourier features"
 
-    frequencies: int = field(default=2048, metadata={"help": "Merf: random frequencies; the map has twice as many."})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_map_size("frequencies", self.frequencies, _MOST)
+    frequencies: _Frequencies = field(
+        default=2048, metadata={"help": "Merf: random frequencies; the map has twice as many."}
+    )
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MerfPlan:
         return MerfPlan(frequencies=self.frequencies, **self.shared(setting, noise_multiplier, centre_noise_multiplier))

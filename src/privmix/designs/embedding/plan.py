@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, Gaussian
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Number, Share, Whole
 from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.plans.design import Beside, Design
-from privmix.plans.plan import BasePlan, check_plan_integer
+from privmix.plans.plan import BasePlan
 from privmix.plans.setting import Assumed, Forecast, Setting
 
 SIZES: Final = "sizes"
@@ -28,7 +29,7 @@ SIZES: Final = "sizes"
 LARGEST_MAP: Final = 2**20
 """Features of a map, at most: released are as many numbers for every class."""
 
-_LARGEST_SEED: Final = 2**31 - 1
+_Seed = Annotated[int, Whole(0, 2**31 - 1, plain=True)]
 # Rows sampled from a generator: enough for any classifier, little enough to carry.
 _SAMPLED_ROWS: Final = 10_000
 # Sampled rows are blurred by this share of the kernel's width: detail that the kernel does not see.
@@ -58,17 +59,14 @@ class EmbeddingPlan(BasePlan):
         size_share: share of the budget (in 1/s^2) for the class sizes.
     """
 
-    kernel_width: float
-    map_seed: int
-    size_share: float
+    kernel_width: Annotated[float, Number(1e-3, 1e3)]
+    map_seed: _Seed
+    size_share: Share
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.centred:
             raise InvalidInput("centre", "private", f"none for design {self.design}")
-        check_number("kernel_width", self.kernel_width, low=1e-3, high=1e3)
-        check_seed(self.map_seed)
-        check_number("size_share", self.size_share, low=0, high=1, low_open=True, high_open=True)
         if sum(self.map_sizes.values()) > LARGEST_MAP:
             raise InvalidInput("map features", sum(self.map_sizes.values()), f"at most {LARGEST_MAP}")
 
@@ -135,13 +133,6 @@ class EmbeddingPlan(BasePlan):
         return _BLUR * self.kernel_width * self.clip_norm / math.sqrt(self.dim)
 
 
-def check_seed(seed: object) -> None:
-    """Raise :class:`InvalidInput` unless this is a map's seed."""
-    check_integer("map_seed", seed, low=0, high=_LARGEST_SEED)
-    if type(seed) is not int:
-        raise InvalidInput("map_seed", seed, "an integer")
-
-
 E = TypeVar("E", bound=EmbeddingPlan)
 
 
@@ -174,20 +165,15 @@ class EmbeddingDesign(Design[E]):
     )
     map_words: ClassVar[str]
 
-    kernel_width: float = field(
+    kernel_width: Annotated[float, Number(1e-3, 1e3)] = field(
         default=1.0,
         metadata={
             "help": "Embeddings: public width of the kernel, in clipping bounds; hermite: of one feature, in bounds "
             "over the root of the number of features."
         },
     )
-    map_seed: int = field(default=0, metadata={"help": "Embeddings: seed of the map's public randomness."})
-    size_share: float = field(default=0.01, metadata={"help": "Embeddings: share of the budget for the class sizes."})
-
-    def __post_init__(self) -> None:
-        check_number("kernel_width", self.kernel_width, low=1e-3, high=1e3)
-        check_seed(self.map_seed)
-        check_number("size_share", self.size_share, low=0, high=1, low_open=True, high_open=True)
+    map_seed: _Seed = field(default=0, metadata={"help": "Embeddings: seed of the map's public randomness."})
+    size_share: Share = field(default=0.01, metadata={"help": "Embeddings: share of the budget for the class sizes."})
 
     @property
     def centre(self) -> str:
@@ -277,9 +263,3 @@ generator that was fitted to these sums, for classifiers that want rows.
     def forecast(cls, plan: E, assumed: Assumed) -> Forecast:
         # Of a kernel as wide as the records are long, embeddings tell what class sums do.
         return Forecast(None, assumed.noise * plan.noise_std_score, counts=plan.noise_std[SIZES])
-
-
-def check_map_size(name: str, value: object, most: int) -> None:
-    """Raise :class:`InvalidInput` unless ``value`` is an integer from 1 to ``most``."""
-    check_plan_integer(name, value)
-    check_integer(name, value, low=1, high=most)

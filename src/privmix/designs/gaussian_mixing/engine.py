@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, GaussianMixingPlan, NormalWeights
-from privmix.engine.rows import Progress, RowEngine
+from privmix.engine.rows import RowEngine
 from privmix.engine.tiles import RecordSource, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 
 # Physical size: bytes of sums that are made at once. It sets memory and how often records are read, and no bit.

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
 from privmix.designs.moments.plan import MomentsPlan
-from privmix.engine.rows import Engine, Progress, RowBlock, default_memory, released_mean
+from privmix.engine.rows import Engine, RowBlock, default_memory, released_mean
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
+from privmix.progress import Progress, silent
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments, sample_rows
 
@@ -96,7 +97,7 @@ class MomentsEngine(Engine):
 
     def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
         plan = self._plan
-        tell = progress or (lambda stage, done, total: None)
+        tell = progress or silent
         centre = released_mean(plan, lambda: self._clipped_sum(tell), self._streams)
         self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
         self._moments = self._released_moments(tell)

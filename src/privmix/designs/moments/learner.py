@@ -7,10 +7,11 @@ from typing import ClassVar, Final
 import numpy as np
 
 from privmix.errors import InvalidInput, check_number
-from privmix.learning.base import LEARNERS, LinearLearner, Progress
+from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_regression
 from privmix.plans import Plan
+from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import regression
 
@@ -78,7 +79,7 @@ class SecondMomentsClassifier(LinearLearner):
             if not np.isfinite(values).all():
                 raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
         spectrum = moments.spectrum()
-        progress(1, 2)
+        progress("steps", 1, 2)
         added = None
         if not isinstance(self.regularisation, str):
             added = float(self.regularisation) * float(spectrum.values.max(initial=0.0))
@@ -86,4 +87,4 @@ class SecondMomentsClassifier(LinearLearner):
         # Without centring X'X holds the mean too, and W predicts labels as they are.
         shares = moments.class_shares(release.label_offset).astype(np.float32)
         self.intercept_ = shares if release.transform.centre is not None else np.zeros_like(shares)
-        progress(2, 2)
+        progress("steps", 2, 2)

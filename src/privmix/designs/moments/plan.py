@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
-from privmix.errors import InvalidInput, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Share
 from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
@@ -52,8 +53,8 @@ class MomentsPlan(BasePlan):
         count_share: share that the label sums get.
     """
 
-    label_share: float
-    count_share: float
+    label_share: Share
+    count_share: Share
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -62,8 +63,6 @@ class MomentsPlan(BasePlan):
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
-        for name in ("label_share", "count_share"):
-            check_number(name, getattr(self, name), low=0, high=1, low_open=True, high_open=True)
 
     @staticmethod
     def largest_noise(label_share: float, count_share: float) -> float:
@@ -159,14 +158,10 @@ class Moments(Design[MomentsPlan]):
     moved = "privmix.designs.moments.audit:moments_moved"
     beside_tests = "privmix.releases.evidence:moments_tests"
 
-    label_share: float = field(
+    label_share: Share = field(
         default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}
     )
-    count_share: float = field(default=0.002, metadata={"help": "Moments: share of the budget for the label sums."})
-
-    def __post_init__(self) -> None:
-        for name in ("label_share", "count_share"):
-            check_number(name, getattr(self, name), low=0, high=1, low_open=True, high_open=True)
+    count_share: Share = field(default=0.002, metadata={"help": "Moments: share of the budget for the label sums."})
 
     def check(self, setting: Setting) -> None:
         """There is nothing that the options could contradict."""

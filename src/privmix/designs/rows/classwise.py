@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs.rows.poisson import DEGREES
-from privmix.errors import InvalidInput
+from privmix.fields import Switch
 from privmix.mechanisms.sampling import ClasswiseSampling, Sampler
 from privmix.plans.registry import register
 from privmix.plans.rows import ReleasePlan, RowDesign
@@ -47,12 +47,7 @@ class Classwise(RowDesign):
     mixes_all_classes = False
     public_labels = True
 
-    full_batch: bool = field(default=False, metadata={"help": "Classwise: one row a class that holds all of it."})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.full_batch, bool):
-            raise InvalidInput("full_batch", self.full_batch, "True or False")
+    full_batch: Switch = field(default=False, metadata={"help": "Classwise: one row a class that holds all of it."})
 
     @property
     def left_to_theory(self) -> bool:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency
-from privmix.errors import InvalidInput, check_choice
+from privmix.errors import InvalidInput
+from privmix.fields import Choice
 from privmix.mechanisms.sampling import FixedSizeSampling, Sampler
 from privmix.plans.registry import register
 from privmix.plans.rows import GAUSSIAN, LAPLACE, NOISES, NoisyLabels, ReleasePlan
@@ -51,11 +52,9 @@ class Fixed(FixedSize):
     draws = "each row takes m records without replacement"
     noises = NOISES
 
-    noise: str = field(default=GAUSSIAN, metadata={"help": "gaussian, or laplace (design fixed, L1 clipping)."})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_choice("noise", self.noise, NOISES)
+    noise: Annotated[str, Choice(*NOISES)] = field(
+        default=GAUSSIAN, metadata={"help": "gaussian, or laplace (design fixed, L1 clipping)."}
+    )
 
     def check(self, setting: Setting) -> None:
         super().check(setting)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.designs.rows.fixed import FixedSize
-from privmix.errors import InvalidInput, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Number, Rate
 from privmix.plans.registry import register
 from privmix.plans.rows import ReleasePlan
 from privmix.plans.setting import Setting
@@ -34,13 +35,10 @@ class RandomWeight(FixedSize):
     averages = False
     parts = frozenset({"dirichlet_alpha", "max_weight"})
 
-    dirichlet_alpha: float = field(default=1.0, metadata={"help": "Random-weight: concentration."})
-    max_weight: float = field(default=1.0, metadata={"help": "Random-weight: largest weight."})
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_number("dirichlet_alpha", self.dirichlet_alpha, low=1e-3, high=1e6)
-        check_number("max_weight", self.max_weight, low=0, high=1, low_open=True)
+    dirichlet_alpha: Annotated[float, Number(1e-3, 1e6)] = field(
+        default=1.0, metadata={"help": "Random-weight: concentration."}
+    )
+    max_weight: Rate = field(default=1.0, metadata={"help": "Random-weight: largest weight."})
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         return {

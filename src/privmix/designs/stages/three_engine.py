@@ -13,12 +13,12 @@ from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.three_released import ThreeStageMoments, class_map
 from privmix.designs.stages.two_engine import TwoStageEngine
 from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments
-from privmix.engine.rows import Progress
 from privmix.engine.tiles import RecordSource
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 
 
 class ThreeStageEngine(TwoStageEngine):

@@ -13,10 +13,11 @@ from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.three_released import ThreeStageMoments, class_deviation
 from privmix.designs.stages.two_learner import TwoStageClassifier
 from privmix.errors import InvalidInput
-from privmix.learning.base import LEARNERS, Progress, ReleaseFacts, check_arrays
+from privmix.learning.base import LEARNERS, ReleaseFacts, check_arrays
 from privmix.learning.data_model import DataModel
 from privmix.learning.spectrum import AdditiveNoise, known_variance
 from privmix.plans import Plan
+from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 
 _RECORDS_AT_ONCE = 4096

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 
 from privmix.accounting import Composed, Event, Gaussian
 from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan
-from privmix.errors import InvalidInput, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Share
 from privmix.plans.design import Beside
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
@@ -43,13 +44,13 @@ class ThreeStagePlan(TwoStagePlan):
         class_share: share of the budget of step 6; the scatter within classes gets what is left.
     """
 
-    class_share: float
+    class_share: Share
 
     made_by: ClassVar[str] = THREE_STAGE
 
     def __post_init__(self) -> None:
-        _check_class_share(self)
         super().__post_init__()
+        _check_class_share(self)
 
     @property
     def within_share(self) -> float:
@@ -80,7 +81,6 @@ class ThreeStagePlan(TwoStagePlan):
 
 
 def _check_class_share(options: ThreeStagePlan | ThreeStage) -> None:
-    check_number("class_share", options.class_share, low=0, high=1, low_open=True, high_open=True)
     if not options.first_share + options.norm_share + options.class_share < 1:
         raise InvalidInput("class_share", options.class_share, "with first_share and norm_share less than 1")
 
@@ -121,7 +121,7 @@ class ThreeStage(TwoStage):
     moved: ClassVar = "privmix.designs.stages.audit:three_stage_moved"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
-    class_share: float = field(
+    class_share: Share = field(
         default=0.15, metadata={"help": "Three-stage: share of the budget for the scatter of each class."}
     )
 

@@ -12,13 +12,13 @@ from scipy.linalg.blas import dsyrk
 from privmix.designs.moments.engine import EXACT_FLOAT64, MomentsEngine, noisy_symmetric
 from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
-from privmix.engine.rows import Progress
 from privmix.engine.tiles import RecordSource, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.publication.second_moments import SecondMoments
 
 _RECORDS_AT_ONCE = 4096

@@ -11,11 +11,12 @@ from numpy.typing import NDArray
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import TwoStageMoments, between_share
 from privmix.errors import InvalidInput
-from privmix.learning.base import LEARNERS, LinearLearner, Progress
+from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import DrawnMoments, LinearRule
 from privmix.learning.spectrum import AdditiveNoise, known_variance
 from privmix.plans import Plan
+from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import SecondMoments, eigh_lower
 
@@ -132,7 +133,7 @@ class TwoStageClassifier(LinearLearner):
         # Residuals were counted in units of their bound.
         unit = moments.bound**2 / moments.records
         values, basis = eigh_lower(np.asarray(moments.within * np.float32(unit), dtype=np.float32, order="F"))
-        progress(1, 2)
+        progress("steps", 1, 2)
         deviation = moments.noise_std_within / math.sqrt(2) * unit
         known = known_variance(values.astype(np.float64), AdditiveNoise(len(values), deviation))
         shares = moments.class_shares(release.label_offset)
@@ -145,7 +146,7 @@ class TwoStageClassifier(LinearLearner):
         self.coef_ = (moments.directions.T @ weights.T / release.transform.final_clip_norm).astype(np.float32)
         self.intercept_ = (np.log(shares) - (weights * means).sum(axis=1) / 2).astype(np.float32)
         self.directions_ = len(values)
-        progress(2, 2)
+        progress("steps", 2, 2)
 
 
 def _along(basis: Reals, covariance: Reals) -> Reals:

@@ -9,7 +9,8 @@ from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
 from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments, MomentsPlan
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput, check_integer
+from privmix.fields import Count, Proportion, Share
 from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
@@ -82,13 +83,13 @@ class TwoStagePlan(BasePlan):
         channels: see :class:`privmix.plans.setting.Setting`; with more than one, X'X is cleaned by what they share.
     """
 
-    first_share: float
-    norm_share: float
-    first_label_share: float
-    first_count_share: float
+    first_share: Share
+    norm_share: Share
+    first_label_share: Share
+    first_count_share: Share
     directions: int
-    whitening: float
-    clip_quantile: float
+    whitening: Proportion
+    clip_quantile: Share
     channels: int
 
     made_by: ClassVar[str] = TWO_STAGE
@@ -183,12 +184,8 @@ class TwoStagePlan(BasePlan):
 
 
 def _check_shares(options: TwoStagePlan | TwoStage) -> None:
-    for name in ("first_share", "norm_share", "first_label_share", "first_count_share", "clip_quantile"):
-        check_number(name, getattr(options, name), low=0, high=1, low_open=True, high_open=True)
     if not options.first_share + options.norm_share < 1:
         raise InvalidInput("first_share", options.first_share, "with norm_share less than 1")
-    if options.whitening is not None:
-        check_number("whitening", options.whitening, low=0, high=1)
 
 
 @register
@@ -241,33 +238,35 @@ class TwoStage(Design[TwoStagePlan]):
     # What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
 
-    first_share: float = field(
+    first_share: Share = field(
         default=0.35, metadata={"help": "Two-stage: share of the budget for the first stage's moments."}
     )
-    norm_share: float = field(
+    norm_share: Share = field(
         default=0.005, metadata={"help": "Two-stage: share of the budget for the noisy counts of norms."}
     )
-    first_label_share: float = field(
+    first_label_share: Share = field(
         default=0.5, metadata={"help": "Two-stage: share of the first stage for X'Y; X'X gets the rest."}
     )
-    first_count_share: float = field(
+    first_count_share: Share = field(
         default=0.002, metadata={"help": "Two-stage: share of the first stage for the label sums."}
     )
-    directions: int = field(default=1000, metadata={"help": "Two-stage: directions that are measured again, at most."})
-    whitening: float | None = field(
+    directions: Count = field(
+        default=1000, metadata={"help": "Two-stage: directions that are measured again, at most."}
+    )
+    whitening: Proportion | None = field(
         default=None,
         metadata={
             "help": "Two-stage: from 0, directions as they are, to 1, all of one variance. "
             "[default: 0.75, and 0 where public data whiten the features]"
         },
     )
-    clip_quantile: float = field(
+    clip_quantile: Share = field(
         default=0.4, metadata={"help": "Two-stage: share of the records that the second clipping leaves whole."}
     )
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_shares(self)
-        check_integer("directions", self.directions, low=1)
 
     def check(self, setting: Setting) -> None:
         """There is nothing that the options could contradict."""

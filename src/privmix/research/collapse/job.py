@@ -15,10 +15,10 @@ from privmix.features import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import extractor_of, features_in_memory
 from privmix.jobs.places import check_figure
-from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, plan_from_dict
+from privmix.progress import Progress, silent
 from privmix.releases.certificate import read_certificate
 from privmix.research.collapse.measures import CollapseReport, measure_collapse
 from privmix.research.collapse.options import OF_RELEASES, CollapseOptions

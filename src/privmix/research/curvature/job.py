@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.models import Model, model_in
-from privmix.jobs.public_data import named, pool_options, refuse_charged
+from privmix.jobs.public_data import pool_options, refuse_charged
 from privmix.research.curvature.hessian import Curvature, curvature
 from privmix.training import PublicData, TrainedModel
 from privmix.training.examples import open_source
@@ -73,10 +73,10 @@ def sharpness(
     facts, extractor = trained.facts_, chosen.extractor
     options = pool_options(extractor, columns or Columns())
     if ledger is not None:
-        with named("public"):
+        with in_terms_of(part="public"):
             source = open_source(public, facts.classes, "train", {"input_shape": facts.input_shape, **options})
         refuse_charged("public", public, source, ledger)
-    with named("public"):
+    with in_terms_of(part="public"):
         data = PublicData.open(public, extractor, facts.classes, input_shape=facts.input_shape, **options)
     known = trained.certificate["public_data"]
     name = next((name for name, digest in known.items() if digest == data.fingerprint()), None)

@@ -17,11 +17,11 @@ from privmix.jobs.dataset import open_dataset
 from privmix.jobs.evaluation import split_of
 from privmix.jobs.features import extractor_of
 from privmix.jobs.places import check_figure
-from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement
 from privmix.planning import ReleaseConfig
 from privmix.plans import plan_from_dict
 from privmix.private_files import file_mode
+from privmix.progress import Progress, silent
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_transform
 from privmix.research.inversion.options import DEGREES, DELTA, EPSILONS, OF_RELEASES, InversionOptions

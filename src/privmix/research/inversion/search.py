@@ -23,13 +23,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.fields import Checked, Count, Positive
+from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.research.inversion.options import STEPS
 
 FeatureMap = Callable[[Tensor], Tensor]
 """(b, *image shape) in [0, 1] -> (b, d), with gradients: any extractor on torch."""
-
-Progress = Callable[[str, int, int], None]
 
 # Keeps the slope of an edge's length finite where there is none.
 _SMOOTH = 1e-8
@@ -38,7 +38,7 @@ _JITTER = 0.1
 
 
 @dataclass(frozen=True)
-class InversionConfig:
+class InversionConfig(Checked):
     """How hard the attacker tries.
 
     Attributes:
@@ -52,14 +52,9 @@ class InversionConfig:
         0.4
     """
 
-    steps: int = STEPS
-    learning_rate: float = 0.4
-    images_at_once: int = 64
-
-    def __post_init__(self) -> None:
-        check_integer("steps", self.steps, low=1)
-        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
-        check_integer("images_at_once", self.images_at_once, low=1)
+    steps: Count = STEPS
+    learning_rate: Positive = 0.4
+    images_at_once: Count = 64
 
 
 @dataclass(frozen=True)

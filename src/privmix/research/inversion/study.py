@@ -9,7 +9,7 @@ so the attacker practises on rows that it makes itself of public images: half of
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -20,13 +20,12 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor
 from privmix.plans import Plan
+from privmix.progress import Progress
 from privmix.research.inversion.scene import RowMembers, Scene, transform_of
 from privmix.research.inversion.search import InversionConfig, MixedFeatures, invert
 from privmix.research.inversion.similarity import Similarity, best_correlation, best_matches, match_order
 from privmix.research.known_rows import check_sums, rows_of_members
 from privmix.rounding import rounded_up
-
-Progress = Callable[[str, int, int], None]
 
 STATEMENTS: Final = (
     "The attacker knows the extractor, the plan, the released mean and how many records a row holds; the last is more "

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput
+from privmix.fields import Checked
 from privmix.plugins import Registry
 from privmix.research.poisoning.scene import Images, Poisoned, Scene
 from privmix.research.poisoning.threat import ThreatModel
@@ -28,7 +29,7 @@ class Model(Protocol):
         ...
 
 
-class _Named:
+class _Named(Checked):
     """A frozen dataclass that is called ``name`` or ``name:value,value``, its fields in their order."""
 
     name: ClassVar[str]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -20,8 +19,8 @@ from privmix.features.identity import unit_range
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.evaluation import has_splits
 from privmix.jobs.places import check_writable
-from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measured, Measurement, place
+from privmix.progress import Progress, silent
 from privmix.research.poisoning import (
     DEFENCES,
     Attack,
@@ -96,7 +95,7 @@ class PoisoningJob(PoisoningOptions):
             MissingExtra: the attack or defence needs another package.
             StorageError: something can't be read, or ``work`` not written.
         """
-        with _setting_of("attack"), in_terms_of({"poisoning attack": "attack"}):
+        with in_terms_of({"poisoning attack": "attack"}, part="attack"):
             attack = parse_attack(self.attack)
         defences = self._defences()
         self._config(1)
@@ -113,7 +112,7 @@ class PoisoningJob(PoisoningOptions):
         return Poisoning(self._measurement(attack, results, victim, config, len(train)), tuple(results))
 
     def _defences(self) -> list[Defence]:
-        with _setting_of("defence"):
+        with in_terms_of(part="defence"):
             found = [parse_defence(one) for one in defence_names(self.defences)]
         if self.design is not None:
             if self.epsilon is None:
@@ -247,17 +246,6 @@ class PoisoningJob(PoisoningOptions):
             title=f"Poisoning: {said(str(attack))}",
             statements=STATEMENTS if self.public_data else (*STATEMENTS, OWN_ONLY),
         )
-
-
-@contextmanager
-def _setting_of(argument: str) -> Iterator[None]:
-    """Say whose setting an error is about that an attack or a defence finds in what stands behind its colon."""
-    try:
-        yield
-    except InvalidInput as error:
-        if error.field != argument:
-            error.args = (f"{argument}: {error}",)
-        raise
 
 
 def defence_names(given: str | Sequence[str] | None) -> list[str]:

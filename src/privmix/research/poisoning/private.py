@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, NeighbourCurve
 from privmix.engine import PrivateRecords
-from privmix.errors import check_number
 from privmix.learning import LEARNERS
 from privmix.mechanisms.plan import Plan as AnyPlan
 from privmix.mechanisms.streams import SecretStreams
@@ -57,10 +56,6 @@ class PrivateDefence(Defence):
 
     epsilon: float
     delta: float
-
-    def _check_fields(self) -> None:
-        check_number("epsilon", self.epsilon, low=0, low_open=True)
-        check_number("delta", self.delta, low=0, high=1, high_open=True)
 
     @property
     @abstractmethod

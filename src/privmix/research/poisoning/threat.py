@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 
-from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.fields import Choice, Count, Proportion, check_fields
 from privmix.research.poisoning.scene import Images, Poisoned
 
 HOW: Final = ("changed", "inserted")
@@ -36,21 +37,16 @@ class ThreatModel:
         '1 record changed, pixels kept, labels at will; the defence is not known'
     """
 
-    records: int
-    how: str = "changed"
-    radius: float | None = None
-    patch: int | None = None
+    records: Count
+    how: Annotated[str, Choice(*HOW)] = "changed"
+    radius: Proportion | None = None
+    patch: Count | None = None
     clean_label: bool = True
     knows_defence: bool = False
     success: str = "an image of the test set, drawn before the attack, gets the class that the attacker wants"
 
     def __post_init__(self) -> None:
-        check_integer("records", self.records, low=1)
-        check_choice("how", self.how, HOW)
-        if self.radius is not None:
-            check_number("radius", self.radius, low=0, high=1)
-        if self.patch is not None:
-            check_integer("patch", self.patch, low=1)
+        check_fields(self)
         for name in ("radius", "patch"):
             if self.how == "inserted" and getattr(self, name) is not None:
                 raise InvalidInput(

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from privmix.audits.bounds import clopper_pearson
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Count, Share, Whole
+from privmix.progress import Progress
 from privmix.research.poisoning.base import Attack, Case, Defence
 from privmix.research.poisoning.kept import KeptTrials, Trial
 from privmix.research.poisoning.scene import Images, Poisoned, Scene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.victims.ordinary import Victim
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
@@ -33,17 +33,11 @@ class TrialConfig:
         confidence: of the interval.
     """
 
-    poisoned: int = 10
-    trials: int = 20
-    seed: int = 0
+    poisoned: Count = 10
+    trials: Count = 20
+    seed: Annotated[int, Whole(0, 2**32 - 1)] = 0
     adaptive: bool = False
-    confidence: float = 0.95
-
-    def __post_init__(self) -> None:
-        check_integer("poisoned", self.poisoned, low=1)
-        check_integer("trials", self.trials, low=1)
-        check_integer("seed", self.seed, low=0, high=2**32 - 1)
-        check_number("confidence", self.confidence, low=0, high=1, low_open=True, high_open=True)
+    confidence: Share = 0.95
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import check_number
+from privmix.fields import Checked, Proportion
 
 NUMBERS: Final = 9
 # Strengths of Karras et al. 2022: of log2 of scale and of anisotropy, and of shifts as parts of the side.
@@ -21,7 +21,7 @@ _SCALE, _SHIFT = 0.2, 0.125
 
 
 @dataclass(frozen=True)
-class NonLeaking:
+class NonLeaking(Checked):
     """Mirrors, scaling, rotation, stretching and shifts, each with a probability of its own.
 
     Attributes:
@@ -34,11 +34,8 @@ class NonLeaking:
         0.0
     """
 
-    probability: float = 0.12
+    probability: Proportion = 0.12
     mirror: bool = False
-
-    def __post_init__(self) -> None:
-        check_number("augment_probability", self.probability, low=0, high=1)
 
     def __call__(self, images: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """(b, C, H, W) in [-1, 1] -> the changed images, and (b, 9) what was done to each: zeros for nothing."""

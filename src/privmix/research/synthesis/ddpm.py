@@ -8,11 +8,13 @@ this is y + sigma_t e with sigma_t = sqrt(1 / a_t - 1); the network's e gives th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Annotated
 
 import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.fields import Share, Whole, check_fields
 from privmix.research.synthesis.denoising import Scalings
 
 
@@ -30,15 +32,14 @@ class DdpmConfig:
         (1000, 0.01, 157.4)
     """
 
-    timesteps: int = 1000
-    beta_first: float = 1e-4
-    beta_last: float = 0.02
+    timesteps: Annotated[int, Whole(2, 100000)] = 1000
+    beta_first: Share = 1e-4
+    beta_last: Share = 0.02
     name: str = field(default="ddpm", init=False)
     conditional: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
-        check_integer("timesteps", self.timesteps, low=2, high=100_000)
-        check_number("beta_first", self.beta_first, low=0, high=1, low_open=True, high_open=True)
+        check_fields(self)
         check_number("beta_last", self.beta_last, low=self.beta_first, high=1, high_open=True)
 
     def schedule(self) -> Tensor:
@@ -84,7 +85,7 @@ class DdimConfig:
         [157.41, 17.25, 3.42, 0.95, 0.0]
     """
 
-    steps: int = 50
+    steps: Annotated[int, Whole(2)] = 50
     process: DdpmConfig = field(default_factory=DdpmConfig)
     guide_both: bool = field(default=False, init=False)
     second_order: bool = field(default=False, init=False)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 import torch
@@ -22,8 +21,10 @@ from safetensors.torch import load_file
 from safetensors.torch import save as dump_tensors
 from torch import Tensor, nn
 
-from privmix.errors import InvalidInput, StorageError, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.fields import Checked, Choice, Count, Positive, Proportion, Whole
 from privmix.held_folders import HeldFolder, held
+from privmix.progress import Progress
 from privmix.research.synthesis.augment import NonLeaking
 from privmix.research.synthesis.denoising import Denoiser, NoiseProcess, denoising_loss
 from privmix.research.synthesis.edm import EdmConfig
@@ -31,15 +32,13 @@ from privmix.research.synthesis.model import DiffusionModel, cast, told_classes
 from privmix.research.synthesis.networks import Condition, UNet
 from privmix.world import World
 
-Progress = Callable[[str, int, int], None]
-
 PRECISIONS: Final = ("float32", "bfloat16")
 _FILE: Final = "diffusion.safetensors"
 _PARTS: Final = ("weights", "average", "first", "second")
 
 
 @dataclass(frozen=True)
-class DiffusionConfig:
+class DiffusionConfig(Checked):
     """How a diffusion model is made.
 
     Attributes:
@@ -62,28 +61,17 @@ class DiffusionConfig:
     """
 
     network: str = "small"
-    steps: int = 5000
-    batch_size: int = 64
-    learning_rate: float = 1e-3
-    ramp_up: int = 10_000
-    half_life: int = 50_000
-    ema_ramp: float = 0.05
-    augment_probability: float = 0.12
+    steps: Count = 5000
+    batch_size: Count = 64
+    learning_rate: Positive = 1e-3
+    ramp_up: Count = 10_000
+    half_life: Count = 50_000
+    ema_ramp: Positive = 0.05
+    augment_probability: Proportion = 0.12
     mirror: bool = False
-    precision: str = "float32"
-    seed: int = 0
+    precision: Annotated[str, Choice(*PRECISIONS)] = "float32"
+    seed: Annotated[int, Whole(0, 2**32 - 1)] = 0
     process: NoiseProcess = field(default_factory=EdmConfig)
-
-    def __post_init__(self) -> None:
-        check_integer("steps", self.steps, low=1)
-        check_integer("batch_size", self.batch_size, low=1)
-        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
-        check_integer("ramp_up", self.ramp_up, low=1)
-        check_integer("half_life", self.half_life, low=1)
-        check_number("ema_ramp", self.ema_ramp, low=0, low_open=True)
-        check_number("augment_probability", self.augment_probability, low=0, high=1)
-        check_choice("precision", self.precision, PRECISIONS)
-        check_integer("seed", self.seed, low=0, high=2**32 - 1)
 
     def rate(self, step: int) -> float:
         """Learning rate of a step, from 0."""

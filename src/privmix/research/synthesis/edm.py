@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Annotated, Final
 
 import torch
 from torch import Tensor
 
-from privmix.errors import check_integer, check_number
+from privmix.errors import check_number
+from privmix.fields import Checked, Number, Positive, Whole, check_fields
 from privmix.research.synthesis.denoising import Scalings
 
 _HIGHEST: Final = 1e6
 
 
 @dataclass(frozen=True)
-class EdmConfig:
+class EdmConfig(Checked):
     """Constants of training, with Karras et al.'s values (Table 1, last column); the network is told of classes.
 
     Formal guarantees:
@@ -31,16 +32,11 @@ class EdmConfig:
         0.5
     """
 
-    sigma_data: float = 0.5
-    log_mean: float = -1.2
-    log_std: float = 1.2
+    sigma_data: Positive = 0.5
+    log_mean: Annotated[float, Number(-10, 10)] = -1.2
+    log_std: Positive = 1.2
     name: str = field(default="edm", init=False)
     conditional: bool = field(default=True, init=False)
-
-    def __post_init__(self) -> None:
-        check_number("sigma_data", self.sigma_data, low=0, low_open=True)
-        check_number("log_mean", self.log_mean, low=-10, high=10)
-        check_number("log_std", self.log_std, low=0, low_open=True)
 
     def sigmas(self, count: int, generator: torch.Generator) -> Tensor:
         """(count,) noise levels of one batch of training."""
@@ -88,18 +84,16 @@ class SamplerConfig:
         [80.0, 9.723, 0.47, 0.002, 0.0]
     """
 
-    steps: int = 18
-    sigma_min: float = 0.002
-    sigma_max: float = 80.0
-    rho: float = 7.0
+    steps: Annotated[int, Whole(2, 10000)] = 18
+    sigma_min: Positive = 0.002
+    sigma_max: Positive = 80.0
+    rho: Positive = 7.0
     guide_both: bool = False
     second_order: bool = field(default=True, init=False)
 
     def __post_init__(self) -> None:
-        check_integer("steps", self.steps, low=2, high=10_000)
-        check_number("sigma_min", self.sigma_min, low=0, low_open=True)
+        check_fields(self)
         check_number("sigma_max", self.sigma_max, low=self.sigma_min, high=_HIGHEST, low_open=True)
-        check_number("rho", self.rho, low=0, low_open=True)
 
     def levels(self) -> Tensor:
         """(steps + 1,) float64, falling, the last one 0 (equation 5)."""

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Annotated, Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput, check_number
+from privmix.fields import Amount, Count, Positive, Whole, check_fields
+from privmix.progress import Progress
 from privmix.research.synthesis.denoising import Guidance, NoiseProcess
-
-Progress = Callable[[str, int, int], None]
 
 # Noise levels of the variance-preserving times 0.01 and 1, between which Kim et al. guide.
 _LEAST, _MOST = 0.0447, 152.0
@@ -38,21 +38,17 @@ class GuidanceConfig:
         seed: of weights and everything drawn.
     """
 
-    width: int = 32
-    epochs: int = 50
-    batch_size: int = 128
-    learning_rate: float = 3e-4
-    weight_decay: float = 1e-7
-    seed: int = 0
+    width: Annotated[int, Whole(8)] = 32
+    epochs: Count = 50
+    batch_size: Annotated[int, Whole(2)] = 128
+    learning_rate: Positive = 3e-4
+    weight_decay: Amount = 1e-7
+    seed: Annotated[int, Whole(0, 2**32 - 1)] = 0
 
     def __post_init__(self) -> None:
-        if check_integer("width", self.width, low=8) % _GROUPS:
+        check_fields(self)
+        if self.width % _GROUPS:
             raise InvalidInput("width", self.width, f"a multiple of {_GROUPS}")
-        check_integer("guidance epochs", self.epochs, low=1)
-        check_integer("batch_size", self.batch_size, low=2)
-        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
-        check_number("weight_decay", self.weight_decay, low=0)
-        check_integer("seed", self.seed, low=0, high=2**32 - 1)
 
 
 class NoisyFeatures(nn.Module):

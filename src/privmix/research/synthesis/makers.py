@@ -20,8 +20,8 @@ from privmix.errors import InvalidInput, in_terms_of
 from privmix.features.models import locate, public_name
 from privmix.held_folders import HeldFolder
 from privmix.jobs.columns import class_list
-from privmix.jobs.progress import Progress
 from privmix.jobs.public_data import origins_of
+from privmix.progress import Progress
 from privmix.research.synthesis.denoising import Guidance, Sampler
 from privmix.research.synthesis.diffusion import DiffusionConfig, train_diffusion
 from privmix.research.synthesis.guidance import GuidanceConfig, guidance, train_discriminator

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.held_folders import HeldFolder
-from privmix.jobs.progress import Progress
 from privmix.private_files import PrivateFolder
+from privmix.progress import Progress
 from privmix.world import World
 
 Drawer = Callable[[NDArray[np.int64], int], Iterator[NDArray[np.uint8]]]

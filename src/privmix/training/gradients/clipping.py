@@ -8,17 +8,12 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from privmix.errors import check_choice, check_number
+from privmix.errors import in_terms_of
+from privmix.fields import Positive, check_fields
+from privmix.training.gradients.config import AUTOMATIC, FLAT, ClipNorm, ClippingKind
 
-FLAT: Final = "flat"
-AUTOMATIC: Final = "automatic"
-CLIPPINGS: Final = (FLAT, AUTOMATIC)
 # Norms and products are rounded in float32: without this, a clipped gradient could be longer than the bound by 1e-6.
 _SAFE: Final = 1 - 2.0**-18
-# Within these, sums of any number of records, and the noise, stay in float32's range: a sum that overflows would tell
-# that one more record was in it.
-_LEAST_NORM: Final = 1e-30
-_LARGEST_NORM: Final = 1e25
 # Near the ends of float32's range a gradient may be finite or not, by how its sums were ordered, which neighbours in a
 # chunk decide; and factors below 1e-36 are rounded by as much as their size. Over the last so many powers of ten before
 # these ends, what a record adds falls evenly to nothing: no rounding makes or breaks a whole share.
@@ -49,14 +44,13 @@ class Clipping:
         [1.0, 0.5, 0.0]
     """
 
-    clip_norm: float
-    kind: str = FLAT
-    gamma: float = 0.01
+    clip_norm: ClipNorm
+    kind: ClippingKind = FLAT
+    gamma: Positive = 0.01
 
     def __post_init__(self) -> None:
-        check_number("clip_norm", self.clip_norm, low=_LEAST_NORM, high=_LARGEST_NORM)
-        check_choice("clipping", self.kind, CLIPPINGS)
-        check_number("gamma", self.gamma, low=0, low_open=True)
+        with in_terms_of({"kind": "clipping"}):
+            check_fields(self)
 
     def factors(self, norms: Tensor) -> Tensor:
         """(b,) norms -> (b,) factors."""

@@ -11,14 +11,14 @@ from typing import Any, Final
 import torch
 from torch import Tensor, nn
 
-from privmix.errors import InvalidInput, PrivmixError, check_choice, check_integer
+from privmix.errors import InvalidInput, PrivmixError
 from privmix.training.gradients.clipping import Clipping
+from privmix.training.gradients.config import AUTO, ExecutionConfig
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import STRATEGIES, GradientStrategy
 from privmix.training.summation import MOST_AT_ONCE
 
-AUTO: Final = "auto"
 # Share of free memory that one chunk may take.
 _SHARE: Final = 0.25
 _TRIAL_RECORDS: Final = 16
@@ -26,30 +26,6 @@ _TRIAL_RECORDS: Final = 16
 
 class OutOfMemory(PrivmixError):
     """A chunk does not fit. Exit code 1. What was done so far is kept: the run can be resumed with smaller chunks."""
-
-
-@dataclass(frozen=True)
-class ExecutionConfig:
-    """Settings that change speed and memory, and results only in float32's last digits.
-
-    Attributes:
-        strategy: ``loop``, ``vmap``, ``ghost``, ``closed-form``, or ``auto``: closed form where it fits, else the
-            fastest on random numbers in the shape of the data.
-        chunk: records computed at once, or None for what fits in memory; never more than 4,096, as noise has room for
-            the rounding of so many.
-        amp: forward passes in bfloat16 where PyTorch deems it safe; ``ghost`` and ``closed-form`` stay in float32.
-        compile: compile the model with ``torch.compile``.
-    """
-
-    strategy: str = AUTO
-    chunk: int | None = None
-    amp: bool = False
-    compile: bool = False
-
-    def __post_init__(self) -> None:
-        check_choice("strategy", self.strategy, [AUTO, *STRATEGIES])
-        if self.chunk is not None:
-            check_integer("chunk", self.chunk, low=1)
 
 
 def check_strategy(

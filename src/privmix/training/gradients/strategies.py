@@ -137,7 +137,7 @@ def shares(views: int, perturbations: int) -> Iterator[slice]:
         [(0, 3), (3, 5)]
     """
     if perturbations > views:
-        raise InvalidInput("weight perturbations", perturbations, f"at most {views}, the views of a record")
+        raise InvalidInput("perturbations", perturbations, f"at most {views}, the views of a record")
     size, more = divmod(views, perturbations)
     start = 0
     for index in range(perturbations):

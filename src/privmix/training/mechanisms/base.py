@@ -31,7 +31,7 @@ class Settings(Protocol):
     @property
     def epsilon(self) -> float: ...
     @property
-    def bands(self) -> int: ...
+    def mechanism_options(self) -> Any: ...
     @property
     def optimiser(self) -> Any: ...
 
@@ -59,12 +59,21 @@ class TrainingMechanism(ABC):
     Formal guarantees:
         * One plan: batches, noise and price are made from the same ``plan``, of the class :attr:`plan` and no other.
         * Noise once: :meth:`noise` gives the same noise for the same key and step, whatever was asked before.
+
+    Attributes:
+        name: as the option ``mechanism`` says it; ``MECHANISMS.register`` makes it known.
+        words: what help says of it.
+        called: in texts.
+        plan: of its plans.
+        options: where the dataclass of its own options is, ``"module:name"``, in a file that imports little, since help
+            asks for it (:mod:`privmix.options`); empty: it has none. Each option has a default.
     """
 
     name: ClassVar[str]
     words: ClassVar[str]
     called: ClassVar[str]
     plan: ClassVar[type[TrainingPlan]]
+    options: ClassVar[str] = ""
 
     @classmethod
     @abstractmethod
@@ -76,9 +85,9 @@ class TrainingMechanism(ABC):
         """
 
     @classmethod
-    def settings_of(cls, plan: TrainingPlan) -> dict[str, Any]:
-        """What a config of such a plan says of the mechanism, by the config's fields."""
-        return {"mechanism": cls.name, "bands": 0}
+    def options_of(cls, plan: TrainingPlan) -> Any:
+        """The mechanism's own options in a config of such a plan, if it has some."""
+        return None
 
     @classmethod
     @abstractmethod

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.training.public.base import METHODS, ExtendedMethod
+    from privmix.training.public.base import METHODS, ExtendedMethod, method_names, parse_method
+    from privmix.training.public.config import ExtendedConfig, Scenario, WarmUpConfig
     from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
     from privmix.training.public.gradients import PublicGradients, public_gradient
     from privmix.training.public.multiplicity import WeightMultiplicity
-    from privmix.training.public.registry import Combined, ExtendedConfig, build_method, method_names, parse_method
-    from privmix.training.public.scenario import PublicUse, Scenario, plan_public_use
-    from privmix.training.public.warmup import WarmUpConfig, warm_up
+    from privmix.training.public.registry import Combined, build_method
+    from privmix.training.public.scenario import PublicUse, plan_public_use
+    from privmix.training.public.warmup import warm_up
 else:
     __getattr__, __dir__ = lazily(__name__)
 

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.public.config import ADVERSARY_STEPS
 from privmix.training.public.gradients import own_randomness, public_loss
 
-STEPS: Final = 7
 """Madry et al.'s steps on CIFAR-10, each of :data:`STEP_SHARE` of the radius: 2/255 at their 8/255."""
 STEP_SHARE: Final = 0.25
 
@@ -23,7 +23,7 @@ def adversarial(
     targets: Tensor,
     *,
     radius: float,
-    steps: int = STEPS,
+    steps: int = ADVERSARY_STEPS,
     seed: int = 0,
 ) -> Tensor:
     """Images near ``x`` with a larger loss (Madry et al. 2018, section 2.1), for training on them or for attacks.

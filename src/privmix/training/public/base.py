@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from privmix._registry import Registry
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_choice
 from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.public.gradients import PublicGradients
 
@@ -27,10 +27,10 @@ class ExtendedMethod(PublicMethod):
         * Without a trace: ``prepare`` leaves weights, ``grad`` fields and torch's global generators as they were.
 
     Attributes:
-        name: as :func:`privmix.training.public.registry.parse_method` knows it; ``METHODS.register`` makes it known.
+        name: as :func:`privmix.training.public.base.parse_method` knows it; ``METHODS.register`` makes it known.
         directs: whether it sets a centre or a scale, or changes the direction; at most one method may.
         follows: whether a step goes along the public gradient itself, whose length then counts.
-        settings: what it is made with: fields of :class:`~privmix.training.public.registry.ExtendedConfig`, or steps.
+        settings: what it is made with: fields of :class:`~privmix.training.public.config.ExtendedConfig`, or steps.
     """
 
     name: ClassVar[str]
@@ -55,6 +55,53 @@ class ExtendedMethod(PublicMethod):
 METHODS: Final[Registry[type[ExtendedMethod]]] = Registry(
     "public method", "privmix.training.public", "privmix.public_methods"
 )
+
+
+def method_names() -> tuple[str, ...]:
+    """Every name that :func:`parse_method` takes alone."""
+    return ("none", *METHODS)
+
+
+def parse_method(name: str, field: str = "public_method") -> tuple[str, ...]:
+    """Read the name of a method, or of weight multiplicity and one other joined by ``+``.
+
+    Args:
+        name: as settings say it.
+        field: that messages name.
+
+    Returns:
+        Names in the order given; empty for ``none``.
+
+    Raises:
+        InvalidInput: a name is unknown, comes twice, or does not go with another.
+
+    Example:
+        >>> parse_method("multiplicity+dope")
+        ('multiplicity', 'dope')
+        >>> parse_method("none")
+        ()
+    """
+    names = tuple(part.strip() for part in name.split("+")) if isinstance(name, str) else (name,)
+    for part in names:
+        check_choice(field, part, method_names())
+    if names == ("none",):
+        return ()
+    if "none" in names or len(set(names)) < len(names) or sum(METHODS[part].directs for part in names) > 1:
+        free, directing = (
+            ", ".join(kind.name for kind in METHODS.all() if kind.directs is way) for way in (False, True)
+        )
+        raise InvalidInput(field, name, f"one method, or {free} and one of {directing}")
+    return names
+
+
+def settings_of(name: str) -> frozenset[str]:
+    """Fields of :class:`privmix.training.public.config.ExtendedConfig` that the methods of this name are made with.
+
+    Example:
+        >>> sorted(settings_of("multiplicity+dope"))
+        ['adaptive', 'perturbations', 'rho']
+    """
+    return frozenset(one for part in parse_method(name) for one in METHODS[part].settings) - {"steps"}
 
 
 class WithGradients(ExtendedMethod):

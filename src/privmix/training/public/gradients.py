@@ -126,7 +126,7 @@ class PublicGradients:
     max_norm: float | None = None
 
     def __post_init__(self) -> None:
-        check_integer("public batch size", self.batch_size, low=1, high=self.data.size)
+        check_integer("public_batch", self.batch_size, low=1, high=self.data.size)
         check_integer("public seed", self.seed, low=0)
         if self.max_norm is not None:
             check_number("largest public gradient norm", self.max_norm, low=0, low_open=True)

@@ -58,7 +58,7 @@ class WeightMultiplicity(ExtendedMethod):
     ) -> None:
         self.source = source
         self.rho = check_number("rho", rho, low=0, low_open=True)
-        self.perturbations = check_integer("weight perturbations", perturbations, low=1)
+        self.perturbations = check_integer("perturbations", perturbations, low=1)
         self.adaptive = adaptive
         self.eta = check_number("eta", eta, low=0)
 

@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from privmix.errors import InvalidInput
 from privmix.training.examples import PublicData
-
-
-class Scenario(StrEnum):
-    """When public data is used (Park et al. 2024, section 3).
-
-    * ``cold``: never; training starts from the model as given.
-    * ``warm``: public records warm the model up before the private phase.
-    * ``warm-synthetic``: synthetic records warm it up, joined to the real public ones if there are any.
-    * ``extended``: as either warm scenario, and every private step uses the same records too.
-    """
-
-    COLD = "cold"
-    WARM = "warm"
-    WARM_SYNTHETIC = "warm-synthetic"
-    EXTENDED = "extended"
-
-
-WARM_SCENARIOS: Final = (Scenario.WARM.value, Scenario.WARM_SYNTHETIC.value)
-"""Those that use public data before the private phase and not in it: without that phase, public data alone are used."""
+from privmix.training.public.config import Scenario
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +27,7 @@ def plan_public_use(
         scenario: one of :class:`Scenario`.
         public: real public records.
         synthetic: records that a model made from public ones.
-        method: name of the extended method (see :func:`privmix.training.public.registry.parse_method`).
+        method: name of the extended method (see :func:`privmix.training.public.base.parse_method`).
 
     Raises:
         InvalidInput: the scenario is unknown, lacks data or a method, or was given some that it would ignore.
@@ -61,7 +42,7 @@ def plan_public_use(
         chosen = Scenario(scenario)
     except ValueError:
         raise InvalidInput("scenario", scenario, "one of " + ", ".join(Scenario)) from None
-    given: dict[str, Any] = {"public data": public, "synthetic data": synthetic}
+    given: dict[str, Any] = {"public": public, "synthetic": synthetic}
     needed, refused = _NEEDS[chosen]
     for name in needed:
         if given[name] is None:
@@ -71,16 +52,16 @@ def plan_public_use(
             raise InvalidInput(name, "records", f"none in scenario {chosen}, which does not use them")
     if (chosen is Scenario.EXTENDED) != (method != "none"):
         allowed = "a method that uses public data" if chosen is Scenario.EXTENDED else "none"
-        raise InvalidInput("public method", method, f"{allowed} in scenario {chosen}")
+        raise InvalidInput("public_method", method, f"{allowed} in scenario {chosen}")
     records = public.join(synthetic) if public is not None and synthetic is not None else public or synthetic
     if chosen is Scenario.EXTENDED and records is None:
-        raise InvalidInput("public data", None, f"real or synthetic records, as scenario {chosen} needs them")
+        raise InvalidInput("public", None, f"real or synthetic records, as scenario {chosen} needs them")
     return PublicUse(records, records if chosen is Scenario.EXTENDED else None)
 
 
 _NEEDS: dict[Scenario, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    Scenario.COLD: ((), ("public data", "synthetic data")),
-    Scenario.WARM: (("public data",), ("synthetic data",)),
-    Scenario.WARM_SYNTHETIC: (("synthetic data",), ()),
+    Scenario.COLD: ((), ("public", "synthetic")),
+    Scenario.WARM: (("public",), ("synthetic",)),
+    Scenario.WARM_SYNTHETIC: (("synthetic",), ()),
     Scenario.EXTENDED: ((), ()),
 }

@@ -6,7 +6,7 @@ the training. A bank extracts V views of each record once; a step draws its base
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -19,6 +19,7 @@ from privmix.features import Extractor
 from privmix.features.identity import unit_range
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
 from privmix.training.layout import ImageLayout
 from privmix.training.records import TrainingRecords
 from privmix.training.views.augmentation import Augmentation, augment
@@ -33,7 +34,7 @@ def extract_bank(
     augmentations: Sequence[Augmentation],
     views: int,
     streams: SecretStreams,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> TrainingRecords:
     """Read images and extract the features of ``views`` augmented copies of each.
 

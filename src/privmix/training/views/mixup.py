@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_integer, in_terms_of
+from privmix.fields import Positive, check_fields
 from privmix.training.layout import ImageLayout
+from privmix.training.views.config import MixingKind
 from privmix.training.views.record_random import RecordRandom
 from privmix.training.views.transforms import box_mask
-
-MIXINGS: Final = ("mixup", "cutmix")
 
 
 @dataclass(frozen=True)
@@ -27,12 +26,12 @@ class Mixing:
         alpha: weights are Beta(alpha, alpha); 0.2 in Bao et al. 2023.
     """
 
-    kind: str = "mixup"
-    alpha: float = 0.2
+    kind: MixingKind = "mixup"
+    alpha: Positive = 0.2
 
     def __post_init__(self) -> None:
-        check_choice("mixing", self.kind, MIXINGS)
-        check_number("alpha", self.alpha, low=0, low_open=True)
+        with in_terms_of({"kind": "mixing"}):
+            check_fields(self)
 
     def __call__(self, members: Tensor, targets: Tensor, count: int, random: RecordRandom) -> tuple[Tensor, Tensor]:
         """Mix ``count`` pairs of distinct members within each of b sets.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -13,140 +11,12 @@ from torch.nn import functional
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
-from privmix.training.views.augment import SELF_AUGMENTATIONS, augmentations_of
-from privmix.training.views.augmentation import Augmentation, augment, check_augmentations, check_channels
+from privmix.training.views.augmentation import augment, check_channels
+from privmix.training.views.config import ViewConfig
 from privmix.training.views.mixup import MicrobatchMixer, Mixing
-from privmix.training.views.preset import PRESETS
 from privmix.training.views.record_random import RecordRandom
 
-__all__ = ["MicrobatchMixer", "ViewConfig", "ViewPipeline"]
-
-
-@dataclass(frozen=True)
-class ViewConfig:
-    """Which views a record gives. All of them share one clipped gradient, so they cost no privacy.
-
-    S holds ``k_base`` augmentations of the record and ``k_diff`` public examples; the views are S and ``k_self`` mixes
-    of two different members of S.
-
-    Attributes:
-        k_base: K_BASE, augmented copies of the record.
-        k_self: K_SELF, mixes.
-        k_diff: K_DIFF, examples drawn from the pool without replacement, as they are.
-        augmentations: applied in this order to each of the ``k_base`` copies; images only.
-        mixing: ``"mixup"``, or ``"cutmix"`` for images.
-        alpha: weights of the mixes are Beta(alpha, alpha).
-        keep_first: leave the first of the ``k_base`` copies as it is.
-
-    Example:
-        >>> ViewConfig.dp_mix_diff().views
-        36
-        >>> ViewConfig(k_base=1, k_self=2)
-        Traceback (most recent call last):
-            ...
-        privmix.errors.InvalidInput: k_self: got 2; allowed: 0, or `k_base` + `k_diff` >= 2: a mix needs two views
-    """
-
-    k_base: int = 1
-    k_self: int = 0
-    k_diff: int = 0
-    augmentations: tuple[Augmentation, ...] = ()
-    mixing: str = "mixup"
-    alpha: float = 0.2
-    keep_first: bool = False
-
-    def __post_init__(self) -> None:
-        for name in ("k_base", "k_self", "k_diff"):
-            check_integer(name, getattr(self, name), low=0)
-        Mixing(self.mixing, self.alpha)
-        check_augmentations(self.augmentations)
-        if self.k_base + self.k_diff == 0:
-            raise InvalidInput("k_base, k_diff", (0, 0), "at least one view")
-        if self.k_self > 0 and self.k_base + self.k_diff < 2:
-            raise InvalidInput("k_self", self.k_self, "0, or `k_base` + `k_diff` >= 2: a mix needs two views")
-
-    @classmethod
-    def named(cls, name: str) -> ViewConfig:
-        """A preset by its name, such as self-aug or dp-mix-self (:mod:`privmix.training.views.presets`).
-
-        Raises:
-            InvalidInput: there is no such preset.
-
-        Example:
-            >>> ViewConfig.named("dp-mix-self") == ViewConfig.dp_mix_self()
-            True
-        """
-        return PRESETS[name].views()
-
-    @classmethod
-    def from_fingerprint(cls, settings: Mapping[str, Any]) -> ViewConfig:
-        """The views that :meth:`fingerprint` described.
-
-        Raises:
-            InvalidInput: these are not the settings of views.
-        """
-        try:
-            return cls(**{**settings, "augmentations": augmentations_of(settings["augmentations"])})
-        except (TypeError, KeyError):
-            raise InvalidInput("views", type(settings).__name__, "settings of views of this version") from None
-
-    @classmethod
-    def plain(cls) -> ViewConfig:
-        """The record itself: DP-SGD of Abadi et al. (2016)."""
-        return cls()
-
-    @classmethod
-    def self_aug(cls, k: int = 16, augmentations: Sequence[Augmentation] = SELF_AUGMENTATIONS) -> ViewConfig:
-        """Self-Aug: ``k`` augmentations of the record (De et al. 2022)."""
-        return cls(k_base=k, augmentations=tuple(augmentations))
-
-    @classmethod
-    def dp_mix_self(
-        cls, k_base: int = 16, k_self: int = 16, augmentations: Sequence[Augmentation] = SELF_AUGMENTATIONS
-    ) -> ViewConfig:
-        """DP-MIX_SELF (Bao et al. 2023, sections 3.1 and 6.2): augmentations of the record, and mixes of these.
-
-        Labels are those of the record throughout.
-        """
-        return cls(k_base, k_self, 0, tuple(augmentations))
-
-    @classmethod
-    def dp_mix_diff(
-        cls,
-        k_base: int = 16,
-        k_self: int = 18,
-        k_diff: int = 2,
-        augmentations: Sequence[Augmentation] = SELF_AUGMENTATIONS,
-    ) -> ViewConfig:
-        """DP-MIX_DIFF (DP-Mix, sections 3.1 and 6.5): public examples take part in the mixes and are views too."""
-        return cls(k_base, k_self, k_diff, tuple(augmentations))
-
-    @classmethod
-    def pure_diff(cls, k_diff: int = 18, k_self: int = 18) -> ViewConfig:
-        """Pure-DP-MIX_DIFF (Bao et al. 2023, appendix B.3 and Table 12): public examples and their mixes only.
-
-        No view holds anything of the record, neither pixels nor label. What is left of it is that it was sampled: each
-        sampled record stands for one random draw of public views. Training without private data, on such draws and
-        without noise, would learn the same or better, so this is a baseline to compare with and nothing to use.
-        """
-        return cls(0, k_self, k_diff)
-
-    @property
-    def views(self) -> int:
-        """K, the number of views of a record."""
-        return self.k_base + self.k_self + self.k_diff
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Every setting as JSON values: a run resumes only with the same."""
-        return {
-            "k_base": self.k_base,
-            "k_self": self.k_self,
-            "k_diff": self.k_diff,
-            "augmentations": [augmentation.spec() for augmentation in self.augmentations],
-            "mixing": self.mixing,
-            "alpha": self.alpha,
-            "keep_first": self.keep_first,
-        }
+__all__ = ["MicrobatchMixer", "ViewPipeline"]
 
 
 class ViewPipeline:

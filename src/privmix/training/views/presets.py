@@ -1,11 +1,10 @@
-"""The papers' views, as presets."""
+"""The papers' views, as presets: each is the class method of :class:`ViewConfig` that tells of it."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
-from privmix.training.views.pipeline import ViewConfig
-from privmix.training.views.preset import PRESETS, Preset
+from privmix.training.views.config import PRESETS, Preset, ViewConfig
 
 
 @PRESETS.register
@@ -13,10 +12,7 @@ class Plain(Preset):
     """See :meth:`ViewConfig.plain`."""
 
     name: ClassVar[str] = "plain"
-
-    @classmethod
-    def views(cls) -> ViewConfig:
-        return ViewConfig.plain()
+    views = ViewConfig.plain
 
 
 @PRESETS.register
@@ -25,10 +21,7 @@ class SelfAug(Preset):
 
     name: ClassVar[str] = "self-aug"
     words: ClassVar[str] = "De et al."
-
-    @classmethod
-    def views(cls) -> ViewConfig:
-        return ViewConfig.self_aug()
+    views = ViewConfig.self_aug
 
 
 @PRESETS.register
@@ -37,10 +30,7 @@ class DpMixSelf(Preset):
 
     name: ClassVar[str] = "dp-mix-self"
     words: ClassVar[str] = "DP-Mix"
-
-    @classmethod
-    def views(cls) -> ViewConfig:
-        return ViewConfig.dp_mix_self()
+    views = ViewConfig.dp_mix_self
 
 
 @PRESETS.register
@@ -49,10 +39,7 @@ class DpMixDiff(Preset):
 
     name: ClassVar[str] = "dp-mix-diff"
     words: ClassVar[str] = "DP-Mix, with `pool`"
-
-    @classmethod
-    def views(cls) -> ViewConfig:
-        return ViewConfig.dp_mix_diff()
+    views = ViewConfig.dp_mix_diff
 
 
 @PRESETS.register
@@ -61,7 +48,4 @@ class PureDiff(Preset):
 
     name: ClassVar[str] = "pure-diff"
     words: ClassVar[str] = "with `pool`"
-
-    @classmethod
-    def views(cls) -> ViewConfig:
-        return ViewConfig.pure_diff()
+    views = ViewConfig.pure_diff

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import check_choice, check_integer
+from privmix.fields import Choice, Count
 from privmix.research.poisoning.base import DEFENCES, Case, Filter
 
 ANALYSES: Final = ("smaller", "relative-size", "silhouette")
@@ -39,16 +39,11 @@ class ActivationClustering(Filter):
         components: how many; fewer where features have fewer dimensions.
     """
 
-    analysis: str = "smaller"
-    reduction: str = "pca"
-    components: int = 10
+    analysis: Annotated[str, Choice(*ANALYSES)] = "smaller"
+    reduction: Annotated[str, Choice(*REDUCTIONS)] = "pca"
+    components: Count = 10
     name: ClassVar[str] = "activation-clustering"
     about: ClassVar[str] = "parts each class's features in two and drops a part (Chen et al. 2018)"
-
-    def __post_init__(self) -> None:
-        check_choice("analysis", self.analysis, ANALYSES)
-        check_choice("reduction", self.reduction, REDUCTIONS)
-        check_integer("components", self.components, low=1)
 
     def keep(self, case: Case) -> NDArray[np.bool_]:
         features = case.undefended.features(case.records.pixels)

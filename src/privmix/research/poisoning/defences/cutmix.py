@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from privmix.errors import check_number
+from privmix.fields import Rate
 from privmix.research.poisoning.base import DEFENCES, Augmentation
 from privmix.research.poisoning.defences.boxes import boxes
 
@@ -26,12 +26,9 @@ class CutMix(Augmentation):
         share: of the images that are changed, each with this probability in each epoch.
     """
 
-    share: float = 0.5
+    share: Rate = 0.5
     name: ClassVar[str] = "cutmix"
     about: ClassVar[str] = "boxes from other images, labels by area (Yun et al. 2019)"
-
-    def __post_init__(self) -> None:
-        check_number("share", self.share, low=0, high=1, low_open=True)
 
     def apply(
         self, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float

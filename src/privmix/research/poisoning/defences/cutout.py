@@ -8,7 +8,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import InvalidInput
+from privmix.fields import Size
 from privmix.research.poisoning.base import DEFENCES, Augmentation
 from privmix.research.poisoning.defences.boxes import boxes, half_of
 from privmix.research.poisoning.scene import Images
@@ -23,12 +24,9 @@ class Cutout(Augmentation):
         side: of the square in pixels; 0: half of the image's shorter side, as 16 of 32 in their CIFAR-10.
     """
 
-    side: int = 0
+    side: Size = 0
     name: ClassVar[str] = "cutout"
     about: ClassVar[str] = "a black square in each image (DeVries and Taylor 2017)"
-
-    def __post_init__(self) -> None:
-        check_integer("side", self.side, low=0)
 
     def check(self, records: Images) -> None:
         check_side(self.side, records)

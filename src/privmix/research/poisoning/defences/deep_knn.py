@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privmix.errors import check_integer
+from privmix.fields import Size
 from privmix.research.poisoning.base import DEFENCES, Case, Filter
 
 # Neighbours of as many records are held at a time.
@@ -24,12 +24,9 @@ class DeepKNN(Filter):
         neighbours: k; 0: twice the budget, so that poisons alone can't outvote the others.
     """
 
-    neighbours: int = 0
+    neighbours: Size = 0
     name: ClassVar[str] = "deep-knn"
     about: ClassVar[str] = "drops records whose neighbours have other labels (Peri et al. 2020)"
-
-    def __post_init__(self) -> None:
-        check_integer("neighbours", self.neighbours, low=0)
 
     def keep(self, case: Case) -> NDArray[np.bool_]:
         wanted = self.neighbours or 2 * case.budget

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from privmix.designs import Fixed
-from privmix.errors import check_integer
+from privmix.fields import Count, Fraction, Positive
 from privmix.plans import Design
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import ReleaseDefence
@@ -27,16 +27,12 @@ class DpInstaHide(ReleaseDefence):
         features: public extractor of what is released; the paper releases pixels.
     """
 
-    epsilon: float = 8.0
-    delta: float = 0.0
-    mixup_degree: int = 4
+    epsilon: Positive = 8.0
+    delta: Fraction = 0.0
+    mixup_degree: Count = 4
     features: str = "pixels"
     name: ClassVar[str] = "dp-instahide"
     about: ClassVar[str] = "mixup of k with Laplace noise at its true price (Borgnia et al. 2021): dp-instahide:8,0,4"
-
-    def __post_init__(self) -> None:
-        self._check_fields()
-        check_integer("mixup_degree", self.mixup_degree, low=1)
 
     @property
     def made_by(self) -> Design[Any]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from privmix.errors import check_number
+from privmix.fields import Fraction, Positive
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import TrainingDefence
 from privmix.training import TrainingConfig
-from privmix.training.gradients.execution import ExecutionConfig
+from privmix.training.gradients.config import ExecutionConfig
 
 
 @DEFENCES.register
@@ -23,17 +23,13 @@ class DpMixSelf(TrainingDefence):
         epochs: expected passes over the records; each takes 35 views of a record, so one is the default of a miniature.
     """
 
-    epsilon: float = 1.0
-    delta: float = 1e-5
+    epsilon: Positive = 1.0
+    delta: Fraction = 1e-5
     model: str = "wrn-10-1"
-    epochs: float = 1.0
+    epochs: Positive = 1.0
     name: ClassVar[str] = "dp-mix-self"
     about: ClassVar[str] = "DP-SGD on mixes of a record's own views (Bao et al. 2023): dp-mix-self:1,1e-5"
     views: ClassVar[str] = "dp-mix-self"
-
-    def __post_init__(self) -> None:
-        self._check_fields()
-        check_number("epochs", self.epochs, low=0, low_open=True)
 
     @property
     def extractor(self) -> str:

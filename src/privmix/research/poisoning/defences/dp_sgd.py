@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from privmix.fields import Fraction, Positive
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import TrainingDefence
 
@@ -22,15 +23,12 @@ class DpSgd(TrainingDefence):
         model: as ``privmix train`` calls it.
     """
 
-    epsilon: float = 1.0
-    delta: float = 1e-5
+    epsilon: Positive = 1.0
+    delta: Fraction = 1e-5
     features: str = "pixels"
     model: str = "linear"
     name: ClassVar[str] = "dp-sgd"
     about: ClassVar[str] = "private training (Abadi et al. 2016), single records clipped: dp-sgd:1,1e-5"
-
-    def __post_init__(self) -> None:
-        self._check_fields()
 
     @property
     def extractor(self) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import check_integer, check_number
+from privmix.fields import Fraction, Size, Whole
 from privmix.research.poisoning.base import DEFENCES, Augmentation
 from privmix.research.poisoning.defences.cutout import check_side, cut_out
 from privmix.research.poisoning.scene import Images
@@ -30,17 +30,12 @@ class MaxUp(Augmentation):
         start: share of the training before which images are as they are: 5 of 40 epochs, as in Borgnia et al.
     """
 
-    versions: int = 4
-    side: int = 0
-    start: float = 0.125
+    versions: Annotated[int, Whole(2)] = 4
+    side: Size = 0
+    start: Fraction = 0.125
     name: ClassVar[str] = "maxup"
     about: ClassVar[str] = "the worst of several cutouts of each image (Gong et al. 2020)"
     stands_last: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_integer("versions", self.versions, low=2)
-        check_integer("side", self.side, low=0)
-        check_number("start", self.start, low=0, high=1, high_open=True)
 
     def check(self, records: Images) -> None:
         check_side(self.side, records)

@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from privmix.errors import check_number
+from privmix.fields import Amount
 from privmix.research.poisoning.base import DEFENCES, Augmentation
 
 
@@ -26,12 +26,9 @@ class MiniBatchDpSgd(Augmentation):
             and 0.01.
     """
 
-    deviation: float = 0.01
+    deviation: Amount = 0.01
     name: ClassVar[str] = "minibatch-dp-sgd"
     about: ClassVar[str] = "noise on the clipped gradient of the batch; NOT private (Borgnia et al. 2021)"
-
-    def __post_init__(self) -> None:
-        check_number("deviation", self.deviation, low=0)
 
     def change_gradients(self, parameters: Sequence[nn.Parameter], generator: torch.Generator) -> None:
         nn.utils.clip_grad_norm_(parameters, 1.0)

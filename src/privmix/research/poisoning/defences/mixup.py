@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
-from privmix.errors import InvalidInput, check_integer
+from privmix.errors import InvalidInput
+from privmix.fields import Whole
 from privmix.research.poisoning.base import DEFENCES, Augmentation
 from privmix.research.poisoning.scene import Images
 
@@ -32,12 +33,9 @@ class Mixup(Augmentation):
         (tensor([0.5000, 0.5000, 0.5000]), tensor([1., 1., 1.]))
     """
 
-    ways: int = 2
+    ways: Annotated[int, Whole(2)] = 2
     name: ClassVar[str] = "mixup"
     about: ClassVar[str] = "means of k images and of their labels (Borgnia et al. 2021, Equation 6)"
-
-    def __post_init__(self) -> None:
-        check_integer("ways", self.ways, low=2)
 
     def check(self, records: Images) -> None:
         if len(records) < self.ways:

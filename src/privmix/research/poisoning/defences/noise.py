@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from privmix.errors import check_number
+from privmix.fields import Positive
 from privmix.research.poisoning.base import DEFENCES, Augmentation
 
 
@@ -25,12 +25,9 @@ class InputNoise(Augmentation):
         scale: of the noise, in 255ths; its standard deviation is 1.41 times as much.
     """
 
-    scale: float = 16.0
+    scale: Positive = 16.0
     name: ClassVar[str] = "noise"
     about: ClassVar[str] = "fresh Laplace noise on each batch; NOT a guarantee (Borgnia et al. 2021)"
-
-    def __post_init__(self) -> None:
-        check_number("scale", self.scale, low=0, low_open=True)
 
     def apply(
         self, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+from privmix.fields import Fraction, Positive
 from privmix.plans import Design, design_named
 from privmix.research.poisoning.base import DEFENCES
 from privmix.research.poisoning.private import ReleaseDefence
@@ -22,14 +23,14 @@ class Release(ReleaseDefence):
     """
 
     design: str = "poisson"
-    epsilon: float = 1.0
-    delta: float = 1e-5
+    epsilon: Positive = 1.0
+    delta: Fraction = 1e-5
     features: str = "pixels"
     name: ClassVar[str] = "release"
     about: ClassVar[str] = "a DP release of a design and its learner: release:poisson,1,1e-5"
 
     def __post_init__(self) -> None:
-        self._check_fields()
+        super().__post_init__()
         _ = self.made_by
 
     @property

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from privmix.errors import check_number
+from privmix.fields import Positive
 from privmix.research.poisoning.base import DEFENCES, Case, Filter
 
 
@@ -24,12 +24,9 @@ class SpectralSignatures(Filter):
         multiple: of the budget, how many records are dropped from each class.
     """
 
-    multiple: float = 1.5
+    multiple: Positive = 1.5
     name: ClassVar[str] = "spectral-signatures"
     about: ClassVar[str] = "drops what stands out in the features of its class (Tran et al. 2018)"
-
-    def __post_init__(self) -> None:
-        check_number("multiple", self.multiple, low=0, low_open=True)
 
     def keep(self, case: Case) -> NDArray[np.bool_]:
         features = case.undefended.features(case.records.pixels)

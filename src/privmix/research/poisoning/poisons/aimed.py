@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 import torch
@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Choice, Positive
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
 from privmix.research.poisoning.scene import Images, Poisoned, Scene
@@ -54,15 +55,11 @@ class Aimed(Attack):
         ridge: r as a share of S's largest eigenvalue: directions below are lost in the release's noise.
     """
 
-    aim: str = "moments"
+    aim: Annotated[str, Choice(*AIMS)] = "moments"
     features: str = "pixels"
-    ridge: float = 0.01
+    ridge: Positive = 0.01
     name: ClassVar[str] = "aimed"
     about: ClassVar[str] = "equal records along the direction that linear decoders of releases weigh most at the target"
-
-    def __post_init__(self) -> None:
-        check_choice("aim", self.aim, AIMS)
-        check_number("ridge", self.ridge, low=0, low_open=True)
 
     def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
         if records > np.sum(scene.train.labels != scene.wanted):

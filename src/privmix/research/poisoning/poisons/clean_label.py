@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import check_integer, check_number
+from privmix.fields import Count, Number, Size
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
 from privmix.research.poisoning.scene import Poisoned, Scene
@@ -37,16 +37,11 @@ class CleanLabelBackdoor(Attack):
         steps: of the descent, each of a quarter of the radius, as 2/255 of 8/255.
     """
 
-    radius: float = 8.0
-    side: int = 0
-    steps: int = 20
+    radius: Annotated[float, Number(0, 255, low_open=True)] = 8.0
+    side: Size = 0
+    steps: Count = 20
     name: ClassVar[str] = "clean-label"
     about: ClassVar[str] = "a trigger on hard images of its own class (Turner et al. 2019); needs privmix[poisoning]"
-
-    def __post_init__(self) -> None:
-        check_number("radius", self.radius, low=0, high=255, low_open=True)
-        check_integer("side", self.side, low=0)
-        check_integer("steps", self.steps, low=1)
 
     def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
         require_toolbox()

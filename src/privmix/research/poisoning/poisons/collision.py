@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import torch
 from torch import Tensor
 
-from privmix.errors import check_integer, check_number
+from privmix.fields import Amount, Count, Fraction, Number
 from privmix.research.poisoning.base import ATTACKS, Defence
 from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.targeted import Box, Targeted, extracted
@@ -33,19 +33,13 @@ class FeatureCollision(Targeted):
             length of the features wanted).
     """
 
-    radius: float = 8
-    steps: int = 60
-    watermark: float = 0.3
-    similarity: float = 0.0
+    radius: Annotated[float, Number(0, 255, low_open=True)] = 8
+    steps: Count = 60
+    watermark: Fraction = 0.3
+    similarity: Amount = 0.0
     name: ClassVar[str] = "feature-collision"
     about: ClassVar[str] = "poisons with the features of the target: Poison Frogs (Shafahi et al. 2018)"
     setting: ClassVar[str] = "transfer"
-
-    def __post_init__(self) -> None:
-        check_number("radius", self.radius, low=0, high=255, low_open=True)
-        check_integer("steps", self.steps, low=1)
-        check_number("watermark", self.watermark, low=0, high=1, high_open=True)
-        check_number("similarity", self.similarity, low=0)
 
     def moved(self, scene: Scene, box: Box, defence: Defence | None) -> Tensor:
         body, wanted, box = extracted(scene, box)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import torch
 from torch import Tensor
 
-from privmix.errors import check_integer, check_number
+from privmix.fields import Count, Number, Positive
 from privmix.research.poisoning.base import ATTACKS, Defence
 from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.targeted import Box, Targeted, extracted
@@ -31,17 +31,12 @@ class ConvexPolytope(Targeted):
         learning_rate: of Adam, in the range of pixels.
     """
 
-    radius: float = 8
-    steps: int = 60
-    learning_rate: float = 0.04
+    radius: Annotated[float, Number(0, 255, low_open=True)] = 8
+    steps: Count = 60
+    learning_rate: Positive = 0.04
     name: ClassVar[str] = "convex-polytope"
     about: ClassVar[str] = "poisons whose features surround the target's (Zhu et al. 2019)"
     setting: ClassVar[str] = "transfer"
-
-    def __post_init__(self) -> None:
-        check_number("radius", self.radius, low=0, high=255, low_open=True)
-        check_integer("steps", self.steps, low=1)
-        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
 
     def moved(self, scene: Scene, box: Box, defence: Defence | None) -> Tensor:
         body, wanted, box = extracted(scene, box)

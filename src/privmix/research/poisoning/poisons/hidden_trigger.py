@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 import torch
@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput
+from privmix.fields import Count, Number, Size
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
 from privmix.research.poisoning.scene import Poisoned, Scene
@@ -41,17 +42,12 @@ class HiddenTrigger(Attack):
         steps: of Adam, each of about a tenth of the radius.
     """
 
-    radius: float = 16.0
-    side: int = 0
-    steps: int = 100
+    radius: Annotated[float, Number(0, 255, low_open=True)] = 16.0
+    side: Size = 0
+    steps: Count = 100
     name: ClassVar[str] = "hidden-trigger"
     about: ClassVar[str] = "a trigger that no training image shows (Saha et al. 2020)"
     setting: ClassVar[str] = "transfer"
-
-    def __post_init__(self) -> None:
-        check_number("radius", self.radius, low=0, high=255, low_open=True)
-        check_integer("side", self.side, low=0)
-        check_integer("steps", self.steps, low=1)
 
     def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
         side_of(self.side, scene.train.shape)

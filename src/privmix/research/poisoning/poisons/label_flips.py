@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import check_choice
+from privmix.fields import Choice
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.scene import Poisoned, Scene
 from privmix.research.poisoning.threat import ThreatModel
@@ -27,12 +27,9 @@ class LabelFlips(Attack):
             the public extractor where the victim has one. The last two aim at all images of the victim class.
     """
 
-    choice: str = "nearest"
+    choice: Annotated[str, Choice(*CHOICES)] = "nearest"
     name: ClassVar[str] = "label-flips"
     about: ClassVar[str] = "wrong labels: nearest the image aimed at, similar to its class to be, or at random"
-
-    def __post_init__(self) -> None:
-        check_choice("choice", self.choice, CHOICES)
 
     def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
         scene.check_held(scene.source, records)

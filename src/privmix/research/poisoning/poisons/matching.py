@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Annotated, Any, ClassVar, Final
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import check_integer, check_number
+from privmix.fields import Count, Number, Positive, Size
 from privmix.research.poisoning.base import ATTACKS, Augmentation, Defence
 from privmix.research.poisoning.scene import Images, Scene
 from privmix.research.poisoning.targeted import Box, Targeted
@@ -44,23 +44,15 @@ class GradientMatching(Targeted):
             four, more of them cost more and reached less in three trials.
     """
 
-    radius: float = 16
-    steps: int = 30
-    starts: int = 1
-    networks: int = 2
-    step: float = 0.3
-    companions: int = 0
+    radius: Annotated[float, Number(0, 255, low_open=True)] = 16
+    steps: Count = 30
+    starts: Count = 1
+    networks: Count = 2
+    step: Positive = 0.3
+    companions: Size = 0
     name: ClassVar[str] = "gradient-matching"
     about: ClassVar[str] = "poisons whose gradients are the target's: Witches' Brew (Geiping et al. 2021)"
     adapts: ClassVar[bool] = True
-
-    def __post_init__(self) -> None:
-        check_number("radius", self.radius, low=0, high=255, low_open=True)
-        check_integer("steps", self.steps, low=1)
-        check_integer("starts", self.starts, low=1)
-        check_integer("networks", self.networks, low=1)
-        check_number("step", self.step, low=0, low_open=True)
-        check_integer("companions", self.companions, low=0)
 
     def moved(self, scene: Scene, box: Box, defence: Defence | None) -> Tensor:
         through = defence if isinstance(defence, Augmentation) else None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.errors import InvalidInput
+from privmix.fields import Choice, Count
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.scene import Images, Poisoned, Scene
 from privmix.research.poisoning.threat import ThreatModel
@@ -33,14 +34,10 @@ class PatchBackdoor(Attack):
         place: ``random``: another one in each image; ``fixed``: one for a trial.
     """
 
-    side: int = 4
-    place: str = "random"
+    side: Count = 4
+    place: Annotated[str, Choice(*PLACES)] = "random"
     name: ClassVar[str] = "patch-backdoor"
     about: ClassVar[str] = "a small random square teaches the model a class (Gu et al. 2017; Borgnia et al. 2021)"
-
-    def __post_init__(self) -> None:
-        check_integer("side", self.side, low=1)
-        check_choice("place", self.place, PLACES)
 
     def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
         if self.side > min(scene.train.shape[1:]):

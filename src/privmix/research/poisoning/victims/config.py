@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice
+from privmix.fields import Amount, Choice, Count, Fraction, Positive, Size, Whole, check_fields
 from privmix.research.poisoning.victims.networks import NETWORKS
 
 PRECISIONS: Final = ("float32", "bfloat16")
@@ -36,31 +37,23 @@ class VictimConfig:
         InvalidInput: a setting is out of range.
     """
 
-    network: str = "cnn"
-    epochs: int = 6
-    batch: int = 64
-    learning_rate: float = 0.03
-    momentum: float = 0.9
+    network: Annotated[str, Choice(*NETWORKS)] = "cnn"
+    epochs: Count = 6
+    batch: Annotated[int, Whole(2)] = 64
+    learning_rate: Positive = 0.03
+    momentum: Fraction = 0.9
     nesterov: bool = False
-    weight_decay: float = 5e-4
-    warm_up: float = 0.1
+    weight_decay: Amount = 5e-4
+    warm_up: Fraction = 0.1
     drops: tuple[float, ...] = ()
     flips: bool = False
-    crops: int = 0
-    precision: str = "float32"
+    crops: Size = 0
+    precision: Annotated[str, Choice(*PRECISIONS)] = "float32"
 
     def __post_init__(self) -> None:
-        check_choice("network", self.network, NETWORKS)
-        check_integer("epochs", self.epochs, low=1)
-        check_integer("batch", self.batch, low=2)
-        check_number("learning_rate", self.learning_rate, low=0, low_open=True)
-        check_number("momentum", self.momentum, low=0, high=1, high_open=True)
-        check_number("weight_decay", self.weight_decay, low=0)
-        check_number("warm_up", self.warm_up, low=0, high=1, high_open=True)
+        check_fields(self)
         if not all(0 < one < 1 for one in self.drops) or tuple(sorted(set(self.drops))) != self.drops:
             raise InvalidInput("drops", self.drops, "shares of the training in (0, 1), rising")
-        check_integer("crops", self.crops, low=0)
-        check_choice("precision", self.precision, PRECISIONS)
         if self.nesterov and not self.momentum:
             raise InvalidInput("nesterov", True, "a momentum above 0")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from privmix.training.batches import PoissonBatches
 from privmix.training.mechanisms.banded.batches import CyclicBatches
 from privmix.training.mechanisms.banded.factor import best_factor
 from privmix.training.mechanisms.banded.noise import BandedNoise
+from privmix.training.mechanisms.banded.options import BandedOptions
 from privmix.training.mechanisms.banded.plan import BandedPlan
 from privmix.training.mechanisms.base import MECHANISMS, Settings, StepNoise, TrainingMechanism, Words
 from privmix.training.plan import TrainingPlan
@@ -34,31 +35,32 @@ class Banded(TrainingMechanism):
     called = "banded matrix factorisation"
     words = "noise correlated over `bands` steps, each record's turn every so many"
     plan: ClassVar[type[TrainingPlan]] = BandedPlan
+    options = "privmix.training.mechanisms.banded.options:BandedOptions"
 
     @classmethod
     def planned(cls, draft: TrainingPlan, settings: Settings) -> BandedPlan:
         """With the factor that is best for the steps, the bands and the momentum."""
         if settings.epsilon == 0:
             raise InvalidInput("mechanism", "banded", "dp-sgd with epsilon 0, which takes no private step")
-        most = min(draft.steps, draft.records // draft.batch_size)
-        if not 1 <= settings.bands <= most:
+        most, bands = min(draft.steps, draft.records // draft.batch_size), settings.mechanism_options.bands
+        if bands is None or bands > most:
             allowed = (
                 f"from 1 to {most} with `mechanism` banded: at most the steps, and at most records over batch size"
             )
-            raise InvalidInput("bands", settings.bands or None, allowed)
+            raise InvalidInput("bands", bands, allowed)
         if draft.microbatch_size > 1:
             raise InvalidInput(
                 "microbatch_size", draft.microbatch_size, "1 with `mechanism` banded, or `mechanism` dp-sgd"
             )
         momentum = settings.optimiser.momentum if settings.optimiser.name == "sgd" else 0.0
         own = {item.name: getattr(draft, item.name) for item in fields(TrainingPlan)}
-        return BandedPlan(**own, coefficients=best_factor(draft.steps, settings.bands, momentum))
+        return BandedPlan(**own, coefficients=best_factor(draft.steps, bands, momentum))
 
     @classmethod
-    def settings_of(cls, plan: TrainingPlan) -> dict[str, Any]:
+    def options_of(cls, plan: TrainingPlan) -> BandedOptions:
         """As many bands as the plan has."""
         assert isinstance(plan, BandedPlan)
-        return {"mechanism": cls.name, "bands": plan.bands}
+        return BandedOptions(plan.bands)
 
     @classmethod
     def batches(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Annotated, ClassVar
 
 from privmix.accounting import Event, Gaussian
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput, check_integer
+from privmix.fields import Number
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.training.plan import TrainingPlan
 
@@ -45,14 +46,12 @@ class BandedPlan(TrainingPlan):
 
     mechanism: ClassVar[str] = "banded"
 
-    coefficients: tuple[float, ...] = (1.0,)
+    coefficients: tuple[Annotated[float, Number()], ...] = (1.0,)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.coefficients, tuple) or not self.coefficients:
-            raise InvalidInput("coefficients", type(self.coefficients).__name__, "a tuple of numbers")
-        for value in self.coefficients:
-            check_number("coefficients", value)
+        if not self.coefficients:
+            raise InvalidInput("coefficients", self.coefficients, "at least one number")
         norm = math.hypot(*self.coefficients)
         if not 1 - _ROUNDING <= norm <= 1 + _ROUNDING:
             raise InvalidInput("coefficients", norm, "numbers of L2 norm 1: it is what the noise is measured by")
@@ -84,13 +83,3 @@ class BandedPlan(TrainingPlan):
         """A record's turns in the first ``steps`` steps, in the group that has most."""
         turns = -(-check_integer("steps", steps, low=1, high=self.steps) // self.bands)
         return replace(self.sampler, rows=turns).event(Gaussian(self.noise_multiplier))
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**super().to_dict(), "coefficients": list(self.coefficients)}
-
-    @classmethod
-    def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """The inverse."""
-        given = fields.get("coefficients")
-        return super().from_dict({**fields, "coefficients": tuple(given) if isinstance(given, list) else given})

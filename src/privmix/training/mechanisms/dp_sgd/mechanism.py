@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.accounting import Adjacency
-from privmix.errors import InvalidInput
 from privmix.mechanisms.mixture import log_mixture
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact, rounded_down
@@ -33,8 +32,6 @@ class DpSgdMechanism(TrainingMechanism):
     @classmethod
     def planned(cls, draft: TrainingPlan, settings: Settings) -> TrainingPlan:
         """The draft."""
-        if settings.bands:
-            raise InvalidInput("bands", settings.bands, "none with `mechanism` dp-sgd; they are of `mechanism` banded")
         return draft
 
     @classmethod

@@ -1,0 +1,288 @@
+"""The order in which every job on private records goes: check, plan, charge, open run, read, compute, publish, note.
+
+It is written once, here. What a kind of job fills in are steps of it: :class:`Job` lists them.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypedDict, TypeVar
+
+from privmix.data.overlap import Contents, Sketch
+from privmix.errors import InvalidInput, StorageError
+from privmix.jobs.budget import Charge, charge, check_budget
+from privmix.jobs.dataset import Dataset
+from privmix.jobs.places import check_writable
+from privmix.jobs.public_data import refuse_overlap
+from privmix.jobs.spending import Spending, telling
+from privmix.jobs.work import Cost, Done, PlannedJob, Work
+from privmix.ledger import Ledger
+from privmix.mechanisms.plan import check_price
+from privmix.mechanisms.run import Run
+from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
+from privmix.progress import Progress, silent
+
+P = TypeVar("P", bound="PlannedJob[Any]")
+R = TypeVar("R")
+
+
+class RunArguments(TypedDict):
+    """What every run is opened with; see :class:`privmix.mechanisms.run.Run`."""
+
+    streams: SecretStreams | None
+    extra: Mapping[str, Any]
+    overwrite: bool
+    resume: bool
+    paid: bool
+
+
+class Job(ABC, Generic[P, R]):
+    """A job on one private dataset: plan it, then :meth:`carry_out` the plan.
+
+    Each kind of job has a method of its own that makes the plan (type P) from its options and public facts, after
+    :meth:`check`; it comes before this class among the bases of a dataclass that has the options. Then it fills in the
+    steps below, which are called in the order of this list. None of those before :meth:`read` may read a private
+    record.
+
+    * :meth:`check_options`: what must go together;
+    * :meth:`check_resumed`: whether an interrupted run is the one that was planned;
+    * :meth:`cost`: what is charged, or None where no private record is read;
+    * :meth:`public_records`: what is called public and must not be the private data;
+    * :meth:`extra`, :meth:`open_run`: what a run remembers, and the run, for jobs that have a place;
+    * :meth:`read`: the private records, read;
+    * :meth:`compute`: the result (type R), made of them and published;
+    * :meth:`noted`: what the ledger notes of it.
+
+    Formal guarantees:
+        * Checked first: options that don't go together, places that can't be written, public data that can't be read
+          and plans that cost more than was asked are refused before anything is charged.
+        * Reserve before reading: the ledger is charged, durably, before the first private record is read. What a
+          budget does not hold is refused, and nothing was read.
+        * One charge: a run that goes on after a kill is not charged again, and only with the data that it began with;
+          one whose records were refused before anything was drawn goes on with mended ones, under a fresh key.
+        * One plan: what is charged, carried out and certified is the same plan, which this very job made, and it is
+          carried out once.
+        * One seed: a run goes on with the seed that it began with, or without one; none goes with a ledger.
+        * Told: an error after a charge says what was charged, what is left and how to go on: see
+          :func:`privmix.jobs.spending.spent_of`.
+        * Apart: public records that are private ones end the job, after the charge and before it computes.
+        * Nothing for nothing: where nothing is charged for records, none is read, not even to compare it.
+        * No core dumps: before a record or a key is in memory, dumps of it are forbidden.
+        * The key ends with the job, however that ends; a run that others can go on with has its own, on disk.
+        * Done is done: where the ledger can't note at the end what came of it, the result is there, and
+          :attr:`Done.not_noted` tells.
+        * Together: of several processes the head alone is charged and has the key. The others read nothing before it
+          has paid, and where it fails before, all end (:class:`privmix.errors.HeadFailed`).
+    """
+
+    made: ClassVar[str]
+    """What it makes: "release", "model"."""
+    runs: ClassVar[type[Run] | None] = None
+    """How that is made where it has a place; None: nothing of it is kept."""
+
+    # Its options.
+    ledger: str | Ledger | None
+    dataset: str | None
+    seed: int | None
+    out: Path | None = None
+    store: str | Path | None = None
+    overwrite: bool = False
+    resume: bool = False
+    dry_run: bool = False
+
+    @property
+    @abstractmethod
+    def opened(self) -> Dataset:
+        """The private dataset; opening it reads no record."""
+
+    def check(self) -> None:
+        """Raise where options do not go together or places can't be written; reads no record.
+
+        Raises:
+            InvalidInput: options do not go together or are out of range.
+            StorageError: a place can't be written.
+            MissingExtra: something is asked for that is not installed.
+        """
+        check_budget(self.ledger, self.dataset, self.seed, f"{'an' if self.made[0] in 'aeiou' else 'a'} {self.made}")
+        self.check_options()
+        places = {"out": None if self.out is None else Path(self.out).parent, "store": self.store}
+        for name, place in places.items():
+            if place is not None and not self.dry_run:
+                check_writable(name, Path(place))
+
+    def left(self) -> RunState | None:
+        """The interrupted run that it goes on with; None where one is to begin, or where there is no place for any.
+
+        Raises:
+            InvalidInput: there is none, or one that was not asked for, or it has another seed; see :meth:`Run.check`.
+            StorageError: it can't be read.
+        """
+        if self.runs is None or self.out is None:
+            return None
+        state = self.runs.check(self.out, overwrite=self.overwrite, resume=self.resume)
+        if state is not None:
+            check_same_seed(state, self.seed)
+        return state
+
+    def charge(self, cost: Cost) -> Charge:
+        """Charge it now."""
+        return charge(self.ledger, self.dataset, cost.event, cost.adjacency, cost.purpose, self.opened)
+
+    def charged_before(self, state: RunState, what: str = "reservation") -> Charge:
+        """What an interrupted run was charged, and is not charged again.
+
+        Raises:
+            InvalidInput: ledger, dataset or data are not those of the run.
+        """
+        if state.complete and not state.extra:
+            # The kill came after its notes were removed; all that is left is to rename a folder.
+            return Charge()
+        return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.opened)
+
+    def carry_out(self, planned: P, progress: Progress = silent) -> Done[R]:
+        """Charge, read, compute and publish; what is planned is used up by it.
+
+        Raises:
+            BudgetExceeded: the ledger does not hold it; nothing was read.
+            InvalidInput: what is planned is another job's, or used up, or something is in its place by now: nothing is
+                charged then. Or a record is not as declared, or public records are private ones: what was charged is
+                spent.
+            StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
+            HeadFailed: in the processes beside the head.
+        """
+        if planned.job is not self:
+            # Seed, target and ledger are those of the job that was checked.
+            raise InvalidInput("planned", "another job's", "what `plan` of this job gave")
+        if planned.key.used:
+            raise InvalidInput("planned", "used up", "a plan that was not carried out yet: plan again")
+        no_core_dumps()
+        if not planned.world.is_head:
+            planned.world.wait_for_head()
+            return Done(self._computed(planned, Work(), silent), self.made)
+        with telling(self.spending(planned)) as told, ExitStack() as ends:
+            with planned.world.others_wait():
+                work = self._begin(planned, told, ends)
+            result = self._computed(planned, work, progress, told)
+        return Done(result, self.made, _note_done([*planned.earlier, work.charged], self.noted(result)))
+
+    def _begin(self, planned: P, told: Spending, ends: ExitStack) -> Work:
+        """Charge, and open the run, which ends with ``ends``."""
+        check_price(planned.plan)
+        state = self.left()
+        if state is not None:
+            self.check_resumed(planned, state)
+        cost, whole = self.cost(planned), state is not None and state.complete
+        public, made_of = ({}, []) if cost is None or whole else self.public_records(planned)
+        charged = Charge()
+        # Before the first private row is read: a crash from here on leaves the budget spent.
+        if cost is not None and state is not None:
+            charged = self.charged_before(state)
+        elif cost is not None:
+            charged = told.charged = self.charge(cost)
+            told.epsilon = cost.epsilon
+        ends.callback(planned.key.end)
+        refuse_overlap(public, self.opened.source, made_of)
+        streams, run = planned.key.streams() if state is None else None, None
+        if self.out is not None:
+            given = RunArguments(
+                streams=streams,
+                extra={"reservation": charged.note(), "seed": self.seed, **({} if whole else self.extra(planned))},
+                overwrite=self.overwrite,
+                resume=self.resume,
+                paid=charged.reservation is not None,
+            )
+            run = ends.enter_context(self.open_run(planned, charged, given))
+            if state is not None and run.id != state.id:
+                # Neither its charge nor its records were looked at.
+                raise StorageError("out: another run took the place of the interrupted one meanwhile; nothing is done")
+            streams = None if run.complete else run.streams
+        if cost is not None:
+            told.charged, told.run = charged, run
+        work = Work(charged, run, streams)
+        if work.complete and planned.world.size > 1:
+            raise InvalidInput("resume", True, "one process for this run, which only has to be put in its place")
+        return work
+
+    def _computed(self, planned: P, work: Work, progress: Progress, told: Spending | None = None) -> R:
+        found = None if work.complete else self.read(planned, work, progress)
+        if told is not None and work.run is None:
+            told.drawn = True
+        return self.compute(planned, work, found, progress)
+
+    def check_options(self) -> None:
+        """Raise :class:`InvalidInput` where options do not go together; called by :meth:`check`."""
+
+    def spending(self, planned: P) -> Spending:
+        """What is to be told of the cost before the job itself is charged."""
+        cost = self.cost(planned)
+        return Spending(0.0, 0.0) if cost is None else Spending(cost.epsilon, cost.delta)
+
+    def check_resumed(self, planned: P, state: RunState) -> None:
+        """Raise :class:`InvalidInput` unless an interrupted run is the one that was planned."""
+
+    @abstractmethod
+    def cost(self, planned: P) -> Cost | None:
+        """What is charged; None where no private record is read."""
+
+    def public_records(self, planned: P) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
+        """See :func:`privmix.jobs.public_data.refuse_overlap`; whatever is public is read here at the latest."""
+        return {}, []
+
+    def extra(self, planned: P) -> dict[str, Any]:
+        """What a run is to remember beside its charge and seed."""
+        return {}
+
+    def open_run(self, planned: P, charged: Charge, given: RunArguments) -> Run:
+        """The run at ``out``."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def read(self, planned: P, work: Work, progress: Progress) -> Any:
+        """Read the private records; None where nothing is charged for any."""
+
+    @abstractmethod
+    def compute(self, planned: P, work: Work, records: Any, progress: Progress) -> R:
+        """What is made of them, published; records are None where none are needed."""
+
+    @abstractmethod
+    def noted(self, result: R) -> str:
+        """As the ledger is to note it."""
+
+
+def check_same_seed(state: RunState, seed: int | None) -> None:
+    """Raise :class:`InvalidInput` unless the seed is the one that an interrupted run began with.
+
+    A run goes on with its own key, so that another seed would be said and not used.
+
+    Args:
+        state: of the run, whose maker noted its seed in ``extra``; a complete run has no notes any more, and draws
+            nothing.
+        seed: given now, or None.
+
+    Example:
+        >>> check_same_seed(RunState("a", {}, {"seed": None}, False), 3)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: seed: got 3; allowed: no seed, as in the interrupted run
+    """
+    if state.complete and not state.extra:
+        return
+    before = state.extra.get("seed")
+    if before != seed:
+        raise InvalidInput("seed", seed, f"{'no seed' if before is None else before}, as in the interrupted run")
+
+
+def _note_done(charges: Iterable[Charge], result: str) -> tuple[StorageError, ...]:
+    """Note them as done; the budget was charged before, so that what can go wrong is a missing note."""
+    errors = []
+    for one in charges:
+        try:
+            one.done(result)
+        except StorageError as error:
+            errors.append(error)
+    return tuple(errors)

@@ -1,0 +1,147 @@
+"""What is to be released, from options and public facts of the data; no private record is read for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Final
+
+from privmix.data.overlap import Sketch
+from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer, check_number
+from privmix.features import Extractor, parse_features
+from privmix.features.projected import Projected
+from privmix.features.whitening import WhiteningConfig
+from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.planning import design_of
+from privmix.jobs.public_data import origins_of, refuse_private
+from privmix.jobs.public_prior import Opened, open_public
+from privmix.jobs.release_options import AUTO, ReleaseOptions
+from privmix.planning import ReleaseConfig
+from privmix.plans import design_named
+from privmix.plans.count import count_noise
+from privmix.progress import silent
+from privmix.releases.folder import RELEASE_FOLDER
+
+ENGINES: Final = ("local", "ray")
+# More records than any setting asks for, and no more than any design can take.
+_STAND_IN: Final = 2**23
+
+
+@dataclass(frozen=True, eq=False)
+class ReleaseSetting(ReleaseOptions):
+    """The options of a release, and what follows from them with the dataset opened."""
+
+    @cached_property
+    def reader(self) -> Extractor:
+        """The public extractor of raw inputs, projected where that is asked for."""
+        found = parse_features(self.features)
+        if self.project is None:
+            return found
+        return Projected(found, check_integer("project", self.project, low=1))
+
+    @property
+    def plain_numbers(self) -> bool:
+        """Whether features are numbers as they stand in the data, on whatever scale."""
+        return self.public is None and self.reader.name == "identity"
+
+    @cached_property
+    def public(self) -> Opened | None:
+        """The public data that its features are whitened by, not read yet."""
+        return (
+            open_public(self.prior, self.reader, self.opened.schema, self.columns)
+            if self.prior.public is not None
+            else None
+        )
+
+    @cached_property
+    def extractor(self) -> Extractor:
+        """The public extractor of what is released; where there are public data, they are read for it."""
+        if self.public is None:
+            return self.reader.with_columns(self.opened.source.number_names)
+        centred = (self.centre or self.config.design.centre) != "none"
+        return self.public.whitened(self.reader, self.clip_norm * (self.residual_clip_norm if centred else 1.0), silent)
+
+    @cached_property
+    def opened(self) -> Dataset:
+        """The dataset; opening it reads no record."""
+        return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
+
+    @cached_property
+    def origins(self) -> list[tuple[str, Sketch]]:
+        """What the public data were made of, where they are synthetic."""
+        return [] if self.public is None else origins_of({"public": self.public.source})
+
+    def check_options(self) -> None:
+        """See :meth:`privmix.jobs.job.Job.check_options`."""
+        if self.out is not None:
+            RELEASE_FOLDER.check_target(self.out, overwrite=self.overwrite)
+        if self.private_count and (self.records is not None or self.dry_run):
+            raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
+        design_of(self.design, self.options)
+        if self.design != AUTO and self.assumptions.given:
+            raise InvalidInput(
+                "design", self.design_name, "auto with `proxy`, `attainable`, `spectrum_decay` or `between_share`"
+            )
+        self.assumptions.check()
+        self.prior.check()
+        _ = self.about.licence_text()
+        check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)
+        refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
+        check_number("epsilon", self.epsilon, low=0, low_open=True)
+        check_number("delta", self.delta, low=0, high=1, high_open=True)
+
+    @cached_property
+    def config(self) -> ReleaseConfig:
+        """What the release is to be; where the count is private, its record count is a stand-in.
+
+        Raises:
+            InvalidInput: a value is out of range, or what the design asks for is not given.
+        """
+        schema = self.opened.schema
+        config = ReleaseConfig(
+            # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
+            records=_STAND_IN if self.private_count else schema.records if self.records is None else self.records,
+            dim=self._dim(self.reader.output_dim(schema.input_shape)),
+            classes=tuple(schema.classes),
+            **design_of(self.design, self.options),
+            rows=self.rows,
+            clip_norm=self.clip_norm,
+            centre=self.centre,
+            residual_clip_norm=self.residual_clip_norm,
+            records_noise_multiplier=count_noise(self.epsilon, self.delta) if self.private_count else None,
+            records_declared=self.records is not None,
+            # What whitens features turns their axes, too.
+            channels=self.reader.channels(schema.input_shape) if self.public is None else 1,
+            whitened=self.public is not None,
+        )
+        if config.design.fixed_size and config.records != schema.records:
+            allowed = f"the real record count (leave it out) for design {self.design_name}"
+            raise InvalidInput("records", self.records, allowed)
+        return config
+
+    def _dim(self, features: int) -> int:
+        return features if self.public is None else WhiteningConfig().dim(features)
+
+
+def check_engine(
+    engine: str, design: str, memory_gb: float | None, workers: int | None, ray_address: str | None
+) -> None:
+    """Raise unless a release can run so: asked before budget is charged, and not when the first row is due.
+
+    Raises:
+        InvalidInput: an option is out of range, or does not go with the others.
+        MissingExtra: ray is asked for and not installed.
+    """
+    check_choice("engine", engine, ENGINES)
+    if memory_gb is not None:
+        check_number("memory_gb", memory_gb, low=0, low_open=True)
+    if workers is not None:
+        check_integer("workers", workers, low=1)
+    if engine != "ray":
+        if ray_address is not None:
+            raise InvalidInput("ray_address", ray_address, "an address with `engine` ray")
+    elif design != AUTO and engine not in design_named(design).engines:
+        raise InvalidInput("engine", engine, f"local for design {design}, which reads records once and in blocks")
+    elif find_spec("ray") is None:
+        raise MissingExtra("ray", "ray")

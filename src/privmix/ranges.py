@@ -1,0 +1,222 @@
+"""What a field may hold: ranges that stand in types, ``Annotated[int, Whole(1)]``, and names for the common ones.
+
+Each checks a value, in the words of the field that holds it, and knows values that are wrong, for tests. Used through
+:mod:`privmix.fields`, which lends all of these names.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+
+
+class Range(Protocol):
+    """What a field may hold; it stands in the field's type: ``Annotated[int, Whole(1)]``."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Raise :class:`InvalidInput` about the field ``name`` unless ``value`` is right."""
+        ...
+
+    def wrong(self) -> Sequence[Any]:
+        """Values that are not, for tests."""
+        ...
+
+
+@dataclass(frozen=True)
+class Number:
+    """A finite number in an interval.
+
+    Example:
+        >>> Number(0, 1, high_open=True).check("momentum", 1.0)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: momentum: got 1.0; allowed: a finite number >= 0 and < 1
+    """
+
+    low: float = -math.inf
+    high: float = math.inf
+    low_open: bool = False
+    high_open: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        """See :class:`Range`."""
+        check_number(name, value, low=self.low, high=self.high, low_open=self.low_open, high_open=self.high_open)
+
+    def wrong(self) -> Sequence[Any]:
+        """See :class:`Range`."""
+        ends = []
+        if self.low > -math.inf:
+            ends.append(self.low if self.low_open else math.nextafter(self.low, -math.inf))
+        if self.high < math.inf:
+            ends.append(self.high if self.high_open else math.nextafter(self.high, math.inf))
+        return [*ends, math.nan, math.inf, -math.inf, "1", True, [1.0]]
+
+
+@dataclass(frozen=True)
+class Whole:
+    """An integer from ``low`` to ``high``; ``plain``: an int itself, since no bool or NumPy number survives JSON."""
+
+    low: int
+    high: int | None = None
+    plain: bool = False
+
+    def check(self, name: str, value: Any) -> None:
+        """See :class:`Range`."""
+        check_integer(name, value, low=self.low, high=self.high)
+        if self.plain and type(value) is not int:
+            raise InvalidInput(name, value, "an integer")
+
+    def wrong(self) -> Sequence[Any]:
+        """See :class:`Range`."""
+        ends = [
+            self.low - 1,
+            *([] if self.high is None else [self.high + 1]),
+            *([float(self.low)] if self.plain else []),
+        ]
+        return [*ends, self.low + 0.5, math.nan, "1", True, [1]]
+
+
+class Choice:
+    """One of some words; a function gives those of a registry, which is asked when it is needed.
+
+    Example:
+        >>> Choice("flat", "automatic").check("clipping", "round")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: clipping: got 'round'; allowed: one of flat, automatic
+    """
+
+    def __init__(self, *words: str, of: Callable[[], Sequence[str]] | None = None) -> None:
+        self._words, self._of = words, of
+
+    def check(self, name: str, value: Any) -> None:
+        """See :class:`Range`."""
+        check_choice(name, value, self._words if self._of is None else self._of())
+
+    def wrong(self) -> Sequence[Any]:
+        """See :class:`Range`."""
+        return ["", "no such word", 1, True, ["a"]]
+
+
+@dataclass(frozen=True)
+class Text:
+    """A text that a pattern matches as a whole.
+
+    Args:
+        pattern: a regular expression.
+        words: what it allows, for people.
+    """
+
+    pattern: str
+    words: str
+
+    def check(self, name: str, value: Any) -> None:
+        """See :class:`Range`."""
+        if not isinstance(value, str) or re.fullmatch(self.pattern, value, re.DOTALL) is None:
+            raise InvalidInput(name, value, self.words)
+
+    def wrong(self) -> Sequence[Any]:
+        """See :class:`Range`."""
+        return [text for text in ("", "\0", "x" * 100_000) if re.fullmatch(self.pattern, text, re.DOTALL) is None] + [1]
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of printable characters, without spaces around it.
+
+    Args:
+        most: characters.
+        least: 0 where it may be empty.
+    """
+
+    most: int
+    least: int = 1
+
+    def check(self, name: str, value: Any) -> None:
+        """See :class:`Range`."""
+        fits = isinstance(value, str) and self.least <= len(value) <= self.most
+        if not fits or not value.isprintable() or value != value.strip():
+            raise InvalidInput(name, value, f"a line of {self.least} to {self.most} printable characters")
+
+    def wrong(self) -> Sequence[Any]:
+        """See :class:`Range`."""
+        return ["x" * (self.most + 1), " a", "a\nb", 1, *([""] if self.least else [])]
+
+
+class By:
+    """What a function says, which is given the field's name and the value and raises.
+
+    Args:
+        function: it.
+        wrong: values that it refuses, for tests.
+    """
+
+    def __init__(self, function: Callable[[str, Any], object], *wrong: Any) -> None:
+        self._function, self._wrong = function, wrong
+
+    def check(self, name: str, value: Any) -> None:
+        """See :class:`Range`."""
+        self._function(name, value)
+
+    def wrong(self) -> Sequence[Any]:
+        """See :class:`Range`."""
+        return self._wrong
+
+
+class Flag:
+    """Yes or no: True or False itself, no number for it."""
+
+    def check(self, name: str, value: Any) -> None:
+        """See :class:`Range`."""
+        if not isinstance(value, bool):
+            raise InvalidInput(name, value, "True or False")
+
+    def wrong(self) -> Sequence[Any]:
+        """See :class:`Range`."""
+        return [0, 1, "yes"]
+
+
+@dataclass(frozen=True)
+class Coded:
+    """How values are stored that are no plain ones, in a field's type beside or in place of a range.
+
+    Args:
+        write: to a JSON value.
+        read: from one, of whoever it comes from; raises :class:`InvalidInput`, TypeError, KeyError or ValueError.
+    """
+
+    write: Callable[[Any], Any]
+    read: Callable[[Any], Any]
+
+
+Positive = Annotated[float, Number(0, low_open=True)]
+"""A number above 0."""
+Amount = Annotated[float, Number(0)]
+"""A number of at least 0."""
+Share = Annotated[float, Number(0, 1, low_open=True, high_open=True)]
+"""A number between 0 and 1, both excluded."""
+Fraction = Annotated[float, Number(0, 1, high_open=True)]
+"""A number from 0 to below 1."""
+Rate = Annotated[float, Number(0, 1, low_open=True)]
+"""A number above 0 and at most 1."""
+Proportion = Annotated[float, Number(0, 1)]
+"""A number from 0 to 1, both allowed."""
+Count = Annotated[int, Whole(1)]
+"""An integer of at least 1."""
+PlainCount = Annotated[int, Whole(1, plain=True)]
+"""The same, of a plan."""
+Size = Annotated[int, Whole(0)]
+"""An integer of at least 0."""
+Seed = Annotated[int, Whole(0, 2**31 - 1)]
+"""Of draws that are public."""
+Words = Annotated[str, Text(".*", "a text")]
+"""Any text."""
+Digest = Annotated[str, Text("[0-9a-f]{64}", "64 hexadecimal digits")]
+"""A SHA-256."""
+Switch = Annotated[bool, Flag()]
+"""Yes or no."""

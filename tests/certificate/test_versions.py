@@ -1,0 +1,119 @@
+"""A certificate may gain fields: what was written before stays readable, and what is of no version is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pytest
+
+from privmix.certificate import certificate as common
+from privmix.certificate.certificate import Certificate, CommonFields, check_guarantee, content_hash, parse_certificate
+from privmix.errors import InvalidInput
+from privmix.fields import Choice, later, newest
+from privmix.releases.certificate import ReleaseFields
+from privmix.releases.verify import check_certificate
+from privmix.training.certificate import ModelFields
+from privmix.training.verify import plan_of
+
+OLDER = Path(__file__).parent / "older"
+Unit = Annotated[str, Choice("record", "person")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseWithUnit(ReleaseFields):
+    unit: Unit = later(5, "record")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelWithUnit(ModelFields):
+    unit: Unit = later(5, "record")
+
+
+def verify_model(certificate: Certificate) -> None:
+    check_guarantee(certificate, plan_of(certificate))
+
+
+WIDER: dict[str, tuple[type[CommonFields], type[CommonFields], Callable[[Certificate], Any]]] = {
+    "release": (ReleaseFields, ReleaseWithUnit, check_certificate),
+    "model": (ModelFields, ModelWithUnit, verify_model),
+}
+
+
+@pytest.fixture
+def later_version(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A privmix whose certificates have a field more."""
+    monkeypatch.setattr(common, "SCHEMA_VERSION", 5)
+
+
+def edited(name: str, **changes: Any) -> bytes:
+    content = {**json.loads((OLDER / f"{name}-4.json").read_text()), **changes}
+    return json.dumps({**content, "content_sha256": content_hash(content)}).encode()
+
+
+@pytest.mark.parametrize("name", WIDER)
+def test_what_was_written_before_is_read_and_verified_byte_for_byte(name: str) -> None:
+    kind, _, verify = WIDER[name]
+    content = (OLDER / f"{name}-4.json").read_bytes()
+    found = parse_certificate(content, kind)
+    assert found.to_bytes() == content
+    verify(found)
+
+
+@pytest.mark.parametrize("name", WIDER)
+@pytest.mark.usefixtures("later_version")
+def test_a_new_field_leaves_older_certificates_as_they_are(name: str) -> None:
+    _, kind, verify = WIDER[name]
+    content = (OLDER / f"{name}-4.json").read_bytes()
+    found = parse_certificate(content, kind)
+    assert found.to_bytes() == content
+    assert found["unit"] == "record", "what certificates without a unit mean"
+    assert "unit" not in found.to_dict()
+    verify(found)
+
+
+@pytest.mark.parametrize("name", WIDER)
+@pytest.mark.usefixtures("later_version")
+def test_a_new_field_is_read_in_its_version(name: str) -> None:
+    _, kind, verify = WIDER[name]
+    found = parse_certificate(edited(name, schema_version=5, unit="person"), kind)
+    assert found["unit"] == "person"
+    verify(found)
+
+
+@pytest.mark.parametrize("name", WIDER)
+@pytest.mark.usefixtures("later_version")
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"unit": "person"}, r"'unit'.*exactly its fields in version 4"),
+        ({"schema_version": 5}, r"'unit'.*exactly its fields in version 5"),
+        ({"schema_version": 5, "unit": "family"}, "certificate unit: got 'family'; allowed: one of record, person"),
+        ({"schema_version": 6, "unit": "person"}, "newer privmix, version 6; this one reads up to 5"),
+        ({"schema_version": 3}, "4 to 5: others are read by the privmix that wrote them"),
+    ],
+)
+def test_fields_belong_to_versions(name: str, changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        parse_certificate(edited(name, **changes), WIDER[name][1])
+
+
+@pytest.mark.parametrize("kind", [ReleaseFields, ModelFields, CommonFields])
+@pytest.mark.parametrize("name", WIDER)
+def test_a_certificate_of_the_future_is_refused_in_these_words(name: str, kind: type[CommonFields]) -> None:
+    with pytest.raises(InvalidInput, match="written by a newer privmix, version 5; this one reads up to 4"):
+        parse_certificate(edited(name, schema_version=5, unit="person"), kind)
+
+
+@pytest.mark.parametrize("version", [True, 4.0, "4", None, [], -1, 10**300])
+def test_no_version_is_no_version(version: Any) -> None:
+    with pytest.raises(InvalidInput, match="schema_version"):
+        parse_certificate(edited("release", schema_version=version), ReleaseFields)
+
+
+@pytest.mark.parametrize("kind", [ReleaseFields, ModelFields, CommonFields])
+def test_no_field_is_newer_than_what_is_written(kind: type[CommonFields]) -> None:
+    assert common.FIRST_VERSION <= newest(kind, common.FIRST_VERSION) <= common.SCHEMA_VERSION

@@ -1,0 +1,488 @@
+"""What every job promises, tested on every kind of job: each test is of one of the guarantees of ``jobs.job.Job``."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.data.overlap import Contents
+from privmix.errors import HeadFailed, StorageError
+from privmix.jobs import job as order
+from privmix.jobs import work as parts
+from privmix.jobs.job import Job
+from privmix.jobs.spending import Spent, spent_of
+from privmix.jobs.work import Key
+from privmix.ledger import Ledger
+from privmix.mechanisms.run import Run
+from privmix.world import World
+from tests.jobs.kinds import (
+    COLUMNS,
+    DELTA,
+    EPSILON,
+    KINDS,
+    LEDGER,
+    OUT,
+    PLACED,
+    RECORDS,
+    Kind,
+    charges,
+    numbers,
+    prepare,
+)
+
+each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+each_placed = pytest.mark.parametrize("kind", PLACED.values(), ids=PLACED)
+pytestmark = pytest.mark.filterwarnings("ignore:features are plain numbers", "ignore:.*NOT private")
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    root = tmp_path_factory.mktemp("prepared") / "root"
+    root.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        prepare()
+        yield root
+
+
+@pytest.fixture(autouse=True)
+def place(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The current folder has a ledger and what is audited. What an audit proves matters to no job."""
+    shutil.copytree(prepared, tmp_path / "place")
+    monkeypatch.chdir(tmp_path / "place")
+    monkeypatch.setattr("privmix.attacks.one_run_proof.mahloujifar_epsilon", lambda *_, **__: 0.0)
+
+
+def source(job: Job[Any, Any]) -> Any:
+    """Its private records, which note when they are read."""
+    return job.opened.source
+
+
+def unread(job: Job[Any, Any]) -> bool:
+    """Whether nobody looked at a record of it, not even to hash it."""
+    return source(job).used == source(job).hashed == []
+
+
+def left_over() -> set[str]:
+    """What is there beside the ledger and what is audited; locks are empty files."""
+    return {path.name for path in Path().iterdir() if path.suffix != ".lock"} - {"ledger.db", "TARGET", "MODEL"}
+
+
+FREE_OF_CHARGE: Final[dict[str, Any]] = {"ledger": None, "dataset": None}
+
+
+class Broken(Exception):
+    """Raised at a step of a job."""
+
+
+def broken(*_: Any, **__: Any) -> Any:
+    raise Broken
+
+
+# Reserve before reading.
+
+
+@each_kind
+def test_records_are_read_after_the_charge_alone(kind: Kind) -> None:
+    job = kind.make()
+    planned = kind.plan(job)
+    assert unread(job)
+    assert charges() == 0
+    job.carry_out(planned)
+    assert source(job).used, "it reads records"
+    assert set(source(job).used) == {1}
+
+
+@each_kind
+def test_a_job_that_reads_before_it_is_charged_is_noticed(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The test above fails for it."""
+
+    def early(self: Job[Any, Any], planned: Any) -> Any:
+        return {"public": Contents.of(self.opened.source)}, []
+
+    monkeypatch.setattr(kind.job, "public_records", early)
+    monkeypatch.setattr(order, "refuse_overlap", lambda *_: None)
+    with pytest.raises(AssertionError):
+        test_records_are_read_after_the_charge_alone(kind)
+
+
+@each_kind
+def test_what_the_budget_does_not_hold_reads_nothing(kind: Kind) -> None:
+    job = kind.make(dataset="small")
+    planned = kind.plan(job)
+    with pytest.raises(pm.BudgetExceeded) as refused:
+        job.carry_out(planned)
+    assert unread(job)
+    assert spent_of(refused.value) is None
+    assert left_over() == set()
+    assert not planned.key.used, "it may be carried out once the budget is larger"
+
+
+# Checked first.
+
+
+@each_kind
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"ledger": None}, "ledger, dataset"),
+        ({"seed": 1}, "seed"),
+        ({"seed": -1, "ledger": None, "dataset": None}, "seed"),
+    ],
+    ids=["no ledger", "seed with a ledger", "no seed"],
+)
+def test_options_that_do_not_go_together_cost_nothing(kind: Kind, wrong: dict[str, Any], field: str) -> None:
+    job = kind.make(**wrong)
+    with pytest.raises(pm.InvalidInput) as refused:
+        kind.plan(job)
+    assert refused.value.field == field
+    assert unread(job)
+    assert charges() == 0
+
+
+@each_kind
+def test_a_place_that_cannot_be_written_costs_nothing(kind: Kind) -> None:
+    Path("file").touch()
+    for name in ("store", "out") if kind.placed else ("store",):
+        job = kind.make(**{name: Path("file/x")})
+        with pytest.raises(StorageError, match=f"{name}: can't write"):
+            kind.plan(job)
+        assert unread(job)
+    assert charges() == 0
+
+
+@each_kind
+def test_a_plan_that_costs_more_than_was_asked_costs_nothing(kind: Kind) -> None:
+    job = kind.make()
+    planned = kind.plan(job)
+    with pytest.raises(pm.InvalidInput, match="plan epsilon"):
+        job.carry_out(replace(planned, plan=replace(planned.plan, epsilon=0.01)))  # type: ignore[type-var]
+    assert unread(job)
+    assert charges() == 0
+
+
+# One plan.
+
+
+@each_kind
+def test_a_plan_of_another_job_is_refused(kind: Kind) -> None:
+    """It could bring a ledger together with a seed, which either job alone refuses."""
+    other = kind.make(seed=1, **FREE_OF_CHARGE)
+    planned = kind.plan(other)
+    for job in (kind.make(), kind.make(seed=1, **FREE_OF_CHARGE)):
+        with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
+            job.carry_out(planned)
+        assert unread(job)
+    assert charges() == 0
+
+
+@each_kind
+def test_a_plan_is_carried_out_once(kind: Kind) -> None:
+    job = kind.make(**({"overwrite": True} if kind.placed else {}))
+    planned = kind.plan(job)
+    job.carry_out(planned)
+    with pytest.raises(pm.InvalidInput, match="planned: got 'used up'"):
+        job.carry_out(planned)
+    assert charges() == 1
+
+
+@each_kind
+def test_what_is_charged_is_the_plan(kind: Kind) -> None:
+    job = kind.make()
+    planned = kind.plan(job)
+    done = job.carry_out(planned)
+    (entry,) = (one for one in Ledger.open(LEDGER).history("own") if one["kind"] == "reserve")
+    assert 0.8 * EPSILON < Ledger.open(LEDGER).budget("own").spent <= EPSILON
+    assert entry["purpose"] == kind.job.cost(job, planned).purpose
+    certificate = getattr(done.result, "certificate", done.result)
+    if kind.job.made != "audit":
+        assert certificate["plan"] == planned.plan.to_dict()
+        assert certificate["in_ledger"] == "planned"
+
+
+# Told; done is done; the key ends with the job.
+
+# Where a job is broken -> (owner of the step, its name), in order.
+STEPS: Final[dict[str, tuple[Any, str]]] = {
+    "price": (order, "check_price"),
+    "public": (Job, "public_records"),
+    "charge": (Ledger, "reserve"),
+    "overlap": (order, "refuse_overlap"),
+    "key": (Key, "streams"),
+    "open": (Job, "open_run"),
+    "read": (Job, "read"),
+    "compute": (Job, "compute"),
+    "bind": (Run, "bind"),
+    "publish": (Run, "publish"),
+}
+FREE = ("price", "public", "charge")
+IN_RUNS = ("open", "bind", "publish")
+
+
+def broken_at(step: str, kind: Kind, patch: pytest.MonkeyPatch, action: Any = broken) -> None:
+    owner, name = STEPS[step]
+    patch.setattr(kind.job if owner is Job else owner, name, action)
+
+
+def stopped(kind: Kind, step: str, **changes: Any) -> tuple[Any, Spent | None]:
+    """A job that is broken at a step: what was planned, and what was told."""
+    job = kind.make(**changes)
+    planned = kind.plan(job)
+    with pytest.MonkeyPatch.context() as patch:
+        broken_at(step, kind, patch)
+        with pytest.raises(Broken) as caught:
+            job.carry_out(planned)
+    told = spent_of(caught.value)
+    assert getattr(caught.value, "__notes__", []) == ([] if told is None else [str(told)])
+    return planned, told
+
+
+@each_kind
+@pytest.mark.parametrize("step", FREE)
+def test_what_fails_before_the_charge_costs_and_leaves_nothing(kind: Kind, step: str) -> None:
+    planned, told = stopped(kind, step)
+    assert told is None
+    assert charges() == 0
+    assert source(planned.job).used == []
+    assert left_over() == set()
+    planned.job.carry_out(planned)
+    assert charges() == 1
+
+
+@each_kind
+@pytest.mark.parametrize("step", [step for step in STEPS if step not in FREE])
+def test_what_fails_after_the_charge_tells_it_and_goes_on_at_no_cost(kind: Kind, step: str) -> None:
+    if step in IN_RUNS and not kind.placed:
+        pytest.skip("it has no run")
+    planned, told = stopped(kind, step)
+    assert told is not None
+    assert (told.epsilon, told.delta, told.dataset) == (pytest.approx(EPSILON, rel=0.1), DELTA, "own")
+    assert told.budget is not None
+    assert told.budget.spent <= EPSILON * (1 + 1e-9)
+    steps = list(STEPS)
+    kept = kind.placed and steps.index(step) > steps.index("open")
+    assert told.kept is kept
+    assert told.drawn is (step == "publish" if kind.placed else step == "compute")
+    assert planned.key.used
+    assert planned.key._streams is None or not planned.key._streams.live
+    assert left_over() == ({f".{OUT}.run"} if kept else set())
+    with pytest.raises(pm.InvalidInput, match="used up"):
+        planned.job.carry_out(planned)
+    kind.run(resume=True) if kept else kind.run()
+    # What was charged and led to no run is spent.
+    assert (charges(), charges("commit")) == (1 if kept else 2, 1)
+    assert left_over() == ({str(OUT)} if kind.placed else set())
+
+
+@each_kind
+def test_a_result_outlives_trouble_with_the_ledger(kind: Kind, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreachable(*_: Any, **__: Any) -> None:
+        raise StorageError("the ledger can't be reached")
+
+    monkeypatch.setattr(Ledger, "commit", unreachable)
+    done = kind.run()
+    assert [str(error) for error in done.not_noted] == ["the ledger can't be reached"]
+    made = kind.job.made
+    assert done.warnings == (f"the {made} is made and charged, but not noted as done: the ledger can't be reached",)
+    assert done.result is not None
+    assert (charges(), charges("commit")) == (1, 0)
+
+
+@each_kind
+def test_a_key_is_gone_with_its_job(kind: Kind) -> None:
+    job = kind.make()
+    planned = kind.plan(job)
+    streams = planned.key.streams()
+    assert streams.live
+    job.carry_out(planned)
+    assert not streams.live
+    with pytest.raises(RuntimeError):
+        planned.key.streams()
+
+
+# No core dumps.
+
+
+@each_kind
+def test_core_dumps_are_forbidden_before_a_record_or_a_key_is_there(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = kind.make()
+    planned = kind.plan(job)
+    for module in (order, parts):
+        monkeypatch.setattr(module, "no_core_dumps", broken)
+    with pytest.raises(Broken):
+        job.carry_out(planned)
+    assert unread(job)
+    assert charges() == 0
+    with pytest.raises(Broken):
+        Key(None).streams()
+
+
+# Apart, and nothing for nothing.
+
+
+@each_kind
+def test_public_records_that_are_private_ones_end_the_job_once_paid_for(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def same(self: Job[Any, Any], planned: Any) -> Any:
+        return {"public": Contents.of(kind.make(**FREE_OF_CHARGE).opened.source)}, []
+
+    monkeypatch.setattr(kind.job, "public_records", same)
+    monkeypatch.setattr(kind.job, "compute", broken)
+    with pytest.raises(pm.InvalidInput, match=r"public: got a value that is private.*records of the private dataset"):
+        kind.run()
+    assert (charges(), charges("commit")) == (1, 0)
+    assert left_over() == set()
+
+
+def test_where_nothing_is_charged_no_record_is_read() -> None:
+    """Not even to compare it with what is public."""
+    x, y = numbers(seed=5)
+    for kind in ("training", "training in memory"):
+        job = KINDS[kind].make(epsilon=0.0, **FREE_OF_CHARGE, scenario="warm", warm_up_epochs=1, public=(x, y))
+        done = job.carry_out(KINDS[kind].plan(job))
+        assert done.result.certificate["guarantee"]["epsilon"] == 0
+        assert unread(job)
+    assert charges() == 0
+
+
+# One charge, one seed: of jobs whose runs go on.
+
+
+@each_placed
+def test_a_run_goes_on_with_the_records_that_it_began_with(kind: Kind) -> None:
+    stopped(kind, "publish")
+    for other in ({"seed_of": 1}, {"dataset": "other"}, FREE_OF_CHARGE):
+        with pytest.raises(pm.InvalidInput):
+            kind.run(resume=True, **other)
+    with pytest.raises(pm.InvalidInput, match=r"`resume`.*`overwrite`"):
+        kind.run()
+    assert left_over() == {f".{OUT}.run"}
+    kind.run(resume=True)
+    assert (charges(), charges("commit")) == (1, 1)
+
+
+@each_placed
+def test_records_that_were_refused_are_mended_and_paid_for_once(kind: Kind) -> None:
+    wrong = numbers()[1].astype(object)
+    wrong[137] = "perhaps"
+    for again in (False, True):
+        with pytest.raises(pm.InvalidInput, match="private and not shown") as caught:
+            kind.run(y=wrong, resume=again)
+        told = spent_of(caught.value)
+        assert told is not None
+        assert (told.kept, told.mended, told.drawn) == (True, True, False)
+        assert not any(word in str(told) for word in ("perhaps", "137", "138"))
+    key = Path(f".{OUT}.run/run.key")
+    with key.open("rb") as held:
+        assert kind.run(resume=True).not_noted == ()
+        assert held.read() == bytes(33), "another key, and the first one is gone"
+    assert (charges(), charges("commit")) == (1, 1)
+
+
+@each_placed
+def test_a_run_that_took_the_place_of_the_interrupted_one_is_left_alone(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its charge and its records are not those that were looked at."""
+    stopped(kind, "read")
+    job = kind.make(resume=True)
+    planned, left = kind.plan(job), job.left()
+    assert left is not None
+    other = replace(left, id="other")
+    monkeypatch.setattr(kind.job, "left", lambda self: other)
+    monkeypatch.setattr(kind.job, "check_resumed", lambda *_: None)
+    with pytest.raises(StorageError, match="took the place"):
+        job.carry_out(planned)
+    assert source(job).used == []
+    found = kind.job.runs.interrupted(OUT)
+    assert found == left, "it goes on as before"
+
+
+@each_placed
+def test_an_abandoned_run_is_charged_anew(kind: Kind) -> None:
+    stopped(kind, "publish")
+    kind.run(overwrite=True)
+    assert (charges(), charges("commit")) == (2, 1)
+    assert left_over() == {str(OUT)}
+
+
+@each_placed
+@pytest.mark.parametrize(("first", "then"), [(None, 3), (3, None), (3, 4)])
+def test_a_run_goes_on_with_the_seed_that_it_began_with(kind: Kind, first: int | None, then: int | None) -> None:
+    _, told = stopped(kind, "publish", **FREE_OF_CHARGE, seed=first)
+    assert f"count epsilon {EPSILON:g} at delta {DELTA:g} as spent" in str(told)
+    held = {path: path.read_bytes() for path in Path(f".{OUT}.run").iterdir() if path.is_file()}
+    wanted = f"seed: got {then}; allowed: {'no seed' if first is None else first}, as in the interrupted run"
+    with pytest.raises(pm.InvalidInput, match=wanted):
+        kind.run(**FREE_OF_CHARGE, seed=then, resume=True)
+    assert held == {path: path.read_bytes() for path in Path(f".{OUT}.run").iterdir() if path.is_file()}
+    done = kind.run(**FREE_OF_CHARGE, seed=first, resume=True)
+    assert getattr(done.result, "certificate", done.result)["insecure_seed"] is (first is not None)
+
+
+@each_kind
+def test_without_a_ledger_nothing_is_spent_before_noise_is_drawn(kind: Kind) -> None:
+    for step in ("overlap", "read"):
+        _, told = stopped(kind, step, **FREE_OF_CHARGE)
+        assert "no ledger was given, so nothing is recorded; no noise was drawn" in str(told)
+        shutil.rmtree(f".{OUT}.run", ignore_errors=True)
+
+
+# Together.
+
+
+class Pair(World):
+    """One of two processes, which notes what the head says to the other."""
+
+    def __init__(self, rank: int, said: bytes = b"") -> None:
+        super().__init__(rank)
+        self.__dict__["heard"], self.__dict__["said"] = [], said
+
+    def share(self, content: bytes) -> bytes:
+        self.__dict__["heard"].append((content, charges()))
+        return self.__dict__["said"] if not self.is_head else content
+
+
+@each_kind
+@pytest.mark.parametrize("step", ["price", "charge", "overlap", None])
+def test_the_others_wait_until_the_head_has_paid(kind: Kind, step: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    job, head = kind.make(), Pair(0)
+    planned = replace(kind.plan(job), world=head)  # type: ignore[type-var]
+    if step is None:
+        monkeypatch.setattr(kind.job, "read", broken)
+    else:
+        broken_at(step, kind, monkeypatch)
+    with pytest.raises(Broken):
+        job.carry_out(planned)
+    assert head.__dict__["heard"] == [(b"go", 1) if step is None else (b"failed", int(step == "overlap"))]
+
+
+@each_kind
+def test_beside_the_head_nothing_is_charged_and_nothing_read_before(
+    kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = kind.make()
+    planned = replace(kind.plan(job), world=Pair(1, b"failed"))  # type: ignore[type-var]
+    with pytest.raises(HeadFailed):
+        job.carry_out(planned)
+    assert unread(job)
+    monkeypatch.setattr(kind.job, "read", lambda self, planned, work, progress: work)
+    monkeypatch.setattr(kind.job, "compute", lambda self, planned, work, records, progress: records)
+    work = job.carry_out(replace(planned, world=Pair(1, b"go"))).result  # type: ignore[type-var]
+    assert (work.run, work.streams, work.charged.reservation) == (None, None, None)
+    assert charges() == 0
+
+
+def test_records_are_as_the_tests_take_them() -> None:
+    assert numbers()[0].shape == (RECORDS, COLUMNS)
+    assert np.bincount(numbers()[1]).min() > 50
