@@ -15,6 +15,7 @@ from typing import Any, get_args
 
 from privmix import jobs
 from privmix.cli.verb import hints_of
+from privmix.jobs.persons import Persons
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.jobs.training_options import TrainingOptions
 from privmix.options import groups, leaves
@@ -76,6 +77,9 @@ def _flat(kind: type[Any]) -> Iterator[tuple[str, str]]:
             yield "columns", "Columns | str | Sequence[str] | None"
         elif isinstance(hints[item.name], type) and is_dataclass(hints[item.name]):
             yield from _flat(hints[item.name])
+        elif kind is Persons and item.name == "array":
+            # A column's name, or these.
+            yield "person", "Any"
         elif isinstance(written[item.name], str):
             # These are made paths of.
             wide = written[item.name].replace("Path", "str | Path") if item.name in ("out", "store") else ""

@@ -27,6 +27,11 @@ class TrainingArguments(TypedDict, total=False):
     split: str
     classes: Any
     records: int | None
+    person: Any
+    person_pattern: str | None
+    person_file: Path | None
+    person_missing: str
+    per_person: int | None
     ledger: Any
     dataset: str | None
     seed: int | None
@@ -120,5 +125,10 @@ class ReleaseArguments(TypedDict, total=False):
     licence_file: Path | None
     purpose: str | None
     date: str | None
+    person: Any
+    person_pattern: str | None
+    person_file: Path | None
+    person_missing: str
+    per_person: int | None
     project: int | None
     label: str | None

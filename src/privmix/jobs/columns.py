@@ -42,6 +42,12 @@ class Columns:
     decimal: str | None = option(
         None, "The decimal mark of numbers, a point or a comma. Default: a point.", "CSV files"
     )
+    person: str | None = option(
+        None,
+        "The column that says whose a record is, none of the inputs. A release's or a training's privacy is then for "
+        "persons, with all their records.",
+        "Persons",
+    )
     encoding: str | None = option(
         None, "utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15. Default: utf-8.", "CSV files"
     )
@@ -65,15 +71,18 @@ class Columns:
         return None if self.number_columns is None else list(self.number_columns)
 
     @classmethod
-    def declared(cls, columns: Columns | str | Sequence[str] | None, label: str | None = None) -> Columns:
-        """What Python's users say: all of it, or the names of the columns of numbers; and the labels' column.
+    def declared(
+        cls, columns: Columns | str | Sequence[str] | None, label: str | None = None, person: str | None = None
+    ) -> Columns:
+        """What Python's users say: all of it, or the names of the columns of numbers; and those of labels and persons.
 
         Example:
             >>> Columns.declared(["age", "dose"], "ill") == Columns("ill", number_columns=["age", "dose"])
             True
         """
         found = columns if isinstance(columns, Columns) else cls(number_columns=columns)
-        return found if label is None else replace(found, label_column=label)
+        said = {"label_column": label, "person": person}
+        return replace(found, **{name: value for name, value in said.items() if value is not None})
 
     def elsewhere(self) -> Columns:
         """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
@@ -100,6 +109,7 @@ class ImageColumns(Columns):
     separator: str | None = field(default=None, init=False)
     decimal: str | None = field(default=None, init=False)
     encoding: str | None = field(default=None, init=False)
+    person: str | None = field(default=None, init=False)
 
 
 def class_list(text: str | None) -> int | list[str] | None:

@@ -18,7 +18,7 @@ from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Pixels, Tabular, TextEncoder
 from privmix.jobs.columns import Columns, class_list
 
-_LATER: Final = ("separator", "decimal", "encoding")
+_LATER: Final = ("separator", "decimal", "encoding", "person")
 
 
 def open_for(
@@ -68,6 +68,7 @@ def open_for(
         "colour": columns.colour,
         "input_shape": reads.image_shape if input_shape is None else input_shape,
         "labelled": labelled,
+        "person_column": columns.person,
         "dialect": columns.dialect(reads.number_columns if isinstance(reads, Tabular) else ()),
     }
     source = readers.open_dataset(data, **options)
@@ -96,12 +97,14 @@ class Dataset:
         place: file, folder, pattern or address; None where the records are in memory.
         split: which part of it.
         columns: what is declared of its columns and images.
+        data: as it was named or handed over.
     """
 
     source: Source
     place: str | None
     split: str
     columns: Columns
+    data: Any = None
 
     @property
     def schema(self) -> Schema:
@@ -166,7 +169,7 @@ def open_dataset(
     if isinstance(classes, str) and classes != CLASS_LABEL:
         classes = class_list(classes)
     source = open_for(extractor, data, split, classes, columns, input_shape, labelled)
-    return Dataset(source, str(data) if isinstance(data, str | Path) else None, split, columns)
+    return Dataset(source, str(data) if isinstance(data, str | Path) else None, split, columns, data)
 
 
 def open_unlabelled(

@@ -13,11 +13,13 @@ from privmix.data import FeatureStore
 from privmix.data.overlap import Contents, Sketch
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import default_memory
+from privmix.engine.tiles import PersonTiles
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.budget import Charge
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
+from privmix.jobs.persons import check_persons, number_of
 from privmix.jobs.planning import Chosen, choose, design_facts
 from privmix.jobs.release_options import AUTO, DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
@@ -212,7 +214,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         if made.plan.records_noise_multiplier is not None:
             # The count was estimated and paid for by that job, and is noise about that job's data.
             raise InvalidInput("plan", "one made with a private count", "one of public facts alone")
-        for name in ("records", "dim", "classes"):
+        for name in ("records", "dim", "classes", "per_person"):
             if getattr(made.plan, name) != getattr(config, name):
                 # The count may be one that nobody declared public.
                 raise InvalidInput("plan", WITHHELD, f"one made for this dataset: its {name} differ")
@@ -240,7 +242,10 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         cost = Cost(event, Adjacency.ADD_REMOVE, why, epsilon(event, self.delta).epsilon, self.delta)
         counted = self.charge(cost)
         with telling(self._count_told(counted)):
-            return private_record_count(self.opened.schema.records, noise, key.streams()), counted
+            found = self.opened.schema.records
+            if self.of_persons:
+                found = number_of(self.persons.read(self.opened), self.persons.per_person or 1)
+            return private_record_count(found, noise, key.streams()), counted
 
     def check_resumed(self, planned: Planned, state: RunState) -> None:
         """See :meth:`Job.check_resumed`."""
@@ -282,15 +287,20 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             **given,
         )
 
-    def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
-        """Features, on disk where asked for or where they would fill the memory."""
+    def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore | PersonTiles:
+        """Features, on disk where asked for or where they would fill the memory; and whose they are."""
         assert isinstance(work.run, ReleaseRun)
-        schema, extractor = self.opened.schema, planned.extractor
+        schema, extractor, plan = self.opened.schema, planned.extractor, planned.plan
+        whose = None
+        if self.of_persons:
+            # The cheaper part first: too many persons end the run before features are made.
+            whose, estimated = self.persons.read(self.opened), plan.records_noise_multiplier is not None
+            check_persons(number_of(whose), plan.records, exact=plan.kind.fixed_size, estimated=estimated)
         large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:
-            return features_in_memory(self.opened.source, extractor, progress)
-        place = self.store or work.run.features_folder
-        return features_on_disk(self.opened, extractor, place, progress)
+            return replace(features_in_memory(self.opened.source, extractor, progress), persons=whose)
+        store = features_on_disk(self.opened, extractor, self.store or work.run.features_folder, progress)
+        return store if whose is None else PersonTiles(store.features, store.labels, whose)
 
     def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:
         """See :meth:`Job.compute`."""

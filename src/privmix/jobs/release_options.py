@@ -12,6 +12,7 @@ from privmix.certificate.about import About
 from privmix.errors import InvalidInput
 from privmix.jobs.asked import CLASSES_HELP, Asked
 from privmix.jobs.columns import Columns
+from privmix.jobs.persons import Persons
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
@@ -114,11 +115,14 @@ class ReleaseOptions(Asked):
     split: str = option("train", "Which part of the dataset.")
     classes: Any = option(None, CLASSES_HELP)
     columns: Columns = field(default_factory=Columns)
-    records: int | None = option(None, "A public record count to use in place of the real one.")
+    records: int | None = option(
+        None, "A public record count to use in place of the real one. With persons: how many there are, or more."
+    )
     private_count: bool = option(False, "The record count is private: estimate it, and pay for that.")
     assumptions: Assumptions = field(default_factory=Assumptions)
     prior: Prior = field(default_factory=Prior)
     about: About = field(default_factory=About)
+    persons: Persons = field(default_factory=Persons)
     project: int | None = option(
         None, "Project features to this many numbers, by a public random projection; for more than 8,192 of them."
     )

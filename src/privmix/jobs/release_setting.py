@@ -67,6 +67,11 @@ class ReleaseSetting(ReleaseOptions):
         """The dataset; opening it reads no record."""
         return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
 
+    @property
+    def of_persons(self) -> bool:
+        """Whether a person with all records is the unit of privacy."""
+        return self.persons.declared(self.columns.person)
+
     @cached_property
     def origins(self) -> list[tuple[str, Sketch]]:
         """What the public data were made of, where they are synthetic."""
@@ -78,6 +83,14 @@ class ReleaseSetting(ReleaseOptions):
             RELEASE_FOLDER.check_target(self.out, overwrite=self.overwrite)
         if self.private_count and (self.records is not None or self.dry_run):
             raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
+        if self.of_persons and self.records is None and not self.private_count:
+            allowed = "how many persons there are, which no header tells: declare it, or estimate it by `private_count`"
+            raise InvalidInput("records", None, allowed)
+        if (self.persons.per_person or 1) > 1 and not self.private_count:
+            allowed = (
+                "1 without `private_count`: what persons weigh together is private where those with few weigh less"
+            )
+            raise InvalidInput("per_person", self.persons.per_person, allowed)
         design_of(self.design, self.options)
         if self.design != AUTO and self.assumptions.given:
             raise InvalidInput(
@@ -114,8 +127,9 @@ class ReleaseSetting(ReleaseOptions):
             # What whitens features turns their axes, too.
             channels=self.reader.channels(schema.input_shape) if self.public is None else 1,
             whitened=self.public is not None,
+            per_person=(self.persons.per_person or 1) if self.of_persons else None,
         )
-        if config.design.fixed_size and config.records != schema.records:
+        if config.design.fixed_size and not self.of_persons and config.records != schema.records:
             allowed = f"the real record count (leave it out) for design {self.design_name}"
             raise InvalidInput("records", self.records, allowed)
         return config

@@ -11,6 +11,7 @@ from privmix.certificate.about import About
 from privmix.errors import InvalidInput
 from privmix.jobs.arguments import ReleaseArguments
 from privmix.jobs.columns import Columns
+from privmix.jobs.persons import Persons
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.release import Planned, ReleaseJob
 from privmix.jobs.release_options import Assumptions, Prior
@@ -43,6 +44,9 @@ def plan(
             ``project``: so many numbers that features are projected to, see
             :class:`privmix.features.projected.Projected`. ``title``, ``owner``, ``contact``, ``licence``,
             ``licence_file``, ``purpose``, ``date``: the owner's words, see :class:`privmix.certificate.about.About`.
+            ``person``: whose records are, the name of a column or an array; privacy is then for persons with all their
+            records, ``records`` is how many there are; ``person_pattern``, ``person_file``, ``person_missing``,
+            ``per_person``: see :class:`privmix.jobs.persons.Persons`.
 
     Returns:
         the plan, which prints readably; give it to :func:`release`.
@@ -181,7 +185,8 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
     assumed = {name: given.pop(name, None) for name in Assumptions.__dataclass_fields__}
     prior = {name: given.pop(name, None) for name in Prior.__dataclass_fields__}
     about = {name: given.pop(name, None) for name in About.__dataclass_fields__}
-    columns = Columns.declared(given.pop("columns", None), given.pop("label", None))
+    persons, person = Persons.taken_from(given)
+    columns = Columns.declared(given.pop("columns", None), given.pop("label", None), person)
     return ReleaseJob(
         data,
         epsilon,
@@ -190,6 +195,7 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
         assumptions=Assumptions(**assumed),
         prior=Prior(**prior),
         about=About(**about),
+        persons=persons,
         **given,
         **running,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
@@ -21,6 +21,7 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
+from privmix.jobs.persons import Persons, check_persons, number_of
 from privmix.jobs.places import check_device
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
@@ -154,12 +155,19 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         """See :meth:`Job.check`."""
         if self.epsilon == 0:
             self._check_without_steps()
+        elif self.of_persons and self.records is None:
+            raise InvalidInput("records", None, "how many persons there are, which no header tells: declare it")
         if self.given.get("bank") and self.store is not None:
             raise InvalidInput("store", str(self.store), "none with `bank`: its views are drawn anew for each run")
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "the `out` of an interrupted run")
         check_device(self.device)
         refuse_private(self._shared, self.data, self.split)
+
+    @property
+    def of_persons(self) -> bool:
+        """Whether a person with all records is the unit of privacy."""
+        return self.persons.declared(self.columns.person)
 
     def _check_without_steps(self) -> None:
         """Raise :class:`InvalidInput` where an option is for private records, of which none is read."""
@@ -237,18 +245,24 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         classes = source.schema.num_classes
         if not planned.plan.steps:
             return None
+        whose = None
+        if self.of_persons:
+            # The cheaper part first: too many persons end the run before features are made.
+            whose = self.persons.read(self.opened)
+            check_persons(number_of(whose), planned.plan.records, exact=False, estimated=False)
         if config.bank_views:
             bank = share_streams(world, None if work.streams is None else work.streams.derive("view bank"))
-            return extract_bank(source, self.extractor, config.bank_augmentations, config.bank_views, bank, progress)
+            made = extract_bank(source, self.extractor, config.bank_augmentations, config.bank_views, bank, progress)
+            return TrainingRecords.of(made.x, made.labels, classes=classes, persons=whose)
         if self.store is None:
             found = features_in_memory(source, self.extractor, progress)
-            return TrainingRecords.of(found.features, found.labels, classes=classes)
+            return TrainingRecords.of(found.features, found.labels, classes=classes, persons=whose)
         # One process writes the store, the others find it finished.
         if not world.is_head:
             world.wait_for_head()
         with world.others_wait() if world.is_head else nullcontext():
             kept = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
-        return TrainingRecords.of(kept.features, kept.labels, classes=classes)
+        return TrainingRecords.of(kept.features, kept.labels, classes=classes, persons=whose)
 
     def compute(self, planned: PlannedTraining, work: Work, records: Any, progress: Progress) -> TrainedModel:
         """See :meth:`Job.compute`."""
@@ -291,7 +305,9 @@ def train(
         progress: called with (stage, done, total), or True for bars.
         options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
             ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
-            ``ledger`` and ``dataset``. In place of single options a whole config is taken, such as
+            ``ledger`` and ``dataset``. ``person``: whose records are, the name of a column or an array: privacy is then
+            for persons, and ``records`` says how many there are; see :class:`privmix.jobs.persons.Persons`. In place of
+            single options a whole config is taken, such as
             ``optimiser=OptimiserConfig(...)`` or ``views=ViewConfig(...)``:
             :class:`privmix.training.config.TrainingConfig` says which there are.
 
@@ -314,13 +330,14 @@ def train(
     given: dict[str, Any] = dict(options)
     if given.pop("dry_run", False):
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
-    known = [item.name for item in fields(TrainingOptions)]
+    known = [*TrainingArguments.__annotations__]
     if unknown := sorted(set(given) - set(known)):
         raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {', '.join(known)}")
     for name in ("out", "store"):
         if given.get(name) is not None:
             given[name] = Path(given[name])
-    job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label), **given)
+    persons, person = Persons.taken_from(given)
+    job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label, person), persons=persons, **given)
     with job.processes() as world:
         done = job.carry_out(job.plan(world), callback(progress))
     for text in done.warnings:

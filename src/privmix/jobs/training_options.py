@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from privmix.jobs.asked import CLASSES_HELP, Asked
 from privmix.jobs.columns import Columns
+from privmix.jobs.persons import Persons
 from privmix.options import described, given_in, option, said, with_leaves
 from privmix.training.config import LINEAR, TrainingConfig
 
@@ -32,7 +33,13 @@ class TrainingOptions(Asked):
     split: str = option("train", "Which part of the dataset.")
     classes: Any = option(None, CLASSES_HELP)
     columns: Columns = field(default_factory=Columns)
-    records: int | None = option(None, "A public record count to plan with; the real one then stays private.", _PRIVACY)
+    records: int | None = option(
+        None,
+        "A public record count to plan with; the real one then stays private. With persons: how many there are, or "
+        "more.",
+        _PRIVACY,
+    )
+    persons: Persons = field(default_factory=Persons)
     ledger: Any = field(
         default=None,
         repr=False,
@@ -73,4 +80,6 @@ class TrainingOptions(Asked):
             (20, 4096)
         """
         given = {"model": LINEAR, **self.given, "epsilon": self.epsilon, "delta": self.delta}
+        if self.persons.declared(self.columns.person):
+            given["per_person"] = self.persons.per_person or 1
         return TrainingConfig.for_model(records=records, facts=facts, **given)

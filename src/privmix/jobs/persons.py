@@ -1,0 +1,134 @@
+"""Whose records a dataset's are, as a job declares it, and the records with it once they are read."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from privmix.errors import WITHHELD, InvalidInput, check_choice
+from privmix.options import described, option
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from privmix.jobs.dataset import Dataset
+
+_PANEL: Final = "Persons"
+_MISSING: Final = ("error", "own")
+
+
+@described
+@dataclass(frozen=True, eq=False)
+class Persons:
+    """Whose the records are, where a person with all records is what privacy is for; see `person` of the columns."""
+
+    array: Any = option(None, "Identifiers, one a record, for data in memory.", python=True)
+    person_pattern: str | None = option(
+        None, "Folders of images: what says in a file's name whose it is, a regular expression with one group.", _PANEL
+    )
+    person_file: Path | None = option(
+        None, "Folders of images: a CSV file with the columns file_name and person.", _PANEL
+    )
+    person_missing: str = option(
+        "error", "What a record without an identifier is: error, or own, a person of its own.", _PANEL
+    )
+    per_person: int | None = option(
+        None,
+        "Records of a person that weigh as much as those of somebody with one, K (above 1 with `private_count`); "
+        "trainings: records of theirs in a step. Default: 1.",
+        _PANEL,
+    )
+
+    @classmethod
+    def taken_from(cls, given: dict[str, Any]) -> tuple[Persons, str | None]:
+        """What Python's users say of persons, taken out of what they say, and the name of a column if it is one."""
+        person = given.pop("person", None)
+        said = {name: given.pop(name) for name in cls.__dataclass_fields__ if name in given}
+        if person is None or isinstance(person, str):
+            return cls(**said), person
+        return cls(**{**said, "array": person}), None
+
+    def declared(self, column: str | None) -> bool:
+        """Whether persons are the unit.
+
+        Raises:
+            InvalidInput: they are declared in several ways, or something is said of them and they are not.
+        """
+        ways = {
+            "person": column if self.array is None else "an array",
+            "person_pattern": self.person_pattern,
+            "person_file": self.person_file,
+        }
+        given = {name: value for name, value in ways.items() if value is not None}
+        if len(given) > 1 or (column is not None and self.array is not None):
+            raise InvalidInput(", ".join(given), "several", "one of them: whose records are is said once")
+        check_choice("person_missing", self.person_missing, _MISSING)
+        if not given and (self.per_person is not None or self.person_missing != _MISSING[0]):
+            name = "per_person" if self.per_person is not None else "person_missing"
+            raise InvalidInput(name, getattr(self, name), "nothing without `person`, `person_pattern` or `person_file`")
+        return bool(given)
+
+    def read(self, dataset: Dataset) -> NDArray[np.int64]:
+        """(n,) whose each record of the dataset is. Reads private data: charge the ledger first.
+
+        Raises:
+            InvalidInput: there is no such column, or somebody has no identifier; none is shown.
+            StorageError: the data can't be read.
+        """
+        from privmix.data import persons
+
+        column, missing = dataset.columns.person, self.person_missing
+        if column is not None:
+            dialect = dataset.columns.dialect()
+            found = persons.persons_in_column(
+                dataset.data, column, split=dataset.split, dialect=dialect, missing=missing
+            )
+        elif self.array is not None:
+            found = persons.persons_in(self.array, missing)
+        else:
+            names, folders = dataset.source.names, "a folder of images, whose files have names"
+            if names is None:
+                raise InvalidInput("person_pattern" if self.person_pattern else "person_file", WITHHELD, folders)
+            if self.person_pattern is not None:
+                found = persons.persons_in_names(names, self.person_pattern, missing)
+            else:
+                assert self.person_file is not None
+                found = persons.persons_in_list(names, self.person_file, missing)
+        if len(found) != dataset.schema.records:
+            raise InvalidInput("person", WITHHELD, "one identifier a record")
+        return found
+
+
+def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
+    """How many persons there are, each of whom counts as much as their records weigh, rounded down. Secret.
+
+    Example:
+        >>> import numpy as np
+        >>> number_of(np.array([0, 1, 0])), number_of(np.array([0, 1, 0]), 2)
+        (2, 1)
+    """
+    import numpy as np
+
+    return math.floor(np.minimum(1.0, np.bincount(whose) / most).sum() + 1e-9)
+
+
+def check_persons(found: int, planned: int, *, exact: bool, estimated: bool) -> None:
+    """Raise unless so many persons are what was planned with; how many there are is not shown.
+
+    Args:
+        found: how many there are. Secret.
+        planned: how many were declared, or estimated on the low side.
+        exact: the design's law depends on how many there are.
+        estimated: by a private count, which may be below the real one.
+    """
+    if exact and found != planned:
+        raise InvalidInput(
+            "records", WITHHELD, "the number of persons, of which a design of rows of a fixed size knows"
+        )
+    if found > planned and not estimated:
+        raise InvalidInput(
+            "records", WITHHELD, "at least as many as there are persons: more than were declared are there"
+        )
