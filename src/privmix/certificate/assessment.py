@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
+from privmix.mechanisms.plan import RECORD, Unit
 from privmix.rounding import exact, rounded_up
 
 SOURCE: Final = "NIST SP 800-226, Guidelines for Evaluating Differential Privacy Guarantees (2025)"
@@ -41,6 +42,7 @@ class Facts:
         insecure_seed: the noise came from a seed.
         public_data: what was taken as public.
         reads_records: whether private records had a part in it at all.
+        unit: what the guarantee is for; ``records`` is how many of it there are.
     """
 
     what: Literal["release", "model"]
@@ -58,6 +60,7 @@ class Facts:
     insecure_seed: bool
     public_data: Sequence[str] = ()
     reads_records: bool = True
+    unit: Unit = RECORD
 
 
 @dataclass(frozen=True)
@@ -124,6 +127,8 @@ def as_rows(assessment: Any) -> list[tuple[str, str, str, str]]:
 
 def _unit(facts: Facts) -> Answer:
     present = facts.adjacency is Adjacency.ADD_REMOVE
+    if facts.unit.per_person is not None:
+        return _persons(facts, present)
     holds = "One record: whether it is in the data." if present else "One record: what it says."
     if facts.count == "private":
         holds += f" The number of records is hidden too; {facts.records} is a private estimate."
@@ -134,6 +139,21 @@ def _unit(facts: Facts) -> Answer:
         gone += " That a record is in the data at all is not hidden."
     gone += " Someone with k records is protected by k times the epsilon, at a delta more than k times as large."
     return Answer("Unit of privacy", holds, gone.strip(), "How many records one person has in the data.")
+
+
+def _persons(facts: Facts, present: bool) -> Answer:
+    holds = "One person, with all of their records: "
+    holds += "whether they are in the data." if present else "what their records say."
+    if facts.count == "private":
+        holds += f" The number of persons is hidden too; {facts.records} is a private estimate."
+    elif facts.count == "declared":
+        holds += f" {facts.records} is a declared figure; neither the real number of persons nor of records is used."
+    gone = f"The number of persons, {facts.records}, is published." if facts.count == "public" else ""
+    if not present:
+        gone += " That a person is in the data at all is not hidden."
+    gone += " What a household or another group of k persons has in common is protected by k times the epsilon."
+    unknown = "Whether identifiers name each person once. How many records a person has plays no part."
+    return Answer("Unit of privacy", holds, gone.strip(), unknown)
 
 
 def _parameters(facts: Facts) -> Answer:
@@ -155,7 +175,8 @@ def _parameters(facts: Facts) -> Answer:
     elif facts.delta > 0:
         gone = f"With chance up to {exact(facts.delta)} (delta) more than that may be learned."
         if facts.delta >= 1 / facts.records:
-            gone += " That is not below 1 in the number of records: whole records might be shown."
+            many = facts.unit.many
+            gone += f" That is not below 1 in the number of {many}: whole {many} might be shown."
     return Answer("Privacy parameters", holds, gone, "Whether that is enough for these people: the owner decides.")
 
 

@@ -41,7 +41,7 @@ from privmix.fields import (
     read,
     used,
 )
-from privmix.mechanisms.plan import Plan
+from privmix.mechanisms.plan import Plan, unit_of
 from privmix.packages import package_version
 from privmix.rounding import exact, rounded_up
 from privmix.untrusted import MEBIBYTE, parse_json, read_plain
@@ -356,4 +356,5 @@ def delta_warning(plan: Plan) -> list[str]:
     """A warning where delta is so large that whole records may be shown."""
     if plan.delta is None or plan.delta < 1 / plan.records:
         return []
-    return [f"delta {exact(plan.delta)} is not below 1/records = {1 / plan.records:.3g}: choose a smaller delta."]
+    least = f"1/{unit_of(plan).many} = {1 / plan.records:.3g}"
+    return [f"delta {exact(plan.delta)} is not below {least}: choose a smaller delta."]

@@ -13,6 +13,7 @@ from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.certificate.guarantee import Guarantee
 from privmix.features.spec import title_of
 from privmix.jobs.kinds import kind_of
+from privmix.mechanisms.plan import unit_of
 from privmix.plans import Plan
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
@@ -57,8 +58,8 @@ def _model(folder: Path) -> RunRecord:
     if plan.steps > 0:
         called = mechanism_of(plan).called
         summary = (
-            f"A classifier ({model.network.name}) trained on {plan.records:,} records in {plan.steps:,} noisy "
-            f"steps ({called}), batches of about {plan.batch_size:,}"
+            f"A classifier ({model.network.name}) trained on {plan.records:,} {unit_of(plan).many} in "
+            f"{plan.steps:,} noisy steps ({called}), batches of about {plan.batch_size:,}"
         )
     settings = {**certificate["plan"], **certificate["settings"], "public_data": certificate["public_data"]}
     return _record(certificate, verified.recomputed_epsilon, summary, settings, "Trained model")
@@ -103,7 +104,7 @@ def _record(
 
 
 def _release_summary(plan: Plan, extractor: str) -> str:
-    about = f"{plan.records:,} records ({extractor} features, {plan.num_classes} classes)"
+    about = f"{plan.records:,} {unit_of(plan).many} ({extractor} features, {plan.num_classes} classes)"
     return plan.kind.summary(plan, about)
 
 

@@ -26,6 +26,7 @@ from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
+from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.run_state import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.degree import WHY
@@ -93,7 +94,9 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         """What its owner should know before it is carried out, a sentence each."""
         found = []
         if self.job.delta >= 1 / self.plan.records:
-            found.append(f"delta {exact(self.job.delta)} is not below 1/records = {1 / self.plan.records:.3g}")
+            found.append(
+                f"delta {exact(self.job.delta)} is not below 1/{unit_of(self.plan).many} = {1 / self.plan.records:.3g}"
+            )
         if self.job.plain_numbers and self.job.clip_norm == DEFAULT_CLIP_NORM and not self.job.resume:
             found.append(
                 f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default: of a longer "
@@ -119,7 +122,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         plan, job = self.plan, self.job
         return {
             "design": plan.design,
-            "records, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
+            f"{unit_of(plan).many}, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
             "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {plan.adjacency.value}",
             **design_facts(plan),
         }

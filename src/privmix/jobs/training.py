@@ -28,6 +28,7 @@ from privmix.jobs.public_data import contents_of, origins_of, pool_options, refu
 from privmix.jobs.shown import Shown
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
+from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.run_state import RunState
 from privmix.options import names_of
 from privmix.progress import Progress, silent
@@ -74,7 +75,7 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
         """What its owner should know before it is carried out, a sentence each."""
         plan, found = self.plan, []
         if plan.steps and plan.delta >= 1 / plan.records:
-            found.append(f"delta {exact(plan.delta)} is not below 1/records = {1 / plan.records:.3g}")
+            found.append(f"delta {exact(plan.delta)} is not below 1/{unit_of(plan).many} = {1 / plan.records:.3g}")
         if self.job.seed is not None:
             found.append("`seed` makes the noise reproducible: this model is NOT private")
         return tuple(found)

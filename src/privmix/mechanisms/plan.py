@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from enum import Enum
 from typing import Annotated, Any, Final, Protocol
 
@@ -37,6 +37,8 @@ class Plan(Protocol):
         adjacency: the pairs of datasets that price and target are about.
         records: n, the public figure for the number of records.
         records_declared: that figure was declared in place of the real number, which stays private.
+        per_person: None where neighbours differ by one record; K where they differ by one person, of whom ``records``
+            is then the number.
         event: all that is done to the records, for accountants.
         charge: what its ledger is charged for it: the event; or, where a private count led to the plan and is charged
             by itself, the rest of the budget, which holds for the plan of any other count, too.
@@ -53,6 +55,8 @@ class Plan(Protocol):
     def records(self) -> int: ...
     @property
     def records_declared(self) -> bool: ...
+    @property
+    def per_person(self) -> int | None: ...
     @property
     def event(self) -> Event: ...
     @property
@@ -76,6 +80,51 @@ class Plan(Protocol):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values that make the plan again."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What neighbours differ by, in words.
+
+    Attributes:
+        one: of it, such as "record".
+        many: of them.
+        per_person: K of persons; None of records.
+    """
+
+    one: str
+    many: str
+    per_person: int | None = None
+
+    @property
+    def changed(self) -> str:
+        """One of it, as the difference between two datasets."""
+        return f"one {self.one}" if self.per_person is None else "one person with all of their records"
+
+    @property
+    def others(self) -> str:
+        """Whom the guarantee does not cover: a sentence."""
+        if self.per_person is None:
+            return "A person with several records in the data is protected less."
+        return (
+            "Identifiers say whose a record is: one person under two of them is protected less. A person makes one "
+            "contribution, however many records they have."
+        )
+
+
+RECORD: Final = Unit("record", "records")
+
+
+def unit_of(plan: Any) -> Unit:
+    """The unit of a plan.
+
+    Example:
+        >>> from privmix.planning import ReleaseConfig
+        >>> config = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16, per_person=1)
+        >>> unit_of(config.with_noise(2.0)).changed
+        'one person with all of their records'
+    """
+    return RECORD if plan.per_person is None else Unit("person", "persons", plan.per_person)
 
 
 LONGEST_NAME: Final = 200

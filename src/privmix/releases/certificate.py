@@ -20,6 +20,7 @@ from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import arrays_beside, stated_names, statements_of
 from privmix.features.whitened import DATA
 from privmix.fields import Amount, By, Whole, Words, used
+from privmix.mechanisms.plan import unit_of
 from privmix.planning.choice import chosen_by_data
 from privmix.plans import Plan, check_plan
 from privmix.releases.facts import release_facts
@@ -208,12 +209,13 @@ def _warnings(plan: Plan, insecure_seed: bool) -> list[str]:
 
 
 def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> list[str]:
+    unit = unit_of(plan)
     relation = {
-        "add_remove": "adding or removing one record",
-        "replace_one": "replacing one record by another",
+        "add_remove": f"adding or removing {unit.changed}",
+        "replace_one": f"replacing {unit.changed} by another",
     }[plan.adjacency.value]
     return [
-        f"The guarantee is for {relation}. A person with several records in the data is protected less.",
+        f"The guarantee is for {relation}. {unit.others}",
         _count_statement(plan),
         "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
         *statements_of(extractor),
@@ -228,11 +230,12 @@ def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> lis
 
 
 def _count_statement(plan: Plan) -> str:
+    unit = unit_of(plan)
     if plan.records_noise_multiplier is not None:
         return (
-            f"The record count {plan.records} is a differentially private estimate, on the low side; "
+            f"The {unit.one} count {plan.records} is a differentially private estimate, on the low side; "
             "its cost is part of this guarantee (added to that of the rest) and the real count is protected."
         )
     if plan.records_declared:
-        return f"{plan.records} is a public figure that the owner declared; the real record count is not used."
-    return f"The record count {plan.records} is taken as public; it is not protected by this guarantee."
+        return f"{plan.records} is a public figure that the owner declared; the real {unit.one} count is not used."
+    return f"The {unit.one} count {plan.records} is taken as public; it is not protected by this guarantee."

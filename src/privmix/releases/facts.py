@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from privmix.certificate.assessment import Facts
+from privmix.mechanisms.plan import unit_of
 from privmix.plans import Plan
 from privmix.rounding import exact, rounded_down
+
+_PERSONS = (
+    "Persons are the units: to sums a person adds the mean of what their records would add, and to a mixed row one of "
+    "their records, drawn anew; what is said of a record holds for a person."
+)
 
 
 def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bool) -> Facts:
@@ -32,6 +38,7 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
         settings=settings,
         in_ledger=in_ledger,
         insecure_seed=insecure_seed,
+        unit=unit_of(plan),
     )
 
 
@@ -41,7 +48,9 @@ def _mechanism(plan: Plan) -> str:
     if plan.centred:
         text += " Before that, the mean of all features, with noise of its own."
     if plan.records_noise_multiplier is not None:
-        text += " Before all, the number of records, with noise of its own."
+        text += f" Before all, the number of {unit_of(plan).many}, with noise of its own."
+    if plan.per_person is not None:
+        text += f" {_PERSONS}"
     return text
 
 

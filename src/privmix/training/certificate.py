@@ -18,7 +18,7 @@ from privmix.data.overlap_rule import PUBLISHED
 from privmix.errors import InvalidInput
 from privmix.features.spec import drafted_statements
 from privmix.fields import Digest
-from privmix.mechanisms.plan import check_price
+from privmix.mechanisms.plan import check_price, unit_of
 from privmix.training.mechanisms.base import mechanism_of, plan_types
 from privmix.training.plan import TrainingPlan
 
@@ -140,17 +140,18 @@ def _statements(
 ) -> list[str]:
     match plan.adjacency:
         case Adjacency.ADD_REMOVE:
-            relation = "one record present or absent"
+            relation = f"{unit_of(plan).changed} present or absent"
         case Adjacency.REPLACE_ONE:
-            relation = "the content of one record"
+            relation = f"the content of {unit_of(plan).changed}"
     hidden = "" if plan.adjacency is Adjacency.ADD_REMOVE else " This adjacency does not hide it."
+    many = unit_of(plan).many
     count = (
-        f"The number of records is declared as {plan.records}; the real count was not used for sampling rates.{hidden}"
+        f"The number of {many} is declared as {plan.records}; the real count was not used for sampling rates.{hidden}"
         if plan.records_declared
-        else f"The number of records, {plan.records}, is taken as public: the guarantee does not hide it."
+        else f"The number of {many}, {plan.records}, is taken as public: the guarantee does not hide it."
     )
     unit = (
-        "each record's gradient, averaged over its views, is clipped once"
+        f"each {unit_of(plan).one}'s gradient, averaged over {_averaged(plan)}, is clipped once"
         if plan.microbatch_size == 1
         else f"gradients of groups of about {plan.microbatch_size} records are clipped: one record moves one by twice C"
     )
@@ -159,8 +160,7 @@ def _statements(
     words = mechanism_of(plan).said(plan, unit)
     verb = "Not guaranteed, as the noise came from a seed, but meant" if insecure_seed else "Guaranteed"
     found = [
-        f"{verb}: all weights of all steps together tell little about {relation}. A person with several records in the "
-        "data is protected less.",
+        f"{verb}: all weights of all steps together tell little about {relation}. {unit_of(plan).others}",
         f"{words.batches}; {unit}; {words.noise}; sums are divided by a public number.",
         count,
         "Sums and noise are rounded to one public grid and added as integers: no floating-point digits of a sum show.",
@@ -212,7 +212,7 @@ def _statements_without_steps(count: str, public_data: Mapping[str, Any], before
 def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str) -> Facts:
     """What the assessment is made from."""
     assert plan.epsilon is not None
-    unit = "each record's gradient" if plan.microbatch_size == 1 else "each microbatch's gradient"
+    unit = f"each {unit_of(plan).one}'s gradient" if plan.microbatch_size == 1 else "each microbatch's gradient"
     if plan.steps == 0:
         return Facts(
             what="model",
@@ -247,4 +247,16 @@ def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bo
         in_ledger=in_ledger,
         insecure_seed=insecure_seed,
         public_data=sorted(public_data),
+        unit=unit_of(plan),
+    )
+
+
+def _averaged(plan: TrainingPlan) -> str:
+    """Over what a unit's gradient is averaged before it is clipped."""
+    if plan.per_person is None:
+        return "its views"
+    return (
+        f"up to {plan.per_person} of their records and the views of these"
+        if plan.per_person > 1
+        else ("the views of one of their records")
     )

@@ -12,6 +12,7 @@ from scipy.signal import lfilter
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
 from privmix.mechanisms.mixture import log_mixture
+from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact, rounded_down
 from privmix.training.batches import PoissonBatches
@@ -86,20 +87,21 @@ class Banded(TrainingMechanism):
     def said(cls, plan: TrainingPlan, unit: str) -> Words:
         """Groups, turns and bands."""
         assert isinstance(plan, BandedPlan)
-        turns, b = -(-plan.steps // plan.bands), plan.bands
+        turns, b, one = -(-plan.steps // plan.bands), plan.bands, unit_of(plan).one
         return Words(
-            batches=f"Banded matrix factorisation: each record is in one of {b} secret groups, drawn for it alone, and "
+            batches=f"Banded matrix factorisation: each {one} is in one of {b} secret groups, drawn for it alone, and "
             f"each step samples one group in turn; Poisson batches of expected size {plan.batch_size}, {plan.steps} "
-            f"steps, at most {turns} turns of a record",
+            f"steps, at most {turns} turns of a {one}",
             noise=f"noise multiplier {plan.noise_multiplier:.6g} before noise is correlated over {b} steps",
-            mechanism=f"{plan.steps} steps with banded matrix factorisation of {b} bands. Each record is in one of {b} "
-            f"groups, drawn secretly for it alone; group t mod {b} has step t, where each of its records joins "
-            f"independently with probability {b} B/n, B = {plan.batch_size}, n = {plan.records}; {unit} is clipped to "
+            mechanism=f"{plan.steps} steps with banded matrix factorisation of {b} bands. Each {one} is in one of {b} "
+            f"groups, drawn secretly for it alone; group t mod {b} has step t, where each of its "
+            f"{unit_of(plan).many} joins independently with probability {b} B/n, B = {plan.batch_size}, "
+            f"n = {plan.records}; {unit} is clipped to "
             f"{exact(plan.clip_norm)}; sums x are released as C^-1 (C x + z), C of column norm 1 as in the plan, z "
-            f"Gaussian noise, {rounded_down(plan.noise_multiplier, 4)} times what adding one record can change, drawn "
+            f"Gaussian noise, {rounded_down(plan.noise_multiplier, 4)} times what adding one {one} can change, drawn "
             "once.",
             short=f"Poisson from {b} groups in turn, {plan.batch_size} expected, {plan.steps} steps, "
-            f"{plan.epochs:.4g} epochs, {turns} turns of a record",
+            f"{plan.epochs:.4g} epochs, {turns} turns of a {one}",
         )
 
     @classmethod

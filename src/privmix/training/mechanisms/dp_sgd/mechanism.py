@@ -10,6 +10,7 @@ from torch import Tensor
 
 from privmix.accounting import Adjacency
 from privmix.mechanisms.mixture import log_mixture
+from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact, rounded_down
 from privmix.training.mechanisms.base import MECHANISMS, Settings, StepNoise, TrainingMechanism, Words
@@ -49,10 +50,10 @@ class DpSgdMechanism(TrainingMechanism):
         return Words(
             batches=f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps",
             noise=f"noise multiplier {plan.noise_multiplier:.6g}",
-            mechanism=f"{plan.steps} steps of DP-SGD. Each record joins each batch independently with probability B/n, "
-            f"B = {plan.batch_size}, n = {plan.records}; {unit} is clipped to {exact(plan.clip_norm)}; each sum has "
-            f"Gaussian noise, {rounded_down(plan.noise_multiplier, 4)} times what adding one record can change, drawn "
-            "once.",
+            mechanism=f"{plan.steps} steps of DP-SGD. Each {unit_of(plan).one} joins each batch independently with "
+            f"probability B/n, B = {plan.batch_size}, n = {plan.records}; {unit} is clipped to "
+            f"{exact(plan.clip_norm)}; each sum has Gaussian noise, {rounded_down(plan.noise_multiplier, 4)} times what "
+            f"adding one {unit_of(plan).one} can change, drawn once.",
             short=f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
         )
 
