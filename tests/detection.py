@@ -289,8 +289,11 @@ def copied(target: Path) -> Path:
 
 def run_tests(root: Path, tests: tuple[str, ...], *more: str) -> tuple[int, str]:
     """What pytest exits with, and says."""
-    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *more, *tests]
+    # Hypothesis knows no deadlines then.
+    environment = {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1", "CI": "true"}
+    # Plainly: to tell how megabytes of released rows differ takes minutes.
+    how = ("-x", "-q", "--assert=plain", "--tb=short", "-p", "no:cacheprovider")
+    command = [sys.executable, "-m", "pytest", *how, *more, *tests]
     done = subprocess.run(
         command, cwd=root, env=environment, capture_output=True, text=True, timeout=_SECONDS, check=False
     )
