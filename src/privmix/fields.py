@@ -105,6 +105,7 @@ _SINCE: Final = "since"
 # The longest text and the largest whole number that a stored field may be, unless its range says otherwise.
 _WORD: Final = re.compile(r"[0-9A-Za-z_.:,+~/ -]{0,200}")
 _LARGEST: Final = 2**63
+_WORDS: Final = {int: "an integer", float: "a number", bool: "true or false", str: "a text", dict: "values by name"}
 
 
 def used(default: Any = MISSING, *, beside: str | None = None, **more: Any) -> Any:
@@ -420,7 +421,7 @@ def read(kind: type[Kind], values: Any, name: str, version: int | None = None) -
         >>> read(Draw, {"rate": "0.5"}, "draw")
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: draw rate: got '0.5'; allowed: a float
+        privmix.errors.InvalidInput: draw rate: got '0.5'; allowed: a number
     """
     if not isinstance(values, Mapping):
         raise InvalidInput(name, type(values).__name__, "its fields, by name")
@@ -488,5 +489,5 @@ def _value(value: Any, said: _Said, name: str) -> Any:
     elif isinstance(value, int):
         fits = fits and abs(value) <= _LARGEST
     if not fits:
-        raise InvalidInput(name, value, " or ".join(f"a {getattr(kind, '__name__', kind)}" for kind in plain))
+        raise InvalidInput(name, value, " or ".join(_WORDS.get(kind, f"a {kind.__name__}") for kind in plain))
     return value
