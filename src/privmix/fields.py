@@ -265,7 +265,7 @@ def _of(hint: Any) -> _Said:
     each = None
     if len(found) == 1 and get_origin(found[0]) is tuple and get_args(found[0])[1:] == (...,):
         each = _of(get_args(found[0])[0])
-    elif len(found) == 1 and _is_mapping(get_origin(found[0])):
+    elif len(found) == 1 and _is_mapping(get_origin(found[0])) and len(get_args(found[0])) > 1:
         each = _of(get_args(found[0])[1])
     return _Said(tuple(found), none, limits, coded, each)
 

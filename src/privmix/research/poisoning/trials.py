@@ -12,7 +12,7 @@ import numpy as np
 
 from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput
-from privmix.fields import Count, Share, Whole
+from privmix.fields import Checked, Count, Share, Whole
 from privmix.research.poisoning.base import Attack, Case, Defence
 from privmix.research.poisoning.kept import KeptTrials, Trial
 from privmix.research.poisoning.scene import Images, Poisoned, Scene
@@ -23,7 +23,7 @@ Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True)
-class TrialConfig:
+class TrialConfig(Checked):
     """What a study of one attack is.
 
     Attributes:
