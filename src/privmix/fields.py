@@ -340,8 +340,11 @@ def wrong_values(kind: type[Any]) -> Iterator[tuple[str, Any]]:
     for name, said in _said(kind).items():
         if said.range is not None:
             yield from ((name, value) for value in said.range.wrong())
-            if not said.none:
-                yield name, None
+        elif said.each is not None and said.each.range is not None:
+            several = _is_mapping(get_origin(said.kinds[0]))
+            yield from ((name, {"a": value} if several else (value,)) for value in said.each.range.wrong())
+        if said.ranged and not said.none:
+            yield name, None
 
 
 def stored(made: Any) -> dict[str, Any]:

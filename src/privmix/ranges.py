@@ -156,7 +156,11 @@ class By:
 
     def check(self, name: str, value: Any) -> None:
         """See :class:`Range`."""
-        self._function(name, value)
+        try:
+            self._function(name, value)
+        except (TypeError, AttributeError):
+            # It was made for values of the field's own type.
+            raise InvalidInput(name, type(value).__name__, "a value of another type") from None
 
     def wrong(self) -> Sequence[Any]:
         """See :class:`Range`."""
