@@ -133,7 +133,8 @@ def later(version: int, older: Any, **more: Any) -> Any:
 
 def newest(kind: type[Any], first: int = 1) -> int:
     """The version in which the last field of a dataclass came; ``first`` where all were there from the beginning."""
-    return max([first, *(item.metadata.get(_SINCE, first) for item in fields(kind))])
+    versions: list[int] = [item.metadata.get(_SINCE, first) for item in fields(kind)]
+    return max([first, *versions])
 
 
 def names_of(kind: type[Any]) -> list[str]:
@@ -161,11 +162,6 @@ def check_version(name: str, version: Any, first: int, last: int) -> int:
         why = f"written by a newer privmix, version {version}; this one reads up to {last}" if newer else older
         raise InvalidInput(name, version, f"{last if newer or first == last else f'{first} to {last}'}: {why}")
     return version
-
-
-def ranged(self) -> bool:
-    """Whether there is anything to check."""
-    return self.range is not None or (self.each is not None and self.each.ranged)
 
 
 @dataclass(frozen=True)
@@ -323,7 +319,7 @@ def _check(name: str, value: Any, said: _Said) -> None:
         several = _is_mapping(get_origin(said.kinds[0]))
         if not isinstance(value, Mapping if several else tuple):
             raise InvalidInput(name, value, "values by name" if several else "a tuple")
-        for part in value.values() if several else value:
+        for part in value.values() if isinstance(value, Mapping) else value:
             _check(name, part, said.each)
 
 
