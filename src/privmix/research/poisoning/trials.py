@@ -12,7 +12,7 @@ import numpy as np
 
 from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput
-from privmix.fields import Count, Share, Whole
+from privmix.fields import Checked, Count, Share, Whole
 from privmix.progress import Progress
 from privmix.research.poisoning.base import Attack, Case, Defence
 from privmix.research.poisoning.kept import KeptTrials, Trial
@@ -22,7 +22,7 @@ from privmix.research.poisoning.victims.ordinary import Victim
 
 
 @dataclass(frozen=True)
-class TrialConfig:
+class TrialConfig(Checked):
     """What a study of one attack is.
 
     Attributes:
