@@ -71,7 +71,7 @@ def group(kind: type[Any], text: str, panel: str | None = None, *, prefix: str =
             ``kind.named`` finds; ``factory``: of the config, if not ``kind``.
     """
     factory = more.pop("factory", kind)
-    return field(default_factory=factory, metadata=said(text, panel, **{_GROUP: prefix}, **more))
+    return field(default_factory=factory, metadata={**said(text, panel, **more), _GROUP: prefix})
 
 
 def variants(text: str, *, by: str, called: str, options: Callable[[], Mapping[str, type[Any]]]) -> Any:
@@ -83,7 +83,8 @@ def variants(text: str, *, by: str, called: str, options: Callable[[], Mapping[s
         called: a variant, as help calls it.
         options: gives the dataclass of a variant's options by its name, where it has some; in files that import little.
     """
-    return field(default=None, metadata=said(text, stored=False, **{_VARIANTS: options, "by": by, "called": called}))
+    words = {**said(text, stored=False, by=by, called=called), _VARIANTS: options}
+    return field(default=None, metadata=words)
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,7 @@ class Leaf:
         return given
 
 
-@cache
-def leaves(kind: type[Any]) -> tuple[Leaf, ...]:
+def leaves(kind: Any) -> tuple[Leaf, ...]:
     """The options of a tree, in the order of its fields.
 
     Example:
@@ -138,6 +138,11 @@ def leaves(kind: type[Any]) -> tuple[Leaf, ...]:
         >>> [leaf.name for leaf in leaves(Training)]
         ['epochs', 'warm_up_rate']
     """
+    return _all_leaves(kind)
+
+
+@cache
+def _all_leaves(kind: Any) -> tuple[Leaf, ...]:
     found = list(_leaves(kind, (), "", None))
     taken = {leaf.name for leaf in found if not leaf.of}
     # A mechanism from elsewhere may call its option as another is called already.
@@ -300,7 +305,7 @@ class _Making:
         """The options of the variant that is named."""
         held = self._given.get(item.name, values[item.name])
         named = values[item.metadata["by"]]
-        kind = item.metadata[_VARIANTS]().get(named)
+        kind = item.metadata[_VARIANTS]().get(named) if isinstance(named, str) else None
         by = next(leaf.name for leaf in self._leaves if leaf.path == (*path[:-1], item.metadata["by"]))
         changes = {}
         for leaf in self._leaves:
@@ -398,6 +403,10 @@ def described(kind: Kind) -> Kind:
         return kind
     listed = "\n".join(["Attributes:", *(f"    {item.name}: {_of(item)}" for item in fields(kind) if item.init)])
     head, *rest = re.split(r"\n\n(?=(?:Raises|Example):\n)", inspect.cleandoc(kind.__doc__), maxsplit=1)
+    if "\n\nAttributes:\n" in head:
+        # Of the class; those of its objects come after them.
+        head, own = head.split("\n\nAttributes:\n")
+        listed = f"Attributes:\n{own}{listed.removeprefix('Attributes:')}"
     kind.__doc__ = "\n\n".join([head, listed, *rest])
     return kind
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.errors import InvalidInput, check_number
 from privmix.mechanisms.sampling import EveryRecord, Sampler
+from privmix.options import described, option
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.registry import register
@@ -128,14 +129,10 @@ class MomentsPlan(BasePlan):
 
 
 @register
+@described
 @dataclass(frozen=True)
 class Moments(Design[MomentsPlan]):
-    """Second moments of all records in one noisy query, and rows sampled from them.
-
-    Attributes:
-        label_share: share of the budget for X'Y; X'X gets the rest.
-        count_share: share of the budget for the label sums, taken first.
-    """
+    """Second moments of all records in one noisy query, and rows sampled from them."""
 
     name = "moments"
     worst_case = "privmix.designs.moments.worst_case:moments_case"
@@ -159,10 +156,8 @@ class Moments(Design[MomentsPlan]):
     moved = "privmix.designs.moments.audit:moments_moved"
     beside_tests = "privmix.releases.evidence:moments_tests"
 
-    label_share: float = field(
-        default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}
-    )
-    count_share: float = field(default=0.002, metadata={"help": "Moments: share of the budget for the label sums."})
+    label_share: float = option(0.5, "Moments: share of the budget for X'Y; X'X gets the rest.")
+    count_share: float = option(0.002, "Moments: share of the budget for the label sums.")
 
     def __post_init__(self) -> None:
         for name in ("label_share", "count_share"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,22 +10,17 @@ from numpy.typing import NDArray
 
 from privmix.designs.rows.fixed import FixedSize
 from privmix.errors import InvalidInput, check_number
+from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.rows import ReleasePlan
 from privmix.plans.setting import Setting
 
 
 @register
+@described
 @dataclass(frozen=True)
 class RandomWeight(FixedSize):
-    """Dirichlet weights on m records drawn without replacement: a record's sensitivity is its largest weight.
-
-    Attributes:
-        mixup_degree: number m of records in a row, or ``"auto"``.
-        label_noise_ratio: lambda = s_y / s_x.
-        dirichlet_alpha: concentration of the weights.
-        max_weight: weights are cut to this, which bounds the sensitivity.
-    """
+    """Dirichlet weights on m records drawn without replacement: a record's sensitivity is its largest weight."""
 
     name = "random-weight"
     worst_case = "privmix.designs.rows.replace_one:replace_case"
@@ -34,8 +29,10 @@ class RandomWeight(FixedSize):
     averages = False
     parts = frozenset({"dirichlet_alpha", "max_weight"})
 
-    dirichlet_alpha: float = field(default=1.0, metadata={"help": "Random-weight: concentration."})
-    max_weight: float = field(default=1.0, metadata={"help": "Random-weight: largest weight."})
+    dirichlet_alpha: float = option(1.0, "Random-weight: concentration.")
+    max_weight: float = option(
+        1.0, "Random-weight: largest weight, to which others are cut; it bounds the sensitivity."
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
