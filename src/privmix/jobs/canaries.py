@@ -21,11 +21,11 @@ from privmix.features import Extractor, from_spec
 from privmix.fields import stored
 from privmix.jobs.audited import Audited
 from privmix.jobs.budget import charge
-from privmix.jobs.canary_options import CanaryOptions
 from privmix.jobs.checks import check_budget
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.kinds import kind_of
+from privmix.jobs.options import CanaryOptions
 from privmix.jobs.places import check_writable
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.recording import Measurement
@@ -69,7 +69,7 @@ class CanaryJob(CanaryOptions):
         confidence: of what is said to be proven.
         seed: for tests.
 
-    The rest: :class:`privmix.jobs.canary_options.CanaryOptions`.
+    The rest: :class:`privmix.jobs.options.CanaryOptions`.
     """
 
     target: str | Path

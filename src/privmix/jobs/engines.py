@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from typing import Final
 
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer, check_number
-from privmix.jobs.release_options import AUTO
+from privmix.jobs.options import AUTO
 from privmix.plans import design_named
 
 ENGINES: Final = ("local", "ray")

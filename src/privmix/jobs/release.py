@@ -21,6 +21,7 @@ from privmix.jobs.checks import check_budget, check_same_seed
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.engines import check_engine
 from privmix.jobs.features import features_in_memory, features_on_disk
+from privmix.jobs.options import AUTO
 from privmix.jobs.overlap import refuse_overlap
 from privmix.jobs.places import check_writable
 from privmix.jobs.planned import Planned
@@ -28,7 +29,7 @@ from privmix.jobs.planning import Chosen, choose, design_of
 from privmix.jobs.progress import Progress, silent
 from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import Opened, open_public
-from privmix.jobs.release_options import AUTO, ReleaseOptions
+from privmix.jobs.release_options import ReleaseOptions
 from privmix.jobs.spending import Spending, telling
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run_state import RunState
