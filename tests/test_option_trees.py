@@ -185,6 +185,7 @@ from dataclasses import dataclass
 from privmix.training.mechanisms.base import MECHANISMS
 from privmix.training.mechanisms.dp_sgd.mechanism import DpSgdMechanism
 from privmix.training.plan import TrainingPlan
+from privmix.training.public import METHODS, DopeSgd
 
 
 class BeatingPlan(TrainingPlan):
@@ -205,6 +206,18 @@ class Beating(DpSgdMechanism):
     def options_of(cls, plan):
         from beating_options import BeatingOptions
         return BeatingOptions(4)
+
+
+@METHODS.register
+class Pulling(DopeSgd):
+    name = "pulling"
+    settings = ("pull",)
+    options = "beating_options:PullingOptions"
+
+    def __init__(self, source, pull):
+        super().__init__(source)
+        self.pull = pull
+        print("pull", pull)
 """
 OPTIONS = '''
 from dataclasses import dataclass
@@ -219,6 +232,17 @@ class BeatingOptions:
 
     beat: Count = option(4, "How often, with `mechanism` beating.")
     epochs: int = option(1, "An option of another's name.")
+
+    def __post_init__(self):
+        check_fields(self)
+
+
+@described
+@dataclass(frozen=True)
+class PullingOptions:
+    """How hard it pulls."""
+
+    pull: Count = option(1, "How hard.")
 
     def __post_init__(self):
         check_fields(self)
@@ -238,6 +262,14 @@ if sys.argv[1:] == ["python"]:
     x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
     model = pm.train((x, y), **how, beat=2, features="identity", classes=2, epochs=1, batch_size=20)
     print(model.certificate["settings"]["beat"])
+    how = {"scenario": "extended", "public_method": "multiplicity+pulling", "warm_up_epochs": 0}
+    config = TrainingConfig.for_model("linear", records=60, epsilon=8.0, delta=1e-3, pull=3, **how)
+    settings = json.loads(json.dumps(config.settings()))
+    assert settings["extended"]["method_options"] == {"pulling": {"pull": 3}}
+    assert TrainingConfig.from_settings(settings) == config
+    how |= {"public": (x[:20] + 1, y[:20]), "public_batch": 5}
+    given = {"epsilon": 8.0, "delta": 1e-3, "features": "identity", "classes": 2, "epochs": 1, "batch_size": 20}
+    pm.train((x, y), pull=5, **given, **how)
 else:
     code = main.run(sys.argv[1:])
     print("torch" in sys.modules, "beating" in sys.modules)
@@ -245,12 +277,13 @@ else:
 """
 
 
-def test_a_mechanism_of_another_package_brings_its_options(tmp_path: Path) -> None:
+def test_a_mechanism_and_a_method_of_another_package_bring_their_options(tmp_path: Path) -> None:
     """Help shows them in a panel of their own and imports no mechanism; settings hold them; names are kept apart."""
     info = tmp_path / "beating-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: beating\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[privmix.training_mechanisms]\nbeating = beating\n")
+    points = "[privmix.training_mechanisms]\nbeating = beating\n[privmix.public_methods]\npulling = beating\n"
+    (info / "entry_points.txt").write_text(points)
     (tmp_path / "beating.py").write_text(OUTSIDE)
     (tmp_path / "beating_options.py").write_text(OPTIONS)
     write_all(tmp_path / "root")
@@ -266,6 +299,8 @@ def test_a_mechanism_of_another_package_brings_its_options(tmp_path: Path) -> No
     assert helped.returncode == 0, helped.stderr
     shown = helped.stdout
     assert "Mechanism: beating" in shown
+    assert "Public method: pulling" in shown
+    assert "mirror, multiplicity, pulling" in " ".join(shown.replace("│", " ").split())
     assert "--beat " in shown
     assert "--beating-epochs" in shown
     assert "beating (with a --beat)" in " ".join(shown.replace("│", " ").split())
@@ -277,10 +312,12 @@ def test_a_mechanism_of_another_package_brings_its_options(tmp_path: Path) -> No
     for more, text in (
         (["--mechanism=beating", "--beat=0"], "--beat: got 0; allowed: an integer >= 1"),
         (["--beat=3"], "--beat: got 3; allowed: none with --mechanism dp-sgd; it is of --mechanism beating"),
+        (["--pull=3"], "--pull: got 3; allowed: none with --public-method none; it is of --public-method pulling"),
     ):
         refused = ran(*line, *more, "--dry-run")
         assert refused.returncode == 2
         assert text in refused.stderr
     python = ran("python")
     assert python.returncode == 0, python.stderr
-    assert python.stdout.split() == ["2"]
+    assert python.stdout.split()[0] == "2"
+    assert "pull 5" in python.stdout

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Final
 
 from privmix.errors import InvalidInput
+from privmix.options import described, option
 from privmix.untrusted import read_plain
 
 LICENCE_FILE: Final = "LICENSE.txt"
@@ -24,6 +25,7 @@ _MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=:-])")
 _KNOWN: Final = ("cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "apache-2.0", "odbl")
 
 
+@described
 @dataclass(frozen=True)
 class About:
     """What the owner says of a release. It stands in certificate, card and report, is hashed and signed, never checked.
@@ -33,11 +35,6 @@ class About:
         * A text is one line of printable characters of bounded length, so that it can look like nothing else in a
           terminal; :func:`in_markdown` escapes it where it reaches a card.
 
-    Attributes:
-        title, owner, contact, licence, purpose: texts, or None.
-        licence_file: the licence's own text, to go along as ``LICENSE.txt``.
-        date: YYYY-MM-DD; None: where something else is said, the day on which the release is begun (UTC).
-
     Raises:
         InvalidInput: a text is too long or has other than printable characters; the date is none.
 
@@ -46,20 +43,13 @@ class About:
         {'title': 'Hospital visits', 'owner': 'St. Elsewhere', 'date': '2026-01-31'}
     """
 
-    title: str | None = field(default=None, metadata={"help": "What this is, in a line.", "panel": _PANEL})
-    owner: str | None = field(default=None, metadata={"help": "Who publishes it.", "panel": _PANEL})
-    contact: str | None = field(default=None, metadata={"help": "Where questions go.", "panel": _PANEL})
-    licence: str | None = field(
-        default=None, metadata={"help": "Licence of what is published, such as CC-BY-4.0.", "panel": _PANEL}
-    )
-    licence_file: Path | None = field(
-        default=None, metadata={"help": "The licence's text, a file; it goes along as LICENSE.txt.", "panel": _PANEL}
-    )
-    purpose: str | None = field(default=None, metadata={"help": "What it is published for.", "panel": _PANEL})
-    date: str | None = field(
-        default=None,
-        metadata={"help": "YYYY-MM-DD. Default: today (UTC), where something else is said.", "panel": _PANEL},
-    )
+    title: str | None = option(None, "What this is, in a line.", _PANEL)
+    owner: str | None = option(None, "Who publishes it.", _PANEL)
+    contact: str | None = option(None, "Where questions go.", _PANEL)
+    licence: str | None = option(None, "Licence of what is published, such as CC-BY-4.0.", _PANEL)
+    licence_file: Path | None = option(None, "The licence's text, a file; it goes along as LICENSE.txt.", _PANEL)
+    purpose: str | None = option(None, "What it is published for.", _PANEL)
+    date: str | None = option(None, "YYYY-MM-DD. Default: today (UTC), where something else is said.", _PANEL)
 
     def __post_init__(self) -> None:
         for name in LONGEST:

@@ -146,7 +146,7 @@ class TrainingConfig:
         DP_SGD, f"How steps are made private: {_mechanisms()}.", _STEPS, where_used=True
     )
     mechanism_options: Any = variants(
-        "Of the mechanism's own.", by="mechanism", called="Mechanism", options=_options_of_mechanisms
+        "Of the mechanism's own.", by="mechanism", called="Mechanism", options=_options_of_mechanisms, stored=False
     )
     microbatch_size: Count = option(
         1, "Records clipped together; above 1 costs sensitivity 2C.", _STEPS, name="microbatch"
