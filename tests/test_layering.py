@@ -210,7 +210,6 @@ KNOWN_CIRCLES = {
         "research/poisoning/threat.py",
         "research/poisoning/victims/ordinary.py",
     ),
-    ("training/views/pipeline.py", "training/views/preset.py"),
 }
 
 

@@ -107,7 +107,7 @@ def literals_of(package: str, by: str = "", group: str = "") -> tuple[Mapping[st
         ['closed-form', 'ghost', 'loop', 'vmap']
     """
     own = [one for source in _files(package, by).values() for one in _variants(source, by)]
-    others = [one for source in _elsewhere(group) for one in _variants(source, by)] if group else []
+    others = [one for source in _elsewhere(group) for one in _variants(source, by) if "name" in one] if group else []
     return (*sorted(own, key=lambda said: str(said["name"])), *others)
 
 
@@ -174,7 +174,13 @@ def _literals(node: ast.ClassDef) -> dict[str, Any]:
     for line in node.body:
         targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
         value = getattr(line, "value", None)
-        if len(targets) == 1 and isinstance(targets[0], ast.Name) and value is not None:
-            with suppress(ValueError):
-                said[targets[0].id] = ast.literal_eval(value)
+        if len(targets) != 1 or value is None:
+            continue
+        pairs = [(targets[0], value)]
+        if isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(targets[0].elts, value.elts, strict=False))
+        for target, part in pairs:
+            if isinstance(target, ast.Name):
+                with suppress(ValueError):
+                    said[target.id] = ast.literal_eval(part)
     return said

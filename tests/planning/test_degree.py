@@ -11,8 +11,8 @@ import pytest
 from privmix.accounting import Gaussian, PoissonSampled, Repeated, calibrate
 from privmix.designs import Classwise, Fixed, Hierarchical, Poisson
 from privmix.errors import InvalidInput
+from privmix.jobs.options import PriceOptions
 from privmix.jobs.price import price
-from privmix.jobs.price_options import PriceOptions
 from privmix.planning import ReleaseConfig
 from privmix.planning.degree import degree_by_theory
 from privmix.planning.theory import best_mixup_degree

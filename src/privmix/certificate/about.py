@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 from privmix.errors import InvalidInput
 from privmix.fields import By, Checked, Line
+from privmix.options import option
 from privmix.untrusted import read_plain
 
 LICENCE_FILE: Final = "LICENSE.txt"
@@ -46,11 +47,6 @@ class About(Checked):
         * A text is one line of printable characters of bounded length, so that it can look like nothing else in a
           terminal; :func:`in_markdown` escapes it where it reaches a card.
 
-    Attributes:
-        title, owner, contact, licence, purpose: texts, or None.
-        licence_file: the licence's own text, to go along as ``LICENSE.txt``.
-        date: YYYY-MM-DD; None: where something else is said, the day on which the release is begun (UTC).
-
     Raises:
         InvalidInput: a text is too long or has other than printable characters; the date is none.
 
@@ -59,28 +55,15 @@ class About(Checked):
         {'title': 'Hospital visits', 'owner': 'St. Elsewhere', 'date': '2026-01-31'}
     """
 
-    title: Annotated[str, Line(LONGEST["title"])] | None = field(
-        default=None, metadata={"help": "What this is, in a line.", "panel": _PANEL}
+    title: Annotated[str, Line(LONGEST["title"])] | None = option(None, "What this is, in a line.", _PANEL)
+    owner: Annotated[str, Line(LONGEST["owner"])] | None = option(None, "Who publishes it.", _PANEL)
+    contact: Annotated[str, Line(LONGEST["contact"])] | None = option(None, "Where questions go.", _PANEL)
+    licence: Annotated[str, Line(LONGEST["licence"])] | None = option(
+        None, "Licence of what is published, such as CC-BY-4.0.", _PANEL
     )
-    owner: Annotated[str, Line(LONGEST["owner"])] | None = field(
-        default=None, metadata={"help": "Who publishes it.", "panel": _PANEL}
-    )
-    contact: Annotated[str, Line(LONGEST["contact"])] | None = field(
-        default=None, metadata={"help": "Where questions go.", "panel": _PANEL}
-    )
-    licence: Annotated[str, Line(LONGEST["licence"])] | None = field(
-        default=None, metadata={"help": "Licence of what is published, such as CC-BY-4.0.", "panel": _PANEL}
-    )
-    licence_file: Path | None = field(
-        default=None, metadata={"help": "The licence's text, a file; it goes along as LICENSE.txt.", "panel": _PANEL}
-    )
-    purpose: Annotated[str, Line(LONGEST["purpose"])] | None = field(
-        default=None, metadata={"help": "What it is published for.", "panel": _PANEL}
-    )
-    date: _Day | None = field(
-        default=None,
-        metadata={"help": "YYYY-MM-DD. Default: today (UTC), where something else is said.", "panel": _PANEL},
-    )
+    licence_file: Path | None = option(None, "The licence's text, a file; it goes along as LICENSE.txt.", _PANEL)
+    purpose: Annotated[str, Line(LONGEST["purpose"])] | None = option(None, "What it is published for.", _PANEL)
+    date: _Day | None = option(None, "YYYY-MM-DD. Default: today (UTC), where something else is said.", _PANEL)
 
     @property
     def given(self) -> bool:

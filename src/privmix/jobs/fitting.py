@@ -17,8 +17,8 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.encoding import encoded
 from privmix.jobs.evaluation import open_for_model, split_of
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
+from privmix.jobs.options import AUTO
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.released import Release
 from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier

@@ -15,8 +15,9 @@ from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
+from privmix.jobs.options import AUTO
 from privmix.jobs.public_data import origins_of
-from privmix.jobs.release_options import AUTO, Assumptions
+from privmix.jobs.release_options import Assumptions
 from privmix.learning import DataModel
 from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.choice import DECLARED, PUBLIC

@@ -18,8 +18,9 @@ from privmix.features import Extractor
 from privmix.jobs.budget import Charge
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
+from privmix.jobs.options import AUTO
 from privmix.jobs.planning import Chosen, choose, design_facts
-from privmix.jobs.release_options import AUTO, DEFAULT_CLIP_NORM
+from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling

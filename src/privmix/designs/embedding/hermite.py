@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privmix.designs.embedding.plan import EmbeddingDesign, EmbeddingPlan
 from privmix.errors import InvalidInput
 from privmix.fields import Share, Whole
+from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
 
@@ -81,18 +82,14 @@ class HermitePlan(EmbeddingPlan):
 
 
 @register
+@described
 @dataclass(frozen=True)
 class Hermite(EmbeddingDesign[HermitePlan]):
     """DP-HP: noisy class means of Hermite features of single coordinates and of pairs of them.
 
     Against the published code: pairs are drawn once and not anew in each epoch, so that there is one query; records are
     added or removed; class sizes are paid for; the width is declared (the published median heuristic reads records).
-
-    Attributes:
-        order: features of a coordinate; the published code has up to 100.
-        pairs: pairs of coordinates.
-        pair_order: features of each coordinate of a pair.
-        pair_share: share of the budget for the pairs.
+    The published code has up to 100 features of a coordinate.
     """
 
     name = "hermite"
@@ -104,10 +101,10 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     lost = "Sums of Hermite features hold smoothed densities of single features and of some pairs, by class."
     map_words = "Hermite features of every coordinate and of some pairs"
 
-    order: _Order = field(default=10, metadata={"help": "Hermite: features of each coordinate."})
-    pairs: _Pairs = field(default=64, metadata={"help": "Hermite: public random pairs of coordinates."})
-    pair_order: _Order = field(default=5, metadata={"help": "Hermite: features of each coordinate of a pair."})
-    pair_share: Share = field(default=0.2, metadata={"help": "Hermite: share of the budget for the pairs."})
+    order: _Order = option(10, "Hermite: features of each coordinate.")
+    pairs: _Pairs = option(64, "Hermite: public random pairs of coordinates.")
+    pair_order: _Order = option(5, "Hermite: features of each coordinate of a pair.")
+    pair_share: Share = option(0.2, "Hermite: share of the budget for the pairs.")
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> HermitePlan:
         return HermitePlan(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Self
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privmix.designs.embedding.plan import EmbeddingDesign, EmbeddingPlan
 from privmix.errors import InvalidInput
 from privmix.fields import Whole
+from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
 
@@ -59,15 +60,14 @@ class MerfPlan(EmbeddingPlan):
 
 
 @register
+@described
 @dataclass(frozen=True)
 class Merf(EmbeddingDesign[MerfPlan]):
     """DP-MERF: noisy class means in the feature space of a Gaussian kernel, by random Fourier features.
 
     Against the published code: records are added or removed, so that one moves the sum by 1 and not by 2; class sizes
     are paid for instead of taken as equal; noise is drawn once on exact integer sums; the kernel's width is declared.
-
-    Attributes:
-        frequencies: F; the published code has 5,000.
+    The published code has 5,000 frequencies.
     """
 
     name = "merf"
@@ -79,9 +79,7 @@ class Merf(EmbeddingDesign[MerfPlan]):
     lost = "Sums of random Fourier features hold a smoothed density of each class, and nothing finer than the kernel."
     map_words = "random Fourier features"
 
-    frequencies: _Frequencies = field(
-        default=2048, metadata={"help": "Merf: random frequencies; the map has twice as many."}
-    )
+    frequencies: _Frequencies = option(2048, "Merf: random frequencies; the map has twice as many.")
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MerfPlan:
         return MerfPlan(frequencies=self.frequencies, **self.shared(setting, noise_multiplier, centre_noise_multiplier))

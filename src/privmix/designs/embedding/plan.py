@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
 
 import numpy as np
@@ -19,6 +19,7 @@ from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.errors import InvalidInput
 from privmix.fields import Number, Share, Whole
 from privmix.mechanisms.sampling import EveryRecord, Sampler
+from privmix.options import described, option
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.setting import Assumed, Forecast, Setting
@@ -136,15 +137,15 @@ class EmbeddingPlan(BasePlan):
 E = TypeVar("E", bound=EmbeddingPlan)
 
 
+@described
 @dataclass(frozen=True)
 class EmbeddingDesign(Design[E]):
     """Class sums of a public feature map, and rows sampled from a generator that is fitted to them.
 
+    The kernel's width is public, since one taken from the records (the median of their distances, say) would be one
+    more query.
+
     Attributes:
-        kernel_width: public, since a width taken from the records (the median of their distances, say) would be one
-            more query.
-        map_seed: seed of the map's public randomness.
-        size_share: share of the budget for the class sizes.
         feature_map: where the class of its map is: a :class:`privmix.designs.embedding.feature_maps.FeatureMap`.
     """
 
@@ -165,15 +166,13 @@ class EmbeddingDesign(Design[E]):
     )
     map_words: ClassVar[str]
 
-    kernel_width: Annotated[float, Number(1e-3, 1e3)] = field(
-        default=1.0,
-        metadata={
-            "help": "Embeddings: public width of the kernel, in clipping bounds; hermite: of one feature, in bounds "
-            "over the root of the number of features."
-        },
+    kernel_width: Annotated[float, Number(1e-3, 1e3)] = option(
+        1.0,
+        "Embeddings: public width of the kernel, in clipping bounds; hermite: of one feature, in bounds over the root "
+        "of the number of features.",
     )
-    map_seed: _Seed = field(default=0, metadata={"help": "Embeddings: seed of the map's public randomness."})
-    size_share: Share = field(default=0.01, metadata={"help": "Embeddings: share of the budget for the class sizes."})
+    map_seed: _Seed = option(0, "Embeddings: seed of the map's public randomness.")
+    size_share: Share = option(0.01, "Embeddings: share of the budget for the class sizes.")
 
     @property
     def centre(self) -> str:

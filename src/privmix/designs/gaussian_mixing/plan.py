@@ -14,6 +14,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of, tile_length
 from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
+from privmix.options import described
 from privmix.plans.design import RowFacts
 from privmix.plans.registry import register
 from privmix.plans.rows import NoisyLabels, ReleasePlan
@@ -121,6 +122,7 @@ def _most_bits(records: int) -> int:
 
 
 @register
+@described
 @dataclass(frozen=True)
 class GaussianMixing(NoisyLabels):
     """Gaussian Mixing (Lev et al. 2025): a Gaussian sketch of records and labels, with noise.
@@ -130,9 +132,6 @@ class GaussianMixing(NoisyLabels):
     that of second moments off the diagonal, and what sampling T rows adds comes on top: second moments are better, and
     the planner never takes this. Its use is a sketch: rows for any method that takes rows, as many as one likes to
     carry.
-
-    Attributes:
-        label_noise_ratio: lambda = s_y / s_x.
     """
 
     name = "gaussian-mixing"
