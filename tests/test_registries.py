@@ -34,8 +34,7 @@ from privmix.training.mechanisms.base import MECHANISMS, plan_from_dict, plan_ty
 from privmix.training.models import build_model, model_from_spec
 from privmix.training.models.base import MODELS
 from privmix.training.public import METHODS, parse_method
-from privmix.training.views.pipeline import ViewConfig
-from privmix.training.views.preset import PRESETS
+from privmix.training.views.preset import PRESETS, views_named
 from tests.cli.helpers import privmix
 
 # Registry -> its packages and, where others are in them, its decorator; and a name that it has.
@@ -168,7 +167,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
 
 def test_variants_of_another_package(elsewhere: None, tmp_path: Path) -> None:
     assert parse_method("multiplicity+mine") == ("multiplicity", "mine")
-    assert ViewConfig.named("twice").views == 2
+    assert views_named("twice").views == 2
     model = build_model("head", input_shape=(4,), dim=4, classes=2, seed=0)
     assert type(model_from_spec(model.spec())) is type(model) is MODELS["head"]
     net = torch.nn.Sequential(torch.nn.Linear(4, 2))

@@ -25,6 +25,7 @@ from privmix.training import (
 from privmix.training.config import LINEAR
 from privmix.training.layout import ImageLayout
 from privmix.training.views.augmentation import Augmentation, check_channels
+from privmix.training.views.preset import views_named
 
 # Where views need augmentations and none are named.
 _AUGMENTATIONS: Final = "flip,crop"
@@ -131,7 +132,7 @@ def _check_bank(options: TrainingOptions, facts: ModelFacts) -> None:
 
 def _views(options: TrainingOptions, *, on_images: bool) -> tuple[ViewConfig, tuple[Augmentation, ...]]:
     """Views of a step, and what makes the views of a bank."""
-    found = ViewConfig.named(options.views)
+    found = views_named(options.views)
     named = options.augment
     if named is None and options.bank and not found.augmentations:
         named = _AUGMENTATIONS

@@ -21,6 +21,7 @@ from privmix.training.public.scenario import WARM_SCENARIOS
 from privmix.training.views.augment import augmentations_of
 from privmix.training.views.augmentation import Augmentation, check_augmentations
 from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.preset import views_named
 
 LINEAR: Final = "linear"
 # Large batches keep the noise small beside the sum (De et al. 2022; Tramer and Boneh 2021): about a seventh of the
@@ -141,7 +142,7 @@ class TrainingConfig:
         """
         check_integer("records", records, low=1)
         if isinstance(changes.get("views"), str):
-            changes["views"] = ViewConfig.named(changes["views"])
+            changes["views"] = views_named(changes["views"])
         if model == LINEAR:
             found = cls(
                 epsilon,

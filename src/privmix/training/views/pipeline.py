@@ -16,7 +16,6 @@ from privmix.training.layout import ImageLayout
 from privmix.training.views.augment import SELF_AUGMENTATIONS, augmentations_of
 from privmix.training.views.augmentation import Augmentation, augment, check_augmentations, check_channels
 from privmix.training.views.mixup import MicrobatchMixer, Mixing
-from privmix.training.views.preset import PRESETS
 from privmix.training.views.record_random import RecordRandom
 
 __all__ = ["MicrobatchMixer", "ViewConfig", "ViewPipeline"]
@@ -64,19 +63,6 @@ class ViewConfig:
             raise InvalidInput("k_base, k_diff", (0, 0), "at least one view")
         if self.k_self > 0 and self.k_base + self.k_diff < 2:
             raise InvalidInput("k_self", self.k_self, "0, or `k_base` + `k_diff` >= 2: a mix needs two views")
-
-    @classmethod
-    def named(cls, name: str) -> ViewConfig:
-        """A preset by its name, such as self-aug or dp-mix-self (:mod:`privmix.training.views.presets`).
-
-        Raises:
-            InvalidInput: there is no such preset.
-
-        Example:
-            >>> ViewConfig.named("dp-mix-self") == ViewConfig.dp_mix_self()
-            True
-        """
-        return PRESETS[name].views()
 
     @classmethod
     def from_fingerprint(cls, settings: Mapping[str, Any]) -> ViewConfig:

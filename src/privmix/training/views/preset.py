@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import ClassVar, Final
 
 from privmix._registry import Registry
-
-if TYPE_CHECKING:
-    from privmix.training.views.pipeline import ViewConfig
+from privmix.training.views.pipeline import ViewConfig
 
 
 class Preset(ABC):
@@ -29,3 +27,16 @@ class Preset(ABC):
 
 
 PRESETS: Final[Registry[type[Preset]]] = Registry("views", "privmix.training.views", "privmix.views")
+
+
+def views_named(name: str) -> ViewConfig:
+    """A preset by its name, such as self-aug or dp-mix-self (:mod:`privmix.training.views.presets`).
+
+    Raises:
+        InvalidInput: there is no such preset.
+
+    Example:
+        >>> views_named("dp-mix-self") == ViewConfig.dp_mix_self()
+        True
+    """
+    return PRESETS[name].views()
