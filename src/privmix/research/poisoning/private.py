@@ -26,7 +26,7 @@ from privmix.plans import Design, Plan
 from privmix.releases import release_to_memory
 from privmix.research.poisoning.base import Case, Defence, Defended
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
-from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.images import Images
 from privmix.rounding import exact
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 

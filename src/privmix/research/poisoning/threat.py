@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
-from privmix.research.poisoning.scene import Images, Poisoned
+from privmix.research.poisoning.images import Images, Poisoned
 
 HOW: Final = ("changed", "inserted")
 # Pixels are float32: what was clipped at a radius lies this near to it.

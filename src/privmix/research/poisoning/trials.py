@@ -13,8 +13,9 @@ import numpy as np
 from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.research.poisoning.base import Attack, Case, Defence
+from privmix.research.poisoning.images import Images, Poisoned
 from privmix.research.poisoning.kept import KeptTrials, Trial
-from privmix.research.poisoning.scene import Images, Poisoned, Scene
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.victims.ordinary import Victim
 
