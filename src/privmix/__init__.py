@@ -48,7 +48,8 @@ if TYPE_CHECKING:
     from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
     from privmix.jobs.ledger_total import ledger_total
-    from privmix.jobs.models import Model, load
+    from privmix.jobs.loading import load
+    from privmix.jobs.models import Model
     from privmix.jobs.predicting import Predictions, predict
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release

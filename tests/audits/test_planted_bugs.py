@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from privmix.audits.audit import Audit, audit_plan
 from privmix.audits.worst_case import EngineFactory, real_engine
-from privmix.designs.embedding import engine as embedding_engine
 from privmix.designs.moments import engine as moments_engine
 from privmix.designs.stages import three_engine as three_stage_engine
 from privmix.designs.stages import two_engine as two_stage_engine
@@ -28,6 +27,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, ReleasePlan, all_designs
 from privmix.publication.dataset import RecordTransform
+from privmix.research.rivals.embedding import engine as embedding_engine
 from tests.releases.helpers import own_options
 
 CONFIDENCE = 1 - 5e-7

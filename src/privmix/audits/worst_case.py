@@ -29,7 +29,7 @@ from privmix.engine.rows import Engine, Progress, RowBlock
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, Plan
+from privmix.plans import BasePlan, Plan, made_by
 from privmix.plans.doors import Door
 from privmix.publication import RecordTransform
 
@@ -240,8 +240,7 @@ def worst_case_of(plan: Plan) -> AnyCase:
     * classwise: classes stay, since they decide how many rows a record may touch;
     * fixed: a row holds the canary with probability m/n and the rest are alike, so m and n may be divided by their
       greatest common divisor; random weights depend on m itself, so that both stay;
-    * gaussian-mixing: every record is in every row, and what others add to it hides nothing of the pair that is priced;
-    * moments, class embeddings: one query; how many rows are sampled from its answer plays no part;
+    * moments: one query; how many rows are sampled from its answer plays no part;
     * two-stage, three-stage: all queries show the canary; with one feature there is one direction, in which it is
       clipped;
     * centred plans keep their classes and have one canary a run: records share the released mean.
@@ -250,7 +249,7 @@ def worst_case_of(plan: Plan) -> AnyCase:
         InvalidInput: no worst case is known for the design, or the plan's clipping leaves no room for a canary (a
             residual bound above the norm bound).
     """
-    return WORST_CASE.of(plan.kind)(plan)
+    return WORST_CASE.of(made_by(plan))(plan)
 
 
 def check_room(plan: Plan) -> None:

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from privmix.learning.base import ReleaseLearner
 
 AUTO: Final = "auto"
-_LEARNERS: Final = ", ".join(one["name"] for one in told_by("privmix.learning,privmix.designs", by="LEARNERS.register"))
+_LEARNERS: Final = ", ".join(
+    one["name"] for one in told_by("privmix.learning,privmix.designs", by="LEARNERS.register", group="privmix.learners")
+)
 
 
 @described
@@ -28,7 +30,7 @@ class FitOptions:
     learner: str | ReleaseLearner = option(
         AUTO,
         "auto: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two stages, "
-        "class-embeddings for merf and hermite, else noise-aware-ridge; or by name: "
+        "what a design from elsewhere names, else noise-aware-ridge; or by name: "
         f"{_LEARNERS} (generalized-kl: the papers').",
     )
     model: str = option("linear", "generalized-kl: linear, or cnn on pixel releases.")

@@ -14,7 +14,7 @@ from privmix.jobs.shown import Shown
 from privmix.mechanisms.run_state import RunState
 from privmix.planning import Choice
 from privmix.planning.degree import WHY
-from privmix.plans import Plan, ReleasePlan
+from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.releases import SecretStreams
 from privmix.rounding import exact
 
@@ -114,7 +114,7 @@ class Planned(Shown):
 def design_facts(plan: Plan) -> dict[str, str]:
     """What people want to see of a plan's design and noise."""
     return {
-        **plan.kind.shown(plan),
+        **made_by(plan).shown(plan),
         "joint noise multiplier": f"{plan.noise_multiplier:.5g}",
         "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
         "noise in " + ", ".join(plan.noise_std): ", ".join(f"{value:.5g}" for value in plan.noise_std.values()),

@@ -33,7 +33,7 @@ from privmix.jobs.spending import Spending, telling
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run_state import RunState
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
+from privmix.plans import Plan, made_by
 from privmix.plans.count import count_noise, private_record_count
 from privmix.private_files import no_core_dumps
 from privmix.releases import ReleaseRun, SecretStreams
@@ -202,7 +202,7 @@ class ReleaseJob(ReleaseOptions):
         # A card that can't be read is found before anything is paid for.
         _ = self._origins
         if made is not None:
-            engine = self.engine if self.engine in made.plan.kind.engines else "local"
+            engine = self.engine if self.engine in made_by(made.plan).engines else "local"
             plan = self._fitting(made, config)
             given = (engine, state, streams, Charge(), identity)
             return Planned(self, plan, made.chosen, *given, by_theory=made.by_theory)

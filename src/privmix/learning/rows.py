@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 
-from privmix.learning.base import slices
 from privmix.publication.dataset import ReleasedDataset
 
 _ROW_BLOCK: Final = 4096
@@ -68,3 +68,13 @@ class CentredRows:
             xx += ssyrk(1.0, x.T, lower=1)
             xy += x.T @ y
         return xx, xy
+
+
+def slices(stop: int, size: int, *, start: int = 0) -> Iterator[slice]:
+    """``range(start, stop)`` cut into slices of at most ``size``.
+
+    Example:
+        >>> [(part.start, part.stop) for part in slices(5, 2)]
+        [(0, 2), (2, 4), (4, 5)]
+    """
+    return (slice(first, min(first + size, stop)) for first in range(start, stop, size))

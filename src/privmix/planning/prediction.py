@@ -14,7 +14,7 @@ import numpy as np
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
 from privmix.learning.data_model import DataModel
-from privmix.plans import Plan
+from privmix.plans import Plan, made_by
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
         >>> found.learner, 0.8 < found.accuracy < model.attainable + 0.02
         ('discriminant', True)
     """
-    name = plan.kind.learner if learner is None else learner
+    name = made_by(plan).learner if learner is None else learner
     kind = LEARNERS[name]
     found = []
     for seed in range(draws):

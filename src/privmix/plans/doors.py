@@ -4,7 +4,7 @@ A design says where each is, as ``"module:name"``, so that to plan and to price 
 a door declares it with the type of what lies behind it:
 
     WORST_CASE: Final = Door[Callable[[Plan], WorstCase]]("worst_case", "one whose worst case is known")
-    case = WORST_CASE.of(plan.kind)(plan)
+    case = WORST_CASE.of(made_by(plan))(plan)
 """
 
 from __future__ import annotations

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from privmix._registry import Registry
 from privmix.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from privmix.plans.design import Design
+from privmix.plans.design import Design
+from privmix.plans.plan import BasePlan
 
 DESIGNS: Final[Registry[type[Design[Any]]]] = Registry("design", "privmix.designs", "privmix.designs", by="register")
 register = DESIGNS.register
@@ -31,6 +30,15 @@ def design_named(name: str) -> type[Design[Any]]:
         'discriminant'
     """
     return DESIGNS[name]
+
+
+def made_by(plan: BasePlan) -> type[Design[Any]]:
+    """The design that made the plan.
+
+    Raises:
+        InvalidInput: it is not known here.
+    """
+    return DESIGNS[plan.design]
 
 
 def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:

@@ -15,6 +15,7 @@ from privmix.errors import InvalidInput, check_choice, check_integer, check_numb
 from privmix.mechanisms.sampling import DirichletWeights, Sampler
 from privmix.plans.design import Design, RowFacts
 from privmix.plans.plan import BasePlan, check_plan_integer
+from privmix.plans.registry import design_named
 from privmix.plans.setting import Assumed, Forecast, Setting
 
 AUTO: Final = "auto"
@@ -74,7 +75,7 @@ class ReleasePlan(BasePlan):
     @property
     def kind(self) -> type[RowDesign]:
         """The design that made the plan."""
-        kind = super().kind
+        kind = design_named(self.design)
         if not issubclass(kind, RowDesign):
             raise InvalidInput("design", self.design, "a design whose rows mix records")
         return kind

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.plans import Plan
+from privmix.plans import Plan, made_by
 from privmix.plans.doors import Door
 
 Arrays = Mapping[str, NDArray[np.float32]]
@@ -30,9 +30,9 @@ RELEASED_AS: Final = Door[type[Stored]]("released_as")
 
 def from_arrays(plan: Plan, arrays: Arrays) -> Any:
     """What learners take, made of the arrays of a release of ``plan``; the arrays themselves without a class of it."""
-    return RELEASED_AS.of(plan.kind).from_arrays(plan, arrays) if RELEASED_AS.is_in(plan.kind) else arrays
+    return RELEASED_AS.of(made_by(plan)).from_arrays(plan, arrays) if RELEASED_AS.is_in(made_by(plan)) else arrays
 
 
 def to_arrays(plan: Plan, beside: Any) -> Arrays:
     """The arrays of what a release of ``plan`` holds beside its rows."""
-    return dict(beside.to_arrays() if RELEASED_AS.is_in(plan.kind) else beside)
+    return dict(beside.to_arrays() if RELEASED_AS.is_in(made_by(plan)) else beside)

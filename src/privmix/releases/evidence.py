@@ -20,14 +20,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import EmbeddingPlan, MomentsPlan, ThreeStagePlan, TwoStagePlan
-from privmix.designs.embedding.feature_maps import feature_map
-from privmix.designs.embedding.plan import SIZES
-from privmix.designs.embedding.released import ClassEmbeddings
+from privmix.designs import MomentsPlan, ThreeStagePlan, TwoStagePlan
 from privmix.designs.stages.three_released import ThreeStageMoments
 from privmix.designs.stages.two_released import TwoStageMoments
 from privmix.errors import InvalidInput
-from privmix.plans import Plan, ReleasePlan
+from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.plans.doors import Door
 from privmix.publication.second_moments import SecondMoments, lower_triangle, sampled_std
 from privmix.releases.map_evidence import class_direction_tests, direction_tests
@@ -41,8 +38,8 @@ from privmix.releases.noise_tests import (
     small_values_test,
 )
 
-# Rows of a moments release come from float32 products; this much of their size is allowed for that.
-_PRODUCTS: Final = 1e-3
+PRODUCTS: Final = 1e-3
+"""Sampled rows come from float32 products: this much of their size is allowed for that."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ def row_law(plan: Plan, beside: Any) -> RowLaw:
     Raises:
         InvalidInput: the plan's design does not say what its rows are.
     """
-    return ROW_LAW.of(plan.kind)(plan, beside)
+    return ROW_LAW.of(made_by(plan))(plan, beside)
 
 
 def mixed_row_law(plan: ReleasePlan, beside: Any) -> RowLaw:
@@ -93,12 +90,7 @@ def mixed_row_law(plan: ReleasePlan, beside: Any) -> RowLaw:
 
 def moments_row_law(plan: MomentsPlan, beside: SecondMoments) -> RowLaw:
     """The least noise that samples of the moments have."""
-    return RowLaw(Law(sampled_std(beside) * (1 - _PRODUCTS), 0.0), numbered=False)
-
-
-def embedding_row_law(plan: EmbeddingPlan, beside: ClassEmbeddings) -> RowLaw:
-    """The blur of samples of the generator."""
-    return RowLaw(Law(plan.blur * (1 - _PRODUCTS), 0.0), numbered=False)
+    return RowLaw(Law(sampled_std(beside) * (1 - PRODUCTS), 0.0), numbered=False)
 
 
 def two_stage_row_law(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
@@ -205,7 +197,7 @@ class RowEvidence:
 
 def beside_tests(plan: Plan, beside: Any) -> list[NoiseTest]:
     """Tests of what was released beside the rows, where anything was."""
-    return BESIDE_TESTS.of(plan.kind)(plan, beside) if BESIDE_TESTS.is_in(plan.kind) else []
+    return BESIDE_TESTS.of(made_by(plan))(plan, beside) if BESIDE_TESTS.is_in(made_by(plan)) else []
 
 
 def moments_tests(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
@@ -230,28 +222,6 @@ def moments_tests(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
         small_values_test("small values of X'Y", cross, half["cross"]),
         energy_test("noise of the label sums", np.square(counts).sum(), classes, half["counts"] * math.sqrt(classes)),
     ]
-
-
-def embedding_tests(plan: EmbeddingPlan, found: ClassEmbeddings) -> list[NoiseTest]:
-    """Test released class embeddings. Each was released once, so that signals hide more than they do in rows.
-
-    Raises:
-        InvalidInput: a number is off the grid, noise is missing, or the map is not the one of the plan's seed.
-    """
-    for name, values in feature_map(plan).arrays().items():
-        # Numbers without noise: there is room for a record in them, and for what was learnt from all.
-        if not np.array_equal(values, found.map.arrays()[name]):
-            raise InvalidInput(f"class embeddings: {name}", "other numbers", "those that follow from map_seed")
-    std, norms, tests = plan.noise_std, found.map.norms(plan.lattice_bits), []
-    for name, values in (*found.sums.items(), (SIZES, found.sizes)):
-        unit = 1 / norms[name] if name in norms else plan.lattice.step
-        check_grid(f"class embeddings: {name}", values, unit, std[name])
-        scaled = values.astype(np.float64) / std[name]
-        half = unit / std[name] / 2
-        rounding = half * math.sqrt(scaled.size)
-        tests.append(energy_test(f"noise of {name}", np.square(scaled).sum(), scaled.size, rounding))
-        tests.append(small_values_test(f"small values of {name}", scaled, half))
-    return tests
 
 
 def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:

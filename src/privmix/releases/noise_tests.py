@@ -58,6 +58,7 @@ class NoiseTest:
         lowest: the least noise that was measured, signal included, as a share of the certified standard deviation.
         caught: noise of this share of the certified standard deviation, or less, is refused with probability 0.99
             where the data add nothing; None where no such figure exists. What data add hides as much noise.
+        about: of tests of noise: which released numbers these are, in words; empty where verification knows it.
     """
 
     name: str
@@ -65,10 +66,11 @@ class NoiseTest:
     false_alarm: float
     lowest: float | None = None
     caught: float | None = None
+    about: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if name != "about"}
 
 
 def energy_test(name: str, energies: Any, degrees: float, rounding: Any = 0.0, *, law: str = "gaussian") -> NoiseTest:

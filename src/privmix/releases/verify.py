@@ -45,8 +45,8 @@ def verify_release(folder: str | Path) -> Verification:
         * Whole: the folder holds exactly the files that follow from the plan, plain ones; every byte of them follows
           from the certificate, has the hash that it states, or, of the certificate itself, from its content.
         * Nothing else: shards and arrays have one form, in which there is room for the released numbers alone; arrays
-          that follow from others (maps of later stages and of class embeddings, whitenings by a procedural prior) are
-          made again. On a machine that rounds otherwise they are compared by what they are, up to rounding.
+          that follow from others (maps of later stages, whitenings by a procedural prior) are made again. On a machine
+          that rounds otherwise they are compared by what they are, up to rounding.
         * Typed: each value of the certificate has its type, range and greatest length. What texts and numbers may still
           say is listed, with its size, in the result's ``unchecked``.
         * One plan: the event follows from the plan, so sampler and price belong together; noise levels, warnings,

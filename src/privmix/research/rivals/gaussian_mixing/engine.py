@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, GaussianMixingPlan, NormalWeights
 from privmix.engine.rows import Progress, RowEngine
 from privmix.engine.tiles import RecordSource, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
@@ -15,6 +14,7 @@ from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.publication.dataset import RecordTransform
+from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, GaussianMixingPlan, NormalWeights
 
 # Physical size: bytes of sums that are made at once. It sets memory and how often records are read, and no bit.
 _SUM_BYTES = 2**30

@@ -154,21 +154,22 @@ class EmbeddingDesign(Design[E]):
             more query.
         map_seed: seed of the map's public randomness.
         size_share: share of the budget for the class sizes.
-        feature_map: where the class of its map is: a :class:`privmix.designs.embedding.feature_maps.FeatureMap`.
+        feature_map: where the class of its map is, a
+            :class:`privmix.research.rivals.embedding.feature_maps.FeatureMap`.
     """
 
     learner = "class-embeddings"
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read once and in blocks: there is nothing to spread.
-    engines: ClassVar = {"local": "privmix.designs.embedding.engine:EmbeddingEngine"}
+    engines: ClassVar = {"local": "privmix.research.rivals.embedding.engine:EmbeddingEngine"}
     released = "class embeddings"
     feature_map: ClassVar[str] = ""
-    released_as = "privmix.designs.embedding.released:ClassEmbeddings"
-    row_law = "privmix.releases.evidence:embedding_row_law"
-    pure_noises = "privmix.designs.embedding.audit:embedding_noises"
-    moved = "privmix.designs.embedding.audit:embedding_moved"
-    beside_tests = "privmix.releases.evidence:embedding_tests"
+    released_as = "privmix.research.rivals.embedding.released:ClassEmbeddings"
+    row_law = "privmix.research.rivals.embedding.evidence:embedding_row_law"
+    pure_noises = "privmix.research.rivals.embedding.audit:embedding_noises"
+    moved = "privmix.research.rivals.embedding.audit:embedding_moved"
+    beside_tests = "privmix.research.rivals.embedding.evidence:embedding_tests"
     statements = (
         "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",
     )

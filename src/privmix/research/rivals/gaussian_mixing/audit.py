@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from privmix.audits.sensitivity import Pair, QuerySensitivity, distances, largest
-from privmix.designs.gaussian_mixing.plan import RECORD_BLOCK, GaussianMixingPlan
+from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, GaussianMixingPlan
 
 # Least weight of a record in a row that says how far it moves it, as a share of its largest.
 _HEAVY: Final = 0.1

@@ -9,10 +9,10 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.feature_maps import FeatureMap, map_from, map_of_arrays
-from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.errors import InvalidInput
 from privmix.publication.beside import Arrays
+from privmix.research.rivals.embedding.feature_maps import FeatureMap, map_from, map_of_arrays
+from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 
 __all__ = ["ClassEmbeddings", "FeatureMap", "map_from"]
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.plan import EmbeddingPlan
-from privmix.designs.embedding.released import ClassEmbeddings
+from privmix.research.rivals.embedding.plan import EmbeddingPlan
+from privmix.research.rivals.embedding.released import ClassEmbeddings
 
 if TYPE_CHECKING:
     import torch

@@ -10,10 +10,10 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.plan import EmbeddingDesign, EmbeddingPlan, check_map_size
 from privmix.errors import InvalidInput
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
+from privmix.research.rivals.embedding.plan import EmbeddingDesign, EmbeddingPlan, check_map_size
 
 _MOST: Final = 2**15
 
@@ -71,11 +71,11 @@ class Merf(EmbeddingDesign[MerfPlan]):
     """
 
     name = "merf"
-    worst_case = "privmix.designs.embedding.worst_case:merf_case"
+    worst_case = "privmix.research.rivals.embedding.worst_case:merf_case"
     words = "samples of a generator fitted to released class means of random Fourier features"
     draws = "random Fourier features of all records, summed by class"
     plan_type = MerfPlan
-    feature_map = "privmix.designs.embedding.feature_maps:FourierMap"
+    feature_map = "privmix.research.rivals.embedding.feature_maps:FourierMap"
     lost = "Sums of random Fourier features hold a smoothed density of each class, and nothing finer than the kernel."
     map_words = "random Fourier features"
 

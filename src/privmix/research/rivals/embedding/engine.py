@@ -8,10 +8,6 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.feature_maps import FeatureMap, feature_map
-from privmix.designs.embedding.generator import sample_rows
-from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
-from privmix.designs.embedding.released import ClassEmbeddings
 from privmix.engine.rows import Engine, Progress, RowBlock
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
@@ -19,6 +15,10 @@ from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.publication.dataset import RecordTransform
+from privmix.research.rivals.embedding.feature_maps import FeatureMap, feature_map
+from privmix.research.rivals.embedding.generator import sample_rows
+from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
+from privmix.research.rivals.embedding.released import ClassEmbeddings
 
 _EXACT_FLOAT64 = 2**53
 # Physical sizes: they set speed and memory and change no bit of the sums.

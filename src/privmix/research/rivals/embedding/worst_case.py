@@ -1,4 +1,4 @@
-"""Worst case of class embeddings; see :mod:`privmix.audits.worst_case`."""
+"""Worst case of class embeddings: one query, and rows that are sampled from its answer play no part."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import LONG, EngineFactory, Mask, WorstCase, real_engine
-from privmix.designs.embedding.feature_maps import feature_map
-from privmix.designs.embedding.hermite import HermitePlan
-from privmix.designs.embedding.merf import MerfPlan
-from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import Engine, RowBlock
 from privmix.mechanisms.streams import SecretStreams
 from privmix.publication import RecordTransform
+from privmix.research.rivals.embedding.feature_maps import feature_map
+from privmix.research.rivals.embedding.hermite import HermitePlan
+from privmix.research.rivals.embedding.merf import MerfPlan
+from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 
 _TRIALS: Final = 64
 

@@ -9,15 +9,15 @@ import pytest
 from scipy import stats
 
 from privmix.accounting import Composed, Gaussian, Repeated, epsilon
-from privmix.designs import GaussianMixingPlan
-from privmix.designs.gaussian_mixing import engine as gaussian_mixing_engine
-from privmix.designs.gaussian_mixing.engine import GaussianMixingEngine
-from privmix.designs.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, NormalWeights
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
+from privmix.research.rivals import GaussianMixingPlan
+from privmix.research.rivals.gaussian_mixing import engine as gaussian_mixing_engine
+from privmix.research.rivals.gaussian_mixing.engine import GaussianMixingEngine
+from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, NormalWeights
 from tests.releases.helpers import CLASSES, make_records
 
 # Of each test of a law: a right one fails with this chance.

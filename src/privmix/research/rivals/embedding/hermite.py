@@ -10,10 +10,10 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.plan import EmbeddingDesign, EmbeddingPlan, check_map_size
 from privmix.errors import InvalidInput, check_number
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
+from privmix.research.rivals.embedding.plan import EmbeddingDesign, EmbeddingPlan, check_map_size
 
 _MOST_ORDER: Final = 200
 _MOST_PAIRS: Final = 2**14
@@ -96,11 +96,11 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     """
 
     name = "hermite"
-    worst_case = "privmix.designs.embedding.worst_case:hermite_case"
+    worst_case = "privmix.research.rivals.embedding.worst_case:hermite_case"
     words = "samples of a generator fitted to released class means of Hermite features"
     draws = "Hermite features of all records, summed by class"
     plan_type = HermitePlan
-    feature_map = "privmix.designs.embedding.feature_maps:HermiteMap"
+    feature_map = "privmix.research.rivals.embedding.feature_maps:HermiteMap"
     lost = "Sums of Hermite features hold smoothed densities of single features and of some pairs, by class."
     map_words = "Hermite features of every coordinate and of some pairs"
 

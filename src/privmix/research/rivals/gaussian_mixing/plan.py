@@ -136,12 +136,12 @@ class GaussianMixing(NoisyLabels):
     """
 
     name = "gaussian-mixing"
-    worst_case = "privmix.designs.rows.worst_case:gaussian_mixing_case"
+    worst_case = "privmix.research.rivals.gaussian_mixing.worst_case:gaussian_mixing_case"
     words = "each row is a sum of all records with normal weights"
     draws = "each row takes all records, each with a random weight from N(0, 1)"
     averages = False
-    engines: ClassVar = {"local": "privmix.designs.gaussian_mixing.engine:GaussianMixingEngine"}
-    moved = "privmix.designs.gaussian_mixing.audit:gaussian_mixing_moved"
+    engines: ClassVar = {"local": "privmix.research.rivals.gaussian_mixing.engine:GaussianMixingEngine"}
+    moved = "privmix.research.rivals.gaussian_mixing.audit:gaussian_mixing_moved"
     plan_type = GaussianMixingPlan
     lost = "Rows hold means of products of features and labels, and nothing beyond them."
     statements = (

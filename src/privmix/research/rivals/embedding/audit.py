@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, Keys, PureNoise, of_part
 from privmix.audits.sensitivity import Pair, QuerySensitivity, distances
 from privmix.audits.worst_case import EngineFactory
-from privmix.designs.embedding.engine import EmbeddingSums
-from privmix.designs.embedding.feature_maps import feature_map
-from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
 from privmix.mechanisms.streams import SecretStreams
+from privmix.research.rivals.embedding.engine import EmbeddingSums
+from privmix.research.rivals.embedding.feature_maps import feature_map
+from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 
 
 def embedding_noises(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:

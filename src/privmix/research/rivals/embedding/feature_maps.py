@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.hermite import HermitePlan
-from privmix.designs.embedding.merf import MerfPlan
-from privmix.designs.embedding.plan import EmbeddingPlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import Lattice
+from privmix.plans import made_by
 from privmix.plans.doors import Door
+from privmix.research.rivals.embedding.hermite import HermitePlan
+from privmix.research.rivals.embedding.merf import MerfPlan
+from privmix.research.rivals.embedding.plan import EmbeddingPlan
 
 if TYPE_CHECKING:
     import torch
@@ -155,7 +156,7 @@ class FourierMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class HermiteMap(FeatureMap):
-    """Hermite features of coordinates and of products of pairs: see :class:`privmix.designs.HermitePlan`.
+    """Hermite features of coordinates and of products of pairs: see :class:`privmix.research.rivals.HermitePlan`.
 
     Attributes:
         decay: rho, in (0, 1); a float32.
@@ -240,12 +241,12 @@ FEATURE_MAP: Final = Door[type[FeatureMap]]("feature_map", "one whose map is kno
 
 def feature_map(plan: EmbeddingPlan) -> FeatureMap:
     """The map of a plan, made of its public seed."""
-    return FEATURE_MAP.of(plan.kind).drawn(plan)
+    return FEATURE_MAP.of(made_by(plan)).drawn(plan)
 
 
 def map_of_arrays(plan: EmbeddingPlan, arrays: Mapping[str, NDArray[np.float32]]) -> FeatureMap:
     """The map that a release of ``plan`` came with."""
-    return FEATURE_MAP.of(plan.kind).of_arrays(plan, arrays)
+    return FEATURE_MAP.of(made_by(plan)).of_arrays(plan, arrays)
 
 
 def map_from(arrays: Mapping[str, NDArray[np.float32]], dim: int, size: int) -> FeatureMap:

@@ -11,12 +11,6 @@ import numpy as np
 import pytest
 import torch
 
-from privmix.designs import EmbeddingPlan, Hermite, Merf
-from privmix.designs.embedding import feature_maps
-from privmix.designs.embedding.engine import EmbeddingEngine, EmbeddingSums
-from privmix.designs.embedding.feature_maps import FeatureMap, feature_map, map_from, map_of_arrays
-from privmix.designs.embedding.learner import ClassEmbeddingClassifier, _squares
-from privmix.designs.embedding.released import ClassEmbeddings
 from privmix.errors import InvalidInput
 from privmix.learning import load_model, save_model
 from privmix.mechanisms.noise import Lattice
@@ -25,6 +19,12 @@ from privmix.plans import Setting
 from privmix.publication import ReleasedDataset
 from privmix.releases import SecretStreams, release_to_memory
 from privmix.releases.evidence import beside_tests
+from privmix.research.rivals import EmbeddingPlan, Hermite, Merf
+from privmix.research.rivals.embedding import feature_maps
+from privmix.research.rivals.embedding.engine import EmbeddingEngine, EmbeddingSums
+from privmix.research.rivals.embedding.feature_maps import FeatureMap, feature_map, map_from, map_of_arrays
+from privmix.research.rivals.embedding.learner import ClassEmbeddingClassifier, _squares
+from privmix.research.rivals.embedding.released import ClassEmbeddings
 from tests.releases.helpers import CLASSES, EMBEDDINGS, design_name, make_records
 
 RECORDS, DIM = 300, 6
@@ -173,7 +173,7 @@ def test_released_sums_are_those_of_the_records(choices: dict[str, Any]) -> None
 def test_blocks_change_no_bit(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plan, found = plan_of(choices), []
     for most in (1024, 7):
-        monkeypatch.setattr("privmix.designs.embedding.engine._MOST_RECORDS_AT_ONCE", most)
+        monkeypatch.setattr("privmix.research.rivals.embedding.engine._MOST_RECORDS_AT_ONCE", most)
         engine = EmbeddingEngine(plan, make_records(RECORDS, DIM), SecretStreams.from_seed(0))
         assert not list(engine.rows(first=plan.rows))
         found.append(engine.beside.sums)

@@ -8,14 +8,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.embedding.plan import SIZES, EmbeddingPlan
-from privmix.designs.embedding.released import ClassEmbeddings, FeatureMap, map_from
 from privmix.errors import InvalidInput
 from privmix.learning.base import LEARNERS, Progress, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
 from privmix.plans import Plan
 from privmix.publication.dataset import ReleasedDataset
+from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
+from privmix.research.rivals.embedding.released import ClassEmbeddings, FeatureMap, map_from
 
 _MAP = "map."
 _RECORDS_AT_ONCE = 1024
@@ -38,7 +38,7 @@ class ClassEmbeddingClassifier(ReleaseLearner):
         intercept_: (K,) float32, -q_k / 2.
 
     Example:
-        >>> from privmix.designs import Merf
+        >>> from privmix.research.rivals import Merf
         >>> from privmix.engine import PrivateRecords
         >>> from privmix.planning import ReleaseConfig
         >>> from privmix.releases import SecretStreams, release_to_memory
