@@ -12,6 +12,7 @@ import pytest
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.audits.audit import audit_plan
+from privmix.audits.evidence import Law, RowLaw
 from privmix.engine.rows import Engine, Progress, RowBlock
 from privmix.engine.tiles import RecordSource, TileReader, tiles_of
 from privmix.errors import InvalidInput
@@ -24,7 +25,6 @@ from privmix.plans.registry import DESIGNS, register
 from privmix.plans.setting import Assumed, Forecast
 from privmix.publication import RecordTransform
 from privmix.releases import load_release, release_to_folder, verify_release
-from privmix.releases.evidence import Law, RowLaw
 from tests.releases.helpers import CLASSES, make_records
 
 RECORDS, DIM = 300, 5

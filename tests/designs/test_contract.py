@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from privmix.audits.empty_runs import NOISES, PureNoise
+from privmix.audits.evidence import BESIDE_TESTS, ROW_LAW, RowLaw
+from privmix.audits.noise_tests import NoiseTest
 from privmix.audits.sensitivity import MOVED, QuerySensitivity
 from privmix.audits.worst_case import WORST_CASE, WorstCase, attack, worst_case_of
 from privmix.engine.rows import Engine
@@ -26,8 +28,6 @@ from privmix.plans import Design, ReleasePlan, RowDesign, all_designs, design_na
 from privmix.plans.doors import Door, behind
 from privmix.publication.beside import RELEASED_AS
 from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
-from privmix.releases.evidence import BESIDE_TESTS, ROW_LAW, RowLaw
-from privmix.releases.noise_tests import NoiseTest
 from privmix.research.rivals.embedding.feature_maps import FEATURE_MAP, FeatureMap
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
 

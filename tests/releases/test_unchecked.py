@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from privmix.audits.noise_tests import NoiseTest
 from privmix.designs.moments import engine as moments_engine
 from privmix.designs.stages import two_engine as two_stage_engine
 from privmix.engine import rows as engine
 from privmix.errors import InvalidInput
 from privmix.releases import verify_release
-from privmix.releases.noise_tests import NoiseTest
 from privmix.releases.unchecked import _PARTS, UNCHECKED, excluded_below, missing_noise
 from privmix.research.rivals.embedding import engine as embedding_engine
 from tests.releases.helpers import EVERY_DESIGN, design_name

@@ -70,12 +70,12 @@ class Design(ABC, Generic[P]):
         released: what is released, the rows apart; empty where there is nothing else.
         released_as: where the class is as which learners take that (:class:`privmix.publication.beside.Stored`); empty
             where they take the arrays of the file.
-        row_law: where :data:`privmix.releases.evidence.ROW_LAW` finds what is tested of rows.
+        row_law: where :data:`privmix.audits.evidence.ROW_LAW` finds what is tested of rows.
         worst_case: where :data:`privmix.audits.worst_case.WORST_CASE` finds its worst pair of neighbours. A design has
             its own: an attack that is made for other rows would find nothing, and look like a proof.
         pure_noises: where :data:`privmix.audits.empty_runs.NOISES` finds what draws its noises alone.
         moved: where :data:`privmix.audits.sensitivity.MOVED` finds what measures how far a record moves its queries.
-        beside_tests: where :data:`privmix.releases.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
+        beside_tests: where :data:`privmix.audits.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
     """
 
     name: ClassVar[str]

@@ -210,7 +210,7 @@ class RowDesign(Design[ReleasePlan]):
         "local": "privmix.engine.rows:ReleaseEngine",
         "ray": "privmix.engine.ray:RayReleaseEngine",
     }
-    row_law = "privmix.releases.evidence:mixed_row_law"
+    row_law = "privmix.audits.evidence:mixed_row_law"
     pure_noises = "privmix.designs.rows.audit:mixed_row_noises"
     moved = "privmix.designs.rows.audit:mixed_row_moved"
 

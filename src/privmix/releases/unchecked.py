@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from privmix.releases.agreement import ROUNDING, UP_TO_ROUNDING
-from privmix.releases.noise_tests import ON_THE_GRID, NoiseTest
+from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING
+from privmix.audits.noise_tests import ON_THE_GRID, NoiseTest
 from privmix.releases.prior_evidence import obstacle
 from privmix.rounding import rounded_down
 

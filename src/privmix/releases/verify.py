@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from privmix.accounting import PrivacyCost
+from privmix.audits.evidence import RowEvidence, beside_tests, centre_tests, row_law
+from privmix.audits.noise_tests import NoiseTest
 from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_licence
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
@@ -19,7 +21,6 @@ from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases.card import EDITIONS, data_card
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, told_in_shards
-from privmix.releases.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.releases.folder import (
     CARD_FILE,
     check_files,
@@ -30,7 +31,6 @@ from privmix.releases.folder import (
     read_extractor,
     read_rows,
 )
-from privmix.releases.noise_tests import NoiseTest
 from privmix.releases.picture import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.picture import check_picture
 from privmix.releases.prior_evidence import whitening_tests

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from privmix.audits.evidence import beside_tests
 from privmix.errors import InvalidInput
 from privmix.learning import load_model, save_model
 from privmix.mechanisms.noise import Lattice
@@ -18,7 +19,6 @@ from privmix.planning import ReleaseConfig
 from privmix.plans import Setting
 from privmix.publication import ReleasedDataset
 from privmix.releases import SecretStreams, release_to_memory
-from privmix.releases.evidence import beside_tests
 from privmix.research.rivals import EmbeddingPlan, Hermite, Merf
 from privmix.research.rivals.embedding import feature_maps
 from privmix.research.rivals.embedding.engine import EmbeddingEngine, EmbeddingSums

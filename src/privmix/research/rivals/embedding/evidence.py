@@ -8,10 +8,10 @@ from typing import Final
 
 import numpy as np
 
+from privmix.audits.evidence import PRODUCTS, Law, RowLaw
+from privmix.audits.noise_parts import check_grid
+from privmix.audits.noise_tests import NoiseTest, energy_test, small_values_test
 from privmix.errors import InvalidInput
-from privmix.releases.evidence import PRODUCTS, Law, RowLaw
-from privmix.releases.noise_parts import check_grid
-from privmix.releases.noise_tests import NoiseTest, energy_test, small_values_test
 from privmix.research.rivals.embedding.feature_maps import feature_map
 from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 from privmix.research.rivals.embedding.released import ClassEmbeddings

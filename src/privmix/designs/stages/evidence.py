@@ -1,10 +1,10 @@
-"""Do the public maps of later stages follow from the numbers that were released first?
+"""What the numbers of a release in stages say about their noise, and whether maps follow from what came first.
 
 A map is made by eigenvectors, in float32. On the machine that made it, or one like it, it comes out again bit for bit,
 and then nothing else is accepted by this test either. Elsewhere libraries add in another order: eigenvectors have
 other signs, and turn among those whose eigenvalues rounding does not tell apart. So a map that is not the same to the
 bit is held to what defines it, which no such turn changes: its directions are orthogonal, are eigenvectors of the
-matrix that was released, up to a share of its largest eigenvalue (:mod:`privmix.releases.agreement`), and have the
+matrix that was released, up to a share of its largest eigenvalue (:mod:`privmix.audits.agreement`), and have the
 weights, the order and the class means that follow from these. A record is no eigenvector of what all records sum to.
 """
 
@@ -15,8 +15,14 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import ThreeStagePlan, TwoStagePlan
+from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
+from privmix.audits.evidence import RowLaw, symmetric_tests
+from privmix.audits.noise_parts import check_grid
+from privmix.audits.noise_tests import NoiseTest, energy_test
+from privmix.designs.moments.evidence import moments_row_law, moments_tests
+from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.three_released import LEAST, ThreeStageMoments, class_map, class_scatter
+from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import (
     Axes,
     Reals,
@@ -27,8 +33,41 @@ from privmix.designs.stages.two_released import (
     weighted,
 )
 from privmix.errors import InvalidInput
-from privmix.releases.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
-from privmix.releases.noise_tests import NoiseTest
+
+
+def two_stage_row_law(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
+    """That of the first stage, whose moments are sampled."""
+    return moments_row_law(plan.first, beside)
+
+
+def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
+    """Those of the first stage, and the same of what the second one released.
+
+    Raises:
+        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the first stage.
+    """
+    std = plan.noise_std
+    check_grid("moments: norms", moments.norms, 1.0, std["norms"])
+    check_grid("moments: within", moments.within, plan.unit_within, std["within"])
+    counts, half = moments.norms.astype(np.float64) / std["norms"], 0.5 / std["norms"]
+    return [
+        *moments_tests(plan.first, moments),
+        energy_test("noise of the norms", np.square(counts).sum(), counts.size, half * math.sqrt(counts.size)),
+        *symmetric_tests("the scatter within classes", moments.within, std["within"], plan.unit_within),
+        *direction_tests(plan, moments),
+    ]
+
+
+def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
+    """Those of the first two stages, and the same of each class's scatter.
+
+    Raises:
+        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the second stage.
+    """
+    std, unit = plan.noise_std["class_within"], plan.unit_within
+    check_grid("moments: class_within", moments.class_within, unit, std)
+    own = symmetric_tests("the scatter of each class", moments.class_within, std, unit)
+    return [*two_stage_tests(plan, moments), *own, *class_direction_tests(plan, moments)]
 
 
 def direction_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:

@@ -1,4 +1,4 @@
-"""What a release's numbers say about its noise, gathered in one pass. Proofs: :mod:`privmix.releases.noise_tests`.
+"""What a release's numbers say about its noise, gathered in one pass. Proofs: :mod:`privmix.audits.noise_tests`.
 
 Tested are, each against the certified noise alone: every column, every row, all of a part together, sums over classes
 (one-hot labels sum to a public constant, so that with centring nothing but noise is left of these), and the directions
@@ -20,16 +20,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs import MomentsPlan, ThreeStagePlan, TwoStagePlan
-from privmix.designs.stages.three_released import ThreeStageMoments
-from privmix.designs.stages.two_released import TwoStageMoments
-from privmix.errors import InvalidInput
-from privmix.plans import Plan, ReleasePlan, made_by
-from privmix.plans.doors import Door
-from privmix.publication.second_moments import SecondMoments, lower_triangle, sampled_std
-from privmix.releases.map_evidence import class_direction_tests, direction_tests
-from privmix.releases.noise_parts import CANCELLED, ULP, Part, WeakDirections, check_grid
-from privmix.releases.noise_tests import (
+from privmix.audits.noise_parts import CANCELLED, ULP, Part, WeakDirections, check_grid
+from privmix.audits.noise_tests import (
     ON_THE_GRID,
     NoiseTest,
     energy_test,
@@ -37,6 +29,10 @@ from privmix.releases.noise_tests import (
     equal_rows_test,
     small_values_test,
 )
+from privmix.errors import InvalidInput
+from privmix.plans import Plan, ReleasePlan, made_by
+from privmix.plans.doors import Door
+from privmix.publication.second_moments import lower_triangle
 
 PRODUCTS: Final = 1e-3
 """Sampled rows come from float32 products: this much of their size is allowed for that."""
@@ -86,16 +82,6 @@ def mixed_row_law(plan: ReleasePlan, beside: Any) -> RowLaw:
     laplace = plan.noise == "laplace"
     labels = None if plan.public_labels else Law(plan.noise_std_y, plan.unit_y, laplace)
     return RowLaw(Law(plan.noise_std_x, plan.unit_x, laplace), labels, directions=plan.noise == "gaussian")
-
-
-def moments_row_law(plan: MomentsPlan, beside: SecondMoments) -> RowLaw:
-    """The least noise that samples of the moments have."""
-    return RowLaw(Law(sampled_std(beside) * (1 - PRODUCTS), 0.0), numbered=False)
-
-
-def two_stage_row_law(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
-    """That of the first stage, whose moments are sampled."""
-    return moments_row_law(plan.first, beside)
 
 
 class RowEvidence:
@@ -200,61 +186,7 @@ def beside_tests(plan: Plan, beside: Any) -> list[NoiseTest]:
     return BESIDE_TESTS.of(made_by(plan))(plan, beside) if BESIDE_TESTS.is_in(made_by(plan)) else []
 
 
-def moments_tests(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
-    """Test released second moments. Each was released once, so that signals hide more than they do in rows.
-
-    Raises:
-        InvalidInput: a number is off the grid, or noise is missing.
-    """
-    units, std = plan.units, plan.noise_std
-    for name, values in (("second", moments.second), ("cross", moments.cross), ("counts", moments.label_sums)):
-        check_grid(f"moments: {name}", values, units[name], std[name])
-    cross = moments.cross.astype(np.float64) / std["cross"]
-    counts = moments.label_sums.astype(np.float64) / std["counts"]
-    half = {name: units[name] / std[name] / 2 for name in ("cross", "counts")}
-    dim, classes = plan.dim, plan.num_classes
-    over_classes = cross.sum(axis=1) / math.sqrt(classes)
-    spread = half["cross"] * math.sqrt(dim * classes) + ULP * float(np.linalg.norm(cross))
-    return [
-        *_symmetric_tests("X'X", moments.second, std["second"], units["second"]),
-        energy_test("noise of X'Y", np.square(cross).sum(), cross.size, half["cross"] * math.sqrt(cross.size)),
-        energy_test("noise of X'Y summed over classes", np.square(over_classes).sum(), dim, spread),
-        small_values_test("small values of X'Y", cross, half["cross"]),
-        energy_test("noise of the label sums", np.square(counts).sum(), classes, half["counts"] * math.sqrt(classes)),
-    ]
-
-
-def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
-    """Those of the first stage, and the same of what the second one released.
-
-    Raises:
-        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the first stage.
-    """
-    std = plan.noise_std
-    check_grid("moments: norms", moments.norms, 1.0, std["norms"])
-    check_grid("moments: within", moments.within, plan.unit_within, std["within"])
-    counts, half = moments.norms.astype(np.float64) / std["norms"], 0.5 / std["norms"]
-    return [
-        *moments_tests(plan.first, moments),
-        energy_test("noise of the norms", np.square(counts).sum(), counts.size, half * math.sqrt(counts.size)),
-        *_symmetric_tests("the scatter within classes", moments.within, std["within"], plan.unit_within),
-        *direction_tests(plan, moments),
-    ]
-
-
-def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
-    """Those of the first two stages, and the same of each class's scatter.
-
-    Raises:
-        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the second stage.
-    """
-    std, unit = plan.noise_std["class_within"], plan.unit_within
-    check_grid("moments: class_within", moments.class_within, unit, std)
-    own = _symmetric_tests("the scatter of each class", moments.class_within, std, unit)
-    return [*two_stage_tests(plan, moments), *own, *class_direction_tests(plan, moments)]
-
-
-def _symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:
+def symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:
     """Tests of symmetric matrices, one or (k, d, d): noise of ``std`` on the diagonal, 1/sqrt(2) of it elsewhere."""
     dim, half = released.shape[-1], unit / std / math.sqrt(2)
     energies: list[float] = []

@@ -8,8 +8,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.audits.noise_tests import NoiseTest, energy_test, grid_indices
 from privmix.errors import InvalidInput
-from privmix.releases.noise_tests import NoiseTest, energy_test, grid_indices
 
 # The unit in the last place of float32's numbers about 1.
 ULP: Final = 2.0**-23

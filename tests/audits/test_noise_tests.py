@@ -8,11 +8,9 @@ import numpy as np
 import pytest
 from scipy.stats import chi2, gamma, norm
 
-from privmix.errors import InvalidInput
-from privmix.planning import ReleaseConfig
-from privmix.releases import noise_tests
-from privmix.releases.evidence import RowEvidence, row_law
-from privmix.releases.noise_tests import (
+from privmix.audits import noise_tests
+from privmix.audits.evidence import RowEvidence, row_law
+from privmix.audits.noise_tests import (
     FALSE_ALARM,
     energy_test,
     equal_chance,
@@ -20,6 +18,8 @@ from privmix.releases.noise_tests import (
     grid_indices,
     small_values_test,
 )
+from privmix.errors import InvalidInput
+from privmix.planning import ReleaseConfig
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from privmix.audits.agreement import UP_TO_ROUNDING
 from privmix.designs import ThreeStagePlan
+from privmix.designs.stages.evidence import class_direction_tests, direction_tests
 from privmix.designs.stages.three_released import ThreeStageMoments, class_map
 from privmix.designs.stages.two_released import residual_map
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.releases import SecretStreams, release_to_memory
-from privmix.releases.agreement import UP_TO_ROUNDING
-from privmix.releases.map_evidence import class_direction_tests, direction_tests
 
 # Fewer records than features, one feature, features that lie in two directions, channels, hardly any noise.
 CASES = [
