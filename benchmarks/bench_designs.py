@@ -33,7 +33,7 @@ from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
 from privmix.plans import made_by
 from privmix.releases import SecretStreams, release_to_memory
-from privmix.reports.predictions import draw_predictions
+from privmix.reports.pictures import draw_predictions
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "designs_runs.json"

@@ -19,9 +19,8 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix import designs
-    from privmix.accounting.api import calibrate, delta, epsilon
+    from privmix.accounting.api import Calibration, calibrate, delta, epsilon
     from privmix.accounting.base import PrivacyCost, UnsupportedEvent
-    from privmix.accounting.calibration import Calibration
     from privmix.accounting.events import (
         Adjacency,
         Bounded,

@@ -25,8 +25,8 @@ from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DataModel
 from privmix.planning import ReleaseConfig, predict_accuracy
 from privmix.plans import Design, ReleasePlan, RowDesign, all_designs, design_named, made_by, plan_from_dict, register
-from privmix.plans.doors import Door, behind
-from privmix.publication.beside import RELEASED_AS
+from privmix.plans.registry import Door, behind
+from privmix.publication.second_moments import RELEASED_AS
 from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
 from privmix.research.rivals.embedding.feature_maps import FEATURE_MAP, FeatureMap
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options

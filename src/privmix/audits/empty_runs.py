@@ -23,8 +23,8 @@ from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine.rows import released_mean
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.count import private_record_count
-from privmix.plans.doors import Door
+from privmix.plans.pricing import private_record_count
+from privmix.plans.registry import Door
 
 GAUSSIAN: Final = "gaussian"
 LAPLACE: Final = "laplace"

@@ -31,7 +31,7 @@ from privmix.audits.noise_tests import (
 )
 from privmix.errors import InvalidInput
 from privmix.plans import Plan, ReleasePlan, made_by
-from privmix.plans.doors import Door
+from privmix.plans.registry import Door
 from privmix.publication.second_moments import lower_triangle
 
 PRODUCTS: Final = 1e-3

@@ -30,8 +30,8 @@ from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
 from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.count import private_record_count
-from privmix.plans.doors import Door
+from privmix.plans.pricing import private_record_count
+from privmix.plans.registry import Door
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24

@@ -9,7 +9,7 @@ from privmix.engine.tiles import RecordSource
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, made_by
-from privmix.plans.doors import behind
+from privmix.plans.registry import behind
 
 
 class EngineMaker(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import RunState
 
 _HIGHEST_SEED: Final = 2**64 - 1
 

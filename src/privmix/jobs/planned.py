@@ -11,9 +11,9 @@ from privmix.jobs.budget import Charge
 from privmix.jobs.planning import Chosen
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.shown import Shown
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice
-from privmix.planning.degree import WHY
+from privmix.planning.config import WHY
 from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.releases import SecretStreams
 from privmix.rounding import exact

@@ -24,7 +24,7 @@ from privmix.planning.choice import DECLARED, PUBLIC
 from privmix.plans import Design, all_designs
 from privmix.publication import RecordTransform
 from privmix.releases.picture import plain_picture
-from privmix.reports.predictions import draw_predictions
+from privmix.reports.pictures import draw_predictions
 from privmix.scratch import ScratchFolder
 
 

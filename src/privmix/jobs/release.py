@@ -31,10 +31,10 @@ from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import AUTO, ReleaseOptions
 from privmix.jobs.spending import Spending, telling
 from privmix.mechanisms.plan import check_price
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import RunState
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, made_by
-from privmix.plans.count import count_noise, private_record_count
+from privmix.plans.pricing import count_noise, private_record_count
 from privmix.private_files import no_core_dumps
 from privmix.releases import ReleaseRun, SecretStreams
 from privmix.releases.folder import RELEASE_FOLDER

@@ -22,10 +22,9 @@ from privmix.errors import InvalidInput, NotPrivateWarning
 from privmix.learning.calibration import temperature_of
 from privmix.learning.class_prior import ClassPrior
 from privmix.learning.class_statistics import class_statistics
-from privmix.learning.clean_records import as_release
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
-from privmix.learning.rows import slices
+from privmix.learning.rows import as_release, slices
 from privmix.plans import Plan
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
 
@@ -132,7 +131,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Fit to a release; or, as scikit-learn's estimators, to records themselves, which is NOT PRIVATE.
 
         With ``y`` the learner is given clean records in place of a release, by
-        :func:`privmix.learning.clean_records.as_release`: what ``Pipeline``, ``cross_val_score`` and
+        :func:`privmix.learning.rows.as_release`: what ``Pipeline``, ``cross_val_score`` and
         ``GridSearchCV`` do, and what the learner reaches without privacy. Such a model can't be saved. To search over
         settings of a learner on a release, see :class:`privmix.ReleaseClassifier`.
 

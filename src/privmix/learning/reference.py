@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from privmix.learning.base import ReleaseLearner
-from privmix.learning.clean_records import as_release
 from privmix.learning.discriminant import DiscriminantClassifier
+from privmix.learning.rows import as_release
 from privmix.publication.dataset import RecordTransform
 
 

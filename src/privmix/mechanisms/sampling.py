@@ -22,10 +22,20 @@ from privmix.accounting.events import (
     Repeated,
 )
 from privmix.errors import WITHHELD, InvalidInput, check_integer, check_number
-from privmix.mechanisms.bernoulli import Groups, bernoulli_positions, draw_blocks, draw_rectangle
-from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of, tile_length
+from privmix.mechanisms.membership import (
+    RECORD_TILE,
+    ROW_TILE,
+    Groups,
+    Membership,
+    bernoulli_positions,
+    check_weights,
+    dirichlet_weights,
+    draw_blocks,
+    draw_rectangle,
+    offsets_of,
+    tile_length,
+)
 from privmix.mechanisms.streams import SecretStreams
-from privmix.mechanisms.weights import check_weights, dirichlet_weights
 
 __all__ = [
     "RECORD_TILE",
@@ -140,7 +150,7 @@ class PoissonSampling(Sampler):
 
 @dataclass(frozen=True)
 class DirichletWeights:
-    """Random mixing weights for fixed-size rows, see :func:`privmix.mechanisms.weights.dirichlet_weights`.
+    """Random mixing weights for fixed-size rows, see :func:`privmix.mechanisms.membership.dirichlet_weights`.
 
     Attributes:
         alpha: concentration, > 0.

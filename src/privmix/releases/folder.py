@@ -28,8 +28,8 @@ from privmix.folders import FolderKind
 from privmix.held_folders import HeldFolder
 from privmix.plans import Plan, made_by, plan_from_dict
 from privmix.private_files import PrivateFolder
-from privmix.publication.beside import from_arrays, to_arrays
 from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
+from privmix.publication.second_moments import from_arrays, to_arrays
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in_shards
 from privmix.releases.shards import ShardForm, Told, read_shard, write_shard

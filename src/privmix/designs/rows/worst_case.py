@@ -15,11 +15,14 @@ import numpy as np
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from privmix.audits.add_remove import MOST_TRIALS, AddRemoveCase, Indices, label_overlap
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import (
+    MOST_TRIALS,
+    AddRemoveCase,
+    Indices,
     check_room,
     exact_pairs,
+    label_overlap,
 )
 from privmix.engine.rows import RowBlock
 from privmix.mechanisms.mixture import log_mixture

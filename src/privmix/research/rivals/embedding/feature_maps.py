@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import Lattice
 from privmix.plans import made_by
-from privmix.plans.doors import Door
+from privmix.plans.registry import Door
 from privmix.research.rivals.embedding.hermite import HermitePlan
 from privmix.research.rivals.embedding.merf import MerfPlan
 from privmix.research.rivals.embedding.plan import EmbeddingPlan

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.publication.beside import Arrays
+from privmix.publication.second_moments import Arrays
 from privmix.research.rivals.embedding.feature_maps import FeatureMap, map_from, map_of_arrays
 from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 

@@ -11,7 +11,7 @@ from privmix.engine.rows import Progress, RowEngine
 from privmix.engine.tiles import RecordSource, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
-from privmix.mechanisms.row_sums import RowSums
+from privmix.mechanisms.mixing import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.publication.dataset import RecordTransform
 from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, GaussianMixingPlan, NormalWeights

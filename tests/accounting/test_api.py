@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pytest
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian, PoissonSampled, Repeated, calibrate
+from privmix.accounting.api import calibrate_noise
 from privmix.accounting.base import Accountant
-from privmix.accounting.calibration import calibrate_noise
 from privmix.errors import InvalidInput
 
 ADD_REMOVE = Adjacency.ADD_REMOVE

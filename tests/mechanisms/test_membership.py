@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privmix.mechanisms.bernoulli import Groups, bernoulli_positions, draw_blocks, draw_rectangle
+from privmix.mechanisms.membership import Groups, bernoulli_positions, draw_blocks, draw_rectangle
 from privmix.mechanisms.streams import SecretStreams
 
 from .statistics import P_LIMIT, Z_LIMIT, chi_square_p, proportion_z, to_matrix

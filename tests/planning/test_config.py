@@ -14,7 +14,7 @@ from privmix.errors import InvalidInput
 from privmix.jobs.price import price
 from privmix.jobs.price_options import PriceOptions
 from privmix.planning import ReleaseConfig
-from privmix.planning.degree import degree_by_theory
+from privmix.planning.config import degree_by_theory
 from privmix.planning.theory import best_mixup_degree
 from privmix.plans import Design, all_designs
 
