@@ -62,6 +62,7 @@ class DiscriminantClassifier(LinearLearner):
 
     Example:
         >>> from privmix.publication.dataset import RecordTransform
+        >>> from privmix.publication.second_moments import SecondMoments
         >>> rng = np.random.default_rng(0)
         >>> labels = rng.integers(0, 2, 500)
         >>> x, y = np.eye(2)[labels] + rng.normal(0, 0.1, (500, 2)), np.eye(2)[labels]
