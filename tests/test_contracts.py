@@ -28,7 +28,6 @@ from privmix.certificate.ledger_total import LedgerTotal, Outcomes
 from privmix.certificate.signing import Subject
 from privmix.data.overlap import Contents, Sketch
 from privmix.data.public_share import PublicShare
-from privmix.designs.gaussian_mixing.plan import NormalWeights
 from privmix.designs.stages.three_released import ThreeStageMoments
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import TwoStageMoments
@@ -45,6 +44,7 @@ from privmix.publication.second_moments import SecondMoments
 from privmix.releases.certificate import ReleaseFields
 from privmix.reports.records import RunRecord, _Subject
 from privmix.research.poisoning.threat import ThreatModel
+from privmix.research.rivals.gaussian_mixing.plan import NormalWeights
 from privmix.training.certificate import ModelFields
 from privmix.training.layout import ImageLayout
 from privmix.training.mechanisms.banded.plan import BandedPlan

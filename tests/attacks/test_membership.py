@@ -22,7 +22,7 @@ from privmix.attacks.membership import (
     ReleaseTrainer,
     infer_membership,
 )
-from privmix.attacks.membership.signals import class_scores, true_class_logits
+from privmix.attacks.membership.scores import class_scores, true_class_logits
 from privmix.designs.moments.learner import SecondMomentsClassifier
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput, StorageError

@@ -15,13 +15,12 @@ from typing import Annotated, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import reading
+from privmix.data.files import may_belong, reading
 from privmix.data.fingerprint import files_of
 from privmix.data.openers import holds_split, may_hold_splits
 from privmix.data.overlap_rule import SKETCH_FLOOR, TELLING, single, too_many
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import Source
-from privmix.data.splits import may_belong
 from privmix.errors import InvalidInput
 from privmix.fields import Checked, Coded, Size, Switch, read, stored
 

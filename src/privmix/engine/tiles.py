@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from privmix.data.store import FeatureStore
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, tile_length
-from privmix.mechanisms.mixing import LatticeRecords
-from privmix.mechanisms.row_sums import RowSums
+from privmix.mechanisms.mixing import LatticeRecords, RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, ReleasePlan
 from privmix.publication.dataset import RecordTransform

@@ -263,7 +263,8 @@ class CertifiedLineOptions:
 
 
 _LEARNERS: Final = ", ".join(
-    one["name"] for one in literals_of("privmix.learning,privmix.designs", by="LEARNERS.register")
+    one["name"]
+    for one in literals_of("privmix.learning,privmix.designs", by="LEARNERS.register", group="privmix.learners")
 )
 
 
@@ -276,7 +277,7 @@ class FitOptions:
     learner: str | ReleaseLearner = option(
         AUTO,
         "auto: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two stages, "
-        "class-embeddings for merf and hermite, else noise-aware-ridge; or by name: "
+        "what a design from elsewhere names, else noise-aware-ridge; or by name: "
         f"{_LEARNERS} (generalized-kl: the papers').",
     )
     model: str = option("linear", "generalized-kl: linear, or cnn on pixel releases.")

@@ -25,11 +25,11 @@ from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
-from privmix.planning.degree import WHY
+from privmix.planning.config import WHY
 from privmix.plans import Plan, ReleasePlan
-from privmix.plans.count import private_record_count
+from privmix.plans.pricing import private_record_count
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
 from privmix.rounding import exact
@@ -185,7 +185,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 plan, by_theory = config.calibrate(self.epsilon, self.delta), config.design.left_to_theory
         if made is not None or self.design == AUTO:
             # Moments need no cluster, and whoever lets the planner choose does not choose against it.
-            engine = engine if engine in plan.kind.engines else "local"
+            engine = engine if engine in made_by(plan).engines else "local"
         return Planned(
             job=self,
             key=key,

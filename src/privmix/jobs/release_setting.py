@@ -20,7 +20,7 @@ from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.planning import ReleaseConfig
 from privmix.plans import design_named
-from privmix.plans.count import count_noise
+from privmix.plans.pricing import count_noise
 from privmix.progress import silent
 from privmix.releases.folder import RELEASE_FOLDER
 

@@ -27,7 +27,7 @@ from privmix.jobs.public_data import contents_of, origins_of, pool_options, refu
 from privmix.jobs.shown import Shown
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import RunState
 from privmix.options import names_of
 from privmix.progress import Progress, silent
 from privmix.rounding import exact

@@ -17,6 +17,7 @@ from privmix.mechanisms.sampling import DirichletWeights, Sampler
 from privmix.options import described, option
 from privmix.plans.design import Design, RowFacts
 from privmix.plans.plan import BasePlan
+from privmix.plans.registry import design_named
 from privmix.plans.setting import Assumed, Forecast, Setting
 
 AUTO: Final = "auto"
@@ -73,7 +74,7 @@ class ReleasePlan(BasePlan):
     @property
     def kind(self) -> type[RowDesign]:
         """The design that made the plan."""
-        kind = super().kind
+        kind = design_named(self.design)
         if not issubclass(kind, RowDesign):
             raise InvalidInput("design", self.design, "a design whose rows mix records")
         return kind
@@ -209,7 +210,7 @@ class RowDesign(Design[ReleasePlan]):
         "local": "privmix.engine.rows:ReleaseEngine",
         "ray": "privmix.engine.ray:RayReleaseEngine",
     }
-    row_law = "privmix.releases.evidence:mixed_row_law"
+    row_law = "privmix.audits.evidence:mixed_row_law"
     pure_noises = "privmix.designs.rows.audit:mixed_row_noises"
     moved = "privmix.designs.rows.audit:mixed_row_moved"
 

@@ -150,10 +150,10 @@ class Moments(Design[MomentsPlan]):
     )
     released = "second moments"
     released_as = "privmix.publication.second_moments:SecondMoments"
-    row_law = "privmix.releases.evidence:moments_row_law"
+    row_law = "privmix.designs.moments.evidence:moments_row_law"
     pure_noises = "privmix.designs.moments.audit:moments_noises"
     moved = "privmix.designs.moments.audit:moments_moved"
-    beside_tests = "privmix.releases.evidence:moments_tests"
+    beside_tests = "privmix.designs.moments.evidence:moments_tests"
 
     label_share: Share = option(0.5, "Moments: share of the budget for X'Y; X'X gets the rest.")
     count_share: Share = option(0.002, "Moments: share of the budget for the label sums.")

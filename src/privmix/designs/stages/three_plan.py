@@ -113,7 +113,7 @@ class ThreeStage(TwoStage):
     )
     released: ClassVar = "second moments, scatter within classes and of each class"
     released_as: ClassVar = "privmix.designs.stages.three_released:ThreeStageMoments"
-    beside_tests: ClassVar = "privmix.releases.evidence:three_stage_tests"
+    beside_tests: ClassVar = "privmix.designs.stages.evidence:three_stage_tests"
     pure_noises: ClassVar = "privmix.designs.stages.audit:three_stage_noises"
     moved: ClassVar = "privmix.designs.stages.audit:three_stage_moved"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)

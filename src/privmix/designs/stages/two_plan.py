@@ -222,10 +222,10 @@ class TwoStage(Design[TwoStagePlan]):
     )
     released: ClassVar = "second moments and scatter within classes"
     released_as: ClassVar = "privmix.designs.stages.two_released:TwoStageMoments"
-    row_law: ClassVar = "privmix.releases.evidence:two_stage_row_law"
+    row_law: ClassVar = "privmix.designs.stages.evidence:two_stage_row_law"
     pure_noises: ClassVar = "privmix.designs.stages.audit:two_stage_noises"
     moved: ClassVar = "privmix.designs.stages.audit:two_stage_moved"
-    beside_tests: ClassVar = "privmix.releases.evidence:two_stage_tests"
+    beside_tests: ClassVar = "privmix.designs.stages.evidence:two_stage_tests"
     # What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
 

@@ -12,13 +12,7 @@ from privmix._registry import behind, literals_of, options_of
 from privmix.errors import InvalidInput, check_number
 from privmix.fields import Amount, Choice, Coded, Count, Fraction, Number, Positive, Size, check_fields, read, stored
 from privmix.options import described, option, options_for, variants
-from privmix.training.views.config import (
-    STORED,
-    Augmentations,
-    MixingKind,
-    check_augmentations,
-    read_augmentations,
-)
+from privmix.training.views.config import STORED, Augmentations, MixingKind, check_augmentations, read_augmentations
 
 
 class Scenario(StrEnum):
