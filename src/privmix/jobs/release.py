@@ -28,7 +28,7 @@ from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
-from privmix.plans import Plan, ReleasePlan
+from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.plans.pricing import private_record_count
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
