@@ -72,11 +72,12 @@ def in_terms_of(arguments: Mapping[str, str]) -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        field, allowed, text = error.field, error.allowed, str(error)
-        if text.startswith(f"{field}: ") and text.endswith(allowed):
+        field, text = error.field, str(error)
+        if text.startswith(f"{field}: "):
+            allowed = error.allowed if text.endswith(error.allowed) else ""
             error.field = ", ".join(arguments.get(name, name) for name in field.split(", "))
-            error.allowed = _MARKED.sub(lambda found: f"`{arguments.get(found[1], found[1])}`", allowed)
-            error.args = (error.field + text[len(field) : len(text) - len(allowed)] + error.allowed,)
+            error.allowed = _MARKED.sub(lambda found: f"`{arguments.get(found[1], found[1])}`", error.allowed)
+            error.args = (error.field + text[len(field) : len(text) - len(allowed)] + (allowed and error.allowed),)
         raise
 
 
