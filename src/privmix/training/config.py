@@ -300,9 +300,9 @@ class TrainingConfig:
             "warm_up_mixing": (warm_up.mixing == "cutmix", "mixup"),
         }
         for name, (used, other) in of_images.items():
-            if used and not images:
+            if used and not images and self.scenario != Scenario.COLD:
                 allowed = f"{other}, or an image model with `features` pixels"
-                raise InvalidInput(name, given.get(name), allowed)
+                raise InvalidInput(name, given.get(name, "a config with it"), allowed)
         if "perturbations" in given or "extended" in given:
             return self
         return replace(self, extended=replace(self.extended, perturbations=self.views.views))
