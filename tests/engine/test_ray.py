@@ -319,6 +319,7 @@ def test_workers_get_no_key_to_the_noise() -> None:
         streams.share()
 
 
+@pytest.mark.thorough
 def test_a_lost_machine_changes_no_bit(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
     """Last: the second node does not come back. Records come from a store that every node opens by its path."""
     schema = Schema(records=COUNT, input_shape=(3,), classes=CLASSES)
