@@ -46,6 +46,8 @@ from privmix.reports.records import RunRecord, _Subject
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.rivals.gaussian_mixing.plan import NormalWeights
 from privmix.training.certificate import ModelFields
+from privmix.training.config import TrainingConfig
+from privmix.training.gradients.clipping import Clipping
 from privmix.training.layout import ImageLayout
 from privmix.training.mechanisms.banded.plan import BandedPlan
 from privmix.training.plan import TrainingPlan
@@ -122,6 +124,8 @@ def examples() -> dict[type[Any], Any]:
         moments(TwoStageMoments),
         moments(ThreeStageMoments),
         Lattice(8),
+        Clipping(1.0),
+        TrainingConfig(1.0, 1e-5),
         sampling.PoissonSampling(10, 5, 0.5),
         sampling.FixedSizeSampling(10, 5, 2),
         sampling.HierarchicalSampling(10, 5, 2, 0.5, 0.5),

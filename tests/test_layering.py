@@ -207,7 +207,7 @@ def test_files_of_a_design_keep_to_their_part(path: Path) -> None:
 
 
 # Circles of imports inside functions and for type checkers, which may become fewer.
-KNOWN_CIRCLES = {}
+KNOWN_CIRCLES: set[tuple[str, ...]] = set()
 
 
 def circles(arrows: dict[Path, set[Path]]) -> set[tuple[str, ...]]:

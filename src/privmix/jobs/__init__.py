@@ -86,7 +86,6 @@ __all__ = [
     "membership",
     "models",
     "options",
-    "overlap",
     "places",
     "planning",
     "predicting",

@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from privmix import accounting
-from privmix.accounting import Adjacency, Event, Gaussian, calibrate
+from privmix.accounting.events import Adjacency, Event, Gaussian
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
@@ -78,7 +78,7 @@ def count_noise(epsilon: float, delta: float) -> float:
         >>> 30 < count_noise(1.0, 1e-5) < 80
         True
     """
-    return calibrate(Gaussian, COUNT_SHARE * epsilon, COUNT_SHARE * delta).noise_multiplier
+    return accounting.calibrate(Gaussian, COUNT_SHARE * epsilon, COUNT_SHARE * delta).noise_multiplier
 
 
 def small_query_noise(epsilon: float) -> float:
