@@ -31,8 +31,9 @@ from privmix.features import parse_features
 from privmix.learning import LEARNERS, DataModel
 from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
+from privmix.plans import made_by
 from privmix.releases import SecretStreams, release_to_memory
-from privmix.reports.predictions import draw_predictions
+from privmix.reports.pictures import draw_predictions
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "designs_runs.json"
@@ -106,7 +107,7 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
         input_shape=(x.shape[1],),
     )
     released = time.process_time()
-    model = LEARNERS[plan.kind.learner]().fit(release)
+    model = LEARNERS[made_by(plan).learner]().fit(release)
     fitted = time.process_time()
     test_x, test_y = data(dataset, "test")
     return {
@@ -120,7 +121,7 @@ def one_run(dataset: str, name: str, epsilon: float, seed: int) -> dict[str, Any
         "settings": candidate.config.design.settings(),
         "proven_epsilon": release.certificate["guarantee"]["epsilon"],
         "noise_multiplier": plan.noise_multiplier,
-        "learner": plan.kind.learner,
+        "learner": made_by(plan).learner,
         "release_cpu_seconds": released - start,
         "fit_cpu_seconds": fitted - released,
     }

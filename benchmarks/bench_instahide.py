@@ -32,7 +32,7 @@ from privmix.designs import Fixed, Moments
 from privmix.engine import PrivateRecords
 from privmix.learning import LEARNERS
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
+from privmix.plans import Plan, made_by
 from privmix.releases import SecretStreams, release_to_memory
 
 RUNS = common.RESULTS / "instahide_runs.json"
@@ -71,7 +71,7 @@ def one_run(degree: int, epsilon: float, delta: float, seed: int) -> dict[str, A
         plan, PrivateRecords(*pooled("train", RECORDS)), SecretStreams.from_seed(seed), **facts
     )
     x, y = pooled("test", 10_000)
-    accuracy = float((LEARNERS[plan.kind.learner]().fit(released).predict(x) == y).mean())
+    accuracy = float((LEARNERS[made_by(plan).learner]().fit(released).predict(x) == y).mean())
     return {
         "degree": degree,
         "epsilon": epsilon,
@@ -100,7 +100,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         "records": f"{RECORDS:,} of MNIST, averaged down to {SIDE} x {SIDE}, clipped to l1 norm 1; {plan.rows:,} rows",
         "cells": "test accuracy, %: mean (least to greatest, runs); guessing has about 10",
         "guarantee": f"one record replaced, {plan.adjacency.value}; labels noised and paid for",
-        "learner": plan.kind.learner,
+        "learner": made_by(plan).learner,
         "cpu_seconds": round(sum(run["cpu_seconds"] for run in runs)),
     }
     common.save("instahide", "DP-InstaHide at its true price, by k", facts, runs, [common.table(header, rows)])

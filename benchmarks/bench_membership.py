@@ -40,7 +40,7 @@ from privmix.attacks.membership import (
 )
 from privmix.attacks.membership.attack import score_records
 from privmix.attacks.membership.references import deal_records
-from privmix.attacks.membership.signals import class_scores, gives_probabilities
+from privmix.attacks.membership.scores import class_scores, gives_probabilities
 from privmix.certificate.certificate import Certificate
 from privmix.data import open_dataset
 from privmix.designs.moments.learner import SecondMomentsClassifier

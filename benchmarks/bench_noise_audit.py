@@ -16,7 +16,7 @@ from privmix.audits.empty_runs import PureNoise, release_noises
 from privmix.engine import rows as engine
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan
-from privmix.plans.count import count_noise
+from privmix.plans.pricing import count_noise
 from privmix.training.plan import TrainingPlan
 from privmix.training.pure_noise import training_noise
 

@@ -27,7 +27,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.progress import silent
 from privmix.releases import release_to_memory
-from privmix.reports.curves import draw_noise_comparison
+from privmix.reports.pictures import draw_noise_comparison
 from privmix.rounding import rounded_up
 
 RUNS = common.RESULTS / "noise_comparison_runs.json"

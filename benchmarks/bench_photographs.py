@@ -28,7 +28,7 @@ from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 import common
 from bench_cifar10 import CLASSES, DELTA, SHAPE, trained
 from privmix.data import open_dataset
-from privmix.designs import Classwise, Fixed, GaussianMixing, Hierarchical, Moments, Poisson, ThreeStage, TwoStage
+from privmix.designs import Classwise, Fixed, Hierarchical, Moments, Poisson, ThreeStage, TwoStage
 from privmix.engine import PrivateRecords
 from privmix.features import parse_features
 from privmix.learning import LEARNERS
@@ -36,6 +36,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.releases import release_to_memory
 from privmix.reports.style import new_figure, save_figure
+from privmix.research.rivals import GaussianMixing
 from privmix.training import TrainingConfig
 
 RUNS = common.RESULTS / "photographs_runs.json"

@@ -46,7 +46,7 @@ from privmix.features.whitened import Whitened
 from privmix.learning import LEARNERS, DataModel
 from privmix.planning import ReleaseConfig, choose_design
 from privmix.planning.choice import PUBLIC
-from privmix.plans import Design
+from privmix.plans import Design, made_by
 from privmix.publication import RecordTransform
 from privmix.releases import SecretStreams, release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
@@ -163,7 +163,7 @@ def classified(dataset: str, design: Design[Any], epsilon: float, seed: int) -> 
         extractor={"name": dataset},
         input_shape=(plan.dim,),
     )
-    return LEARNERS[plan.kind.learner]().fit(release).predict(data(dataset, "test")[0])
+    return LEARNERS[made_by(plan).learner]().fit(release).predict(data(dataset, "test")[0])
 
 
 def jobs(only: set[str]) -> Iterator[tuple[str, str, float]]:

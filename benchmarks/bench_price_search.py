@@ -31,8 +31,7 @@ from privmix.accounting.pld import forget
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.plans import all_designs
-from privmix.plans.count import count_noise
-from privmix.plans.pricing import budget_after_count, price
+from privmix.plans.pricing import budget_after_count, count_noise, price
 from privmix.training.plan import plan_training
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

@@ -32,9 +32,6 @@ from numpy.typing import NDArray
 import common
 from bench_designs import data as stored_features
 from privmix.accounting import Adjacency, Gaussian, calibrate
-from privmix.designs import EmbeddingPlan, GaussianMixing, Hermite, Merf
-from privmix.designs.embedding.engine import EmbeddingSums
-from privmix.designs.embedding.learner import ClassEmbeddingClassifier
 from privmix.engine import PrivateRecords
 from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier
 from privmix.planning import ReleaseConfig
@@ -42,6 +39,9 @@ from privmix.plans import Design
 from privmix.publication import RecordTransform, ReleasedDataset
 from privmix.releases import SecretStreams, release_to_memory
 from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.research.rivals import EmbeddingPlan, GaussianMixing, Hermite, Merf
+from privmix.research.rivals.embedding.engine import EmbeddingSums
+from privmix.research.rivals.embedding.learner import ClassEmbeddingClassifier
 from rivals import adassp, audits, dppro, prototypes, sketches
 from rivals.task import Task, clipped
 

@@ -53,8 +53,8 @@ import common
 from privmix import research
 from privmix.data import open_dataset
 from privmix.jobs.columns import Columns
+from privmix.jobs.options import SplitOptions
 from privmix.jobs.split import split
-from privmix.jobs.split_options import SplitOptions
 from privmix.research.synthesis.metrics import classification_accuracy, frechet_distance, near_copies, precision_recall
 from privmix.research.synthesis.quality import LabelledImages, Measure
 from privmix.training.views.augment import parse_augmentations

@@ -13,7 +13,7 @@ from privmix.designs.rows.worst_case import PoissonCase
 from privmix.engine.rows import RowBlock
 from privmix.learning import LEARNERS, Progress
 from privmix.learning.base import LinearLearner
-from privmix.mechanisms.bernoulli import Groups, draw_blocks
+from privmix.mechanisms.membership import Groups, draw_blocks
 from privmix.mechanisms.sampling import ROW_TILE, Membership, Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan, Setting, register

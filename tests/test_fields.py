@@ -89,7 +89,16 @@ def test_what_a_type_does_not_allow_is_refused(name: str, value: Any) -> None:
 
 
 def test_every_range_has_wrong_values() -> None:
-    assert {name for name, _ in wrong_values(Outer)} == {"share", "rows", "part", "none", "seed", "kind", "tag"}
+    assert {name for name, _ in wrong_values(Outer)} == {
+        "share",
+        "rows",
+        "part",
+        "none",
+        "seed",
+        "kind",
+        "tag",
+        "bounds",
+    }
     assert [math.isfinite(value) for value in Number().wrong()[:3]] == [False, False, False]
 
 

@@ -19,9 +19,8 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix import designs
-    from privmix.accounting.api import calibrate, delta, epsilon
+    from privmix.accounting.api import Calibration, calibrate, delta, epsilon
     from privmix.accounting.base import PrivacyCost, UnsupportedEvent
-    from privmix.accounting.calibration import Calibration
     from privmix.accounting.events import (
         Adjacency,
         Bounded,
@@ -48,7 +47,8 @@ if TYPE_CHECKING:
     from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
     from privmix.jobs.ledger_total import ledger_total
-    from privmix.jobs.models import Model, load
+    from privmix.jobs.loading import load
+    from privmix.jobs.models import Model
     from privmix.jobs.predicting import Predictions, predict
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release

@@ -30,7 +30,7 @@ Registered = TypeVar("Registered")
 
 
 class Registry(Generic[Variant]):
-    """Classes by name: those of a package's own files in the order of their names, then those from elsewhere.
+    """Classes by name: those of a package's own files, then those from elsewhere, each in the order of their names.
 
     Args:
         what: a variant is called in messages.
@@ -76,7 +76,7 @@ class Registry(Generic[Variant]):
             for name, one in self._known.items()
             if getattr(one, "__module__", "") in _files(self._package, self._by)
         }
-        return tuple(self._known[name] for name in [*sorted(own), *(name for name in self._known if name not in own)])
+        return tuple(self._known[name] for name in sorted(self._known, key=lambda name: (name not in own, name)))
 
     def __iter__(self) -> Iterator[str]:
         """Their names."""
@@ -95,7 +95,8 @@ class Registry(Generic[Variant]):
 def literals_of(package: str, by: str = "", group: str = "") -> tuple[Mapping[str, Any], ...]:
     """What the variants in a package's files say of themselves in literals, attribute by attribute.
 
-    For help that can't wait: their files are read and not run, so nothing is imported but the package.
+    For help that can't wait: their files are read and not run, so nothing is imported but the package. Of entry points
+    of ``group``, the file that they name is read, too.
 
     Args:
         package: as of :class:`Registry`, like ``by``.
@@ -107,7 +108,7 @@ def literals_of(package: str, by: str = "", group: str = "") -> tuple[Mapping[st
         ['closed-form', 'ghost', 'loop', 'vmap']
     """
     own = [one for source in _files(package, by).values() for one in _variants(source, by)]
-    others = [one for source in _elsewhere(group) for one in _variants(source, by)] if group else []
+    others = [one for source in _elsewhere(group) for one in _variants(source, by) if "name" in one] if group else []
     return (*sorted(own, key=lambda said: str(said["name"])), *others)
 
 
@@ -161,6 +162,21 @@ def _files(packages: str, by: str) -> dict[str, str]:
     return {module: source for module, source in sources.items() if line.search(source)}
 
 
+def _brought(group: str) -> dict[str, str]:
+    """Module -> source, of those that entry points of a group name; none of them is imported, nor what they lie in."""
+    sources = {}
+    for point in entry_points(group=group) if group else ():
+        top, *parts = point.module.split(".")
+        spec = find_spec(top)
+        places = [Path(place, *parts) for place in (spec and spec.submodule_search_locations) or ()]
+        if not parts and spec is not None and spec.origin is not None:
+            places = [Path(spec.origin).with_suffix("")]
+        for file in (file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")):
+            if file.is_file():
+                sources[point.module] = file.read_text(encoding="utf-8")
+    return sources
+
+
 def _registers(decorator: ast.expr, by: str) -> bool:
     return re.fullmatch(_decorator(by), ast.unparse(decorator)) is not None
 
@@ -174,7 +190,13 @@ def _literals(node: ast.ClassDef) -> dict[str, Any]:
     for line in node.body:
         targets = line.targets if isinstance(line, ast.Assign) else [getattr(line, "target", None)]
         value = getattr(line, "value", None)
-        if len(targets) == 1 and isinstance(targets[0], ast.Name) and value is not None:
-            with suppress(ValueError):
-                said[targets[0].id] = ast.literal_eval(value)
+        if len(targets) != 1 or value is None:
+            continue
+        pairs = [(targets[0], value)]
+        if isinstance(targets[0], ast.Tuple) and isinstance(value, ast.Tuple):
+            pairs = list(zip(targets[0].elts, value.elts, strict=False))
+        for target, part in pairs:
+            if isinstance(target, ast.Name):
+                with suppress(ValueError):
+                    said[target.id] = ast.literal_eval(part)
     return said

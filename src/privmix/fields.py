@@ -105,6 +105,7 @@ _SINCE: Final = "since"
 # The longest text and the largest whole number that a stored field may be, unless its range says otherwise.
 _WORD: Final = re.compile(r"[0-9A-Za-z_.:,+~/ -]{0,200}")
 _LARGEST: Final = 2**63
+_WORDS: Final = {int: "an integer", float: "a number", bool: "true or false", str: "a text", dict: "values by name"}
 
 
 def used(default: Any = MISSING, *, beside: str | None = None, **more: Any) -> Any:
@@ -132,7 +133,8 @@ def later(version: int, older: Any, **more: Any) -> Any:
 
 def newest(kind: type[Any], first: int = 1) -> int:
     """The version in which the last field of a dataclass came; ``first`` where all were there from the beginning."""
-    return max([first, *(item.metadata.get(_SINCE, first) for item in fields(kind))])
+    versions: list[int] = [item.metadata.get(_SINCE, first) for item in fields(kind)]
+    return max([first, *versions])
 
 
 def names_of(kind: type[Any]) -> list[str]:
@@ -160,11 +162,6 @@ def check_version(name: str, version: Any, first: int, last: int) -> int:
         why = f"written by a newer privmix, version {version}; this one reads up to {last}" if newer else older
         raise InvalidInput(name, version, f"{last if newer or first == last else f'{first} to {last}'}: {why}")
     return version
-
-
-def ranged(self) -> bool:
-    """Whether there is anything to check."""
-    return self.range is not None or (self.each is not None and self.each.ranged)
 
 
 @dataclass(frozen=True)
@@ -264,7 +261,7 @@ def _of(hint: Any) -> _Said:
     each = None
     if len(found) == 1 and get_origin(found[0]) is tuple and get_args(found[0])[1:] == (...,):
         each = _of(get_args(found[0])[0])
-    elif len(found) == 1 and _is_mapping(get_origin(found[0])):
+    elif len(found) == 1 and _is_mapping(get_origin(found[0])) and len(get_args(found[0])) > 1:
         each = _of(get_args(found[0])[1])
     return _Said(tuple(found), none, limits, coded, each)
 
@@ -322,7 +319,7 @@ def _check(name: str, value: Any, said: _Said) -> None:
         several = _is_mapping(get_origin(said.kinds[0]))
         if not isinstance(value, Mapping if several else tuple):
             raise InvalidInput(name, value, "values by name" if several else "a tuple")
-        for part in value.values() if several else value:
+        for part in value.values() if isinstance(value, Mapping) else value:
             _check(name, part, said.each)
 
 
@@ -339,8 +336,11 @@ def wrong_values(kind: type[Any]) -> Iterator[tuple[str, Any]]:
     for name, said in _said(kind).items():
         if said.range is not None:
             yield from ((name, value) for value in said.range.wrong())
-            if not said.none:
-                yield name, None
+        elif said.each is not None and said.each.range is not None:
+            several = _is_mapping(get_origin(said.kinds[0]))
+            yield from ((name, {"a": value} if several else (value,)) for value in said.each.range.wrong())
+        if said.ranged and not said.none:
+            yield name, None
 
 
 def stored(made: Any) -> dict[str, Any]:
@@ -420,7 +420,7 @@ def read(kind: type[Kind], values: Any, name: str, version: int | None = None) -
         >>> read(Draw, {"rate": "0.5"}, "draw")
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: draw rate: got '0.5'; allowed: a float
+        privmix.errors.InvalidInput: draw rate: got '0.5'; allowed: a number
     """
     if not isinstance(values, Mapping):
         raise InvalidInput(name, type(values).__name__, "its fields, by name")
@@ -488,5 +488,5 @@ def _value(value: Any, said: _Said, name: str) -> Any:
     elif isinstance(value, int):
         fits = fits and abs(value) <= _LARGEST
     if not fits:
-        raise InvalidInput(name, value, " or ".join(f"a {getattr(kind, '__name__', kind)}" for kind in plain))
+        raise InvalidInput(name, value, " or ".join(_WORDS.get(kind, f"a {kind.__name__}") for kind in plain))
     return value

@@ -71,10 +71,12 @@ def group(kind: type[Any], text: str, panel: str | None = None, *, prefix: str =
             ``kind.named`` finds; ``factory``: of the config, if not ``kind``.
     """
     factory = more.pop("factory", kind)
-    return field(default_factory=factory, metadata=said(text, panel, **{_GROUP: prefix}, **more))
+    return field(default_factory=factory, metadata={**said(text, panel, **more), _GROUP: prefix})
 
 
-def variants(text: str, *, by: str, called: str, options: Callable[[], Mapping[str, type[Any]]]) -> Any:
+def variants(
+    text: str, *, by: str, called: str, options: Callable[[], Mapping[str, type[Any]]], several: str = "", **more: Any
+) -> Any:
     """A field for the options that belong to one variant of several; None where the variant has none.
 
     Args:
@@ -82,8 +84,16 @@ def variants(text: str, *, by: str, called: str, options: Callable[[], Mapping[s
         by: the field that names the variant.
         called: a variant, as help calls it.
         options: gives the dataclass of a variant's options by its name, where it has some; in files that import little.
+        several: what stands between the names of several variants; the field is then a tuple, with the options of each.
+        more: as of :func:`said`.
     """
-    return field(default=None, metadata=said(text, stored=False, **{_VARIANTS: options, "by": by, "called": called}))
+    words = {**said(text, **more), _VARIANTS: options, "by": by, "called": called, "several": several}
+    return field(default=() if several else None, metadata=words)
+
+
+def options_for(kinds: Sequence[type[Any]], held: Sequence[Any]) -> tuple[Any, ...]:
+    """For each dataclass the object of it that is held, or one by default."""
+    return tuple(next((one for one in held if type(one) is kind), None) or kind() for kind in kinds)
 
 
 @dataclass(frozen=True)
@@ -122,22 +132,19 @@ class Leaf:
         return given
 
 
-@cache
-def leaves(kind: type[Any]) -> tuple[Leaf, ...]:
+def leaves(kind: Any) -> tuple[Leaf, ...]:
     """The options of a tree, in the order of its fields.
 
     Example:
-        >>> @dataclass(frozen=True)
-        ... class Update:
-        ...     rate: float = option(0.1, "Learning rate.")
-        >>> @dataclass(frozen=True)
-        ... class Training:
-        ...     epochs: int = option(1, "Passes.")
-        ...     warm_up: Update = group(Update, "Before.", prefix="warm_up_")
-        >>> globals()["Update"] = Update
-        >>> [leaf.name for leaf in leaves(Training)]
-        ['epochs', 'warm_up_rate']
+        >>> from privmix.training import OptimiserConfig
+        >>> [leaf.name for leaf in leaves(OptimiserConfig)]
+        ['optimiser', 'learning_rate', 'momentum', 'schedule', 'ema']
     """
+    return _all_leaves(kind)
+
+
+@cache
+def _all_leaves(kind: Any) -> tuple[Leaf, ...]:
     found = list(_leaves(kind, (), "", None))
     taken = {leaf.name for leaf in found if not leaf.of}
     # A mechanism from elsewhere may call its option as another is called already.
@@ -181,7 +188,8 @@ def _own_leaves(item: Field[Any], path: tuple[str, ...]) -> Iterable[Leaf]:
     for owners in found.values():
         names = tuple(name for name, _ in owners)
         panel = f"{called}{'s' * (len(names) > 1)}: {' and '.join(names)}"
-        yield replace(owners[0][1], of=names, panel=panel)
+        # What is not given is not said of a variant that is not meant.
+        yield replace(owners[0][1], of=names, panel=panel, default=None)
 
 
 def _plain(hint: Any) -> Any:
@@ -239,17 +247,13 @@ def made(base: Made, given: Mapping[str, Any], fields_given: Mapping[str, Any] |
         InvalidInput: a value is not allowed, does not go with others, or would not be used.
 
     Example:
-        >>> from privmix.fields import Positive, check_fields
-        >>> @dataclass(frozen=True)
-        ... class Update:
-        ...     decay: Positive = option(0.1, "Of the average.", name="ema")
-        ...     def __post_init__(self): check_fields(self)
-        >>> made(Update(), {"ema": 0.5})
-        Update(decay=0.5)
-        >>> made(Update(), {"ema": 0})
+        >>> from privmix.training import OptimiserConfig
+        >>> made(OptimiserConfig(), {"ema": 0.5}).ema_decay
+        0.5
+        >>> made(OptimiserConfig(), {"ema": 1})
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: ema: got 0; allowed: a finite number > 0
+        privmix.errors.InvalidInput: ema: got 1; allowed: a finite number >= 0 and < 1
     """
     said = {name: value for name, value in given.items() if value is not None}
     found: Made = _Making(type(base), said).of(base, (), dict(fields_given or {}))
@@ -297,34 +301,38 @@ class _Making:
         return self.of(held, path, {})
 
     def _own(self, item: Field[Any], values: Mapping[str, Any], path: tuple[str, ...]) -> Any:
-        """The options of the variant that is named."""
-        held = self._given.get(item.name, values[item.name])
-        named = values[item.metadata["by"]]
-        kind = item.metadata[_VARIANTS]().get(named)
-        by = next(leaf.name for leaf in self._leaves if leaf.path == (*path[:-1], item.metadata["by"]))
-        changes = {}
-        for leaf in self._leaves:
-            if not leaf.of or leaf.path[: len(path)] != path or leaf.name not in self._given:
-                continue
-            if named not in leaf.of:
+        """The options of the variant that is named, or of each."""
+        if item.name in self._given:
+            return self._given[item.name]
+        named, several = values[item.metadata["by"]], item.metadata["several"]
+        names = named.split(several) if several and isinstance(named, str) else [named]
+        own = [leaf for leaf in self._leaves if leaf.of and leaf.path[: len(path)] == path and leaf.name in self._given]
+        for leaf in own:
+            if not set(names) & set(leaf.of):
+                by = next(one.name for one in self._leaves if one.path == (*path[:-1], item.metadata["by"]))
                 owners = " or ".join(f"`{by}` {name}" for name in leaf.of)
                 raise InvalidInput(leaf.name, self._given[leaf.name], f"none with `{by}` {named}; it is of {owners}")
-            changes[leaf.path[-1]] = leaf.value(self._given[leaf.name])
-        if kind is None or (not changes and isinstance(held, kind)):
-            # Another variant's, as they are: whoever holds them refuses these.
-            return held if item.name in self._given or kind is not None else None
-        names = {leaf.path[-1]: leaf.name for leaf in self._leaves if named in leaf.of}
-        with in_terms_of({own: flat for own, flat in names.items() if own != flat}):
-            return replace(held, **changes) if isinstance(held, kind) else kind(**changes)
+        known = item.metadata[_VARIANTS]()
+        found = []
+        for name in names:
+            kind = known.get(name) if isinstance(name, str) else None
+            if kind is not None:
+                mine = [leaf for leaf in own if name in leaf.of]
+                held = values[item.name] if several else (values[item.name],)
+                with in_terms_of({leaf.path[-1]: leaf.name for leaf in self._leaves if name in leaf.of}):
+                    changes = {leaf.path[-1]: leaf.value(self._given[leaf.name]) for leaf in mine}
+                    found.append(replace(options_for([kind], held)[0], **changes))
+        return tuple(found) if several else next(iter(found), None)
 
 
 def _refuse_unused(root: Any, given: Mapping[str, Any]) -> None:
     """Raise where what is given would change nothing: a config's ``unused`` says of which of its fields, and why."""
     for leaf in leaves(type(root)):
-        if leaf.of or leaf.name not in given or (leaf.default is not None and given[leaf.name] == leaf.default):
+        if leaf.name not in given or (leaf.default is not None and given[leaf.name] == leaf.default):
             continue
         holder = root
-        for place in leaf.path:
+        # Of what belongs to a variant, that this is named is seen to.
+        for place in leaf.path[:-1] if leaf.of else leaf.path:
             why = holder.unused().get(place) if hasattr(holder, "unused") else None
             if why is not None:
                 raise InvalidInput(leaf.name, given[leaf.name], why)
@@ -398,6 +406,10 @@ def described(kind: Kind) -> Kind:
         return kind
     listed = "\n".join(["Attributes:", *(f"    {item.name}: {_of(item)}" for item in fields(kind) if item.init)])
     head, *rest = re.split(r"\n\n(?=(?:Raises|Example):\n)", inspect.cleandoc(kind.__doc__), maxsplit=1)
+    if "\n\nAttributes:\n" in head:
+        # Of the class; those of its objects come after them.
+        head, own = head.split("\n\nAttributes:\n")
+        listed = f"Attributes:\n{own}{listed.removeprefix('Attributes:')}"
     kind.__doc__ = "\n\n".join([head, listed, *rest])
     return kind
 

@@ -127,25 +127,20 @@ class Text:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of printable characters, without spaces around it.
-
-    Args:
-        most: characters.
-        least: 0 where it may be empty.
-    """
+    """A line of printable characters; ``trimmed``: without spaces around it."""
 
     most: int
-    least: int = 1
+    trimmed: bool = True
 
     def check(self, name: str, value: Any) -> None:
         """See :class:`Range`."""
-        fits = isinstance(value, str) and self.least <= len(value) <= self.most
-        if not fits or not value.isprintable() or value != value.strip():
-            raise InvalidInput(name, value, f"a line of {self.least} to {self.most} printable characters")
+        fits = isinstance(value, str) and bool(value.strip()) and len(value) <= self.most and value.isprintable()
+        if not fits or (self.trimmed and value != value.strip()):
+            raise InvalidInput(name, value, f"a line of 1 to {self.most} printable characters")
 
     def wrong(self) -> Sequence[Any]:
         """See :class:`Range`."""
-        return ["x" * (self.most + 1), " a", "a\nb", 1, *([""] if self.least else [])]
+        return ["", " ", "x" * (self.most + 1), "a\nb", 1, *([" a"] if self.trimmed else [])]
 
 
 class By:
@@ -161,7 +156,11 @@ class By:
 
     def check(self, name: str, value: Any) -> None:
         """See :class:`Range`."""
-        self._function(name, value)
+        try:
+            self._function(name, value)
+        except (TypeError, AttributeError):
+            # It was made for values of the field's own type.
+            raise InvalidInput(name, type(value).__name__, "a value of another type") from None
 
     def wrong(self) -> Sequence[Any]:
         """See :class:`Range`."""

@@ -22,11 +22,11 @@ from privmix.attacks.membership import (
     ReleaseTrainer,
     infer_membership,
 )
-from privmix.attacks.membership.signals import class_scores, true_class_logits
+from privmix.attacks.membership.scores import class_scores, true_class_logits
 from privmix.designs.moments.learner import SecondMomentsClassifier
 from privmix.engine import PrivateRecords
-from privmix.errors import InvalidInput
-from privmix.fields import StorageError, stored
+from privmix.errors import InvalidInput, StorageError
+from privmix.fields import stored
 from privmix.learning import NoiseAwareRidgeClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig

@@ -18,7 +18,7 @@ from privmix.attacks.membership import (
     true_class_logits,
 )
 from privmix.attacks.membership.references import deal_records
-from privmix.attacks.membership.signals import class_scores
+from privmix.attacks.membership.scores import class_scores
 from privmix.errors import InvalidInput
 
 RECORDS = 3000

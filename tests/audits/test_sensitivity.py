@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency
 from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.audits.worst_case import EngineFactory, real_engine
-from privmix.designs import EmbeddingPlan
 from privmix.engine import PrivateRecords, ReleaseEngine, tiles
 from privmix.engine import rows as engine
 from privmix.errors import InvalidInput
@@ -25,6 +24,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, ReleasePlan, all_designs
 from privmix.publication.dataset import RecordTransform
+from privmix.research.rivals import EmbeddingPlan
 from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd, StepObserver
 from privmix.training.gradients.clipping import Clipping

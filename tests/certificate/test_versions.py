@@ -19,18 +19,19 @@ from privmix.releases.verify import check_certificate
 from privmix.training.certificate import ModelFields
 from privmix.training.verify import plan_of
 
+NEXT = common.SCHEMA_VERSION + 1
 OLDER = Path(__file__).parent / "older"
 Unit = Annotated[str, Choice("record", "person")]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseWithUnit(ReleaseFields):
-    unit: Unit = later(5, "record")
+    unit: Unit = later(NEXT, "record")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelWithUnit(ModelFields):
-    unit: Unit = later(5, "record")
+    unit: Unit = later(NEXT, "record")
 
 
 def verify_model(certificate: Certificate) -> None:
@@ -46,7 +47,7 @@ WIDER: dict[str, tuple[type[CommonFields], type[CommonFields], Callable[[Certifi
 @pytest.fixture
 def later_version(monkeypatch: pytest.MonkeyPatch) -> None:
     """A privmix whose certificates have a field more."""
-    monkeypatch.setattr(common, "SCHEMA_VERSION", 5)
+    monkeypatch.setattr(common, "SCHEMA_VERSION", NEXT)
 
 
 def edited(name: str, **changes: Any) -> bytes:
@@ -79,7 +80,7 @@ def test_a_new_field_leaves_older_certificates_as_they_are(name: str) -> None:
 @pytest.mark.usefixtures("later_version")
 def test_a_new_field_is_read_in_its_version(name: str) -> None:
     _, kind, verify = WIDER[name]
-    found = parse_certificate(edited(name, schema_version=5, unit="person"), kind)
+    found = parse_certificate(edited(name, schema_version=NEXT, unit="person"), kind)
     assert found["unit"] == "person"
     verify(found)
 
@@ -90,10 +91,10 @@ def test_a_new_field_is_read_in_its_version(name: str) -> None:
     ("changes", "said"),
     [
         ({"unit": "person"}, r"'unit'.*exactly its fields in version 4"),
-        ({"schema_version": 5}, r"'unit'.*exactly its fields in version 5"),
-        ({"schema_version": 5, "unit": "family"}, "certificate unit: got 'family'; allowed: one of record, person"),
-        ({"schema_version": 6, "unit": "person"}, "newer privmix, version 6; this one reads up to 5"),
-        ({"schema_version": 3}, "4 to 5: others are read by the privmix that wrote them"),
+        ({"schema_version": NEXT}, rf"'unit'.*exactly its fields in version {NEXT}"),
+        ({"schema_version": NEXT, "unit": "family"}, "certificate unit: got 'family'; allowed: one of record, person"),
+        ({"schema_version": NEXT + 1, "unit": "person"}, f"privmix, version {NEXT + 1}; this one reads up to {NEXT}"),
+        ({"schema_version": 3}, f"4 to {NEXT}: others are read by the privmix that wrote them"),
     ],
 )
 def test_fields_belong_to_versions(name: str, changes: dict[str, Any], said: str) -> None:
@@ -104,8 +105,10 @@ def test_fields_belong_to_versions(name: str, changes: dict[str, Any], said: str
 @pytest.mark.parametrize("kind", [ReleaseFields, ModelFields, CommonFields])
 @pytest.mark.parametrize("name", WIDER)
 def test_a_certificate_of_the_future_is_refused_in_these_words(name: str, kind: type[CommonFields]) -> None:
-    with pytest.raises(InvalidInput, match="written by a newer privmix, version 5; this one reads up to 4"):
-        parse_certificate(edited(name, schema_version=5, unit="person"), kind)
+    with pytest.raises(
+        InvalidInput, match=f"written by a newer privmix, version {NEXT}; this one reads up to {NEXT - 1}"
+    ):
+        parse_certificate(edited(name, schema_version=NEXT, unit="person"), kind)
 
 
 @pytest.mark.parametrize("version", [True, 4.0, "4", None, [], -1, 10**300])

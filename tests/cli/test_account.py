@@ -13,7 +13,7 @@ import pytest
 from privmix.engine import PrivateRecords
 from privmix.planning import ReleaseConfig
 from privmix.releases import SecretStreams, release_to_folder
-from privmix.reports.curves import draw_noise_comparison
+from privmix.reports.pictures import draw_noise_comparison
 from tests.cli.helpers import Outcome, privmix
 
 PURE = ("add_remove", "replace_one")

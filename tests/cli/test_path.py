@@ -163,13 +163,13 @@ def test_dry_run_reads_no_private_row(digits: Path, tmp_path: Path, monkeypatch:
 
 
 def test_defects_do_not_print_private_values(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privmix.mechanisms import row_sums
+    from privmix.mechanisms import mixing
 
     def fail(*_: object) -> None:
         raise ZeroDivisionError("secret 42")
 
     monkeypatch.delenv("PRIVMIX_DEBUG", raising=False)
-    monkeypatch.setattr(row_sums, "add_rows", fail)
+    monkeypatch.setattr(mixing, "add_rows", fail)
     outcome = privmix(*release_line(digits, tmp_path / "REL"))
     assert outcome.code == 70
     assert "ZeroDivisionError" in outcome.err

@@ -17,7 +17,7 @@ from privmix.engine import PrivateRecords
 from privmix.jobs.guarantee import folder_guarantee
 from privmix.ledger import Ledger
 from privmix.planning import ReleaseConfig
-from privmix.plans.count import count_noise
+from privmix.plans.pricing import count_noise
 from privmix.releases import SecretStreams, release_to_folder
 from privmix.reports.records import RunRecord, read_records, write_record
 from privmix.rounding import rounded_up

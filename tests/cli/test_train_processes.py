@@ -162,6 +162,7 @@ def same(one: str, other: str) -> None:
         np.testing.assert_allclose(first[name], second[name], rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_torchrun(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a user starts it."""
     monkeypatch.chdir(root)

@@ -197,8 +197,8 @@ def test_a_run_that_was_begun_without_dialects_goes_on(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None:
+    from privmix.jobs.options import SplitOptions
     from privmix.jobs.split import split
-    from privmix.jobs.split_options import SplitOptions
 
     lines = "2,5;31.12.1999;1,5;yes\n3,5;1.1.2000;0.7;no\n"
     path = write(tmp_path, "dose;born;code;label\n" + lines * 10)
@@ -215,8 +215,8 @@ def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None
 @pytest.mark.parametrize("numbers", [None, "size"])
 def test_parts_with_decimal_commas_say_which_columns_hold_numbers(tmp_path: Path, numbers: str | None) -> None:
     """Else the text 1,5 would become 1.5, and 0.7 become 0,7."""
+    from privmix.jobs.options import SplitOptions
     from privmix.jobs.split import split
-    from privmix.jobs.split_options import SplitOptions
 
     path = write(tmp_path, "dose;code;size;label\n" + "2,5;1,5;1;yes\n3,5;0.7;2;no\n" * 10)
     asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,code", seed=0)

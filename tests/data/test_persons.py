@@ -67,7 +67,7 @@ def test_numbers_follow_from_the_order_of_records_alone() -> None:
     assert persons_in([70, "70", 70.0]).tolist() == [0, 0, 0]
 
 
-@pytest.mark.parametrize("value", [2.0**53, 0.5, True, float(2**60)])
+@pytest.mark.parametrize("value", [2.0**53, 0.5, True, float(2**60), float("inf")])
 def test_what_may_have_been_rounded_is_no_identifier(value: float) -> None:
     with pytest.raises(InvalidInput, match="as texts"):
         persons_in([value, 1.0])

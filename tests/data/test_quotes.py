@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import privmix as pm
 from privmix.data import csv as reader
 from privmix.data import open_dataset
-from privmix.data.quotes import BrokenQuotes, Quotes
+from privmix.data.dialect import BrokenQuotes, Quotes
 from privmix.errors import InvalidInput
 
 CLASSES = ["yes", "no"]

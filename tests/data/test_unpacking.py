@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privmix.data import open_dataset
-from privmix.data.ipc_messages import scan
+from privmix.data.ipc import scan
 from privmix.errors import InvalidInput
 from tests.data.helpers import idx_bytes
 

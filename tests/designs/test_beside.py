@@ -12,6 +12,7 @@ import pytest
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.audits.audit import audit_plan
+from privmix.audits.evidence import Law, RowLaw
 from privmix.engine.rows import Engine, RowBlock
 from privmix.engine.tiles import RecordSource, TileReader, tiles_of
 from privmix.errors import InvalidInput
@@ -25,7 +26,6 @@ from privmix.plans.setting import Assumed, Forecast
 from privmix.progress import Progress
 from privmix.publication import RecordTransform
 from privmix.releases import load_release, release_to_folder, verify_release
-from privmix.releases.evidence import Law, RowLaw
 from tests.releases.helpers import CLASSES, make_records
 
 RECORDS, DIM = 300, 5

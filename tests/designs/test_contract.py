@@ -16,19 +16,19 @@ import numpy as np
 import pytest
 
 from privmix.audits.empty_runs import NOISES, PureNoise
+from privmix.audits.evidence import BESIDE_TESTS, ROW_LAW, RowLaw
+from privmix.audits.noise_tests import NoiseTest
 from privmix.audits.sensitivity import MOVED, QuerySensitivity
 from privmix.audits.worst_case import WORST_CASE, WorstCase, attack, worst_case_of
-from privmix.designs.embedding.feature_maps import FEATURE_MAP, FeatureMap
 from privmix.engine.rows import Engine
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DataModel
 from privmix.planning import ReleaseConfig, predict_accuracy
-from privmix.plans import Design, ReleasePlan, RowDesign, all_designs, design_named, plan_from_dict, register
-from privmix.plans.doors import Door, behind
-from privmix.publication.beside import RELEASED_AS
+from privmix.plans import Design, ReleasePlan, RowDesign, all_designs, design_named, made_by, plan_from_dict, register
+from privmix.plans.registry import Door, behind
+from privmix.publication.second_moments import RELEASED_AS
 from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
-from privmix.releases.evidence import BESIDE_TESTS, ROW_LAW, RowLaw
-from privmix.releases.noise_tests import NoiseTest
+from privmix.research.rivals.embedding.feature_maps import FEATURE_MAP, FeatureMap
 from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_records, own_options
 
 RECORDS, DIM = 80, 4
@@ -134,8 +134,8 @@ def test_it_plans_and_prices(choices: dict[str, Any]) -> None:
     assert ReleaseConfig(RECORDS, DIM, CLASSES, config.design, centre=config.centre) == config
     plan = config.calibrate(8.0, 1e-2)
     assert plan_from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
-    assert plan.kind is type(config.design)
-    assert isinstance(plan, plan.kind.plan_type)
+    assert made_by(plan) is type(config.design)
+    assert isinstance(plan, made_by(plan).plan_type)
     assert 7.9 < plan.cost(1e-2).epsilon <= 8.0
     with pytest.raises(InvalidInput):
         plan_from_dict({**plan.to_dict(), "extra": 1})
@@ -168,14 +168,14 @@ def test_the_planner_can_judge_it(choices: dict[str, Any]) -> None:
     config = config_of(choices)
     plan = config.with_noise(1.0, 4.0)
     rng = np.random.default_rng(0)
-    if plan.kind.trials(config):
+    if made_by(plan).trials(config):
         assert 0 <= predict_accuracy(plan, DataModel.declared(DIM, len(CLASSES), rng), draws=1).accuracy <= 1
-    assert plan.kind.agrees(plan, {**config.design.settings()})
-    assert not plan.kind.agrees(plan, {**config.design.settings(), "design": "another"})
+    assert made_by(plan).agrees(plan, {**config.design.settings()})
+    assert not made_by(plan).agrees(plan, {**config.design.settings(), "design": "another"})
     for name, values in config.design.ranges().items():
         assert all(type(config.design)(**{name: value}) for value in values)
-    for name, design in plan.kind.trials(config):
-        assert name in plan.kind.labels
+    for name, design in made_by(plan).trials(config):
+        assert name in made_by(plan).labels
         design.check(config)
         assert set(design.settings()) - {"design"} <= {option.name for option in design.options()}
 
@@ -192,17 +192,17 @@ def test_rows_hold_what_the_design_says(choices: dict[str, Any]) -> None:
     row = np.repeat(np.arange(plan.rows), drawn.counts)
     held = np.zeros((plan.rows, len(CLASSES)), int)
     np.add.at(held, (row, labels[drawn.indices]), 1)
-    assert np.bincount(drawn.indices).max() <= plan.kind.rows_touched(plan)
+    assert np.bincount(drawn.indices).max() <= made_by(plan).rows_touched(plan)
     assert held.sum(axis=1).mean() == pytest.approx(plan.expected_members, rel=0.1)
     # A class that may be in a row has n/K records there, each with its rate.
-    share = plan.kind.class_share(plan)
+    share = made_by(plan).class_share(plan)
     assert held.mean(axis=0) / (plan.record_rate * RECORDS / len(CLASSES)) == pytest.approx(share, rel=0.15)
-    together = plan.kind.together(plan)
+    together = made_by(plan).together(plan)
     assert np.diag(together).tolist() == [1.0] * len(CLASSES)
     both = (held[:, 0] > 0) & (held[:, 1] > 0)
     assert bool(both.any()) == bool(together[0, 1] > 0)
-    if plan.kind.averages:
-        counts = plan.kind.label_counts(plan, np.bincount(labels), plan.rows, np.random.default_rng(0))
+    if made_by(plan).averages:
+        counts = made_by(plan).label_counts(plan, np.bincount(labels), plan.rows, np.random.default_rng(0))
         assert counts.mean(axis=0) == pytest.approx(held.mean(axis=0), rel=0.2)
 
 

@@ -50,7 +50,9 @@ def two_class(monkeypatch: pytest.MonkeyPatch) -> None:
         registry.all()
         monkeypatch.setattr(registry, "_known", dict(registry._known))
         monkeypatch.setattr(registry, "_looked", False)
-    here = {group: [SimpleNamespace(load=load)] for group in ("privmix.designs", "privmix.learners")}
+    here = {
+        group: [SimpleNamespace(load=load, module="two_class")] for group in ("privmix.designs", "privmix.learners")
+    }
     monkeypatch.setattr(_registry, "entry_points", lambda group: here.get(group, []))
 
 

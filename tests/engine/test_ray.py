@@ -224,6 +224,7 @@ def listening(variable: str) -> set[str]:
 LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFFF00000100007F"}
 
 
+@pytest.mark.thorough
 def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill() -> None:
     pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     # Not pytest's folder: the paths of Ray's sockets must be short.
@@ -318,6 +319,7 @@ def test_workers_get_no_key_to_the_noise() -> None:
         streams.share()
 
 
+@pytest.mark.thorough
 def test_a_lost_machine_changes_no_bit(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
     """Last: the second node does not come back. Records come from a store that every node opens by its path."""
     schema = Schema(records=COUNT, input_shape=(3,), classes=CLASSES)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args, get_origin
 
 from privmix import jobs
 from privmix.cli.verb import hints_of
@@ -83,7 +83,14 @@ def _flat(kind: type[Any]) -> Iterator[tuple[str, str]]:
         elif isinstance(written[item.name], str):
             # These are made paths of.
             wide = written[item.name].replace("Path", "str | Path") if item.name in ("out", "store") else ""
-            yield item.name, wide or written[item.name]
+            ranged = written[item.name].startswith(("Annotated", "_"))
+            yield item.name, wide or (_plain(hints[item.name]) if ranged else written[item.name])
+
+
+def _plain(hint: Any) -> str:
+    """A type without its range, as written."""
+    kinds = [get_args(one)[0] if get_origin(one) is Annotated else one for one in (get_args(hint) or (hint,))]
+    return " | ".join("None" if kind is type(None) else kind.__name__ for kind in kinds)
 
 
 def training() -> dict[str, str]:

@@ -14,7 +14,7 @@ from alembic.config import Config
 from privmix.accounting import Gaussian, event_to_dict
 from privmix.errors import InvalidInput
 from privmix.ledger import Contents, Ledger, verify_ledger
-from privmix.ledger.schema import FIRST_HASH, canonical, chained, fingerprints
+from privmix.ledger.database import FIRST_HASH, canonical, chained, fingerprints
 
 DELTA = 1e-5
 A, B, C, D = (letter * 64 for letter in "abcd")

@@ -32,7 +32,7 @@ from privmix.accounting import (
 )
 from privmix.errors import InvalidInput, StorageError
 from privmix.ledger import BudgetExceeded, Contents, Ledger, verify_ledger
-from privmix.ledger.schema import canonical, chained, metadata
+from privmix.ledger.database import canonical, chained, metadata
 
 DELTA = 1e-5
 FILES = Contents(("a" * 64,))

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.mechanisms.membership import Membership, offsets_of
+from privmix.mechanisms.membership import Membership, dirichlet_weights, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.streams import SecretStreams
-from privmix.mechanisms.weights import dirichlet_weights
 
 from .naive import naive_sum_rows
 from .statistics import Z_LIMIT

@@ -123,9 +123,3 @@ def test_quantise_is_per_entry_and_keeps_its_input() -> None:
 def test_quantise_refuses_what_does_not_fit_and_does_not_show_it(bad: float) -> None:
     with pytest.raises(InvalidInput, match="private and not shown"):
         Lattice(8).quantise(np.array([0.5, bad]))
-
-
-@pytest.mark.parametrize("bits", [-1, 41, 2.5])
-def test_bad_bits_are_refused(bits: int) -> None:
-    with pytest.raises(InvalidInput, match="lattice bits"):
-        Lattice(bits)

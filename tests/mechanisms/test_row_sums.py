@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership
-from privmix.mechanisms.mixing import LatticeRecords
-from privmix.mechanisms.row_sums import RowSums, sum_type
+from privmix.mechanisms.mixing import LatticeRecords, RowSums, sum_type
 
 from .naive import naive_sum_rows
 

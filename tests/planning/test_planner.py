@@ -11,7 +11,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from privmix.designs import Classwise, Hermite, Hierarchical, Merf, Moments, Poisson, ThreeStage, TwoStage
+from privmix.designs import Classwise, Hierarchical, Moments, Poisson, ThreeStage, TwoStage
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DataModel, DiscriminantClassifier
@@ -20,6 +20,7 @@ from privmix.planning.choice import DECLARED, PUBLIC, check_choice_record, count
 from privmix.plans import Design, Plan
 from privmix.publication.dataset import RecordTransform
 from privmix.releases import SecretStreams, release_to_memory
+from privmix.research.rivals import Hermite, Merf
 
 NAMES = tuple("abcdefgh")
 

@@ -12,8 +12,7 @@ from privmix.accounting import Bounded, Composed, Gaussian, epsilon
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans.count import count_noise, private_record_count
-from privmix.plans.pricing import COUNT_SHARE, budget_after_count
+from privmix.plans.pricing import COUNT_SHARE, budget_after_count, count_noise, private_record_count
 from privmix.releases.certificate import make_certificate
 
 CONFIG = ReleaseConfig(records=5000, dim=8, classes=("no", "yes"))

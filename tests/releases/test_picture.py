@@ -8,7 +8,7 @@ import pytest
 
 from privmix.errors import InvalidInput
 from privmix.releases.picture import MOST_BYTES, check_picture, plain_picture
-from privmix.reports.predictions import draw_predictions
+from privmix.reports.pictures import draw_predictions
 
 RECORD = {
     "epsilon": 1.0,

@@ -17,6 +17,7 @@ from privmix._lazy import lazily
 if TYPE_CHECKING:
     from privmix.accounting.api import (
         ACCOUNTANTS,
+        Calibration,
         calibrate,
         delta,
         epsilon,
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
         tradeoff_curve,
     )
     from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
-    from privmix.accounting.calibration import Calibration
     from privmix.accounting.events import (
         Adjacency,
         Bounded,

@@ -1,21 +1,137 @@
-"""The questions people ask: epsilon, delta, curves, and how much noise."""
+"""The questions people ask: epsilon, delta, curves, and how much noise, found on the safe side."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
 
 from privmix.accounting.base import Accountant, PrivacyCost
-from privmix.accounting.calibration import Calibration, calibrate_noise
 from privmix.accounting.events import Adjacency, Event
 from privmix.accounting.gdp import AsPublishedAccountant, GdpCltAccountant
 from privmix.accounting.pld import PldAccountant
 from privmix.accounting.pure import PureAccountant
 from privmix.accounting.rdp import MomentsAccountant, RdpAccountant
-from privmix.errors import check_choice, check_number
+from privmix.errors import InvalidInput, check_choice, check_number
+
+# Calibration stops when epsilon is this close below its target (relative).
+_CLOSE = 1e-4
+_LEAST, _MOST = 1e-3, 1e9
+_STEPS = 200
+# Steps of which no root of a smooth price needs as many.
+_HALVED = range(7, _STEPS, 2)
+# Most that a step may change the noise's logarithm.
+_FURTHEST = math.log(10)
+# Noises closer than this, in logarithms, have prices that differ by their rounding as well.
+_TELLING = 1e-3
+# Log of the price over its target where that is infinite.
+_HOPELESS = 60.0
+
+# Log of a price over its target, of a noise.
+_Price = Callable[[float], float]
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The noise found, the event it makes, and that event's epsilon (at most the target)."""
+
+    noise_multiplier: float
+    event: Event
+    epsilon: float
+
+
+def calibrate_noise(
+    make_event: Callable[[float], Event],
+    epsilon: float,
+    delta: float,
+    accountant: Accountant,
+    adjacency: Adjacency,
+) -> Calibration:
+    """Smallest noise multiplier whose event costs at most ``epsilon`` at ``delta``.
+
+    Formal guarantees:
+        * the returned event's epsilon, computed once more by the same accountant, is <= ``epsilon``;
+        * it is within 0.5% of the target unless less noise than 1e-3 already meets it, or the price jumps there;
+        * if no noise up to 1e9 meets the target, this raises: it never returns an optimistic value.
+    """
+
+    def gap(noise: float, by: Accountant) -> float:
+        cost = by.epsilon(make_event(noise), delta, adjacency)
+        return math.log(cost / epsilon) if 0 < cost < math.inf else (_HOPELESS if cost > 0 else -_HOPELESS)
+
+    rough = accountant.rough()
+    noise = _least_noise(lambda noise: gap(noise, accountant), *_guessed(lambda noise: gap(noise, rough)))
+    if noise is None:
+        raise InvalidInput(
+            "epsilon",
+            epsilon,
+            "more than what the parts of this plan that do not depend on the noise already cost, or fewer rows: "
+            "above 1e9 of them, prices at much noise are lost in rounding",
+        )
+    event = make_event(noise)
+    return Calibration(noise, event, accountant.epsilon(event, delta, adjacency))
+
+
+def _guessed(rough: _Price) -> tuple[float, float]:
+    """The noise at which the rough price meets the target, and that price's slope there by the noise's logarithm."""
+    low, high = _LEAST, 1.0
+    while rough(high) > 0:
+        low, high = high, high * 10
+        if high > _MOST:
+            return 1.0, -1.0
+    start = _root(rough, low, high, 1e-4)
+    return start, (rough(start * 1.01) - rough(start)) / math.log(1.01)
+
+
+def _least_noise(price: _Price, start: float, slope: float) -> float | None:
+    """The noise whose price is within the tolerance below the target, by few prices; None if none meets it.
+
+    The guess says where to begin, and its slope the first step; then the slope is that between the last two prices.
+    Every price narrows the interval between a noise that costs too much and one that does not. A step that leaves the
+    interval halves it instead, and so does every second one of many. Where the price jumps over the tolerance the
+    answer is the noise behind the jump.
+    """
+    dear, fine = 0.0, math.inf
+    noise, last, aim = start, None, _CLOSE / 2
+    for step in range(_STEPS):
+        gap = price(noise)
+        if gap <= 0 and (gap >= -_CLOSE or noise <= _LEAST):
+            return noise
+        if gap > 0 and noise >= _MOST:
+            return None
+        dear, fine = (max(dear, noise), fine) if gap > 0 else (dear, min(fine, noise))
+        if fine <= dear * (1 + _CLOSE / 8):
+            return fine
+        if last is not None and abs(gap) < _HOPELESS and abs(math.log(noise / last[0])) > _TELLING:
+            slope = (gap - last[1]) / math.log(noise / last[0])
+        if abs(gap) < _HOPELESS:
+            last = noise, gap
+            move = -(gap + aim) / slope if slope < 0 else math.copysign(1.0, gap)
+        else:
+            move = math.copysign(_FURTHEST, gap)
+        following = noise * math.exp(max(-_FURTHEST, min(_FURTHEST, move)))
+        if dear > 0 and fine < math.inf and (not dear < following < fine or step in _HALVED):
+            following = math.sqrt(dear * fine)
+        noise = max(_LEAST, min(_MOST, following))
+    return fine if fine < math.inf else None
+
+
+def _root(price: _Price, low: float, high: float, tolerance: float) -> float:
+    """Root of a decreasing function of the noise's logarithm; an end where it has the same sign at both."""
+    if price(low) <= 0:
+        return low
+    if price(high) >= 0:
+        return high
+    # Prices are rounded: at exp(log(low)) the sign could differ from the one that was found at low itself.
+    ends = {math.log(low): low, math.log(high): high}
+    root = brentq(lambda t: price(ends.get(t, math.exp(t))), *ends, xtol=tolerance, rtol=1e-12)
+    return math.exp(float(root))
+
 
 ACCOUNTANTS: Final[dict[str, Accountant]] = {
     accountant.name: accountant

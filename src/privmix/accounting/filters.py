@@ -28,7 +28,7 @@ from privmix.accounting.base import UnsupportedEvent, flatten
 from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian, Repeated
 from privmix.accounting.pure import PureAccountant
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.fields import Checked, Number, Positive, Rate, Whole
+from privmix.fields import Checked, Number, Positive, Rate, Whole, read, stored
 
 Array = NDArray[np.float64]
 
@@ -317,18 +317,14 @@ def filter_to_dict(found: Filter) -> dict[str, Any]:
         >>> filter_to_dict(PureFilter(2.0))
         {'total': 2.0, 'name': 'pure'}
     """
-    return dict(vars(found))
+    return stored(found)
 
 
 def filter_from_dict(description: Mapping[str, Any]) -> Filter:
     """Rebuild a filter from :func:`filter_to_dict`'s output; anything else is an :class:`InvalidInput`."""
-    fields = dict(description) if isinstance(description, Mapping) else {}
+    name = description.get("name") if isinstance(description, Mapping) else None
     kinds: dict[str, type[Any]] = {"gdp": GaussianFilter, "rdp": RenyiFilter, "pure": PureFilter}
-    kind = kinds[check_choice("filter", fields.pop("name", None), kinds)]
-    try:
-        found: Filter = kind(**fields)
-    except TypeError:
-        raise InvalidInput("filter", sorted(fields), "exactly the fields of this filter") from None
+    found: Filter = read(kinds[check_choice("filter", name, kinds)], description, "filter")
     return found
 
 

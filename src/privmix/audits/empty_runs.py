@@ -22,9 +22,9 @@ from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine.rows import released_mean
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, Plan
-from privmix.plans.count import private_record_count
-from privmix.plans.doors import Door
+from privmix.plans import BasePlan, Plan, made_by
+from privmix.plans.pricing import private_record_count
+from privmix.plans.registry import Door
 from privmix.progress import Progress
 
 GAUSSIAN: Final = "gaussian"
@@ -108,7 +108,7 @@ def release_noises(
         yield _count_noise(plan.records_noise_multiplier, samples // _COUNT_SHARE, keys)
     if plan.centred:
         yield _mean_noise(plan, samples, keys)
-    yield from NOISES.of(plan.kind)(plan, samples, keys, make)
+    yield from NOISES.of(made_by(plan))(plan, samples, keys, make)
 
 
 class Keys:

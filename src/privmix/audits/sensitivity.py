@@ -29,9 +29,9 @@ from privmix.engine.tiles import TileSummer
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import BasePlan, Plan
-from privmix.plans.count import private_record_count
-from privmix.plans.doors import Door
+from privmix.plans import BasePlan, Plan, made_by
+from privmix.plans.pricing import private_record_count
+from privmix.plans.registry import Door
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24
@@ -93,7 +93,7 @@ def release_sensitivity(
         The record count and the mean where they are released; then, of rows, ``features`` and ``labels`` of the row
         that is moved most, ``rows`` (both together, in units of their noise), ``rows without the record`` and
         ``rows touched``; or of moments each part and ``all moments``, of two stages each part and ``all of both
-        stages``; of class embeddings likewise.
+        stages``; of other designs what they say.
 
     Raises:
         InvalidInput: records or replacement do not fit the plan.
@@ -124,7 +124,7 @@ def release_sensitivity(
         found.append(QuerySensitivity("record count", 1.0, float(abs(larger - smaller))))
     if plan.centred:
         found.append(_mean_moved(pair))
-    return tuple(found + MOVED.of(plan.kind)(plan, pair))
+    return tuple(found + MOVED.of(made_by(plan))(plan, pair))
 
 
 class Pair:

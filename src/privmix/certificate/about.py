@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from privmix.errors import InvalidInput
+from privmix.fields import By, Checked, Line
+from privmix.options import option
 from privmix.untrusted import read_plain
 
 LICENCE_FILE: Final = "LICENSE.txt"
@@ -24,19 +26,26 @@ _MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=:-])")
 _KNOWN: Final = ("cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "apache-2.0", "odbl")
 
 
+def _check_date(name: str, text: Any) -> None:
+    try:
+        known = isinstance(text, str) and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        known = False
+    if not known:
+        raise InvalidInput(name, text, "a day as YYYY-MM-DD")
+
+
+_Day = Annotated[str, By(_check_date, "", "1/2/26", 1)]
+
+
 @dataclass(frozen=True)
-class About:
+class About(Checked):
     """What the owner says of a release. It stands in certificate, card and report, is hashed and signed, never checked.
 
     Formal guarantees:
         * Only what the owner gave and the day's date: nothing follows from a record.
         * A text is one line of printable characters of bounded length, so that it can look like nothing else in a
           terminal; :func:`in_markdown` escapes it where it reaches a card.
-
-    Attributes:
-        title, owner, contact, licence, purpose: texts, or None.
-        licence_file: the licence's own text, to go along as ``LICENSE.txt``.
-        date: YYYY-MM-DD; None: where something else is said, the day on which the release is begun (UTC).
 
     Raises:
         InvalidInput: a text is too long or has other than printable characters; the date is none.
@@ -46,27 +55,15 @@ class About:
         {'title': 'Hospital visits', 'owner': 'St. Elsewhere', 'date': '2026-01-31'}
     """
 
-    title: str | None = field(default=None, metadata={"help": "What this is, in a line.", "panel": _PANEL})
-    owner: str | None = field(default=None, metadata={"help": "Who publishes it.", "panel": _PANEL})
-    contact: str | None = field(default=None, metadata={"help": "Where questions go.", "panel": _PANEL})
-    licence: str | None = field(
-        default=None, metadata={"help": "Licence of what is published, such as CC-BY-4.0.", "panel": _PANEL}
+    title: Annotated[str, Line(LONGEST["title"])] | None = option(None, "What this is, in a line.", _PANEL)
+    owner: Annotated[str, Line(LONGEST["owner"])] | None = option(None, "Who publishes it.", _PANEL)
+    contact: Annotated[str, Line(LONGEST["contact"])] | None = option(None, "Where questions go.", _PANEL)
+    licence: Annotated[str, Line(LONGEST["licence"])] | None = option(
+        None, "Licence of what is published, such as CC-BY-4.0.", _PANEL
     )
-    licence_file: Path | None = field(
-        default=None, metadata={"help": "The licence's text, a file; it goes along as LICENSE.txt.", "panel": _PANEL}
-    )
-    purpose: str | None = field(default=None, metadata={"help": "What it is published for.", "panel": _PANEL})
-    date: str | None = field(
-        default=None,
-        metadata={"help": "YYYY-MM-DD. Default: today (UTC), where something else is said.", "panel": _PANEL},
-    )
-
-    def __post_init__(self) -> None:
-        for name in LONGEST:
-            if (text := getattr(self, name)) is not None:
-                _check_text(name, text)
-        if self.date is not None:
-            _check_date("date", self.date)
+    licence_file: Path | None = option(None, "The licence's text, a file; it goes along as LICENSE.txt.", _PANEL)
+    purpose: Annotated[str, Line(LONGEST["purpose"])] | None = option(None, "What it is published for.", _PANEL)
+    date: _Day | None = option(None, "YYYY-MM-DD. Default: today (UTC), where something else is said.", _PANEL)
 
     @property
     def given(self) -> bool:
@@ -110,7 +107,7 @@ def check_about(field: str, found: Any) -> None:
         elif name == "date":
             _check_date(f"{field} date", text)
         else:
-            _check_text(f"{field} {name}", text, LONGEST[name])
+            Line(LONGEST[name]).check(f"{field} {name}", text)
 
 
 def about_of(certificate: Mapping[str, Any]) -> Mapping[str, str]:
@@ -142,18 +139,3 @@ def in_markdown(text: str) -> str:
 def hub_licence(name: str) -> str | None:
     """A licence's name as dataset hubs write it, if they know it."""
     return name.lower() if name.lower() in _KNOWN else None
-
-
-def _check_text(name: str, text: Any, most: int | None = None) -> None:
-    longest = LONGEST[name] if most is None else most
-    if not isinstance(text, str) or not 0 < len(text) <= longest or not text.isprintable() or text != text.strip():
-        raise InvalidInput(name, text, f"a line of 1 to {longest} printable characters")
-
-
-def _check_date(name: str, text: Any) -> None:
-    try:
-        known = isinstance(text, str) and date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        known = False
-    if not known:
-        raise InvalidInput(name, text, "a day as YYYY-MM-DD")

@@ -9,19 +9,33 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from privmix import __version__
 from privmix.accounting.events import Adjacency
 from privmix.certificate.dsse import Envelope
 from privmix.certificate.keys import PrivateKey, PublicKey
 from privmix.certificate.signing import STATEMENT_TYPE
-from privmix.errors import InvalidInput, StorageError, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, StorageError
+from privmix.fields import (
+    Amount,
+    By,
+    Choice,
+    Digest,
+    Fraction,
+    Line,
+    Number,
+    Positive,
+    Text,
+    Whole,
+    check_fields,
+    read,
+    stored,
+)
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -38,8 +52,9 @@ MOST_RESULTS: Final = 1000
 _MOST_BYTES: Final = 2**20
 _MOST_CHARGES: Final = 10**9
 _DIGITS: Final = 6
-_DIGEST: Final = re.compile(r"[0-9a-f]{64}")
-_TOOL: Final = re.compile(r"privmix [\w.+-]{1,40}")
+_LINE: Final = Line(LONGEST, trimmed=False)
+_Line = Annotated[str, _LINE]
+_Charges = Annotated[int, Whole(0, _MOST_CHARGES)]
 _NAME: Final = "ledger statement"
 _WRITTEN: Final = "a statement as privmix ledger statement writes it"
 
@@ -54,17 +69,14 @@ class Outcomes:
         results: what the newest committed charges made, such as ``"release 5f0c..."``, newest last.
     """
 
-    committed: int
-    open: int
-    results: tuple[str, ...] = ()
+    committed: _Charges
+    open: _Charges
+    results: tuple[_Line, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("committed", "open"):
-            check_integer(f"{_NAME} {name}", getattr(self, name), low=0, high=_MOST_CHARGES)
+        check_fields(self)
         if len(self.results) != min(self.committed, MOST_RESULTS):
             raise InvalidInput(f"{_NAME} results", len(self.results), "one a committed charge, the newest 1,000")
-        for text in self.results:
-            _check_line(f"{_NAME} result", text)
 
 
 @dataclass(frozen=True)
@@ -95,50 +107,35 @@ class LedgerTotal:
         tool: the program that made it.
     """
 
-    dataset: str
-    epsilon: float
-    delta: float
-    adjacency: str
-    mode: str
-    spent: float
-    left: float
-    charges: Mapping[str, int]
-    date: str
-    digest: str
-    filter: str | None = None
-    share: float | None = None
+    dataset: _Line
+    epsilon: Positive
+    delta: Fraction
+    adjacency: Annotated[str, Choice(*(one.value for one in Adjacency))]
+    mode: Annotated[str, Choice(*MODES)]
+    spent: Amount
+    left: Amount
+    charges: Mapping[str, Annotated[int, Whole(1, _MOST_CHARGES)]]
+    date: Annotated[str, By(lambda _, date: _check_moment(date), "", "2026-01-31", 1)]
+    digest: Digest
+    filter: Annotated[str, Choice(*FILTERS)] | None = None
+    share: Annotated[float, Number(0, 1 + 1e-5)] | None = None
     outcomes: Outcomes | None = None
-    tool: str = f"privmix {__version__}"
+    tool: Annotated[str, Text(r"privmix [\w.+-]{1,40}", "privmix and its version")] = f"privmix {__version__}"
 
     def __post_init__(self) -> None:
-        _check_line(f"{_NAME} dataset", self.dataset)
-        check_number(f"{_NAME} epsilon", self.epsilon, low=0, low_open=True)
-        check_number(f"{_NAME} delta", self.delta, low=0, high=1, high_open=True)
-        check_choice(f"{_NAME} adjacency", self.adjacency, [one.value for one in Adjacency])
-        check_choice(f"{_NAME} mode", self.mode, MODES)
-        check_number(f"{_NAME} spent", self.spent, low=0)
-        check_number(f"{_NAME} left", self.left, low=0, high=self.epsilon)
+        check_fields(self)
         # A little may have been spent above the budget by rounding up; never less than what is not left.
-        if self.left > 0 and self.spent + self.left > self.epsilon * (1 + 1e-9):
+        over = self.left > 0 and self.spent + self.left > self.epsilon * (1 + 1e-9)
+        if over or self.left > self.epsilon:
             raise InvalidInput(f"{_NAME} left", self.left, f"at most {exact(self.epsilon)} less what is spent")
-        if not isinstance(self.charges, Mapping) or len(self.charges) > MOST_PURPOSES:
+        if len(self.charges) > MOST_PURPOSES:
             raise InvalidInput(f"{_NAME} charges", "other values", f"numbers of at most {MOST_PURPOSES} purposes")
-        for purpose, count in self.charges.items():
-            _check_line(f"{_NAME} purpose", purpose)
-            check_integer(f"{_NAME} charges", count, low=1, high=_MOST_CHARGES)
-        if self.filter is not None:
-            check_choice(f"{_NAME} filter", self.filter, FILTERS)
-        if self.share is not None:
-            check_number(f"{_NAME} share", self.share, low=0, high=1 + 1e-5)
+        for purpose in self.charges:
+            _LINE.check(f"{_NAME} purpose", purpose)
         if (self.mode == "adaptive") != (self.filter is not None) or (self.filter is None) != (self.share is None):
             raise InvalidInput(f"{_NAME} filter", self.filter, "a filter and its share of adaptive budgets alone")
         if self.outcomes is not None and self.outcomes.committed + self.outcomes.open != self.number:
             raise InvalidInput(f"{_NAME} outcomes", self.outcomes.committed, "one outcome a charge")
-        if not _matches(_DIGEST, self.digest):
-            raise InvalidInput(f"{_NAME} digest", self.digest, "a SHA-256 in hexadecimal")
-        if not _matches(_TOOL, self.tool):
-            raise InvalidInput(f"{_NAME} tool", self.tool, "privmix and its version")
-        _check_moment(self.date)
 
     @classmethod
     def rounded(cls, *, epsilon: float, spent: float, share: float | None, **rest: Any) -> LedgerTotal:
@@ -160,10 +157,9 @@ class LedgerTotal:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        kept = self.outcomes
-        said = None if kept is None else {**vars(kept), "results": list(kept.results)}
-        return {**found, "charges": dict(self.charges), "unit": UNIT, "outcomes": said}
+        own = stored(self)
+        outcomes = own.pop("outcomes")
+        return {**own, "unit": UNIT, "outcomes": outcomes}
 
     def to_payload(self) -> bytes:
         """The statement that is signed."""
@@ -190,12 +186,9 @@ class LedgerTotal:
                     raise InvalidInput(f"{name} predicateType", kind, TOTAL_TYPE)
             case _:
                 raise InvalidInput(name, "other fields", _WRITTEN)
-        fields, outcomes = set(cls.__dataclass_fields__) - {"digest"} | {"unit"}, content.get("outcomes")
-        if set(content) != fields or content.pop("unit") != UNIT:
+        if content.pop("unit", None) != UNIT or "digest" in content:
             raise InvalidInput(name, "other fields", _WRITTEN)
-        if outcomes is not None:
-            content["outcomes"] = _outcomes(outcomes, name)
-        found = cls(**content, digest=digest)
+        found = read(cls, {**content, "digest": digest}, name)
         # One form: numbers of another spelling, fields that nobody read, or spaces would be room for anything else.
         if found.to_payload() != payload:
             raise InvalidInput(name, "another form", _WRITTEN)
@@ -311,22 +304,6 @@ def read_total(path: str | Path, key: PublicKey | None = None) -> StatedTotal:
 def is_total(path: Path) -> bool:
     """Whether a place is a file, as statements are, and no folder."""
     return path.is_file() or (path.is_symlink() and not path.is_dir())
-
-
-def _outcomes(found: Any, name: str) -> Outcomes:
-    match found:
-        case {"committed": committed, "open": open_, "results": list(results), **rest} if not rest:
-            return Outcomes(committed, open_, tuple(results))
-    raise InvalidInput(f"{name} outcomes", "other fields", _WRITTEN)
-
-
-def _check_line(name: str, text: Any) -> None:
-    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST or not text.isprintable():
-        raise InvalidInput(name, text, f"a line of 1 to {LONGEST} printable characters")
-
-
-def _matches(pattern: re.Pattern[str], text: Any) -> bool:
-    return isinstance(text, str) and pattern.fullmatch(text) is not None
 
 
 def _check_moment(text: Any) -> None:

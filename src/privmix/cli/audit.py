@@ -16,8 +16,7 @@ from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
-from privmix.jobs.audit_options import AuditOptions, DesignClaim
-from privmix.jobs.canary_options import CanaryOptions
+from privmix.jobs.options import AuditOptions, CanaryOptions, DesignClaim
 
 
 @verb(app)

@@ -13,15 +13,15 @@ from privmix.cli.flags import with_flags
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import help_of, verb
-from privmix.jobs.asked import CLASSES_HELP, Asked
 from privmix.jobs.columns import Columns
+from privmix.jobs.options import CLASSES_HELP, JobOptions
 
 
 @verb(app)
 def check(
     *,
     data: Annotated[str, typer.Argument(help="Private dataset: file, folder, pattern or address.")],
-    features: Annotated[str, typer.Option(help=help_of(Asked, "features"))] = "pixels",
+    features: Annotated[str, typer.Option(help=help_of(JobOptions, "features"))] = "pixels",
     classes: Annotated[str | None, typer.Option(help=CLASSES_HELP)] = None,
     split: Annotated[str, typer.Option(help="Which part of it.")] = "train",
     columns: Columns,

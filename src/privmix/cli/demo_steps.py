@@ -22,7 +22,7 @@ from privmix.planning import ReleaseConfig
 from privmix.plans import ReleasePlan
 from privmix.progress import Progress
 from privmix.releases import SecretStreams, load_release, release_to_folder, release_to_memory, verify_release
-from privmix.reports.confusion import draw_confusion
+from privmix.reports.pictures import draw_confusion
 
 EPSILON, DELTA, DEGREE, ROWS = 8.0, 1e-4, 32, 5_000
 # Of the curve; the released one is part of it and is not released again.

@@ -12,7 +12,7 @@ from privmix import jobs
 from privmix.cli.app import app, out, plain
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
-from privmix.jobs.fit_options import FitOptions
+from privmix.jobs.options import FitOptions
 
 
 @verb(app)

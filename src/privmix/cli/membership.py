@@ -16,7 +16,7 @@ from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
 from privmix.jobs.inputs import Inputs
-from privmix.jobs.membership_options import MembershipOptions
+from privmix.jobs.options import MembershipOptions
 from privmix.jobs.places import check_writable
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import verb
-from privmix.jobs.prediction_options import PredictionOptions
+from privmix.jobs.release_options import PredictionOptions
 from privmix.rounding import exact
 
 if TYPE_CHECKING:

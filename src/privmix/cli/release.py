@@ -16,6 +16,7 @@ from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
 from privmix.jobs.release_options import ReleaseOptions
+from privmix.plans import made_by
 from privmix.rounding import exact, rounded_up
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
         print_json(certificate.to_dict())
         return
     plan, guarantee = planned.plan, certificate["guarantee"]
-    beside = plan.kind.released
+    beside = made_by(plan).released
     if planned.reasons:
         out.print(f"design: {plain(planned.reasons[0])}", soft_wrap=True)
     out.print(

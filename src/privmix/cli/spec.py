@@ -12,7 +12,7 @@ from privmix.cli.app import app, err, out, plain
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, help_of, verb
 from privmix.jobs.columns import Columns
-from privmix.jobs.spec_options import SpecOptions
+from privmix.jobs.options import SpecOptions
 
 _SAID = "What columns hold, by public knowledge"
 

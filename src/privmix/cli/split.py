@@ -12,7 +12,7 @@ from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.options import Data, Json
 from privmix.cli.verb import Take, verb
 from privmix.jobs.columns import Columns
-from privmix.jobs.split_options import SplitOptions
+from privmix.jobs.options import SplitOptions
 
 # A table's texts are among its columns: no extractor says here what they are.
 _COLUMNS = Take(

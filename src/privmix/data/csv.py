@@ -20,9 +20,8 @@ import pyarrow.csv as pa_csv
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource
 from privmix.data.columns import Selection
-from privmix.data.dialect import Dialect, other_separator
+from privmix.data.dialect import BrokenQuotes, Dialect, Quotes, other_separator
 from privmix.data.files import decoding, open_binary
-from privmix.data.quotes import BrokenQuotes, Quotes
 from privmix.data.reader import READERS, Reader, Request, refuse_images
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from privmix.data.columns import Selection, check_columns, check_names
 from privmix.data.dialect import Dialect
-from privmix.data.files import reading
+from privmix.data.files import SPLITS, folder_split, reading, split_of
 from privmix.data.frames import library_of, open_frame, open_hugging_face
 from privmix.data.images import check_colour, check_image_size, class_folders, is_image
 from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
@@ -18,7 +18,6 @@ from privmix.data.openers import holds_split, open_files, open_images, open_save
 from privmix.data.reader import Request, formats, reader_of, refuse_dialect, refuse_images
 from privmix.data.remote import RemoteSource, is_remote, local_path
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
-from privmix.data.splits import SPLITS, folder_split, split_of
 from privmix.errors import InvalidInput, StorageError, check_choice, check_integer
 
 __all__ = ["ArraySource", "LabelledArray", "Schema", "Source", "open_dataset"]

@@ -1,4 +1,4 @@
-"""Opening files, and turning what can go wrong there into one-line errors."""
+"""Opening files: errors of one line, and which split a name stands for."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import IO, Final, cast
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
@@ -130,3 +130,30 @@ class _Bounded(gzip.GzipFile):
 
 def _damaged(path: Path, kind: str) -> InvalidInput:
     return InvalidInput(str(path), WITHHELD, f"{kind}, complete and undamaged")
+
+
+# MNIST calls its test split t10k.
+SPLITS: Final = {"train": ("train",), "test": ("test", "t10k"), "val": ("val", "valid", "validation", "dev")}
+
+
+def split_of(name: str) -> str | None:
+    """The split that a file's name marks, if it marks one.
+
+    Example:
+        >>> split_of("train-00000-of-00002.parquet"), split_of("contest.csv")
+        ('train', None)
+    """
+    words = name.lower().replace("-", "_").replace(".", "_").split("_")
+    return next((split for split, marks in SPLITS.items() if any(word in marks for word in words)), None)
+
+
+def folder_split(name: str) -> str | None:
+    """The split that a folder's whole name is, if it is one."""
+    return next((split for split, marks in SPLITS.items() if name.lower() in marks), None)
+
+
+def may_belong(relative: PurePath, split: str) -> bool:
+    """Whether a file, by its path within a dataset's folder, may belong to a split: no name says another one."""
+    top = relative.parts[0]
+    marked = split_of(top) if len(relative.parts) == 1 else folder_split(top)
+    return marked in (None, split)

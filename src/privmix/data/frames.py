@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource
 from privmix.data.columns import Selection
+from privmix.data.files import folder_split
 from privmix.data.memory import (
     MemorySource,
     Part,
@@ -23,7 +24,6 @@ from privmix.data.memory import (
     plain,
 )
 from privmix.data.source import Schema, Source, resolve_classes
-from privmix.data.splits import folder_split
 from privmix.errors import InvalidInput
 
 CLASS_LABEL: Final = "ClassLabel"

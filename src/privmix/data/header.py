@@ -12,13 +12,12 @@ import pyarrow as pa
 from privmix.data.columns import is_number
 from privmix.data.csv import column_names
 from privmix.data.dialect import Dialect
-from privmix.data.files import decoding
+from privmix.data.files import decoding, split_of
 from privmix.data.frames import library_of
 from privmix.data.ipc import ARROW
 from privmix.data.parquet import PARQUET
 from privmix.data.reader import reader_of
 from privmix.data.remote import is_remote, local_path
-from privmix.data.splits import split_of
 from privmix.errors import InvalidInput, StorageError
 
 NUMBER: Final = "number"

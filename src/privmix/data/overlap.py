@@ -10,19 +10,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import reading
+from privmix.data.files import may_belong, reading
 from privmix.data.fingerprint import files_of
 from privmix.data.openers import holds_split, may_hold_splits
 from privmix.data.overlap_rule import SKETCH_FLOOR, TELLING, single, too_many
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import Source
-from privmix.data.splits import may_belong
 from privmix.errors import InvalidInput
+from privmix.fields import Checked, Coded, Size, Switch, read, stored
 
 _SHARE_OF_FILES: Final = 0.5
 _SKETCHED: Final = 1024
@@ -125,8 +125,17 @@ class Contents:
         return too_many(len(known & self.counts.keys()), len(self.counts), len(known), self.telling, private.telling)
 
 
+def _in_base64(digests: tuple[bytes, ...]) -> str:
+    return base64.b64encode(b"".join(digests)).decode("ascii")
+
+
+def _from_base64(text: str) -> tuple[bytes, ...]:
+    content = base64.b64decode(text.encode("ascii"), validate=True)
+    return tuple(content[at : at + _DIGEST_BYTES] for at in range(0, len(content), _DIGEST_BYTES))
+
+
 @dataclass(frozen=True)
-class Sketch:
+class Sketch(Checked):
     """The smallest hashes of a public dataset's records: as good as a random sample of them, small enough for a card.
 
     What was made of public records tells by it, later and wherever they are by then, whether they were private ones.
@@ -138,9 +147,9 @@ class Sketch:
         telling: as :class:`Contents` has it.
     """
 
-    records: int
-    digests: tuple[bytes, ...]
-    telling: bool
+    records: Size
+    digests: Annotated[tuple[bytes, ...], Coded(_in_base64, _from_base64)]
+    telling: Switch
 
     @classmethod
     def of(cls, contents: Contents) -> Sketch:
@@ -160,31 +169,20 @@ class Sketch:
         Raises:
             InvalidInput: it is anything else, or no records of that number have these hashes.
         """
-        if not isinstance(found, dict) or found.keys() != {"records", "digests", "telling"}:
-            raise InvalidInput("sketch", "another value", "records, digests, telling")
-        records, told, telling = found["records"], found["digests"], found["telling"]
-        if type(records) is not int or records < 0:
-            raise InvalidInput("records of a sketch", "another value", "a whole number from 0")
-        if not isinstance(telling, bool):
-            raise InvalidInput("telling", "another value", "true or false")
-        try:
-            content = base64.b64decode(told.encode("ascii"), validate=True) if isinstance(told, str) else b""
-        except ValueError:
-            content = b""
-        digests = tuple(content[at : at + _DIGEST_BYTES] for at in range(0, len(content), _DIGEST_BYTES))
-        kept = min(records, _SKETCHED)
-        if len(content) != kept * _DIGEST_BYTES or not all(one < other for one, other in pairwise(digests)):
+        made = read(cls, found, "sketch")
+        digests, kept = made.digests, min(made.records, _SKETCHED)
+        rising = all(one < other for one, other in pairwise(digests))
+        if len(digests) != kept or any(len(one) != _DIGEST_BYTES for one in digests) or not rising:
             raise InvalidInput("digests", "another value", f"{kept} of {_DIGEST_BYTES} bytes, rising, in base64")
-        if records > _SKETCHED:
-            largest, expected = int.from_bytes(digests[-1], "big"), _HASHES * _SKETCHED // records
+        if made.records > _SKETCHED:
+            largest, expected = int.from_bytes(digests[-1], "big"), _HASHES * _SKETCHED // made.records
             if not expected / _PLAUSIBLE < largest < expected * _PLAUSIBLE:
-                raise InvalidInput("digests", "others", f"the smallest of {records} records' hashes")
-        return cls(records, digests, telling)
+                raise InvalidInput("digests", "others", f"the smallest of {made.records} records' hashes")
+        return made
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        digests = base64.b64encode(b"".join(self.digests)).decode("ascii")
-        return {"records": self.records, "digests": digests, "telling": self.telling}
+        return stored(self)
 
     def overlaps(self, private: Contents) -> bool:
         """Whether the records were in large part private ones: the rule of :meth:`Contents.overlaps`, estimated.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import math
 import re
 import secrets
 from collections.abc import Iterator, Sequence
@@ -143,7 +144,7 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
     for cell in cells:
         text = _text(cell)
         if text:
-            digests += hashlib.blake2b(text.encode(), key=key, digest_size=_DIGEST).digest()
+            digests += hashlib.blake2b(text.encode(errors="surrogateescape"), key=key, digest_size=_DIGEST).digest()
             continue
         if missing == ERROR:
             allowed = 'an identifier in every record; or `person_missing` "own": each without is a person of its own'
@@ -165,11 +166,12 @@ def _text(cell: Any) -> str:
     if isinstance(cell, int | np.integer):
         return str(int(cell))
     if isinstance(cell, float | np.floating):
-        if cell != cell:
+        number = float(cell)
+        if math.isnan(number):
             return ""
-        if cell != int(cell) or abs(cell) >= _EXACT:
+        if not number.is_integer() or abs(number) >= _EXACT:
             raise _no_identifier()
-        return str(int(cell))
+        return str(int(number))
     if isinstance(cell, bytes):
         cell = cell.decode("utf-8", "surrogateescape")
     if not isinstance(cell, str):

@@ -14,9 +14,9 @@ from typing import Any, Final
 
 from numpy.typing import NDArray
 
+from privmix.data.files import may_belong
 from privmix.data.openers import companions
 from privmix.data.source import Schema, Source
-from privmix.data.splits import may_belong
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError, in_terms_of
 from privmix.held_folders import hold
 from privmix.scratch import ScratchFolder

@@ -7,10 +7,6 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.designs.embedding.hermite import Hermite, HermitePlan
-    from privmix.designs.embedding.merf import Merf, MerfPlan
-    from privmix.designs.embedding.plan import EmbeddingPlan
-    from privmix.designs.gaussian_mixing.plan import GaussianMixing, GaussianMixingPlan
     from privmix.designs.moments.plan import Moments, MomentsPlan
     from privmix.designs.rows.classwise import Classwise
     from privmix.designs.rows.fixed import Fixed
@@ -24,15 +20,8 @@ else:
 
 __all__ = [
     "Classwise",
-    "EmbeddingPlan",
     "Fixed",
-    "GaussianMixing",
-    "GaussianMixingPlan",
-    "Hermite",
-    "HermitePlan",
     "Hierarchical",
-    "Merf",
-    "MerfPlan",
     "Moments",
     "MomentsPlan",
     "Poisson",

@@ -8,8 +8,8 @@ from privmix.engine.rows import Engine
 from privmix.engine.tiles import RecordSource
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
-from privmix.plans import Plan
-from privmix.plans.doors import behind
+from privmix.plans import Plan, made_by
+from privmix.plans.registry import behind
 
 
 class EngineMaker(Protocol):
@@ -38,11 +38,11 @@ def make_engine(
     memory = None
     if memory_gb is not None:
         memory = int(check_number("memory_gb", memory_gb, low=0, low_open=True) * 2**30)
-    known = plan.kind.engines
+    known = made_by(plan).engines
     if not known:
         raise InvalidInput("design", plan.design, "one that an engine carries out (its 'engines')")
     if engine not in known:
         raise InvalidInput("engine", engine, f"{', '.join(known)} for design {plan.design}")
-    make: EngineMaker = behind(plan.kind, "engines", known[engine])
+    make: EngineMaker = behind(made_by(plan), "engines", known[engine])
     machine = {"address": address} if engine == "ray" else {}
     return make(plan, records, streams, workers=workers, memory_bytes=memory, **machine)

@@ -30,7 +30,7 @@ from privmix.engine.rows import RowEngine
 from privmix.engine.tiles import RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError, check_integer
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.mechanisms.row_sums import RowSums
+from privmix.mechanisms.mixing import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan
 from privmix.private_files import file_mode

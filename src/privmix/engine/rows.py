@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from privmix.engine.tiles import PrivateRecords, RecordSource, TileSummer, mapping, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
-from privmix.mechanisms.mixing import LatticeRecords
+from privmix.mechanisms.mixing import LatticeRecords, RowSums
 from privmix.mechanisms.noise import gaussian_on_lattice, laplace_on_lattice
-from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, ReleasePlan
 from privmix.private_files import no_core_dumps

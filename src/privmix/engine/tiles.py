@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from privmix.data.store import FeatureStore
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, tile_length
-from privmix.mechanisms.mixing import LatticeRecords
+from privmix.mechanisms.mixing import LatticeRecords, RowSums
 from privmix.mechanisms.persons import Givers, Groups, Weights, every_of_class, grouped
-from privmix.mechanisms.row_sums import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, ReleasePlan
 from privmix.publication.dataset import RecordTransform

@@ -91,6 +91,7 @@ class TrainingArguments(TypedDict, total=False):
     mechanism_options: Any
     warm_up: WarmUpConfig | None
     extended: ExtendedConfig | None
+    method_options: Any
     execution: ExecutionConfig | None
 
 

@@ -13,8 +13,8 @@ from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit
 from privmix.audits.audit import Audit
 from privmix.errors import InvalidInput
-from privmix.jobs.audit_options import DesignClaim
 from privmix.jobs.kinds import certified
+from privmix.jobs.options import DesignClaim
 from privmix.jobs.recording import Measured
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan

@@ -21,11 +21,11 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor, from_spec
 from privmix.fields import stored
 from privmix.jobs.audited import Audited
-from privmix.jobs.canary_options import CanaryOptions
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job
 from privmix.jobs.kinds import kind_of
+from privmix.jobs.options import CanaryOptions
 from privmix.jobs.recording import Measurement
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.streams import SecretStreams
@@ -75,7 +75,7 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
         confidence: of what is said to be proven.
         seed: for tests.
 
-    The rest: :class:`privmix.jobs.canary_options.CanaryOptions`.
+    The rest: :class:`privmix.jobs.options.CanaryOptions`.
     """
 
     target: str | Path

@@ -10,7 +10,7 @@ from typing import Any
 from privmix import accounting
 from privmix.accounting import Adjacency, CertifiedLine, NeighbourCurve
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
-from privmix.jobs.certified_line_options import CertifiedLineOptions
+from privmix.jobs.options import CertifiedLineOptions
 from privmix.planning.config import ReleaseConfig
 from privmix.rounding import exact, rounded_up
 

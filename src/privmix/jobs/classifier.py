@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from privmix.errors import InvalidInput
-from privmix.jobs.fit_options import AUTO
 from privmix.jobs.fitting import fit
 from privmix.jobs.models import Model
+from privmix.jobs.options import AUTO
 from privmix.jobs.released import Release
 from privmix.learning.base import ReleaseLearner
 from privmix.publication import ReleasedDataset

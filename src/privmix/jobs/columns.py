@@ -81,8 +81,9 @@ class Columns:
             True
         """
         found = columns if isinstance(columns, Columns) else cls(number_columns=columns)
-        said = {"label_column": label, "person": person}
-        return replace(found, **{name: value for name, value in said.items() if value is not None})
+        if label is not None:
+            found = replace(found, label_column=label)
+        return found if person is None else replace(found, person=person)
 
     def elsewhere(self) -> Columns:
         """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""

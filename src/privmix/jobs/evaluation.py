@@ -26,7 +26,7 @@ from privmix.jobs.recording import Measured, Measurement, place
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.reference import Reference, without_privacy
 from privmix.private_files import file_mode
-from privmix.reports.confusion import draw_confusion
+from privmix.reports.pictures import draw_confusion
 from privmix.training import ModelFacts, TrainedModel
 
 _GROUP_STEP: Final = 65_536

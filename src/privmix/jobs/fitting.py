@@ -17,22 +17,22 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.encoding import encoded
 from privmix.jobs.evaluation import open_for_model, split_of
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.fit_options import AUTO
 from privmix.jobs.models import Model
+from privmix.jobs.options import AUTO
 from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.released import Release
 from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
 from privmix.plans import design_named
 from privmix.progress import silent
 from privmix.publication import ReleasedDataset
-from privmix.releases import load_release
+from privmix.publication.dataset import HasDataset
+from privmix.releases.folder import dataset_of
 
 
 @shows_bars
 def fit(
-    release: Release | ReleasedDataset | str | Path,
+    release: HasDataset | ReleasedDataset | str | Path,
     learner: str | ReleaseLearner = AUTO,
     *,
     regularisation: float | str = AUTO,
@@ -57,7 +57,7 @@ def fit(
     Args:
         release: a release, or its folder.
         learner: ``"auto"``: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two
-            stages, class-embeddings for designs merf and hermite, else noise-aware-ridge; or one of these four,
+            stages, what another package's design names, else noise-aware-ridge; or one of these four,
             ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'), one that another
             package brings; or an estimator of your own settings.
         regularisation: noise-aware-ridge, second-moments: ``"auto"``, or a share of the largest eigenvalue.
@@ -95,10 +95,7 @@ def fit(
         check_choice("learner", learner, [AUTO, *LEARNERS])
     if out is not None:
         replace(MODEL_FOLDER, field="out").check_target(Path(out), overwrite=overwrite)
-    if isinstance(release, Release):
-        dataset = release.dataset
-    else:
-        dataset = release if isinstance(release, ReleasedDataset) else load_release(release)
+    dataset = dataset_of(release)
     asked = {"features": features, "augment": augment, "validation": validation}
     asked = {name: value for name, value in asked.items() if value is not None}
     if not isinstance(learner, ReleaseLearner):

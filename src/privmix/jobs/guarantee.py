@@ -14,7 +14,7 @@ from privmix.certificate.guarantee import Guarantee
 from privmix.features.spec import title_of
 from privmix.jobs.kinds import kind_of
 from privmix.mechanisms.plan import unit_of
-from privmix.plans import Plan
+from privmix.plans import Plan, made_by
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
 from privmix.reports.records import RunRecord
@@ -105,7 +105,7 @@ def _record(
 
 def _release_summary(plan: Plan, extractor: str) -> str:
     about = f"{plan.records:,} {unit_of(plan).many} ({extractor} features, {plan.num_classes} classes)"
-    return plan.kind.summary(plan, about)
+    return made_by(plan).summary(plan, about)
 
 
 def _finite(value: float) -> float | None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from privmix.jobs.asked import CLASSES_HELP, FEATURES_MODEL_HELP, TRUST_HELP
 from privmix.jobs.columns import Columns
+from privmix.jobs.options import CLASSES_HELP, FEATURES_MODEL_HELP, TRUST_HELP
 from privmix.options import described, option
 
 

@@ -22,7 +22,7 @@ from privmix.jobs.work import Cost, Done, PlannedJob, Work
 from privmix.ledger import Ledger
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import RunState
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent

@@ -27,7 +27,7 @@ from privmix.errors import InvalidInput
 from privmix.jobs.places import check_unpublished
 from privmix.jobs.shown import Shown
 from privmix.ledger import Ledger, verify_ledger
-from privmix.ledger.schema import canonical
+from privmix.ledger.database import canonical
 from privmix.reports.records import RunRecord
 from privmix.rounding import exact, rounded_down, rounded_up
 

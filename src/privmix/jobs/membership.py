@@ -24,8 +24,8 @@ from privmix.jobs.evaluation import has_splits, open_for_model
 from privmix.jobs.features import features_of_all
 from privmix.jobs.inputs import Inputs
 from privmix.jobs.kinds import kind_of
-from privmix.jobs.membership_options import MembershipOptions
 from privmix.jobs.models import model_in
+from privmix.jobs.options import MembershipOptions
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured, Measurement
 from privmix.learning import load_model
@@ -74,7 +74,7 @@ class MembershipJob(Inputs, MembershipOptions):
         model: folder of a model, trained or fitted on a release.
         data: dataset with labels.
 
-    The rest: :class:`privmix.jobs.membership_options.MembershipOptions` and :class:`privmix.jobs.inputs.Inputs`.
+    The rest: :class:`privmix.jobs.options.MembershipOptions` and :class:`privmix.jobs.inputs.Inputs`.
     """
 
     model: str | Path

@@ -1,4 +1,4 @@
-"""Models that take raw inputs, and whatever a folder holds."""
+"""Models that take raw inputs."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from privmix.data.source import as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
 from privmix.features.spec import title_of
-from privmix.jobs.kinds import FITTED, kind_of
-from privmix.jobs.released import Release
+from privmix.jobs.kinds import kind_of
 from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import load_model, save_model
@@ -169,39 +168,6 @@ class Model(Shown):
         with MODEL_FOLDER.new(place, overwrite=overwrite) as draft:
             self.classifier.write(draft)
         return place
-
-
-def load(
-    folder: str | Path, *, features_model: str | Path | None = None, trust_features_model: bool = False
-) -> Release | Model:
-    """Read a release, a model fitted on one, or a trained model, by what the folder is.
-
-    The folder is data: nothing of it is run, and no path or address that it names is opened.
-
-    Args:
-        folder: what ``privmix release``, ``privmix fit`` or ``privmix train`` wrote.
-        features_model, trust_features_model: for models; see :class:`Model`.
-
-    Raises:
-        InvalidInput: a file is damaged, edited or not one that belongs there.
-        StorageError: a file is missing or can't be read.
-
-    Example:
-        >>> load("no-such-folder")
-        Traceback (most recent call last):
-        ...
-        privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
-    """
-    path = Path(folder)
-    kind = kind_of(path)
-    if kind == MODEL:
-        return Model(load_trained(path), features_model, trust_features_model)
-    if kind == FITTED:
-        return Model(load_model(path), features_model, trust_features_model)
-    found = Release(path)
-    # What is damaged shows now, and not when it is used.
-    _ = found.dataset
-    return found
 
 
 def model_in(

@@ -112,7 +112,7 @@ def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
     """
     import numpy as np
 
-    return math.floor(np.minimum(1.0, np.bincount(whose) / most).sum() + 1e-9)
+    return math.floor(float(np.minimum(1.0, np.bincount(whose) / most).sum()) + 1e-9)
 
 
 def check_persons(found: int, planned: int, *, exact: bool, estimated: bool) -> None:

@@ -15,16 +15,17 @@ from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
+from privmix.jobs.options import AUTO
 from privmix.jobs.public_data import origins_of
-from privmix.jobs.release_options import AUTO, Assumptions
+from privmix.jobs.release_options import Assumptions
 from privmix.learning import DataModel
 from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.choice import DECLARED, PUBLIC
-from privmix.plans import Design, Plan, all_designs
+from privmix.plans import Design, Plan, all_designs, made_by
 from privmix.progress import Progress
 from privmix.publication import RecordTransform
 from privmix.releases.picture import plain_picture
-from privmix.reports.predictions import draw_predictions
+from privmix.reports.pictures import draw_predictions
 from privmix.scratch import ScratchFolder
 
 
@@ -139,7 +140,7 @@ def design_of(design: Any, options: Mapping[str, Any]) -> dict[str, Any]:
 def design_facts(plan: Plan) -> dict[str, str]:
     """What people want to see of a plan's design and noise."""
     return {
-        **plan.kind.shown(plan),
+        **made_by(plan).shown(plan),
         "joint noise multiplier": f"{plan.noise_multiplier:.5g}",
         "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
         "noise in " + ", ".join(plan.noise_std): ", ".join(f"{value:.5g}" for value in plan.noise_std.values()),

@@ -21,11 +21,11 @@ from privmix.jobs.places import check_figure
 from privmix.jobs.planning import declared_model, public_model
 from privmix.jobs.release_options import Assumptions
 from privmix.planning import Choice, ReleaseConfig, choose_design
-from privmix.planning.degree import degree_by_theory
+from privmix.planning.config import degree_by_theory
 from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
 from privmix.planning.theory import best_mixup_degree
 from privmix.progress import Progress, silent
-from privmix.reports.predictions import draw_predictions
+from privmix.reports.pictures import draw_predictions
 
 _MIXTURES: Final = 1000
 

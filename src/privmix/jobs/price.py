@@ -9,7 +9,7 @@ from typing import Any, Final
 from privmix import accounting
 from privmix.accounting import Adjacency, Event, event_from_dict
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.jobs.price_options import PriceOptions
+from privmix.jobs.options import PriceOptions
 from privmix.planning.config import ReleaseConfig
 
 _DELTA: Final = 1e-5

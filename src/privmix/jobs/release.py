@@ -19,19 +19,20 @@ from privmix.features import Extractor
 from privmix.jobs.budget import Charge
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
+from privmix.jobs.options import AUTO
 from privmix.jobs.persons import check_persons, number_of
 from privmix.jobs.planning import Chosen, choose, design_facts
-from privmix.jobs.release_options import AUTO, DEFAULT_CLIP_NORM
+from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.plan import unit_of
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
-from privmix.planning.degree import WHY
-from privmix.plans import Plan, ReleasePlan
-from privmix.plans.count import private_record_count
+from privmix.planning.config import WHY
+from privmix.plans import Plan, ReleasePlan, made_by
+from privmix.plans.pricing import private_record_count
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
 from privmix.rounding import exact
@@ -189,7 +190,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 plan, by_theory = config.calibrate(self.epsilon, self.delta), config.design.left_to_theory
         if made is not None or self.design == AUTO:
             # Moments need no cluster, and whoever lets the planner choose does not choose against it.
-            engine = engine if engine in plan.kind.engines else "local"
+            engine = engine if engine in made_by(plan).engines else "local"
         return Planned(
             job=self,
             key=key,
@@ -298,7 +299,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         if self.of_persons:
             # The cheaper part first: too many persons end the run before features are made.
             whose, estimated = self.persons.read(self.opened), plan.records_noise_multiplier is not None
-            check_persons(number_of(whose), plan.records, exact=plan.kind.fixed_size, estimated=estimated)
+            check_persons(number_of(whose), plan.records, exact=made_by(plan).fixed_size, estimated=estimated)
         large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:
             return replace(features_in_memory(self.opened.source, extractor, progress), persons=whose)

@@ -10,16 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from privmix._registry import literals_of
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput
-from privmix.jobs.asked import CLASSES_HELP, Asked
 from privmix.jobs.columns import Columns
+from privmix.jobs.options import AUTO, CLASSES_HELP, JobOptions
 from privmix.jobs.persons import Persons
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
     from privmix.plans import Design
-
-AUTO: Final = "auto"
-"""In place of a design: the planner chooses."""
 
 DEFAULT_CLIP_NORM: Final = 1.0
 """Features of extractors lie within it; plain numbers seldom do."""
@@ -101,7 +98,7 @@ class Prior:
 
 @described
 @dataclass(frozen=True, eq=False)
-class ReleaseOptions(Asked):
+class ReleaseOptions(JobOptions):
     """What is asked of a release."""
 
     design: str | Design[Any] = option(AUTO, "A design, or its name; auto: the planner chooses by public facts alone.")
@@ -152,3 +149,27 @@ class ReleaseOptions(Asked):
 
 def _shown(data: Any) -> str:
     return data if isinstance(data, str) else type(data).__name__
+
+
+def _as_in_release(name: str, default: Any) -> Any:
+    """An option that says what it says of a release."""
+    return field(default=default, metadata=ReleaseOptions.__dataclass_fields__[name].metadata)
+
+
+@described
+@dataclass(frozen=True)
+class PredictionOptions:
+    """At which budget, of which records, and what may be assumed of them; all of it public."""
+
+    epsilon: float = field(metadata=said("Privacy budget, epsilon."))
+    delta: float = field(metadata=said("Privacy budget, delta."))
+    records: int = field(metadata=said("Record count: public, declared, or a private estimate."))
+    classes: str = field(metadata=said("Class list: a number K, names with commas, or @FILE."))
+    assumptions: Assumptions = field(default_factory=Assumptions)
+    columns: Columns = field(default_factory=Columns)
+    dim: int | None = option(None, "Features of a record. Not needed with `proxy`.")
+    features: str = _as_in_release("features", "identity")
+    rows: int | None = option(None, "Rows to release, T. Default: n.")
+    clip_norm: float = _as_in_release("clip_norm", 1.0)
+    residual_clip_norm: float = _as_in_release("residual_clip_norm", 0.55)
+    figure: Path | None = option(None, "Draw predicted accuracy against epsilon (.svg, .png).")

@@ -13,13 +13,14 @@ from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.features.whitening import WhiteningConfig
 from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.options import AUTO
 from privmix.jobs.planning import design_of
 from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import Opened, open_public
-from privmix.jobs.release_options import AUTO, ReleaseOptions
+from privmix.jobs.release_options import ReleaseOptions
 from privmix.planning import ReleaseConfig
 from privmix.plans import design_named
-from privmix.plans.count import count_noise
+from privmix.plans.pricing import count_noise
 from privmix.progress import silent
 from privmix.releases.folder import RELEASE_FOLDER
 

@@ -17,6 +17,7 @@ from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.progress import Asked
 from privmix.jobs.shown import Shown
+from privmix.jobs.transforming import transform
 from privmix.learning.base import ReleaseLearner
 from privmix.plans import Plan, plan_from_dict
 from privmix.publication import ReleasedDataset
@@ -136,9 +137,6 @@ class Release(Shown):
             InvalidInput: the data have other inputs than the release.
             StorageError: something can't be read.
         """
-        # The job takes releases.
-        from privmix.jobs.transforming import transform
-
         return transform(
             self,
             data,
@@ -164,7 +162,7 @@ class Release(Shown):
         Returns:
             (n, d) float32 in the space of :meth:`transform`, and (n,) classes, as :meth:`Model.predict` names them.
         """
-        # Fitting takes releases.
+        # Whoever only makes a release needs no learner.
         from privmix.jobs.fitting import fit
         from privmix.learning.sampling import sample_records
 

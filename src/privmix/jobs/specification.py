@@ -17,10 +17,10 @@ from privmix.features.table_look import Look
 from privmix.features.tabular import DRAFTED, PLACEHOLDER, DraftedColumns, Tabular
 from privmix.held_folders import new_file
 from privmix.jobs.columns import Columns
+from privmix.jobs.options import Said, SpecOptions
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.shown import Shown
-from privmix.jobs.spec_options import Said, SpecOptions
 from privmix.private_files import file_mode
 from privmix.progress import Progress
 
@@ -111,7 +111,7 @@ def spec(
         out: a JSON file to write.
         label: the labels' column, which is not specified; default ``label``.
         number, bins, category, ordinal, date, boolean, ignore, missing, look: see
-            :class:`privmix.jobs.spec_options.SpecOptions`.
+            :class:`privmix.jobs.options.SpecOptions`.
         split: which part of a folder.
         columns: how CSV files are written, and the labels' column; see :class:`privmix.Columns`.
         overwrite: replace the file that is there.

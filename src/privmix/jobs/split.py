@@ -11,8 +11,8 @@ from privmix.data import Source
 from privmix.data.public_share import PublicShare, split_off
 from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.options import SplitOptions
 from privmix.jobs.places import check_unpublished
-from privmix.jobs.split_options import SplitOptions
 
 _HOW: Final = ("per-class", "uniform")
 

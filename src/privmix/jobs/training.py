@@ -29,7 +29,7 @@ from privmix.jobs.shown import Shown
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
 from privmix.mechanisms.plan import unit_of
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import RunState
 from privmix.options import names_of
 from privmix.progress import Progress, silent
 from privmix.rounding import exact

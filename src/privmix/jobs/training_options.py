@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix.jobs.asked import CLASSES_HELP, Asked
 from privmix.jobs.columns import Columns
+from privmix.jobs.options import CLASSES_HELP, JobOptions
 from privmix.jobs.persons import Persons
 from privmix.options import described, given_in, option, said, with_leaves
 from privmix.training.config import LINEAR, TrainingConfig
@@ -24,7 +24,7 @@ _RUNNING: Final = "Running"
 @described
 @dataclass(frozen=True, eq=False)
 @with_leaves(TrainingConfig, after="seed", but=("epsilon", "delta"))
-class TrainingOptions(Asked):
+class TrainingOptions(JobOptions):
     """What is asked of a DP-SGD run. What is None takes the model's own default.
 
     Options of :class:`privmix.training.config.TrainingConfig` have their flat names here.

@@ -17,10 +17,11 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.released import Release
 from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts
 from privmix.publication import ReleasedDataset
+from privmix.publication.dataset import HasDataset
+from privmix.releases.folder import dataset_of
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -61,7 +62,7 @@ class Transformed(Shown):
 
 @shows_bars
 def transform(
-    release: Release | ReleasedDataset | str | Path,
+    release: HasDataset | ReleasedDataset | str | Path,
     data: Any,
     *,
     out: str | Path | None = None,
@@ -98,9 +99,7 @@ def transform(
     place = None if out is None else Path(out)
     if place is not None:
         check_out(place, overwrite, [".npy"])
-    if isinstance(release, str | Path):
-        release = Release(release)
-    facts = ReleaseFacts.of(release if isinstance(release, ReleasedDataset) else release.dataset)
+    facts = ReleaseFacts.of(dataset_of(release))
     trust = trust_features_model
     extractor = from_spec(facts.extractor, features_model, trust_model=trust, arrays=facts.extractor_arrays)
     opened = open_unlabelled(

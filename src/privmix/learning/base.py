@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 import warnings
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,21 +19,15 @@ from sklearn.utils.validation import validate_data
 
 from privmix._registry import Registry
 from privmix.errors import InvalidInput, NotPrivateWarning
+from privmix.learning.calibration import temperature_of
 from privmix.learning.class_prior import ClassPrior
+from privmix.learning.class_statistics import class_statistics
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule
+from privmix.learning.rows import as_release, slices
 from privmix.plans import Plan
 from privmix.progress import Progress, silent
-from privmix.publication.dataset import RecordTransform, ReleasedDataset
-
-
-class HasDataset(Protocol):
-    """A release as jobs hand it out."""
-
-    @property
-    def dataset(self) -> ReleasedDataset:
-        """The released rows and their public facts."""
-
+from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
 
 NOT_PRIVATE: Final = "fitted to records themselves: this model is NOT private, and for their owner alone"
 
@@ -101,6 +95,8 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     takes_prior: ClassVar[bool] = False
     # Whether it learns from rows, or from what is released beside them alone.
     reads_rows: ClassVar[bool] = True
+    # Whether second moments alone would do, where it reads rows too.
+    reads_moments: ClassVar[bool] = False
     # Whether it goes over rows in epochs: settings ``augment`` and ``standardise``, and ``validation`` in ``fit``.
     in_epochs: ClassVar[bool] = False
     # Whether clean records can stand in for a release.
@@ -132,7 +128,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         """Fit to a release; or, as scikit-learn's estimators, to records themselves, which is NOT PRIVATE.
 
         With ``y`` the learner is given clean records in place of a release, by
-        :func:`privmix.learning.reference.records_as_release`: what ``Pipeline``, ``cross_val_score`` and
+        :func:`privmix.learning.rows.as_release`: what ``Pipeline``, ``cross_val_score`` and
         ``GridSearchCV`` do, and what the learner reaches without privacy. Such a model can't be saved. To search over
         settings of a learner on a release, see :class:`privmix.ReleaseClassifier`.
 
@@ -182,9 +178,6 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     def _of_records(self, x: Any, y: Any) -> tuple[ReleasedDataset, NDArray[Any]]:
         """Records as the learner takes them, and the classes that they are of."""
-        # The discriminant, which stands for other learners there, is a learner itself.
-        from privmix.learning.reference import records_as_release
-
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1:
             raise InvalidInput("y", np.shape(y), "labels (n,); rows of a release are learnt from as fit(release)")
         x, y = validate_data(self, x, y, dtype=np.float32)
@@ -193,16 +186,14 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if len(names) < 2:
             raise InvalidInput("y", f"{len(names)} class", "records of two classes or more")
         warnings.warn(NOT_PRIVATE, NotPrivateWarning, stacklevel=3)
-        return records_as_release(x, labels, tuple(map(str, names)), self), names
+        if not self.takes_records:
+            raise InvalidInput("y", "records", f"a release: learner {self.name} learns from its own design's alone")
+        return as_release(x, labels, tuple(map(str, names)), rows=self.reads_rows and not self.reads_moments), names
 
     @property
     def temperature_(self) -> float:
         """See above; found when it is first asked for."""
         if self._temperature is None:
-            # The discriminant, by which it is measured, is a learner itself.
-            from privmix.learning.calibration import temperature_of
-            from privmix.learning.discriminant import class_statistics
-
             known = self._fitted_to
             if known is None or math.isnan(known.noise_std_x):
                 # What an extractor made of a release's noise nobody knows.
@@ -274,7 +265,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
         A planner asks every learner about every plan, and takes the best: a learner that offers this is tried, with no
         change elsewhere. It reads no record. How large the noise is, the plan's design says:
-        ``plan.kind.forecast(plan, model.assumed)``.
+        ``made_by(plan).forecast(plan, model.assumed)``.
 
         Args:
             plan: with the noise that is to be added.
@@ -364,13 +355,3 @@ def check_arrays(
     for name, array in arrays.items():
         if array.dtype != np.float32 or not np.isfinite(array).all():
             raise InvalidInput(f"{what}: {name}", str(array.dtype), "finite float32 numbers")
-
-
-def slices(stop: int, size: int, *, start: int = 0) -> Iterator[slice]:
-    """``range(start, stop)`` cut into slices of at most ``size``.
-
-    Example:
-        >>> [(part.start, part.stop) for part in slices(5, 2)]
-        [(0, 2), (2, 4), (4, 5)]
-    """
-    return (slice(first, min(first + size, stop)) for first in range(start, stop, size))

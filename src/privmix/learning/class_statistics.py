@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.errors import InvalidInput
 from privmix.learning.class_prior import ClassPrior, measured_twice, regression_on_prior
-from privmix.learning.spectrum import KnownVariance
+from privmix.learning.rows import CentredRows
+from privmix.learning.spectrum import AdditiveNoise, KnownVariance, SamplingNoise, known_variance
 from privmix.publication.dataset import ReleasedDataset
+from privmix.publication.second_moments import SecondMoments, eigh_lower
 
 Reals = NDArray[np.float64]
 
@@ -22,6 +26,8 @@ _SHARES: Final = np.geomspace(1e-6, 1.0, 56)
 _POWERS: Final = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)
 # Least share of the variance of records that is within classes, where class sums leave none.
 _LEAST_WITHIN: Final = 0.1
+# Every class keeps at least this part of an equal share of the records.
+_FEWEST: Final = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,6 +173,104 @@ class ClassSums:
         means = self.left * (self.apart / np.maximum(self.lengths, np.finfo(float).tiny))
         weights = means / variance
         return self.basis @ _equally_far(weights, means).T, np.zeros(len(weights))
+
+
+def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:
+    """What a release tells of its classes.
+
+    Raises:
+        InvalidInput: its numbers are not finite, or its rows do not differ.
+    """
+    if release.moments is not None:
+        return _of_moments(release, release.moments)
+    return ClassSums.of(release) if _has_class_sums(release) else _of_rows(release)
+
+
+def _has_class_sums(release: ReleasedDataset) -> bool:
+    """Whether there is one row a class and nothing else."""
+    once = release.rows == release.num_classes and not release.mixes_all_classes and release.noise_std_y == 0
+    return once and len(set(release.y.argmax(axis=0))) == release.num_classes
+
+
+def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatistics:
+    for values in (moments.second, moments.cross, moments.label_sums):
+        if not np.isfinite(values).all():
+            raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
+    shares = moments.class_shares(release.label_offset)
+    counts = shares * moments.records
+    second = moments.second.astype(np.float64) / moments.records
+    means = (moments.cross / counts).T.astype(np.float64)
+    origin = np.zeros(moments.dim)
+    if release.transform.centre is None:
+        # Where no mean was released the labels, then not centred, have it: X'Y 1 = X'1.
+        origin = shares @ means
+        second -= np.outer(origin, origin)
+        means = means - origin
+    values, basis = eigh_lower(np.asarray(second, dtype=np.float32, order="F"))
+    deviation = moments.noise_std_second / math.sqrt(2) / moments.records
+    known = known_variance(values.astype(np.float64), AdditiveNoise(moments.dim, deviation))
+    noise = np.square(moments.noise_std_cross / counts)[:, None] + known.variance / counts[:, None]
+    return ClassStatistics(basis, known, means @ basis, noise, shares, origin)
+
+
+def _of_rows(release: ReleasedDataset) -> ClassStatistics:
+    """The same from rows: to their moments a mixed record adds its own, times a known number, and noise."""
+    rows, classes = CentredRows.of(release), release.num_classes
+    spread = rows.y.var(axis=0, dtype=np.float64)
+    shares = np.maximum(rows.mean_y.astype(np.float64) + release.label_offset, _FEWEST / classes)
+    shares /= shares.sum()
+    unit = _record_unit(release, float(spread.sum()) - classes * rows.label_noise_variance)
+    values, basis, cross = _eigen(rows)
+    if not values.any():
+        raise InvalidInput("released rows", "all the same", "rows that differ: these say nothing of any class")
+    # Directions in which rows hardly differ have eigenvalues of rounding, of either sign.
+    values = np.maximum(values, values[-1] * np.finfo(np.float32).eps)
+    known = known_variance(values, SamplingNoise(rows.dim, rows.count - 1), rows.noise_variance)
+    # Noise that makes an eigenvalue l too large makes X'Y along it too large as well: both by the factor l / u'Au.
+    factor = (known.variance + rows.noise_variance) / values
+    # Cov(x, y_k) = unit p_k m_k. Given X, its sampling error along u has variance l Var(y_k) / T.
+    weights = (unit * shares)[:, None]
+    means = factor * cross.T / weights
+    noise = np.square(factor) * values * spread[:, None] / rows.count / np.square(weights)
+    # Counted from the mean record: with a number of records that varies, rows have each class's mean from 0.
+    means -= shares @ means
+    known = KnownVariance(known.variance / unit, known.spread / unit**2)
+    scale = min(1.0, 1 / (release.mixup_degree * unit))
+    # Where rows hold some classes only, their counts make most of T; noisy labels then hardly tell what is left.
+    sized = release.noise_std_y > 0
+    turned = release.mixes_all_classes or not sized
+    return ClassStatistics(basis, known, means, noise, shares, rows.mean_x.astype(np.float64), scale, turned, sized)
+
+
+def _record_unit(release: ReleasedDataset, spread: float) -> float:
+    """What a record's variance is multiplied by in that of rows: 1 / m, and more where classes vary together.
+
+    Args:
+        release: whose labels vary between rows.
+        spread: variance of the label columns without noise, all together.
+    """
+    if release.noise_std_y == 0:
+        # A row has the records of one class: its label is that class.
+        return 1.0
+    one = 1 - 2 * release.label_offset + release.num_classes * release.label_offset**2
+    return max(spread / one, 1 / release.mixup_degree)
+
+
+def _eigen(rows: CentredRows) -> tuple[Reals, NDArray[np.float32], Reals]:
+    """Eigenvalues above 0 of the rows' sample covariance, ascending, eigenvectors (d, k), and X'Y / T along them."""
+    if rows.count > rows.dim:
+        second, cross = rows.sums(slice(0, rows.count))
+        values, basis = eigh_lower(np.asarray(second / rows.count, dtype=np.float32, order="F"))
+        projected = basis.T @ cross / rows.count
+    else:
+        # Fewer rows than features: the smaller XX' has the same eigenvalues.
+        x, y = rows.centred(slice(0, rows.count))
+        values, left = eigh_lower(np.asfortranarray(x @ x.T / rows.count))
+        sound = values > values[-1] * len(values) * np.finfo(np.float32).eps
+        values, left = values[sound], left[:, sound]
+        lengths = np.sqrt(values * np.float32(rows.count))
+        basis, projected = x.T @ (left / lengths), lengths[:, None] * (left.T @ y) / rows.count
+    return values.astype(np.float64), basis, projected.astype(np.float64)
 
 
 def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None) -> Between:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.learning.class_statistics import ClassStatistics, ClassSums
 from privmix.learning.data_model import DataModel
 from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, known_variance
-from privmix.plans import Design, Plan
+from privmix.plans import Plan, made_by
 from privmix.plans.setting import Forecast
 from privmix.publication.second_moments import SecondMoments, regression
 
@@ -51,7 +50,7 @@ class DrawnMoments:
     @classmethod
     def of(cls, plan: Plan, model: DataModel, seed: int) -> DrawnMoments:
         """Draw them; a seed gives the same noise, up to its size, for every plan."""
-        kind: type[Design[Any]] = plan.kind
+        kind = made_by(plan)
         noise = kind.forecast(plan, model.assumed)
         generator = np.random.default_rng(seed)
         records, (classes, axes) = plan.records, model.means.shape
@@ -121,7 +120,7 @@ def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = F
         variance = float(np.square(drawn.deviation / drawn.shares[0]).mean())
         return ClassSums.of_sums(drawn.means, variance, 1.0)
     values, basis = np.linalg.eigh(drawn.noisy)
-    kind: type[Design[Any]] = plan.kind
+    kind = made_by(plan)
     if found and drawn.noise.second is not None:
         law = AdditiveNoise(len(values), float(drawn.noise.second.mean()) / plan.records / drawn.noise.amplified)
         known = known_variance(values, law, fineness=COARSE)

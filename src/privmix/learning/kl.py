@@ -14,10 +14,11 @@ from torch import nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.learning.augmentation import ImageRows, augmentations
-from privmix.learning.base import LEARNERS, HasDataset, ReleaseFacts, ReleaseLearner, check_arrays, slices
+from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.class_prior import ClassPrior
+from privmix.learning.rows import slices
 from privmix.progress import Progress
-from privmix.publication.dataset import ReleasedDataset
+from privmix.publication.dataset import HasDataset, ReleasedDataset
 
 # Li et al. 2022, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
 PAPER_EPOCHS: Final = 200

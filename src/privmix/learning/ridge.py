@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import ssyrk
 
 from privmix.errors import InvalidInput, check_number
-from privmix.learning.base import LEARNERS, LinearLearner, slices
+from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_regression
-from privmix.learning.rows import CentredRows
+from privmix.learning.rows import CentredRows, slices
 from privmix.plans import Plan
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset

@@ -6,9 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import check_integer
-from privmix.learning.base import ReleaseLearner, slices
+from privmix.learning.base import ReleaseLearner
 from privmix.learning.calibration import imagined
-from privmix.learning.discriminant import class_statistics
+from privmix.learning.class_statistics import class_statistics
+from privmix.learning.rows import slices
 from privmix.publication.dataset import ReleasedDataset
 
 _BATCH = 4096

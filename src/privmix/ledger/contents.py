@@ -11,7 +11,7 @@ import sqlalchemy
 from sqlalchemy import Connection, Row, insert, select
 
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.ledger.schema import datasets, fingerprints
+from privmix.ledger.database import datasets, fingerprints
 
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 # Databases limit the values of one statement.

@@ -17,7 +17,19 @@ from privmix.accounting.events import Adjacency, Event, event_from_dict, event_t
 from privmix.accounting.filters import Filter, filter_to_dict, make_filter
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.ledger.contents import Contents, bind, is_known, keeps_any, keeps_listings
-from privmix.ledger.database import open_engine, shown_url, snapshot, storage_errors, writing
+from privmix.ledger.database import (
+    FIRST_HASH,
+    canonical,
+    chained,
+    datasets,
+    entries,
+    fingerprints,
+    open_engine,
+    shown_url,
+    snapshot,
+    storage_errors,
+    writing,
+)
 from privmix.ledger.pricing import (
     ADAPTIVE,
     PLANNED,
@@ -30,7 +42,6 @@ from privmix.ledger.pricing import (
     stated_of,
     with_event,
 )
-from privmix.ledger.schema import FIRST_HASH, canonical, chained, datasets, entries, fingerprints
 
 _LONGEST = 200
 # What an entry of each kind holds besides its time.

@@ -8,9 +8,9 @@ from sqlalchemy import Row
 
 from privmix.errors import InvalidInput
 from privmix.ledger.contents import bound_by
+from privmix.ledger.database import FIRST_HASH, chained
 from privmix.ledger.ledger import Ledger, parse
 from privmix.ledger.pricing import check_dataset, check_first, check_spending
-from privmix.ledger.schema import FIRST_HASH, chained
 
 
 def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:

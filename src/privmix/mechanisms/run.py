@@ -38,8 +38,7 @@ from privmix.mechanisms.run_folder import (
     is_whole,
     storage_errors,
 )
-from privmix.mechanisms.run_place import MARK, VERSION, RunPlace
-from privmix.mechanisms.run_state import RunState
+from privmix.mechanisms.run_place import MARK, VERSION, RunPlace, RunState
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
 

@@ -13,20 +13,23 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting.events import (
-    Adjacency,
-    ClusterSampled,
-    Event,
-    FixedSizeSampled,
-    PoissonSampled,
-    Repeated,
-)
+from privmix.accounting.events import Adjacency, ClusterSampled, Event, FixedSizeSampled, PoissonSampled, Repeated
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.fields import Checked, Count, Rate
-from privmix.mechanisms.bernoulli import Groups, bernoulli_positions, draw_blocks, draw_rectangle
-from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership, offsets_of, tile_length
+from privmix.mechanisms.membership import (
+    RECORD_TILE,
+    ROW_TILE,
+    Groups,
+    Membership,
+    bernoulli_positions,
+    check_weights,
+    dirichlet_weights,
+    draw_blocks,
+    draw_rectangle,
+    offsets_of,
+    tile_length,
+)
 from privmix.mechanisms.streams import SecretStreams
-from privmix.mechanisms.weights import check_weights, dirichlet_weights
 
 __all__ = [
     "RECORD_TILE",
@@ -136,7 +139,7 @@ class PoissonSampling(Sampler):
 
 @dataclass(frozen=True)
 class DirichletWeights:
-    """Random mixing weights for fixed-size rows, see :func:`privmix.mechanisms.weights.dirichlet_weights`.
+    """Random mixing weights for fixed-size rows, see :func:`privmix.mechanisms.membership.dirichlet_weights`.
 
     Attributes:
         alpha: concentration, > 0.

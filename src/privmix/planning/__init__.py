@@ -9,8 +9,7 @@ from privmix._lazy import lazily
 if TYPE_CHECKING:
     from privmix.planning.choice import Choice
     from privmix.planning.config import ReleaseConfig
-    from privmix.planning.planner import choose_design
-    from privmix.planning.prediction import predict_accuracy
+    from privmix.planning.planner import choose_design, predict_accuracy
 else:
     __getattr__, __dir__ = lazily(__name__)
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from privmix.errors import InvalidInput
 from privmix.planning.config import ReleaseConfig
-from privmix.plans import Design, Plan, all_designs, design_named
+from privmix.plans import Plan, all_designs, design_named, made_by
 from privmix.rounding import exact
 
 DECLARED: Final = "a declared spectrum"
@@ -268,7 +268,7 @@ def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:
 def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
     """Raise :class:`InvalidInput` unless the settings that a sound ``record`` names as chosen are the plan's."""
     settings = record["settings"][record["chosen"]]
-    kind: type[Design[Any]] = plan.kind
+    kind = made_by(plan)
     if settings["design"] != plan.design or not kind.agrees(plan, settings):
         raise InvalidInput("certificate choice", record["chosen"], "the design and settings of the plan")
 

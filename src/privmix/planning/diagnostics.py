@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.clipping import clip_l2
-from privmix.mechanisms.weights import dirichlet_weights
+from privmix.mechanisms.membership import dirichlet_weights
 
 # Entries of a block of records, mixtures or distances held at once.
 _BLOCK = 2**21

@@ -8,10 +8,9 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix.plans.design import Beside, Design, RowFacts
-    from privmix.plans.doors import Door
     from privmix.plans.named import averaging_designs, averaging_plan, check_plan, plan_from_dict
     from privmix.plans.plan import BasePlan, Plan
-    from privmix.plans.registry import all_designs, check_options, design_named, register
+    from privmix.plans.registry import Door, all_designs, check_options, design_named, made_by, register
     from privmix.plans.rows import ReleasePlan, RowDesign
     from privmix.plans.setting import Setting
 else:
@@ -33,6 +32,7 @@ __all__ = [
     "check_options",
     "check_plan",
     "design_named",
+    "made_by",
     "plan_from_dict",
     "register",
 ]

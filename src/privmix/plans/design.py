@@ -51,7 +51,7 @@ class Design(Checked, ABC, Generic[P]):
     """One way to release records. The fields of a subclass are its options, each with a ``help`` in its metadata.
 
     What follows from the options alone is a method; what follows from a plan is a class method, since a plan is read
-    back from a certificate, too. What lies in other files is named, ``"module:name"``: :mod:`privmix.plans.doors`.
+    back from a certificate, too. What lies in other files is named, ``"module:name"``: :mod:`privmix.plans.registry`.
 
     Attributes:
         name: in settings, plans and certificates.
@@ -69,14 +69,14 @@ class Design(Checked, ABC, Generic[P]):
         lost: what the released form keeps nothing of, for the assessment.
         statements: further sentences of the certificate.
         released: what is released, the rows apart; empty where there is nothing else.
-        released_as: where the class is as which learners take that (:class:`privmix.publication.beside.Stored`); empty
-            where they take the arrays of the file.
-        row_law: where :data:`privmix.releases.evidence.ROW_LAW` finds what is tested of rows.
+        released_as: where the class is as which learners take that
+            (:class:`privmix.publication.second_moments.Stored`); empty where they take the arrays of the file.
+        row_law: where :data:`privmix.audits.evidence.ROW_LAW` finds what is tested of rows.
         worst_case: where :data:`privmix.audits.worst_case.WORST_CASE` finds its worst pair of neighbours. A design has
             its own: an attack that is made for other rows would find nothing, and look like a proof.
         pure_noises: where :data:`privmix.audits.empty_runs.NOISES` finds what draws its noises alone.
         moved: where :data:`privmix.audits.sensitivity.MOVED` finds what measures how far a record moves its queries.
-        beside_tests: where :data:`privmix.releases.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
+        beside_tests: where :data:`privmix.audits.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
     """
 
     name: ClassVar[str]

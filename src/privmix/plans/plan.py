@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
 from privmix.errors import InvalidInput, check_number
@@ -14,11 +14,7 @@ from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.plan import ClassNames
 from privmix.mechanisms.sampling import Sampler
 from privmix.plans.pricing import budget_after_count, deltas, price, price_after_count
-from privmix.plans.registry import design_named
 from privmix.plans.setting import check_declared
-
-if TYPE_CHECKING:
-    from privmix.plans.design import Design
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +68,6 @@ class BasePlan:
     def lattice(self) -> Lattice:
         """The grid on which records are summed."""
         return Lattice(self.lattice_bits)
-
-    @property
-    def kind(self) -> type[Design[Any]]:
-        """The design that made the plan.
-
-        Raises:
-            InvalidInput: it is not known here.
-        """
-        return design_named(self.design)
 
     @property
     def adjacency(self) -> Adjacency:

@@ -1,15 +1,16 @@
-"""Every design that is known, by its name: nothing else tests a design's name."""
+"""Every design that is known, by its name, which nothing else tests; and doors to what it brings beside its plan."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final, Generic, TypeVar, cast
 
 from privmix._registry import Registry
 from privmix.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from privmix.plans.design import Design
+from privmix.plans.design import Design
+from privmix.plans.plan import BasePlan
 
 DESIGNS: Final[Registry[type[Design[Any]]]] = Registry("design", "privmix.designs", "privmix.designs", by="register")
 register = DESIGNS.register
@@ -33,6 +34,15 @@ def design_named(name: str) -> type[Design[Any]]:
     return DESIGNS[name]
 
 
+def made_by(plan: BasePlan) -> type[Design[Any]]:
+    """The design that made the plan.
+
+    Raises:
+        InvalidInput: it is not known here.
+    """
+    return DESIGNS[plan.design]
+
+
 def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidInput` unless ``names`` are options of ``design``: none is ignored without a word."""
     known = [option.name for option in design.options()]
@@ -43,3 +53,58 @@ def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
                 raise TypeError(f"{name} is no option of any design")
             allowed = f"no value for design {design.name}: it is an option of {' and '.join(owners)}"
             raise InvalidInput(name, value, allowed)
+
+
+Behind = TypeVar("Behind")
+
+
+@dataclass(frozen=True)
+class Door(Generic[Behind]):
+    """An attribute of designs that leads to a class or a function of another file.
+
+    Attributes:
+        name: the attribute's.
+        needed: which design would do, for a message about one that has no such door.
+        inherited: whether a design has the door of one that it derives from.
+
+    Example:
+        >>> from privmix.plans import design_named
+        >>> Door("worst_case", "one whose worst case is known").of(design_named("poisson")).__name__
+        'poisson_case'
+    """
+
+    name: str
+    needed: str = "one that says where that is"
+    inherited: bool = True
+
+    def is_in(self, design: type[Design[Any]]) -> bool:
+        """Whether the design has the door."""
+        return bool(self._said(design))
+
+    def of(self, design: type[Design[Any]]) -> Behind:
+        """What lies behind the design's door.
+
+        Raises:
+            InvalidInput: it has none, or one that leads nowhere.
+        """
+        said = self._said(design)
+        if not said:
+            raise InvalidInput("design", design.name, f"{self.needed} (its {self.name!r})")
+        return cast(Behind, behind(design, self.name, said))
+
+    def _said(self, design: type[Design[Any]]) -> str:
+        said: str = getattr(design, self.name, "") if self.inherited else vars(design).get(self.name, "")
+        return said
+
+
+def behind(design: type[Design[Any]], door: str, said: str) -> Any:
+    """What ``"module:name"`` means.
+
+    Raises:
+        InvalidInput: nothing.
+    """
+    module, _, name = said.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidInput(f"{door} of design {design.name}", said, "module:name of what can be imported") from error

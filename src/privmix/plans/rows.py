@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Final
 
 import numpy as np
@@ -14,8 +14,10 @@ from privmix.accounting import Adjacency, Event, Gaussian, Laplace
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Choice, Number, PlainCount
 from privmix.mechanisms.sampling import DirichletWeights, Sampler
+from privmix.options import described, option
 from privmix.plans.design import Design, RowFacts
 from privmix.plans.plan import BasePlan
+from privmix.plans.registry import design_named
 from privmix.plans.setting import Assumed, Forecast, Setting
 
 AUTO: Final = "auto"
@@ -72,7 +74,7 @@ class ReleasePlan(BasePlan):
     @property
     def kind(self) -> type[RowDesign]:
         """The design that made the plan."""
-        kind = super().kind
+        kind = design_named(self.design)
         if not issubclass(kind, RowDesign):
             raise InvalidInput("design", self.design, "a design whose rows mix records")
         return kind
@@ -195,6 +197,7 @@ class ReleasePlan(BasePlan):
 _PARTS: Final = (("class_rate", 0.0, 1.0), ("dirichlet_alpha", 1e-3, 1e6), ("max_weight", 2.0**-16, 1.0))
 
 
+@described
 @dataclass(frozen=True)
 class RowDesign(Design[ReleasePlan]):
     """A design whose rows are noisy sums of records.
@@ -216,13 +219,12 @@ class RowDesign(Design[ReleasePlan]):
         "local": "privmix.engine.rows:ReleaseEngine",
         "ray": "privmix.engine.ray:RayReleaseEngine",
     }
-    row_law = "privmix.releases.evidence:mixed_row_law"
+    row_law = "privmix.audits.evidence:mixed_row_law"
     pure_noises = "privmix.designs.rows.audit:mixed_row_noises"
     moved = "privmix.designs.rows.audit:mixed_row_moved"
 
-    mixup_degree: int | str = field(
-        default=AUTO,
-        metadata={"help": "Records mixed into a row, m: a number; or auto: by theory, from records, rows and target."},
+    mixup_degree: int | str = option(
+        AUTO, "Records mixed into a row, m: a number; or auto: by theory, from records, rows and target."
     )
 
     def __post_init__(self) -> None:
@@ -415,17 +417,15 @@ def _check_degree(value: Any, high: int | None = None) -> None:
         raise InvalidInput("mixup_degree", value, f"{AUTO}, or {error.allowed}") from None
 
 
+@described
 @dataclass(frozen=True)
 class NoisyLabels(RowDesign):
-    """A design whose rows have labels of several classes, which need noise.
+    """A design whose rows have labels of several classes, which need noise: lambda = s_y / s_x times the features'.
 
-    Attributes:
-        label_noise_ratio: lambda = s_y / s_x (Li, Cao and Yao 2022, Lemma C.3).
+    See Li, Cao and Yao (2022), Lemma C.3.
     """
 
-    label_noise_ratio: Annotated[float, Number(1e-3, 1e3)] = field(
-        default=1.0, metadata={"help": "lambda: label noise over feature noise."}
-    )
+    label_noise_ratio: Annotated[float, Number(1e-3, 1e3)] = option(1.0, "lambda: label noise over feature noise.")
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         return {"label_noise_ratio": float(self.label_noise_ratio)}

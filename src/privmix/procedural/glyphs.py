@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from string import ascii_uppercase
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from privmix.procedural.base import BLOCK, ImageGenerator, Images
+from privmix.procedural.base import BLOCK, GENERATORS, ImageGenerator, Images
 
 # Fonts that matplotlib brings, but for those of symbols, sizes and scripts without these characters.
 FONTS: Final = (
@@ -149,3 +150,34 @@ def _sampled(images: NDArray[np.float32], rows: Any, columns: Any, outside: floa
     lower = framed[index, above + 1, before] * (1 - right) + framed[index, above + 1, before + 1] * right
     found: NDArray[np.float32] = (upper * (1 - down) + lower * down).astype(np.float32)
     return found
+
+
+@GENERATORS.register
+class Digits(Glyphs):
+    """The ten digits in the fonts that matplotlib brings, bent as :class:`~privmix.procedural.glyphs.Glyphs` says.
+
+    Example:
+        >>> Digits((28, 28)).draw(4, seed=3).y.shape
+        (4,)
+    """
+
+    name: ClassVar[str] = "digits"
+    words: ClassVar[str] = "digits rendered from fonts"
+    classes: ClassVar[tuple[str, ...]] = tuple("0123456789")
+    characters: ClassVar[tuple[str, ...]] = tuple("0123456789")
+
+
+@GENERATORS.register
+class Letters(Glyphs):
+    """The 26 letters, capital and small, in the fonts that matplotlib brings, bent as
+    :class:`~privmix.procedural.glyphs.Glyphs` says.
+
+    Example:
+        >>> Letters((28, 28)).draw(4).x.shape
+        (4, 28, 28)
+    """
+
+    name: ClassVar[str] = "letters"
+    words: ClassVar[str] = "letters rendered from fonts"
+    classes: ClassVar[tuple[str, ...]] = tuple(ascii_uppercase)
+    characters: ClassVar[tuple[str, ...]] = tuple(letter + letter.lower() for letter in ascii_uppercase)

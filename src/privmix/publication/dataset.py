@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,3 +155,12 @@ class ReleasedDataset:
     def mixes_all_classes(self) -> bool:
         """Whether rows mix all classes in the proportions of the records."""
         return design_named(self.design).mixes_all_classes
+
+
+@runtime_checkable
+class HasDataset(Protocol):
+    """A release as jobs hand it out."""
+
+    @property
+    def dataset(self) -> ReleasedDataset:
+        """The released rows and their public facts."""

@@ -10,7 +10,7 @@ from privmix.certificate.about import about_of, hub_licence, in_markdown
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.features.spec import title_of
 from privmix.planning.choice import forecast_of
-from privmix.plans import Plan
+from privmix.plans import Plan, made_by
 from privmix.rounding import exact, rounded_down, rounded_up
 
 # Names of features that a card lists.
@@ -35,8 +35,8 @@ def data_card(plan: Plan, certificate: Mapping[str, Any], *, before: bool = Fals
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
     extractor = title_of(certificate["extractor"])
-    rows = plan.kind.card(plan, extractor)
-    learner = plan.kind.learner
+    rows = made_by(plan).card(plan, extractor)
+    learner = made_by(plan).learner
     about = about_of(certificate)
     classes = ", ".join(f"`{name}`" for name in plan.classes)
     return f"""---

@@ -22,7 +22,7 @@ from privmix.features.whitened import DATA
 from privmix.fields import Amount, By, Whole, Words, used
 from privmix.mechanisms.plan import unit_of
 from privmix.planning.choice import chosen_by_data
-from privmix.plans import Plan, check_plan
+from privmix.plans import Plan, check_plan, made_by
 from privmix.releases.facts import release_facts
 
 PICTURE_FILE: Final = "predictions.svg"
@@ -219,7 +219,7 @@ def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> lis
         _count_statement(plan),
         "The class list, shapes, clipping bounds, rates, degree and number of rows are public constants.",
         *statements_of(extractor),
-        *plan.kind.statements,
+        *made_by(plan).statements,
         ledger_statement(
             in_ledger,
             "releases",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from privmix.certificate.assessment import Facts
 from privmix.mechanisms.plan import unit_of
-from privmix.plans import Plan
+from privmix.plans import Plan, made_by
 from privmix.rounding import exact, rounded_down
 
 _PERSONS = (
@@ -44,7 +44,7 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
 
 def _mechanism(plan: Plan) -> str:
     multiplier = rounded_down(plan.noise_multiplier, 4)
-    text = plan.kind.mechanism(plan, multiplier)
+    text = made_by(plan).mechanism(plan, multiplier)
     if plan.centred:
         text += " Before that, the mean of all features, with noise of its own."
     if plan.records_noise_multiplier is not None:
@@ -59,5 +59,5 @@ def _bias(plan: Plan) -> list[str]:
     return [
         f"Features longer than {exact(plan.clip_norm)} ({plan.norm}) are scaled down to that{centre}: unusual records "
         "count less.",
-        plan.kind.lost,
+        made_by(plan).lost,
     ]

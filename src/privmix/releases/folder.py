@@ -26,10 +26,10 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.features.spec import arrays_beside
 from privmix.folders import FolderKind
 from privmix.held_folders import HeldFolder
-from privmix.plans import Plan, plan_from_dict
+from privmix.plans import Plan, made_by, plan_from_dict
 from privmix.private_files import PrivateFolder
-from privmix.publication.beside import from_arrays, to_arrays
-from privmix.publication.dataset import RecordTransform, ReleasedDataset
+from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
+from privmix.publication.second_moments import from_arrays, to_arrays
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in_shards
 from privmix.releases.shards import ShardForm, Told, read_shard, write_shard
@@ -72,7 +72,7 @@ def members(plan: Plan) -> tuple[Member, ...]:
 
     Whatever else is in a folder makes it no release.
     """
-    beside = plan.kind.beside(plan)
+    beside = made_by(plan).beside(plan)
     return (
         Member(CERTIFICATE_FILE),
         Member(CARD_FILE),
@@ -244,7 +244,7 @@ def _write(folder: HeldFolder, name: str, content: bytes, rows: int) -> dict[str
 
 def write_beside(folder: HeldFolder, plan: Plan, beside: Any) -> list[dict[str, Any]]:
     """Store what is released beside the rows, if anything is; returns its entry for the certificate."""
-    declared = plan.kind.beside(plan)
+    declared = made_by(plan).beside(plan)
     if declared is None:
         return []
     arrays = to_arrays(plan, beside)
@@ -281,6 +281,13 @@ def load_release(folder: str | Path) -> ReleasedDataset:
     beside = read_beside(root, plan, certificate)
     centre, carried = read_centre(root, plan, certificate), read_extractor(root, certificate)
     return assemble(plan, x, y, centre, certificate, beside, carried)
+
+
+def dataset_of(release: ReleasedDataset | HasDataset | str | Path) -> ReleasedDataset:
+    """The rows of a release, whichever way it is at hand; errors as :func:`load_release`."""
+    if isinstance(release, ReleasedDataset):
+        return release
+    return release.dataset if isinstance(release, HasDataset) else load_release(release)
 
 
 def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list[Mapping[str, Any]]:
@@ -373,7 +380,7 @@ def assemble(
     carried: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> ReleasedDataset:
     """Put released arrays and their public facts together."""
-    rows = plan.kind.row_facts(plan)
+    rows = made_by(plan).row_facts(plan)
     return ReleasedDataset(
         x=x,
         y=y,
@@ -400,7 +407,7 @@ def read_beside(root: Path, plan: Plan, certificate: Mapping[str, Any]) -> Any:
         StorageError: the file is missing or unreadable.
         InvalidInput: it is not the one that the certificate lists, or holds a value that is not finite.
     """
-    declared = plan.kind.beside(plan)
+    declared = made_by(plan).beside(plan)
     if declared is None:
         return None
     return from_arrays(plan, _certified_arrays(root, declared.file, declared.shapes, certificate))

@@ -12,6 +12,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
+from privmix.audits.noise_tests import NoiseTest
 from privmix.data import ArraySource
 from privmix.data.fingerprint import records_hash
 from privmix.errors import InvalidInput
@@ -19,8 +21,6 @@ from privmix.features.spec import from_spec, wanted_model
 from privmix.features.whitened import DATA, Whitened
 from privmix.features.whitening import Whitening, WhiteningConfig, covariance_within
 from privmix.procedural import get_generator
-from privmix.releases.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
-from privmix.releases.noise_tests import NoiseTest
 
 # Numbers of all images, and of all their features: half a GiB, or what takes longer than a minute.
 _MOST: Final = 2**27

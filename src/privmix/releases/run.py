@@ -29,7 +29,7 @@ from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried, stated_names
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import run_folder_of
-from privmix.mechanisms.run_state import RunState, Stated
+from privmix.mechanisms.run_place import RunState, Stated
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, check_plan
 from privmix.progress import Progress

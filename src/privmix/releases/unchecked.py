@@ -6,8 +6,8 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-from privmix.releases.agreement import ROUNDING, UP_TO_ROUNDING
-from privmix.releases.noise_tests import ON_THE_GRID, NoiseTest
+from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING
+from privmix.audits.noise_tests import ON_THE_GRID, NoiseTest
 from privmix.releases.prior_evidence import obstacle
 from privmix.rounding import rounded_down
 
@@ -30,7 +30,7 @@ UNCHECKED: Final = (
 
 # Shares of the noise that are called nothing.
 _LEAST: Final = 0.05
-# Which released numbers a test is about, by its name.
+# Which released numbers a test is about, by its name, where it does not say so itself.
 _PARTS: Final = {
     "noise of the mean": "the mean",
     "noise of each column of x": "features of rows",
@@ -46,10 +46,6 @@ _PARTS: Final = {
     "noise of the norms": "the norms",
     "noise of each row of the scatter within classes": "the scatter within classes",
     "noise of each row of the scatter of each class": "the scatter of each class",
-    "noise of embedding": "the class embeddings",
-    "noise of coordinates": "embedded coordinates",
-    "noise of pairs": "embedded pairs",
-    "noise of sizes": "the class sizes",
 }
 
 
@@ -104,7 +100,7 @@ def missing_noise(tests: Iterable[NoiseTest], *, laplace: bool = False) -> str:
     shares: dict[str, float] = {}
     found = tuple(tests)
     for test in found:
-        part = _PARTS.get(test.name)
+        part = test.about or _PARTS.get(test.name)
         if part is not None and not (part.endswith("rows") and _sampled(found)):
             known = excluded_below(test) or 0.0
             known = known if known >= _LEAST else 0.0

@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from privmix.accounting import PrivacyCost
+from privmix.audits.evidence import RowEvidence, beside_tests, centre_tests, row_law
+from privmix.audits.noise_tests import NoiseTest
 from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_licence
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
@@ -19,7 +21,6 @@ from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases.card import EDITIONS, data_card
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, told_in_shards
-from privmix.releases.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.releases.folder import (
     CARD_FILE,
     check_files,
@@ -30,7 +31,6 @@ from privmix.releases.folder import (
     read_extractor,
     read_rows,
 )
-from privmix.releases.noise_tests import NoiseTest
 from privmix.releases.picture import MOST_BYTES as MOST_PICTURE_BYTES
 from privmix.releases.picture import check_picture
 from privmix.releases.prior_evidence import whitening_tests
@@ -45,8 +45,8 @@ def verify_release(folder: str | Path) -> Verification:
         * Whole: the folder holds exactly the files that follow from the plan, plain ones; every byte of them follows
           from the certificate, has the hash that it states, or, of the certificate itself, from its content.
         * Nothing else: shards and arrays have one form, in which there is room for the released numbers alone; arrays
-          that follow from others (maps of later stages and of class embeddings, whitenings by a procedural prior) are
-          made again. On a machine that rounds otherwise they are compared by what they are, up to rounding.
+          that follow from others (maps of later stages, whitenings by a procedural prior) are made again. On a machine
+          that rounds otherwise they are compared by what they are, up to rounding.
         * Typed: each value of the certificate has its type, range and greatest length. What texts and numbers may still
           say is listed, with its size, in the result's ``unchecked``.
         * One plan: the event follows from the plan, so sampler and price belong together; noise levels, warnings,

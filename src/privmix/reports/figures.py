@@ -17,7 +17,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLoca
 
 from privmix.reports.sentences import figure as number_text
 from privmix.reports.sentences import percent, percent_up
-from privmix.reports.svg import BLUE, GREEN, INK, MUTED, PAPER, VERMILION, drawing, inline
+from privmix.reports.style import BLUE, GREEN, INK, MUTED, PAPER, VERMILION, drawing, inline
 from privmix.rounding import rounded_down, rounded_up
 
 _LEAST_DELTA = 1e-12

@@ -14,13 +14,194 @@ from markupsafe import Markup
 from privmix.errors import InvalidInput, StorageError, check_choice
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
-from privmix.reports.closing import closing_sections, glance, refutations
-from privmix.reports.context import AUDIENCES, OWNER, Context
-from privmix.reports.panel import panel_sections
+from privmix.reports.blocks import Block, Callout, Card, Command, Details, Number, Numbers, Points, Section, Table
+from privmix.reports.context import AUDIENCES, OWNER, Context, Shown
+from privmix.reports.fields import flat
+from privmix.reports.panel import PANELS, panel_sections, panels
 from privmix.reports.panels import guarantee_section, headline, owners_words
+from privmix.reports.panels_audit import by_curve
 from privmix.reports.panels_budget import budget_section
 from privmix.reports.panels_utility import usefulness_section
 from privmix.reports.records import RunRecord
+from privmix.reports.sentences import capitalised, percent
+from privmix.rounding import rounded_down, rounded_up
+
+# What to run for a part that isn't there: the kind of its records, what it is called, what it tells, and the command.
+_MISSING: Final = (
+    ("guarantee", "The guarantee", "from a certificate", "privmix report RUN RELEASE"),
+    (
+        "ledger",
+        "The dataset's budget",
+        "what everything that was made of it has cost",
+        "privmix report RELEASE --ledger URL --dataset NAME",
+    ),
+    ("evaluation", "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
+    (
+        "utility",
+        "Accuracy against ε",
+        "predicted without private data",
+        "privmix plan --records N --dim D --classes K --epsilon 1",
+    ),
+)
+_UNCHECKED: Final = (
+    "Not checked by this page: that the rows or weights came from running the plan, that the key of the noise was kept "
+    "secret, and that a ledger was charged. privmix verify checks every file of a release or model.",
+    "Attacks show what leaks at least. That an attack fails proves nothing; the guarantee is what holds.",
+)
+_KIND_NAMES: Final = {
+    "guarantee": "guarantee",
+    "ledger": "the dataset's budget",
+    "evaluation": "evaluation",
+    "utility": "accuracy against ε",
+}
+
+
+def glance(context: Context) -> Card | None:
+    """The most telling figure of each measurement, in one row."""
+    numbers = []
+    for one in context.of_kind("evaluation")[:2]:
+        reference = one.content.number("reference_accuracy")
+        note = "" if reference is None else f"{percent(reference)} without privacy"
+        numbers.append(Number(_titled("accuracy", one), percent(one.content.number("accuracy")), note))
+    audits = context.of_kind("audit", "canary-audit")
+    # Audits of designs say nothing of a release, where there is one.
+    audits = [one for one in audits if one.record.subject["id"] is not None] or audits
+    # What saw only what is published may have done better than what saw each step.
+    proven = [
+        (value, one.content.flag("violated"))
+        for one in audits
+        for found in (one.content, one.content.fields("black_box"))
+        if (value := found.number("proven_epsilon")) is not None
+    ]
+    if proven:
+        value, violated = max(proven)
+        violated = violated or any(flag for _, flag in proven)
+        note = "a claim is refuted" if violated else "no claim is refuted"
+        numbers.append(Number("strongest attack", f"ε ≥ {rounded_down(value)}", note, "bad" if violated else "good"))
+    areas = [
+        value
+        for one in context.of_kind("membership")
+        for item in one.content.several("attacks")
+        if (value := item.number("auc")) is not None
+    ]
+    if areas:
+        numbers.append(Number("membership AUC", f"{max(areas):.3f}", "guessing: 0.500"))
+    private = any(one.record.private for one in context.of_kind("evaluation", "audit", "canary-audit", "membership"))
+    return Card("Measured", [Numbers(numbers)], private=private) if numbers else None
+
+
+def _titled(name: str, one: Shown) -> str:
+    split = one.content.text("split")
+    return f"{name} ({split})" if split else name
+
+
+def refutations(context: Context) -> list[Callout]:
+    """What must be said before anything else."""
+    found = []
+    for one in context.of_kind("audit", "canary-audit"):
+        if one.content.flag("violated"):
+            proven, claimed = one.content.number("proven_epsilon"), one.content.number("claimed_epsilon")
+            text = "" if proven is None else f"It leaks at least ε = {rounded_down(proven)}"
+            text += "" if proven is None or claimed is None else f"; claimed was {rounded_up(claimed, 4)}"
+            if one.record.subject["id"] is None and context.of_kind("guarantee"):
+                text += ". This is about a design, not about what this page is on"
+            text = (text + "." if text else "") + by_curve(one.content)
+            found.append(Callout("danger", f"A claim is refuted: {_named(one)}", text.strip()))
+    for one in context.of_kind("noise-audit"):
+        if one.content.flag("violated"):
+            found.append(Callout("danger", f"The noise is not as certified: {_named(one)}", ""))
+    for one in context.of_kind("guarantee"):
+        found += [Callout("danger", "Warning", text) for text in one.content.texts("warnings")]
+    return found
+
+
+def closing_sections(context: Context) -> list[Section]:
+    """Limits, missing panels, settings, commands and provenance."""
+    sections = [_limits(context), _missing(context), _settings(context), _reproduce(context), _provenance(context)]
+    return [section for section in sections if section is not None]
+
+
+def _limits(context: Context) -> Section:
+    cards = [Card(one.record.title, blocks) for one in context.of_kind("guarantee") if (blocks := _promises(one))]
+    lead = (
+        "What the guarantee rests on and what it leaves out, as its certificate says, and what this page leaves open."
+    )
+    return Section("limits", "What is not guaranteed", lead, [*cards, Card("This page", [Points(_UNCHECKED)])])
+
+
+def _promises(one: Shown) -> list[Block]:
+    """A certificate's sentences, and its answers to the questions that reviewers ask."""
+    blocks: list[Block] = [Points(list(one.record.statements))] if one.record.statements else []
+    rows = [
+        tuple(item.text(name) or "–" for name in ("question", "holds", "does_not", "unknown"))
+        for item in one.content.several("assessment")
+    ]
+    if rows:
+        caption = "The questions of NIST SP 800-226 (Guidelines for Evaluating Differential Privacy Guarantees)"
+        blocks.append(Table(caption, ("question", "what holds", "what does not", "unknown"), rows, text=(1, 2, 3)))
+    return blocks
+
+
+def _missing(context: Context) -> Section | None:
+    others = [(panel.name, *panel.missing) for panel in panels() if panel.missing is not None]
+    lines: list[Block] = [
+        Command(name, line, note) for kind, name, note, line in (*_MISSING, *others) if not context.of_kind(kind)
+    ]
+    lead = "Panels that this page has no record for, and what makes one. RUN is the folder of this report."
+    return Section("missing", "Not in this report", lead, [Card("", lines)]) if lines else None
+
+
+def _settings(context: Context) -> Section | None:
+    cards = []
+    for private in (False, True):
+        blocks: list[Block] = [
+            Details(f"{_named(one)}: {len(rows)} settings", [Table(_named(one), ("setting", "value"), rows, text=(1,))])
+            for one in context
+            if one.record.private == private and (rows := flat(one.record.settings))
+        ]
+        if blocks:
+            cards.append(Card("", blocks, private=private))
+    return Section("settings", "All settings", "Everything that decided the figures above.", cards) if cards else None
+
+
+def _reproduce(context: Context) -> Section | None:
+    commands: list[Block] = [Command(_named(one), one.record.command) for one in context if one.record.command]
+    lead = "The command lines that the figures come from. Noise is drawn anew each time, so figures differ a little."
+    return Section("reproduce", "How to check it and make it again", lead, [Card("", commands)]) if commands else None
+
+
+def _provenance(context: Context) -> Section | None:
+    rows = [(_named(one), one.record.record_id, str(one.record.subject["id"] or "–"), one.digest) for one in context]
+    if not rows:
+        return None
+    columns = ("record", "id", "about", "SHA-256")
+    blocks: list[Block] = [Table("Records that this page was made from", columns, rows, text=(1, 2, 3))]
+    certificates = [
+        (one.content.text("what"), str(one.record.subject["id"]), one.content.text("certificate_sha256"))
+        for one in context.of_kind("guarantee")
+    ]
+    if certificates:
+        blocks.append(Table("Certificates", ("of", "id", "SHA-256 of its content"), certificates, text=(1, 2)))
+    versions: dict[str, list[str]] = {}
+    for one in context:
+        for package, version in one.record.versions.items():
+            if (found := versions.setdefault(str(package), [])) is not None and str(version) not in found:
+                found.append(str(version))
+    if versions:
+        table = [(package, ", ".join(found)) for package, found in sorted(versions.items())]
+        blocks.append(Table("Versions", ("package", "version"), table, text=(1,)))
+    return Section(
+        "provenance",
+        "Records, ids and versions",
+        "Enough to tell whether two pages are about the same thing.",
+        [Card("", blocks)],
+    )
+
+
+def _named(one: Shown) -> str:
+    kind = one.record.kind
+    return capitalised(one.record.title or _KIND_NAMES.get(kind) or (PANELS[kind].words if kind in PANELS else kind))
+
 
 _MARK: Final = "<!doctype html>"
 

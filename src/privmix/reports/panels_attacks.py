@@ -12,7 +12,7 @@ from privmix.reports.figures import Line, draw_roc
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import figure, percent, percent_up
-from privmix.reports.svg import SERIES
+from privmix.reports.style import SERIES
 
 
 @PANELS.register

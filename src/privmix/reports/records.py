@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from privmix.errors import InvalidInput, StorageError, check_choice
+from privmix.fields import By, Checked, Choice, Coded, Switch, Text, Words, check_version, read, stored
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.untrusted import MEBIBYTE, read_json
@@ -39,23 +39,45 @@ KINDS: Final = (
 SUBJECTS: Final = ("release", "model", "design", "dataset")
 # Pictures of inversion studies lie in records; no verb writes a tenth of this.
 _MOST_BYTES: Final = 64 * MEBIBYTE
-_ID = re.compile(r"[0-9a-f]{32}\Z")
-_TYPES: Final = {
-    "kind": str,
-    "record_id": str,
-    "subject": dict,
-    "private": bool,
-    "title": str,
-    "command": str,
-    "settings": dict,
-    "content": dict,
-    "statements": list,
-    "versions": dict,
-}
+# As they stand in a file, in whose hash and bytes their order has always been.
+_ORDER: Final = (
+    "kind",
+    "record_id",
+    "subject",
+    "private",
+    "title",
+    "command",
+    "settings",
+    "content",
+    "statements",
+    "versions",
+)
+_Id = Annotated[str, Text("[0-9a-f]{32}", "32 hexadecimal digits")]
+
+
+def _check_kind(name: str, kind: Any) -> None:
+    if kind not in KINDS:
+        check_choice(name, kind, (*KINDS, *kinds_from_elsewhere()))
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class _Subject(Checked):
+    kind: Annotated[str, Choice(*SUBJECTS)]
+    id: _Id | None
+
+
+def _check_subject(name: str, subject: Any) -> None:
+    read(_Subject, dict(subject) if isinstance(subject, Mapping) else subject, name)
+
+
+def _sentences(texts: Any) -> list[str]:
+    if not isinstance(texts, list | tuple) or not all(isinstance(text, str) for text in texts):
+        raise InvalidInput("record statements", "other values", "sentences")
+    return list(texts)
+
+
+@dataclass(frozen=True)
+class RunRecord(Checked):
     """One measurement and everything that a reader needs to judge it.
 
     Attributes:
@@ -77,37 +99,23 @@ class RunRecord:
         True
     """
 
-    kind: str
-    subject: Mapping[str, Any]
-    private: bool
+    kind: Annotated[str, By(_check_kind, "", "no kind", 1)]
+    subject: Annotated[Mapping[str, Any], By(_check_subject, {}, {"kind": "page", "id": None}, [])]
+    private: Switch
     content: Mapping[str, Any]
     settings: Mapping[str, Any]
-    title: str = ""
-    command: str = ""
-    statements: Sequence[str] = field(default_factory=list)
-    versions: Mapping[str, str] = field(default_factory=dict)
-    record_id: str = field(default_factory=lambda: uuid.uuid4().hex)
-
-    def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            check_choice("record kind", self.kind, (*KINDS, *kinds_from_elsewhere()))
-        if set(self.subject) != {"kind", "id"}:
-            raise InvalidInput("record subject", sorted(self.subject), "the fields id and kind")
-        check_choice("record subject kind", self.subject["kind"], SUBJECTS)
-        for name, value in (("record_id", self.record_id), ("record subject id", self.subject["id"])):
-            if not (value is None and name != "record_id") and not _ID.match(str(value)):
-                raise InvalidInput(name, value, "32 hexadecimal digits")
-        if not all(isinstance(text, str) for text in self.statements):
-            raise InvalidInput("record statements", "other values", "sentences")
+    title: Words = ""
+    command: Words = ""
+    statements: Annotated[Sequence[str], Coded(_sentences, _sentences), By(lambda _, texts: _sentences(texts), [1])] = (
+        field(default_factory=list)
+    )
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    record_id: _Id = field(default_factory=lambda: uuid.uuid4().hex)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, with a hash that shows edits."""
-        body: dict[str, Any] = {
-            "format": FORMAT,
-            "schema_version": SCHEMA_VERSION,
-            **{name: getattr(self, name) for name in _TYPES},
-            "statements": list(self.statements),
-        }
+        own = stored(self)
+        body = {"format": FORMAT, "schema_version": SCHEMA_VERSION, **{name: own[name] for name in _ORDER}}
         body["content_sha256"] = _hash(body)
         return body
 
@@ -120,17 +128,11 @@ class RunRecord:
         """
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise InvalidInput(name, "something else", f"a run record ({FORMAT})")
-        if found.get("schema_version") != SCHEMA_VERSION:
-            raise InvalidInput(f"{name} schema_version", found.get("schema_version"), str(SCHEMA_VERSION))
-        for field_name, kind in _TYPES.items():
-            if not isinstance(found.get(field_name), kind):
-                raise InvalidInput(f"{name}: {field_name}", found.get(field_name), f"a JSON {kind.__name__}")
-        extra = set(found) - set(_TYPES) - {"format", "schema_version", "content_sha256"}
-        if extra:
-            raise InvalidInput(name, sorted(extra), "no other fields")
+        version = check_version(f"{name} schema_version", found.get("schema_version"), 1, SCHEMA_VERSION)
         if found.get("content_sha256") != _hash(found):
             raise InvalidInput(f"{name}: content_sha256", found.get("content_sha256"), "the hash of an unedited record")
-        return cls(**{field_name: found[field_name] for field_name in _TYPES})
+        beside = {"format", "schema_version", "content_sha256"}
+        return read(cls, {one: value for one, value in found.items() if one not in beside}, name, version)
 
 
 def write_record(record: RunRecord, run: Path) -> Path:

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.mechanisms.bernoulli import draw_rectangle
 from privmix.mechanisms.clipping import clip_l2
+from privmix.mechanisms.membership import draw_rectangle
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice
 from privmix.planning.theory import LinearError, LinearTask, check_sizes

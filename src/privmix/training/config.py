@@ -60,7 +60,9 @@ def _views() -> str:
 
 
 def _mechanisms() -> str:
-    return "; ".join(f"{said['name']} ({said['words']})" for said in literals_of(*_MECHANISMS))
+    return "; ".join(
+        f"{said['name']} ({said.get('words', 'of another package')})" for said in literals_of(*_MECHANISMS)
+    )
 
 
 def _options_of_mechanisms() -> Mapping[str, type[Any]]:
@@ -144,7 +146,7 @@ class TrainingConfig:
         DP_SGD, f"How steps are made private: {_mechanisms()}.", _STEPS, where_used=True
     )
     mechanism_options: Any = variants(
-        "Of the mechanism's own.", by="mechanism", called="Mechanism", options=_options_of_mechanisms
+        "Of the mechanism's own.", by="mechanism", called="Mechanism", options=_options_of_mechanisms, stored=False
     )
     microbatch_size: Count = option(
         1, "Records clipped together; above 1 costs sensitivity 2C.", _STEPS, name="microbatch"
@@ -301,9 +303,9 @@ class TrainingConfig:
             "warm_up_mixing": (warm_up.mixing == "cutmix", "mixup"),
         }
         for name, (used, other) in of_images.items():
-            if used and not images:
+            if used and not images and self.scenario != Scenario.COLD:
                 allowed = f"{other}, or an image model with `features` pixels"
-                raise InvalidInput(name, given.get(name), allowed)
+                raise InvalidInput(name, given.get(name, "a config with it"), allowed)
         if "perturbations" in given or "extended" in given:
             return self
         return replace(self, extended=replace(self.extended, perturbations=self.views.views))
@@ -360,7 +362,8 @@ class TrainingConfig:
         what = "model settings"
         values = {name: value for name, value in settings.items() if name not in OF_THE_JOB}
         kind = options_of_mechanism(values.get("mechanism", DP_SGD))
-        own = {} if kind is None else {item.name: values.pop(item.name) for item in fields(kind) if item.name in values}
+        names = {} if kind is None else _stored_names(values.get("mechanism", DP_SGD), kind)
+        own = {name: values.pop(place) for name, place in names.items() if place in values}
         found = read(cls, values, what)
         return found if kind is None else replace(found, mechanism_options=read(kind, own, what))
 
@@ -370,8 +373,16 @@ class TrainingConfig:
         for name, value in stored(self).items():
             found[name] = value
             if name == "mechanism" and self.mechanism_options is not None:
-                found |= stored(self.mechanism_options)
+                names = _stored_names(self.mechanism, type(self.mechanism_options))
+                found |= {names[one]: value for one, value in stored(self.mechanism_options).items()}
         return {name: found[name] for name in [*(name for name in found if name not in _LAST), *_LAST]}
+
+
+def _stored_names(mechanism: str, options: type[Any]) -> dict[str, str]:
+    """Where a mechanism's own options stand among the settings: by their names, where no setting has these."""
+    taken = {item.name for item in fields(TrainingConfig)} | OF_THE_JOB
+    prefix = f"{mechanism}_".replace("-", "_")
+    return {item.name: prefix + item.name if item.name in taken else item.name for item in fields(options)}
 
 
 def options_of_mechanism(name: str) -> type[Any] | None:

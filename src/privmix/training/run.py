@@ -27,7 +27,7 @@ from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.errors import InvalidInput
 from privmix.folders import FolderKind
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_state import Stated
+from privmix.mechanisms.run_place import Stated
 from privmix.training.certificate import WEIGHTS_FILE
 from privmix.training.trained import MODEL_FILE
 from privmix.untrusted import read_json

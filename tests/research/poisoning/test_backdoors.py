@@ -7,12 +7,13 @@ import pytest
 
 from privmix.errors import InvalidInput
 from privmix.research.poisoning.base import ATTACKS, Attack
+from privmix.research.poisoning.images import Images, Poisoned
 from privmix.research.poisoning.poisons.clean_label import CleanLabelBackdoor
 from privmix.research.poisoning.poisons.hidden_trigger import HiddenTrigger
 from privmix.research.poisoning.poisons.label_flips import LabelFlips
 from privmix.research.poisoning.poisons.patch import PatchBackdoor
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
-from privmix.research.poisoning.scene import Images, Poisoned, Scene
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.victims.ordinary import Victim
 from tests.research.poisoning.scenes import QUICK, extractor, needs_toolbox, scene
 

@@ -10,7 +10,7 @@ import torch
 
 from privmix.errors import InvalidInput
 from privmix.research.poisoning.defences.mixup import Mixup
-from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.images import Images
 from privmix.research.poisoning.victims.extractor import held_apart, pretrained
 from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
 

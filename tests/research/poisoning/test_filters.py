@@ -15,7 +15,8 @@ from privmix.research.poisoning.base import DEFENCES, Case, Filter
 from privmix.research.poisoning.defences.clustering import ActivationClustering, reduce, smaller_heap
 from privmix.research.poisoning.defences.deep_knn import DeepKNN, agreeing
 from privmix.research.poisoning.defences.spectral import SpectralSignatures, spectral_scores
-from privmix.research.poisoning.scene import Images, Scene
+from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.toolbox import toolbox
 from privmix.research.poisoning.victims.ordinary import Victim
 from tests.research.poisoning.scenes import needs_toolbox

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.research.poisoning.scene import Images, Poisoned
+from privmix.research.poisoning.images import Images, Poisoned
 from privmix.research.poisoning.threat import ThreatModel
 
 CLEAN = Images.of(np.full((6, 1, 8, 8), 0.5), [0, 1, 0, 1, 0, 1], classes=2)

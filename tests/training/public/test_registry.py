@@ -117,6 +117,6 @@ def test_every_method_says_which_settings_it_is_made_with() -> None:
     """A field of the config belongs to the methods that name it, or to the source of public gradients."""
     fields = {field.name for field in dataclasses.fields(ExtendedConfig)}
     used = {name: settings_of(name) for name in method_names() if name != "none"}
-    assert set().union(*used.values()) == fields - {"method", "batch_size", "max_norm"}
+    assert set().union(*used.values()) == fields - {"method", "method_options", "batch_size", "max_norm"}
     assert settings_of("none") == used["dope"] == frozenset()
     assert settings_of("multiplicity+adadps") == used["multiplicity"] | used["adadps"]

@@ -18,11 +18,15 @@ if TYPE_CHECKING:
         MembershipResult,
         infer_membership,
     )
-    from privmix.attacks.membership.bound import tpr_bound
     from privmix.attacks.membership.references import train_references
-    from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
-    from privmix.attacks.membership.scores import ReferenceModels, lira_scores, rmia_scores
-    from privmix.attacks.membership.signals import fit_temperature, true_class_logits
+    from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at, tpr_bound
+    from privmix.attacks.membership.scores import (
+        ReferenceModels,
+        fit_temperature,
+        lira_scores,
+        rmia_scores,
+        true_class_logits,
+    )
     from privmix.attacks.membership.trainers import DpSgdTrainer, EstimatorTrainer, ReferenceTrainer, ReleaseTrainer
     from privmix.audits.defaults import ATTACKS
 else:

@@ -11,11 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from privmix.attacks.membership.bound import tpr_bound
 from privmix.attacks.membership.references import train_references
-from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at
-from privmix.attacks.membership.scores import LEAST_REFERENCES, ReferenceModels, lira_scores, rmia_scores
-from privmix.attacks.membership.signals import class_scores, fit_temperature, gives_probabilities, true_class_logits
+from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at, tpr_bound
+from privmix.attacks.membership.scores import (
+    LEAST_REFERENCES,
+    ReferenceModels,
+    class_scores,
+    fit_temperature,
+    gives_probabilities,
+    lira_scores,
+    rmia_scores,
+    true_class_logits,
+)
 from privmix.attacks.membership.trainers import ReferenceTrainer
 from privmix.audits.defaults import ATTACKS, LOSS
 from privmix.engine import PrivateRecords

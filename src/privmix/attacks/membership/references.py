@@ -93,7 +93,7 @@ def train_references(
 
     Example:
         >>> from sklearn.naive_bayes import GaussianNB
-        >>> from privmix.attacks.membership.signals import class_scores, true_class_logits
+        >>> from privmix.attacks.membership.scores import class_scores, true_class_logits
         >>> from privmix.attacks.membership.trainers import EstimatorTrainer
         >>> x, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
         >>> found = train_references(

@@ -13,7 +13,7 @@ from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.lazy_verbs import Verb, lazy_app
 from privmix.cli.options import Json
 from privmix.cli.verb import expanded
-from privmix.jobs.price_options import PriceOptions
+from privmix.jobs.options import PriceOptions
 from privmix.rounding import exact, rounded_up
 
 # Verb -> where it is, and its line in `privmix account --help`.

@@ -30,7 +30,7 @@ def compare(
     Curves that are no bounds are drawn dashed and say so in the legend.
     """
     # Drawing takes longer to import than pricing does to run.
-    from privmix.reports.curves import draw_noise_comparison
+    from privmix.reports.pictures import draw_noise_comparison
 
     if figure.suffix not in (".svg", ".png", ".pdf"):
         raise InvalidInput("out", str(figure), "a file ending in .svg, .png or .pdf")

@@ -10,7 +10,7 @@ from privmix.cli.app import out, print_json
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.options import Json
 from privmix.cli.verb import Take, verb
-from privmix.jobs.certified_line_options import CertifiedLineOptions
+from privmix.jobs.options import CertifiedLineOptions
 
 
 @verb(account)

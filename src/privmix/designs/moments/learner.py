@@ -10,7 +10,7 @@ from privmix.errors import InvalidInput, check_number
 from privmix.learning.base import LEARNERS, LinearLearner
 from privmix.learning.data_model import DataModel
 from privmix.learning.forecast import LinearRule, drawn_regression
-from privmix.plans import Plan
+from privmix.plans import Plan, made_by
 from privmix.progress import Progress
 from privmix.publication.dataset import ReleasedDataset
 from privmix.publication.second_moments import regression
@@ -63,7 +63,7 @@ class SecondMomentsClassifier(LinearLearner):
     @classmethod
     def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
         """The rule at the regularisation that noise alone asks for."""
-        return None if not plan.kind.released else drawn_regression(plan, model, seed)
+        return None if not made_by(plan).released else drawn_regression(plan, model, seed)
 
     def _check_params(self) -> None:
         if self.regularisation != AUTO:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.errors import InvalidInput
 from privmix.fields import Share
 from privmix.mechanisms.sampling import EveryRecord, Sampler
+from privmix.options import described, option
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.registry import register
@@ -127,14 +128,10 @@ class MomentsPlan(BasePlan):
 
 
 @register
+@described
 @dataclass(frozen=True)
 class Moments(Design[MomentsPlan]):
-    """Second moments of all records in one noisy query, and rows sampled from them.
-
-    Attributes:
-        label_share: share of the budget for X'Y; X'X gets the rest.
-        count_share: share of the budget for the label sums, taken first.
-    """
+    """Second moments of all records in one noisy query, and rows sampled from them."""
 
     name = "moments"
     worst_case = "privmix.designs.moments.worst_case:moments_case"
@@ -153,15 +150,13 @@ class Moments(Design[MomentsPlan]):
     )
     released = "second moments"
     released_as = "privmix.publication.second_moments:SecondMoments"
-    row_law = "privmix.releases.evidence:moments_row_law"
+    row_law = "privmix.designs.moments.evidence:moments_row_law"
     pure_noises = "privmix.designs.moments.audit:moments_noises"
     moved = "privmix.designs.moments.audit:moments_moved"
-    beside_tests = "privmix.releases.evidence:moments_tests"
+    beside_tests = "privmix.designs.moments.evidence:moments_tests"
 
-    label_share: Share = field(
-        default=0.5, metadata={"help": "Moments: share of the budget for X'Y; X'X gets the rest."}
-    )
-    count_share: Share = field(default=0.002, metadata={"help": "Moments: share of the budget for the label sums."})
+    label_share: Share = option(0.5, "Moments: share of the budget for X'Y; X'X gets the rest.")
+    count_share: Share = option(0.002, "Moments: share of the budget for the label sums.")
 
     def check(self, setting: Setting) -> None:
         """There is nothing that the options could contradict."""

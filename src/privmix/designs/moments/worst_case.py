@@ -6,10 +6,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from privmix.audits.add_remove import MOST_TRIALS, AddRemoveCase, label_overlap
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import (
+    MOST_TRIALS,
+    AddRemoveCase,
     check_room,
+    label_overlap,
 )
 from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.rows import Engine, RowBlock

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privmix.designs.rows.poisson import DEGREES
 from privmix.fields import Switch
 from privmix.mechanisms.sampling import ClasswiseSampling, Sampler
+from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.rows import ReleasePlan, RowDesign
 from privmix.plans.setting import Assumed, Forecast, Setting
@@ -21,13 +22,12 @@ _FULL = "classwise-full"
 
 
 @register
+@described
 @dataclass(frozen=True)
 class Classwise(RowDesign):
     """Row t draws records of class t mod K alone, each with one probability, or all of them.
 
-    Attributes:
-        mixup_degree: expected number m of records in a row, or ``"auto"``; not used with ``full_batch``.
-        full_batch: one row a class that holds every record of it.
+    The mixup degree is an expected number, and not used with ``full_batch``.
 
     Example:
         >>> setting = Setting(records=40, dim=3, classes=("no", "yes"))
@@ -47,7 +47,7 @@ class Classwise(RowDesign):
     mixes_all_classes = False
     public_labels = True
 
-    full_batch: Switch = field(default=False, metadata={"help": "Classwise: one row a class that holds all of it."})
+    full_batch: Switch = option(False, "Classwise: one row a class that holds all of it.")
 
     @property
     def left_to_theory(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -12,11 +12,13 @@ from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
 from privmix.fields import Choice
 from privmix.mechanisms.sampling import FixedSizeSampling, Sampler
+from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.rows import GAUSSIAN, LAPLACE, NOISES, NoisyLabels, ReleasePlan
 from privmix.plans.setting import Setting
 
 
+@described
 @dataclass(frozen=True)
 class FixedSize(NoisyLabels):
     """Rows of exactly m records, drawn uniformly without replacement; priced for replaced records."""
@@ -32,14 +34,10 @@ class FixedSize(NoisyLabels):
 
 
 @register
+@described
 @dataclass(frozen=True)
 class Fixed(FixedSize):
     """Each row takes m records without replacement (DP-InstaHide; Lee et al. 2019).
-
-    Attributes:
-        mixup_degree: number m of records in a row, or ``"auto"``.
-        label_noise_ratio: lambda = s_y / s_x.
-        noise: ``"gaussian"``, or ``"laplace"`` with L1 clipping and without centring.
 
     Example:
         >>> Fixed(mixup_degree=4, noise="laplace").plan(Setting(9, 3, ("no", "yes")), 2.0, None).norm
@@ -52,9 +50,7 @@ class Fixed(FixedSize):
     draws = "each row takes m records without replacement"
     noises = NOISES
 
-    noise: Annotated[str, Choice(*NOISES)] = field(
-        default=GAUSSIAN, metadata={"help": "gaussian, or laplace (design fixed, L1 clipping)."}
-    )
+    noise: Annotated[str, Choice(*NOISES)] = option(GAUSSIAN, "gaussian, or laplace (design fixed, L1 clipping).")
 
     def check(self, setting: Setting) -> None:
         super().check(setting)

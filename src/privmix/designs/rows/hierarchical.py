@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import check_number
 from privmix.mechanisms.sampling import HierarchicalSampling, Sampler
+from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.rows import NoisyLabels, ReleasePlan
 from privmix.plans.setting import Setting
@@ -20,15 +21,10 @@ _DEGREE = 64
 
 
 @register
+@described
 @dataclass(frozen=True)
 class Hierarchical(NoisyLabels):
-    """Each row draws each class with one probability, then each of its records with another (NeuroMixGDP-HS).
-
-    Attributes:
-        mixup_degree: expected number m of records in a row, or ``"auto"``.
-        label_noise_ratio: lambda = s_y / s_x.
-        expected_classes: expected number of classes in a row.
-    """
+    """Each row draws each class with one probability, then each of its records with another (NeuroMixGDP-HS)."""
 
     name = "hierarchical"
     worst_case = "privmix.designs.rows.worst_case:hierarchical_case"
@@ -38,7 +34,7 @@ class Hierarchical(NoisyLabels):
     mixes_all_classes = False
     parts = frozenset({"class_rate"})
 
-    expected_classes: float = field(default=3.0, metadata={"help": "Hierarchical: expected classes in a row."})
+    expected_classes: float = option(3.0, "Hierarchical: expected classes in a row.")
 
     def check(self, setting: Setting) -> None:
         check_number("expected_classes", self.expected_classes, low=0, high=len(setting.classes), low_open=True)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.mechanisms.sampling import PoissonSampling, Sampler
+from privmix.options import described
 from privmix.plans.registry import register
 from privmix.plans.rows import NoisyLabels, ReleasePlan
 from privmix.plans.setting import Setting
@@ -19,13 +20,10 @@ DEGREES = (16, 64, 256, 1024)
 
 
 @register
+@described
 @dataclass(frozen=True)
 class Poisson(NoisyLabels):
     """Each record joins each row independently with probability m/n (DPMix, DPFMix, NeuroMixGDP).
-
-    Attributes:
-        mixup_degree: expected number m of records in a row, or ``"auto"``.
-        label_noise_ratio: lambda = s_y / s_x.
 
     Example:
         >>> setting = Setting(records=1000, dim=3, classes=("no", "yes"))

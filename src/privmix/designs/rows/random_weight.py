@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import numpy as np
@@ -11,22 +11,17 @@ from numpy.typing import NDArray
 from privmix.designs.rows.fixed import FixedSize
 from privmix.errors import InvalidInput
 from privmix.fields import Number, Rate
+from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.rows import ReleasePlan
 from privmix.plans.setting import Setting
 
 
 @register
+@described
 @dataclass(frozen=True)
 class RandomWeight(FixedSize):
-    """Dirichlet weights on m records drawn without replacement: a record's sensitivity is its largest weight.
-
-    Attributes:
-        mixup_degree: number m of records in a row, or ``"auto"``.
-        label_noise_ratio: lambda = s_y / s_x.
-        dirichlet_alpha: concentration of the weights.
-        max_weight: weights are cut to this, which bounds the sensitivity.
-    """
+    """Dirichlet weights on m records drawn without replacement: a record's sensitivity is its largest weight."""
 
     name = "random-weight"
     worst_case = "privmix.designs.rows.replace_one:replace_case"
@@ -35,10 +30,8 @@ class RandomWeight(FixedSize):
     averages = False
     parts = frozenset({"dirichlet_alpha", "max_weight"})
 
-    dirichlet_alpha: Annotated[float, Number(1e-3, 1e6)] = field(
-        default=1.0, metadata={"help": "Random-weight: concentration."}
-    )
-    max_weight: Rate = field(default=1.0, metadata={"help": "Random-weight: largest weight."})
+    dirichlet_alpha: Annotated[float, Number(1e-3, 1e6)] = option(1.0, "Random-weight: concentration.")
+    max_weight: Rate = option(1.0, "Random-weight: largest weight.")
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         return {

@@ -15,11 +15,14 @@ import numpy as np
 from scipy import stats
 from scipy.special import expit, logsumexp
 
-from privmix.audits.add_remove import MOST_TRIALS, AddRemoveCase, Indices, label_overlap
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import (
+    MOST_TRIALS,
+    AddRemoveCase,
+    Indices,
     check_room,
     exact_pairs,
+    label_overlap,
 )
 from privmix.engine.rows import RowBlock
 from privmix.mechanisms.mixture import log_mixture
@@ -35,26 +38,21 @@ _CLEAR: Final = 4.0
 _GRID: Final = 6.0
 
 
-def _width(plan: ReleasePlan) -> int:
+def width_of(plan: ReleasePlan) -> int:
+    """How many canaries a run has, each in a coordinate of its own."""
     check_room(plan)
     return 1 if plan.centred else max(2, min(MOST_TRIALS, _CELLS // plan.rows))
 
 
 def poisson_case(plan: ReleasePlan) -> PoissonCase:
     """Of plans of that design; see :func:`worst_case_of`."""
-    width = _width(plan)
-    return PoissonCase(_reduced(plan, width, width + 1), width)
-
-
-def gaussian_mixing_case(plan: ReleasePlan) -> GaussianMixingCase:
-    """Of plans of that design; see :func:`worst_case_of`."""
-    width = _width(plan)
-    return GaussianMixingCase(_reduced(plan, width, width + 1), width)
+    width = width_of(plan)
+    return PoissonCase(reduced_to(plan, width, width + 1), width)
 
 
 def classwise_case(plan: ReleasePlan) -> ClasswiseCase:
     """Of plans of that design; see :func:`worst_case_of`."""
-    width = _width(plan)
+    width = width_of(plan)
     usable = 1 if plan.centred else plan.rows % plan.num_classes or plan.num_classes
     return ClasswiseCase(replace(plan, dim=width), width * usable, usable)
 
@@ -63,11 +61,12 @@ def hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
     """Of plans of that design; see :func:`worst_case_of`."""
     level = _companion_level(plan, 1.0)
     members = _members_for(plan, level)
-    width = max(1, min(_width(plan), _MOST_OTHERS // members))
-    return HierarchicalCase(_reduced(plan, width, max(2, width)), width, members, level)
+    width = max(1, min(width_of(plan), _MOST_OTHERS // members))
+    return HierarchicalCase(reduced_to(plan, width, max(2, width)), width, members, level)
 
 
-def _reduced(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
+def reduced_to(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
+    """The plan with so many features and, where it is not centred, classes: at the same price."""
     names = plan.classes if plan.centred else tuple(str(number) for number in range(classes))
     reduced = replace(plan, dim=dim, classes=names)
     assert reduced.event == plan.event, "what runs is not what is audited"
@@ -134,33 +133,17 @@ class PoissonCase(_RowCase):
         return features, labels
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
-        reading, noise = self._reading(block, transform)
+        reading, noise = self.reading(block, transform)
         gains = log_mixture(self.plan.record_rate, (2 * reading - 1) / (2 * noise**2))
         return np.stack([gains.sum(axis=0), reading.sum(axis=0)])
 
-    def _reading(self, block: RowBlock, transform: RecordTransform) -> tuple[Scores, float]:
+    def reading(self, block: RowBlock, transform: RecordTransform) -> tuple[Scores, float]:
         """(rows, trials) of features and labels together, with the canary as 1, and their noise."""
         plan, own = self.plan, self._canary(transform)
         feature, label = self._readings(block)
         noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, own)
         seen = own * feature / plan.feature_noise_multiplier**2 + label / plan.label_noise_multiplier**2
         return noise**2 * seen, noise
-
-
-@dataclass(frozen=True)
-class GaussianMixingCase(PoissonCase):
-    """The canary alone: its weight in a row is N(0, 1), so that readings spread more where it is there."""
-
-    def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
-        """Weights are new in every row: rows of one noise differ by no number that is known beforehand."""
-        return np.zeros(self.trials)
-
-    def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
-        reading, noise = self._reading(block, transform)
-        squares = np.square(reading).sum(axis=0)
-        # log of N(0, s^2 + 1) over N(0, s^2)
-        gain = squares / 2 * (noise**-2 - 1 / (noise**2 + 1)) - len(reading) / 2 * math.log1p(noise**-2)
-        return np.stack([gain, squares])
 
 
 @dataclass(frozen=True)

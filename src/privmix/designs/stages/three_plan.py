@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Composed, Event, Gaussian
 from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.fields import Share
+from privmix.options import described, option
 from privmix.plans.design import Beside
 from privmix.plans.registry import register
 from privmix.plans.setting import Setting
@@ -86,6 +87,7 @@ def _check_class_share(options: ThreeStagePlan | ThreeStage) -> None:
 
 
 @register
+@described
 @dataclass(frozen=True)
 class ThreeStage(TwoStage):
     """Moments, the scatter within classes where these made it round, and the shape of each class's scatter at last.
@@ -93,11 +95,6 @@ class ThreeStage(TwoStage):
     That classes' own shapes tell much, that they are best taken for equally large, and how many directions serve were
     seen on 10,000 training records of MNIST, held out from 50,000 others; there shares from 0.07 to 0.2 were alike.
     Test images had no part in it.
-
-    Attributes:
-        class_share: share of the budget for the scatter of each class.
-
-    The rest: :class:`TwoStage`.
     """
 
     name = "three-stage"
@@ -116,14 +113,12 @@ class ThreeStage(TwoStage):
     )
     released: ClassVar = "second moments, scatter within classes and of each class"
     released_as: ClassVar = "privmix.designs.stages.three_released:ThreeStageMoments"
-    beside_tests: ClassVar = "privmix.releases.evidence:three_stage_tests"
+    beside_tests: ClassVar = "privmix.designs.stages.evidence:three_stage_tests"
     pure_noises: ClassVar = "privmix.designs.stages.audit:three_stage_noises"
     moved: ClassVar = "privmix.designs.stages.audit:three_stage_moved"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
-    class_share: Share = field(
-        default=0.15, metadata={"help": "Three-stage: share of the budget for the scatter of each class."}
-    )
+    class_share: Share = option(0.15, "Three-stage: share of the budget for the scatter of each class.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_released import Reals, ResidualMap, TwoStageMoments, grid_bits
-from privmix.publication.beside import Arrays
-from privmix.publication.second_moments import SecondMoments, eigh_lower, lower_triangle, symmetric
+from privmix.publication.second_moments import Arrays, SecondMoments, eigh_lower, lower_triangle, symmetric
 
 # The least share of the largest variance that a variance is taken for: float32 tells no less.
 LEAST = float(np.finfo(np.float32).eps)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
@@ -12,6 +12,7 @@ from privmix.designs.moments.plan import LARGEST_DIM, MOMENTS, Moments, MomentsP
 from privmix.errors import InvalidInput, check_integer
 from privmix.fields import Count, Proportion, Share
 from privmix.mechanisms.sampling import EveryRecord, Sampler
+from privmix.options import described, option
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.registry import register
@@ -189,6 +190,7 @@ def _check_shares(options: TwoStagePlan | TwoStage) -> None:
 
 
 @register
+@described
 @dataclass(frozen=True)
 class TwoStage(Design[TwoStagePlan]):
     """Second moments of all records, and then their scatter within classes where the first answer made it round.
@@ -198,16 +200,6 @@ class TwoStage(Design[TwoStagePlan]):
     is. ``directions``, ``whitening`` and ``clip_quantile`` come from a prototype whose accuracy on MNIST's test images
     was seen; simulations are flat in the quantile and like more directions, and less whitening where features are white
     already.
-
-    Attributes:
-        first_share: share of the budget for the first stage.
-        norm_share: share of the budget for the histogram of norms.
-        first_label_share: share of the first stage for X'Y.
-        first_count_share: share of the first stage for the label sums.
-        directions: how many directions the second stage has; fewer where there are fewer features.
-        whitening: from 0, directions as they are, to 1, all of one variance; None is 0 where public data have whitened
-            the features, and 0.75 elsewhere.
-        clip_quantile: of the residuals' norms, at which they are clipped.
     """
 
     name = "two-stage"
@@ -231,38 +223,24 @@ class TwoStage(Design[TwoStagePlan]):
     )
     released: ClassVar = "second moments and scatter within classes"
     released_as: ClassVar = "privmix.designs.stages.two_released:TwoStageMoments"
-    row_law: ClassVar = "privmix.releases.evidence:two_stage_row_law"
+    row_law: ClassVar = "privmix.designs.stages.evidence:two_stage_row_law"
     pure_noises: ClassVar = "privmix.designs.stages.audit:two_stage_noises"
     moved: ClassVar = "privmix.designs.stages.audit:two_stage_moved"
-    beside_tests: ClassVar = "privmix.releases.evidence:two_stage_tests"
+    beside_tests: ClassVar = "privmix.designs.stages.evidence:two_stage_tests"
     # What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
 
-    first_share: Share = field(
-        default=0.35, metadata={"help": "Two-stage: share of the budget for the first stage's moments."}
+    first_share: Share = option(0.35, "Two-stage: share of the budget for the first stage's moments.")
+    norm_share: Share = option(0.005, "Two-stage: share of the budget for the noisy counts of norms.")
+    first_label_share: Share = option(0.5, "Two-stage: share of the first stage for X'Y; X'X gets the rest.")
+    first_count_share: Share = option(0.002, "Two-stage: share of the first stage for the label sums.")
+    directions: Count = option(1000, "Two-stage: directions that are measured again, at most.")
+    whitening: Proportion | None = option(
+        None,
+        "Two-stage: from 0, directions as they are, to 1, all of one variance. "
+        "[default: 0.75, and 0 where public data whiten the features]",
     )
-    norm_share: Share = field(
-        default=0.005, metadata={"help": "Two-stage: share of the budget for the noisy counts of norms."}
-    )
-    first_label_share: Share = field(
-        default=0.5, metadata={"help": "Two-stage: share of the first stage for X'Y; X'X gets the rest."}
-    )
-    first_count_share: Share = field(
-        default=0.002, metadata={"help": "Two-stage: share of the first stage for the label sums."}
-    )
-    directions: Count = field(
-        default=1000, metadata={"help": "Two-stage: directions that are measured again, at most."}
-    )
-    whitening: Proportion | None = field(
-        default=None,
-        metadata={
-            "help": "Two-stage: from 0, directions as they are, to 1, all of one variance. "
-            "[default: 0.75, and 0 where public data whiten the features]"
-        },
-    )
-    clip_quantile: Share = field(
-        default=0.4, metadata={"help": "Two-stage: share of the records that the second clipping leaves whole."}
-    )
+    clip_quantile: Share = option(0.4, "Two-stage: share of the records that the second clipping leaves whole.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

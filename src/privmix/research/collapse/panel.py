@@ -11,7 +11,7 @@ from privmix.reports.figures import draw_histogram
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import figure
-from privmix.reports.svg import SERIES
+from privmix.reports.style import SERIES
 
 
 @PANELS.register

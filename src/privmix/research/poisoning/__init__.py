@@ -24,9 +24,10 @@ if TYPE_CHECKING:
         parse_attack,
         parse_defence,
     )
+    from privmix.research.poisoning.images import Images, Poisoned
     from privmix.research.poisoning.job import OWN_ONLY, STATEMENTS, Poisoning, PoisoningJob
     from privmix.research.poisoning.kept import Trial
-    from privmix.research.poisoning.scene import Images, Poisoned, Scene
+    from privmix.research.poisoning.scene import Scene
     from privmix.research.poisoning.threat import ThreatModel
     from privmix.research.poisoning.trials import PoisoningResult, TrialConfig, run_trials
     from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig

@@ -17,7 +17,8 @@ from torch.nn import functional
 from privmix.errors import InvalidInput
 from privmix.fields import Checked
 from privmix.plugins import Registry
-from privmix.research.poisoning.scene import Images, Poisoned, Scene
+from privmix.research.poisoning.images import Images, Poisoned
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import StorageError
 from privmix.private_files import PrivateFolder, private_folder
-from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.images import Images
 from privmix.research.poisoning.victims.ordinary import Victim
 from privmix.untrusted import MEBIBYTE
 

@@ -15,7 +15,7 @@ from privmix.reports.fields import Fields
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import capitalised, figure, percent, percent_up
-from privmix.reports.svg import BLUE, INK, MUTED, PAPER, VERMILION, drawing, inline
+from privmix.reports.style import BLUE, INK, MUTED, PAPER, VERMILION, drawing, inline
 
 # More rows than this are a table and no picture.
 _MOST_ROWS: Final = 40

@@ -21,11 +21,11 @@ from privmix.learning import LEARNERS
 from privmix.mechanisms.plan import Plan as AnyPlan
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Design, Plan
+from privmix.plans import Design, Plan, made_by
 from privmix.releases import release_to_memory
 from privmix.research.poisoning.base import Case, Defence, Defended
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
-from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.images import Images
 from privmix.rounding import exact
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
@@ -131,7 +131,7 @@ class ReleaseDefence(PrivateDefence):
     def train(self, case: Case) -> Defended:
         images, cache_of = case.records, cached_features(self.extractor)
         plan = self.plan(case.clean_records, images.shape, images.classes)
-        learner = LEARNERS[plan.kind.learner]()
+        learner = LEARNERS[made_by(plan).learner]()
         if not learner.reads_rows:
             # Rows sampled from what is released beside them are for other learners.
             plan = replace(plan, rows=1)

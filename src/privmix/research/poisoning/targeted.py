@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
 from privmix.research.poisoning.base import Attack, Defence
-from privmix.research.poisoning.scene import Poisoned, Scene
+from privmix.research.poisoning.images import Poisoned
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 
 # Pixels as files hold them: papers and settings state how far they move in these steps.

@@ -9,7 +9,7 @@ import numpy as np
 
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.fields import Choice, Count, Proportion, check_fields
-from privmix.research.poisoning.scene import Images, Poisoned
+from privmix.research.poisoning.images import Images, Poisoned
 
 HOW: Final = ("changed", "inserted")
 # Pixels are float32: what was clipped at a radius lies this near to it.

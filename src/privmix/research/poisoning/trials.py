@@ -12,17 +12,18 @@ import numpy as np
 
 from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput
-from privmix.fields import Count, Share, Whole
+from privmix.fields import Checked, Count, Share, Whole
 from privmix.progress import Progress
 from privmix.research.poisoning.base import Attack, Case, Defence
+from privmix.research.poisoning.images import Images, Poisoned
 from privmix.research.poisoning.kept import KeptTrials, Trial
-from privmix.research.poisoning.scene import Images, Poisoned, Scene
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.victims.ordinary import Victim
 
 
 @dataclass(frozen=True)
-class TrialConfig:
+class TrialConfig(Checked):
     """What a study of one attack is.
 
     Attributes:

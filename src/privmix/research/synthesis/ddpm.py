@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.fields import Share, Whole, check_fields
+from privmix.fields import Checked, Share, Whole, check_fields
 from privmix.research.synthesis.denoising import Scalings
 
 
@@ -73,7 +73,7 @@ class DdpmConfig:
 
 
 @dataclass(frozen=True)
-class DdimConfig:
+class DdimConfig(Checked):
     """The deterministic sampler of Song et al. 2021 (equation 12 at eta = 0): an evaluation of the network a step.
 
     Attributes:
@@ -91,6 +91,7 @@ class DdimConfig:
     second_order: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_integer("steps", self.steps, low=2, high=self.process.timesteps)
 
     def levels(self) -> Tensor:

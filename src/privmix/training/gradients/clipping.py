@@ -8,7 +8,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from privmix.errors import in_terms_of
 from privmix.fields import Positive, check_fields
 from privmix.training.gradients.config import AUTOMATIC, FLAT, ClipNorm, ClippingKind
 
@@ -49,8 +48,7 @@ class Clipping:
     gamma: Positive = 0.01
 
     def __post_init__(self) -> None:
-        with in_terms_of({"kind": "clipping"}):
-            check_fields(self)
+        check_fields(self)
 
     def factors(self, norms: Tensor) -> Tensor:
         """(b,) norms -> (b,) factors."""

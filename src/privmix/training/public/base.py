@@ -30,13 +30,17 @@ class ExtendedMethod(PublicMethod):
         name: as :func:`privmix.training.public.base.parse_method` knows it; ``METHODS.register`` makes it known.
         directs: whether it sets a centre or a scale, or changes the direction; at most one method may.
         follows: whether a step goes along the public gradient itself, whose length then counts.
-        settings: what it is made with: fields of :class:`~privmix.training.public.config.ExtendedConfig`, or steps.
+        settings: what it is made with: fields of :class:`~privmix.training.public.config.ExtendedConfig`, or steps, or
+            its own options.
+        options: where the dataclass of its own options is, ``"module:name"``, in a file that imports little, since help
+            asks for it (:mod:`privmix.options`); empty: it has none. Each option has a default.
     """
 
     name: ClassVar[str]
     directs: ClassVar[bool] = True
     follows: ClassVar[bool] = False
     settings: ClassVar[tuple[str, ...]] = ()
+    options: ClassVar[str] = ""
 
     def state_dict(self) -> dict[str, Tensor]:
         """What the next step needs beside weights and step; empty for most methods. Public; take it after a step."""

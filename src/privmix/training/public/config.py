@@ -8,17 +8,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any, Final
 
-from privmix._registry import literals_of
+from privmix._registry import behind, literals_of, options_of
 from privmix.errors import InvalidInput, check_number
-from privmix.fields import Amount, Choice, Count, Fraction, Number, Positive, Size, check_fields
-from privmix.options import described, option
-from privmix.training.views.config import (
-    STORED,
-    Augmentations,
-    MixingKind,
-    check_augmentations,
-    read_augmentations,
-)
+from privmix.fields import Amount, Choice, Coded, Count, Fraction, Number, Positive, Size, check_fields, read, stored
+from privmix.options import described, option, options_for, variants
+from privmix.training.views.config import STORED, Augmentations, MixingKind, check_augmentations, read_augmentations
 
 
 class Scenario(StrEnum):
@@ -42,6 +36,7 @@ OPTIMISERS: Final = ("sgd", "sam", "asam")
 SCHEDULES: Final = ("cosine", "constant")
 ADVERSARY_STEPS: Final = 7
 NONE: Final = "none"
+_METHODS: Final = ("privmix.training.public", "METHODS.register", "privmix.public_methods")
 # Weights are float32, which holds no more.
 Rate = Annotated[float, Number(0, 3.4e38, low_open=True)]
 
@@ -142,6 +137,30 @@ class _Method:
         return ["", "no such word", "dope+dope", "none+dope", 1, True]
 
 
+def _options_of_methods() -> Mapping[str, type[Any]]:
+    return options_of(*_METHODS)
+
+
+def _kinds_of(method: str) -> dict[str, type[Any]]:
+    """The dataclass of own options of each method that has some."""
+    from privmix.training.public.base import METHODS, parse_method
+
+    return {part: behind(METHODS[part].options) for part in parse_method(method) if METHODS[part].options}
+
+
+def _by_method(options: Sequence[Any]) -> dict[str, dict[str, Any]]:
+    """Own options in JSON, by the method that has them."""
+    from privmix.training.public.base import METHODS
+
+    kinds = {behind(kind.options): kind.name for kind in METHODS.all() if kind.options}
+    return {kinds[type(one)]: stored(one) for one in options}
+
+
+def _from_methods(values: Mapping[str, Any]) -> tuple[Any, ...]:
+    known = {name: kind for method in values for name, kind in _kinds_of(method).items()}
+    return tuple(read(known[name], one, f"options of {name}") for name, one in values.items())
+
+
 @described
 @dataclass(frozen=True)
 class ExtendedConfig:
@@ -153,8 +172,7 @@ class ExtendedConfig:
 
     method: Annotated[str, _Method()] = option(
         NONE,
-        f"With extended: {', '.join(one['name'] for one in literals_of('privmix.training.public'))}; "
-        "multiplicity+dope and so on.",
+        f"With extended: {', '.join(one['name'] for one in literals_of(*_METHODS))}; multiplicity+dope and so on.",
         name="public_method",
     )
     batch_size: Count = option(64, "With extended: public records a step.", name="public_batch", unset=True)
@@ -177,8 +195,22 @@ class ExtendedConfig:
     moment_decay: Fraction = option(0.9, "Of AdaDPS: share of the old second moment that is kept.", nested=True)
     damping: Positive = option(0.1, "Of AdaDPS, relative to the mean size.", nested=True)
 
+    method_options: Annotated[tuple[Any, ...], Coded(_by_method, _from_methods)] = variants(
+        "Of the methods' own.",
+        by="method",
+        called="Public method",
+        options=_options_of_methods,
+        several="+",
+        where_used=True,
+    )
+
     def __post_init__(self) -> None:
         check_fields(self)
+        kinds = list(_kinds_of(self.method).values())
+        if any(type(one) not in kinds for one in self.method_options):
+            found = [type(one).__name__ for one in self.method_options]
+            raise InvalidInput("method_options", found, f"options of {self.method}")
+        object.__setattr__(self, "method_options", options_for(kinds, self.method_options))
 
     def unused(self) -> Mapping[str, str]:
         """Fields that change nothing here, and why."""
@@ -187,6 +219,11 @@ class ExtendedConfig:
         own = settings_of(self.method)
         wanted = {"rho": "multiplicity", "perturbations": "multiplicity", "adaptive": "multiplicity"}
         return {name: f"none without `public_method` {method}" for name, method in wanted.items() if name not in own}
+
+    def own(self, method: str) -> dict[str, Any]:
+        """Own options of one of the methods."""
+        kinds = list(_kinds_of(method).values())
+        return {name: value for one in self.method_options if type(one) in kinds for name, value in vars(one).items()}
 
     def longest(self, clip_norm: float) -> float | None:
         """Length to which public gradients are cut, or None: not at all.

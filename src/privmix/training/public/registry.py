@@ -37,7 +37,7 @@ def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) ->
 
 
 def _build(name: str, config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod:
-    given: dict[str, Any] = {**vars(config), "steps": steps}
+    given: dict[str, Any] = {**vars(config), "steps": steps, **config.own(name)}
     make: Callable[..., ExtendedMethod] = METHODS[name]
     return make(source, **{field: given[field] for field in METHODS[name].settings})
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.errors import WITHHELD, InvalidInput, check_integer, in_terms_of
+from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.fields import Positive, check_fields
 from privmix.training.layout import ImageLayout
 from privmix.training.views.config import MixingKind
@@ -30,8 +30,7 @@ class Mixing:
     alpha: Positive = 0.2
 
     def __post_init__(self) -> None:
-        with in_terms_of({"kind": "mixing"}):
-            check_fields(self)
+        check_fields(self)
 
     def __call__(self, members: Tensor, targets: Tensor, count: int, random: RecordRandom) -> tuple[Tensor, Tensor]:
         """Mix ``count`` pairs of distinct members within each of b sets.

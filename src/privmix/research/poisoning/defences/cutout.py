@@ -12,7 +12,7 @@ from privmix.errors import InvalidInput
 from privmix.fields import Size
 from privmix.research.poisoning.base import DEFENCES, Augmentation
 from privmix.research.poisoning.defences.boxes import boxes, half_of
-from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.images import Images
 
 
 @DEFENCES.register

@@ -12,7 +12,7 @@ from torch.nn import functional
 from privmix.fields import Fraction, Size, Whole
 from privmix.research.poisoning.base import DEFENCES, Augmentation
 from privmix.research.poisoning.defences.cutout import check_side, cut_out
-from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.images import Images
 
 
 @DEFENCES.register

@@ -11,7 +11,7 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.fields import Whole
 from privmix.research.poisoning.base import DEFENCES, Augmentation
-from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.images import Images
 
 
 @DEFENCES.register

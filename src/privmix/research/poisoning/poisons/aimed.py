@@ -16,7 +16,8 @@ from privmix.errors import InvalidInput
 from privmix.fields import Choice, Positive
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
-from privmix.research.poisoning.scene import Images, Poisoned, Scene
+from privmix.research.poisoning.images import Images, Poisoned
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 
 AIMS: Final = ("moments", "sums")

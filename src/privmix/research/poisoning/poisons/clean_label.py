@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from privmix.fields import Count, Number, Size
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
+from privmix.research.poisoning.images import Poisoned
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
-from privmix.research.poisoning.scene import Poisoned, Scene
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.toolbox import art_classifier, require_toolbox, toolbox
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.fields import Count, Number, Size
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
+from privmix.research.poisoning.images import Poisoned
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
-from privmix.research.poisoning.scene import Poisoned, Scene
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.victims.ordinary import TrainedNetwork
 

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from privmix.fields import Choice
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
-from privmix.research.poisoning.scene import Poisoned, Scene
+from privmix.research.poisoning.images import Poisoned
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 
 CHOICES: Final = ("nearest", "similar", "random")

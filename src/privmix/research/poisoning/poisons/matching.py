@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from privmix.fields import Count, Number, Positive, Size
 from privmix.research.poisoning.base import ATTACKS, Augmentation, Defence
-from privmix.research.poisoning.scene import Images, Scene
+from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.targeted import Box, Targeted
 
 

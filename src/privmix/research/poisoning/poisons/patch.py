@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.fields import Choice, Count
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
-from privmix.research.poisoning.scene import Images, Poisoned, Scene
+from privmix.research.poisoning.images import Images, Poisoned
+from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.threat import ThreatModel
 
 Pixels = NDArray[np.float32]

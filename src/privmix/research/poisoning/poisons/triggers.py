@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.research.poisoning.scene import Images, Scene
+from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.scene import Scene
 
 Pixels = NDArray[np.float32]
 

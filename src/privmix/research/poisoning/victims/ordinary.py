@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,14 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput
-from privmix.research.poisoning.scene import Images
+from privmix.research.poisoning.images import Images
 from privmix.research.poisoning.victims.config import VictimConfig
 from privmix.research.poisoning.victims.networks import Network, build
 from privmix.research.poisoning.victims.views import moved
 from privmix.training.models.base import seeded
-
-if TYPE_CHECKING:
-    from privmix.research.poisoning.base import Augmentation
 
 __all__ = ["TrainedNetwork", "Victim", "VictimConfig"]
 
@@ -59,6 +56,18 @@ class TrainedNetwork:
             return torch.cat([part(block.to(self.device)).cpu() for block in blocks]).numpy()
 
 
+class ChangesBatches(Protocol):
+    """What a training lets change its batches: a :class:`privmix.research.poisoning.Augmentation`."""
+
+    def loss(
+        self, network: Any, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float
+    ) -> Tensor:
+        """The batch's mean loss."""
+
+    def change_gradients(self, parameters: Sequence[nn.Parameter], generator: torch.Generator) -> None:
+        """Change its gradient in place."""
+
+
 @dataclass(frozen=True, eq=False)
 class Victim:
     """Trains networks from scratch, or the last layer on a frozen extractor.
@@ -78,7 +87,7 @@ class Victim:
     extractor: TrainedNetwork | None = None
     device: str | None = None
 
-    def fit(self, records: Images, *, seed: int, augmentation: Augmentation | None = None) -> TrainedNetwork:
+    def fit(self, records: Images, *, seed: int, augmentation: ChangesBatches | None = None) -> TrainedNetwork:
         """Train; the same seed, records and augmentation give the same weights on one machine.
 
         Args:
@@ -132,7 +141,7 @@ class Victim:
         x: Tensor,
         targets: Tensor,
         generator: torch.Generator,
-        augmentation: Augmentation | None,
+        augmentation: ChangesBatches | None,
     ) -> None:
         trained = [one for one in network.parameters() if one.requires_grad]
         optimiser = self._optimiser(trained)

@@ -52,8 +52,8 @@ class DpSgdMechanism(TrainingMechanism):
             noise=f"noise multiplier {plan.noise_multiplier:.6g}",
             mechanism=f"{plan.steps} steps of DP-SGD. Each {unit_of(plan).one} joins each batch independently with "
             f"probability B/n, B = {plan.batch_size}, n = {plan.records}; {unit} is clipped to "
-            f"{exact(plan.clip_norm)}; each sum has Gaussian noise, {rounded_down(plan.noise_multiplier, 4)} times what "
-            f"adding one {unit_of(plan).one} can change, drawn once.",
+            f"{exact(plan.clip_norm)}; each sum has Gaussian noise, {rounded_down(plan.noise_multiplier, 4)} times "
+            f"what adding one {unit_of(plan).one} can change, drawn once.",
             short=f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
         )
 

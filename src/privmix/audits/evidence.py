@@ -1,0 +1,225 @@
+"""What a release's numbers say about its noise, gathered in one pass. Proofs: :mod:`privmix.audits.noise_tests`.
+
+Tested are, each against the certified noise alone: every column, every row, all of a part together, sums over classes
+(one-hot labels sum to a public constant, so that with centring nothing but noise is left of these), and the directions
+in which features vary least; that values lie on the public grid, and that no row comes twice. Labels that the plan
+makes public are compared with what they must be.
+
+What no test of this kind can see: noise that is too small by less than the data add to it; noise of another shape;
+noise that somebody knows; rows that were made in another way but are as noisy.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.audits.noise_parts import CANCELLED, ULP, Part, WeakDirections, check_grid
+from privmix.audits.noise_tests import (
+    ON_THE_GRID,
+    NoiseTest,
+    energy_test,
+    equal_chance,
+    equal_rows_test,
+    small_values_test,
+)
+from privmix.errors import InvalidInput
+from privmix.plans import Plan, ReleasePlan, made_by
+from privmix.plans.registry import Door
+from privmix.publication.second_moments import lower_triangle
+
+PRODUCTS: Final = 1e-3
+"""Sampled rows come from float32 products: this much of their size is allowed for that."""
+
+
+@dataclass(frozen=True)
+class Law:
+    """The noise in each entry of a part: its standard deviation, its grid (0: none), and whether it is Laplace's."""
+
+    std: float
+    unit: float
+    laplace: bool = False
+
+
+@dataclass(frozen=True)
+class RowLaw:
+    """What a plan says of its rows.
+
+    Attributes:
+        x: the noise in features.
+        y: that in labels; None where they are public.
+        numbered: public labels follow from a row's number; else a row may be of any class.
+        directions: the features' noise can be tested in the directions in which they vary least.
+    """
+
+    x: Law
+    y: Law | None = None
+    numbered: bool = True
+    directions: bool = False
+
+
+ROW_LAW: Final = Door[Callable[[Any, Any], RowLaw]]("row_law", "one whose rows can be tested")
+BESIDE_TESTS: Final = Door[Callable[[Any, Any], list[NoiseTest]]]("beside_tests")
+
+
+def row_law(plan: Plan, beside: Any) -> RowLaw:
+    """What a plan, and what was released beside its rows, say of these.
+
+    Raises:
+        InvalidInput: the plan's design does not say what its rows are.
+    """
+    return ROW_LAW.of(made_by(plan))(plan, beside)
+
+
+def mixed_row_law(plan: ReleasePlan, beside: Any) -> RowLaw:
+    """Noise of features, and of labels that are part of the query."""
+    laplace = plan.noise == "laplace"
+    labels = None if plan.public_labels else Law(plan.noise_std_y, plan.unit_y, laplace)
+    return RowLaw(Law(plan.noise_std_x, plan.unit_x, laplace), labels, directions=plan.noise == "gaussian")
+
+
+class RowEvidence:
+    """Tests of released rows, which are shown a page at a time, columns and shards in order.
+
+    Formal guarantees:
+        * False alarms: each family of tests refuses a release that has the certified noise with probability 5e-11 at
+          most, whatever the records are.
+        * Bounded: memory is 24 bytes a row and at most 8 values a row and column of what was shown.
+
+    Args:
+        plan: the release's plan.
+        law: of its rows.
+    """
+
+    def __init__(self, plan: Plan, law: RowLaw) -> None:
+        self._plan, self._numbered = plan, law.numbered
+        self._parts = {"x": Part(plan.dim, law.x.std, law.x.unit, law.x.laplace)}
+        if law.y is not None:
+            self._parts["y"] = Part(plan.num_classes, law.y.std, law.y.unit, law.y.laplace)
+        self._rows = np.zeros(plan.rows)
+        self._digests = bytearray()
+        self._class_sums = np.zeros(3)
+        self._weak = WeakDirections(plan.rows, self._parts["x"]) if law.directions and plan.rows >= 16 else None
+
+    def add(self, column: str, start: int, values: NDArray[np.float32]) -> None:
+        """Take rows ``start`` and on of a column: values (rows, width).
+
+        Raises:
+            InvalidInput: a value is not finite, off the grid, or no public label.
+        """
+        part = self._parts.get(column)
+        if part is None:
+            self._check_labels(start, values)
+            return
+        part.check_grid(column, values)
+        exact = values.astype(np.float64)
+        if column == "x":
+            self._digests += b"".join(hashlib.blake2b(row, digest_size=16).digest() for row in values)
+            if self._weak is not None:
+                self._weak.add(start, values, exact)
+        elif not part.laplace:
+            sums = exact.sum(axis=1)
+            self._class_sums += len(sums), sums.sum(), np.square(sums).sum()
+        own = self._rows[start : start + len(values)]
+        own += part.add(exact)
+        if not np.isfinite(own).all():
+            raise InvalidInput(f"rows: {column}", "values that are not finite", "finite values")
+
+    def finish(self) -> list[NoiseTest]:
+        """The tests, all rows seen.
+
+        Raises:
+            InvalidInput: one of them refuses the release.
+        """
+        rows, parts = self._plan.rows, self._parts
+        law = "laplace" if parts["x"].laplace else "gaussian"
+        found = [
+            NoiseTest(ON_THE_GRID, sum(p.width * rows for p in parts.values() if p.unit), 0.0),
+            equal_rows_test("equal rows", bytes(self._digests), self._equal_chance(law)),
+            energy_test(
+                "noise of each row",
+                self._rows,
+                sum(part.width for part in parts.values()),
+                _norm([part.rounding(part.width) for part in parts.values()], law),
+                law=law,
+            ),
+        ]
+        for name, part in parts.items():
+            found += part.tests(name, rows)
+        if "y" in parts and law == "gaussian":
+            found.append(self._class_sums_test())
+        if self._weak is not None:
+            found.append(self._weak.test())
+        return found
+
+    def _check_labels(self, start: int, values: NDArray[np.float32]) -> None:
+        """Labels that are no part of the private query: those of the row's number, or of a sampled class."""
+        classes = self._plan.num_classes
+        one_hot = np.eye(classes, dtype=np.float32) - np.float32(self._plan.label_offset)
+        wanted = one_hot[(start + np.arange(len(values))) % classes if self._numbered else values.argmax(axis=1)]
+        if not np.array_equal(wanted, values):
+            raise InvalidInput("rows: y", "other labels", "the public labels that follow from the plan")
+
+    def _class_sums_test(self) -> NoiseTest:
+        part, classes = self._parts["y"], self._plan.num_classes
+        count, total, squares = self._class_sums
+        variance = classes * part.std**2
+        energy = (squares - total**2 / count + CANCELLED * squares) / variance
+        # Each sum is off by K half steps at most; float32's part is of the entries that were summed.
+        rounding = math.sqrt(count * classes) * part.unit / (2 * part.std) + ULP * part.norm
+        return energy_test("noise of label sums over classes", energy, count - 1, rounding)
+
+    def _equal_chance(self, law: str) -> float:
+        part = self._parts["x"]
+        step = part.unit + 2 * ULP * part.largest
+        return equal_chance(part.std / step if step > 0 else math.inf, part.width, law=law)
+
+
+def beside_tests(plan: Plan, beside: Any) -> list[NoiseTest]:
+    """Tests of what was released beside the rows, where anything was."""
+    return BESIDE_TESTS.of(made_by(plan))(plan, beside) if BESIDE_TESTS.is_in(made_by(plan)) else []
+
+
+def symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:
+    """Tests of symmetric matrices, one or (k, d, d): noise of ``std`` on the diagonal, 1/sqrt(2) of it elsewhere."""
+    dim, half = released.shape[-1], unit / std / math.sqrt(2)
+    energies: list[float] = []
+    triangles: list[NDArray[np.float32]] = []
+    for matrix in released.reshape(-1, dim, dim):
+        # Entries above the diagonal repeat those below.
+        scaled = matrix / np.float32(std / math.sqrt(2))
+        scaled[np.diag_indices(dim)] /= np.float32(math.sqrt(2))
+        energies += [float(np.square(row, dtype=np.float64).sum()) for row in scaled]
+        triangles.append(lower_triangle(scaled))
+    below = triangles[0] if len(triangles) == 1 else np.concatenate(triangles)
+    return [
+        energy_test(f"noise of each row of {what}", np.array(energies), dim, 2 * half * math.sqrt(dim)),
+        small_values_test(f"small values of {what}", below, half),
+    ]
+
+
+def centre_tests(centre: NDArray[np.float32], plan: Plan) -> list[NoiseTest]:
+    """Test the released mean, which was released once.
+
+    Raises:
+        InvalidInput: a number is off the grid, or noise is missing.
+    """
+    std, unit = plan.noise_std_centre, plan.unit_centre
+    assert std is not None
+    check_grid("centre", centre, unit, std)
+    values = centre.astype(np.float64) / std
+    half = unit / std / 2
+    return [
+        energy_test("noise of the mean", np.square(values).sum(), plan.dim, half * math.sqrt(plan.dim)),
+        small_values_test("small values of the mean", values, half),
+    ]
+
+
+def _norm(parts: list[float], law: str) -> float:
+    return sum(parts) if law == "laplace" else math.hypot(*parts)

@@ -1,0 +1,144 @@
+"""What the numbers of a release in stages say about their noise, and whether maps follow from what came first.
+
+A map is made by eigenvectors, in float32. On the machine that made it, or one like it, it comes out again bit for bit,
+and then nothing else is accepted by this test either. Elsewhere libraries add in another order: eigenvectors have
+other signs, and turn among those whose eigenvalues rounding does not tell apart. So a map that is not the same to the
+bit is held to what defines it, which no such turn changes: its directions are orthogonal, are eigenvectors of the
+matrix that was released, up to a share of its largest eigenvalue (:mod:`privmix.audits.agreement`), and have the
+weights, the order and the class means that follow from these. A record is no eigenvector of what all records sum to.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
+from privmix.audits.evidence import RowLaw, symmetric_tests
+from privmix.audits.noise_parts import check_grid
+from privmix.audits.noise_tests import NoiseTest, energy_test
+from privmix.designs.moments.evidence import moments_row_law, moments_tests
+from privmix.designs.stages.three_plan import ThreeStagePlan
+from privmix.designs.stages.three_released import LEAST, ThreeStageMoments, class_map, class_scatter
+from privmix.designs.stages.two_plan import TwoStagePlan
+from privmix.designs.stages.two_released import (
+    Axes,
+    Reals,
+    ResidualMap,
+    TwoStageMoments,
+    grid_bits,
+    residual_map,
+    weighted,
+)
+from privmix.errors import InvalidInput
+
+
+def two_stage_row_law(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
+    """That of the first stage, whose moments are sampled."""
+    return moments_row_law(plan.first, beside)
+
+
+def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
+    """Those of the first stage, and the same of what the second one released.
+
+    Raises:
+        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the first stage.
+    """
+    std = plan.noise_std
+    check_grid("moments: norms", moments.norms, 1.0, std["norms"])
+    check_grid("moments: within", moments.within, plan.unit_within, std["within"])
+    counts, half = moments.norms.astype(np.float64) / std["norms"], 0.5 / std["norms"]
+    return [
+        *moments_tests(plan.first, moments),
+        energy_test("noise of the norms", np.square(counts).sum(), counts.size, half * math.sqrt(counts.size)),
+        *symmetric_tests("the scatter within classes", moments.within, std["within"], plan.unit_within),
+        *direction_tests(plan, moments),
+    ]
+
+
+def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
+    """Those of the first two stages, and the same of each class's scatter.
+
+    Raises:
+        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the second stage.
+    """
+    std, unit = plan.noise_std["class_within"], plan.unit_within
+    check_grid("moments: class_within", moments.class_within, unit, std)
+    own = symmetric_tests("the scatter of each class", moments.class_within, std, unit)
+    return [*two_stage_tests(plan, moments), *own, *class_direction_tests(plan, moments)]
+
+
+def direction_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
+    """The second stage's map against the first stage's moments.
+
+    Raises:
+        InvalidInput: it does not follow from them.
+    """
+    axes = Axes.of(plan, moments)
+    found = residual_map(plan, moments, axes)
+    same = _same(found, moments.directions, moments.means)
+    if not same:
+        _check_directions(plan, moments, axes)
+    return [_held("directions from the moments", same, moments.directions, moments.means)]
+
+
+def class_direction_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
+    """The last stage's map against the second stage's scatter.
+
+    Raises:
+        InvalidInput: it does not follow from it.
+    """
+    same = _same(class_map(plan, moments), moments.class_directions, moments.class_means)
+    if not same:
+        _check_class_directions(plan, moments)
+    return [_held("class directions from the scatter", same, moments.class_directions, moments.class_means)]
+
+
+def _check_directions(plan: TwoStagePlan, moments: TwoStageMoments, axes: Axes) -> None:
+    what = "released directions"
+    stated = moments.directions.astype(np.float64)
+    units, _ = eigenvectors(what, stated, axes.matrix, _rounding(stated, plan.lattice_bits))
+    variance = np.square(units @ axes.basis) @ axes.variance
+    slack = ROUNDING * float(axes.variance.max(initial=0.0))
+    agree(f"{what}: their order", variance, axes.variance[axes.kept(plan.directions)], slack)
+    directions, means = weighted(plan, moments, variance, axes.floor, units.T)
+    agree(what, stated, directions, ROUNDING * np.abs(directions).max())
+    # Means along directions of next to no variance are what is left of two small numbers.
+    ends = [weighted(plan, moments, np.maximum(variance + by, 0.0), axes.floor, units.T)[1] for by in (-slack, slack)]
+    room = np.maximum(*(np.abs(end - means) for end in ends))
+    agree("released means", moments.means, means, 4 * room + ROUNDING * np.abs(means).max())
+
+
+def _check_class_directions(plan: ThreeStagePlan, moments: ThreeStageMoments) -> None:
+    what, axes = "released class_directions", plan.class_directions
+    stated, before = moments.class_directions.astype(np.float64), moments.directions[:axes].astype(np.float64)
+    # Directions of the second stage are orthogonal: checked before.
+    root = stated @ (before / np.square(before).sum(axis=1, keepdims=True)).T
+    agree(what, stated, root @ before, ROUNDING * np.abs(stated).max())
+    scatter, rounding = class_scatter(plan, moments), _rounding(stated, plan.lattice_bits)
+    _, values = eigenvectors(what, root, scatter, rounding)
+    most = float(values.max())
+    lengths = 1 / (axes * np.square(root).sum(axis=1))
+    agree(f"{what}: their lengths", lengths, np.maximum(values, most * LEAST), 4 * rounding * most)
+    agree(f"{what}: their order", values, np.sort(values), ROUNDING * most)
+    means = moments.means[:, :axes].astype(np.float64) @ root.T
+    agree("released class_means", moments.class_means, means, 4 * rounding * np.abs(means).max())
+
+
+def _rounding(rows: Reals, lattice_bits: int) -> Reals:
+    """(r,) relative: what other machines, and the one grid that all rows lie on, change of each row."""
+    lengths = np.linalg.norm(rows, axis=1)
+    if not (lengths > 0).all():
+        raise InvalidInput("released directions", "nothing but 0", "those that follow from what was released first")
+    step = 2.0 ** -grid_bits(rows, lattice_bits)
+    return np.asarray(ROUNDING + 4 * step * math.sqrt(rows.shape[1]) / lengths)
+
+
+def _same(found: ResidualMap, directions: NDArray[np.float32], means: NDArray[np.float32]) -> bool:
+    return np.array_equal(found.directions, directions) and np.array_equal(found.means, means)
+
+
+def _held(name: str, same: bool, *arrays: NDArray[np.float32]) -> NoiseTest:
+    return NoiseTest(name if same else name + UP_TO_ROUNDING, sum(array.size for array in arrays), 0.0)

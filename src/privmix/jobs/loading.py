@@ -1,0 +1,39 @@
+"""Whatever a folder holds: a release, or a model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from privmix.certificate.certificate import MODEL
+from privmix.jobs.kinds import FITTED, kind_of
+from privmix.jobs.models import Model, model_in
+from privmix.jobs.released import Release
+
+
+def load(
+    folder: str | Path, *, features_model: str | Path | None = None, trust_features_model: bool = False
+) -> Release | Model:
+    """Read a release, a model fitted on one, or a trained model, by what the folder is.
+
+    The folder is data: nothing of it is run, and no path or address that it names is opened.
+
+    Args:
+        folder: what ``privmix release``, ``privmix fit`` or ``privmix train`` wrote.
+        features_model, trust_features_model: for models; see :class:`Model`.
+
+    Raises:
+        InvalidInput: a file is damaged, edited or not one that belongs there.
+        StorageError: a file is missing or can't be read.
+
+    Example:
+        >>> load("no-such-folder")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
+    """
+    if kind_of(Path(folder)) in (MODEL, FITTED):
+        return model_in(folder, features_model, trust_features_model)
+    found = Release(folder)
+    # What is damaged shows now, and not when it is used.
+    _ = found.dataset
+    return found

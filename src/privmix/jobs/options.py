@@ -1,0 +1,313 @@
+"""What jobs are asked, option by option: one file for all whose options are few. Importing it takes no time.
+
+Help shows these options, and can't wait for the jobs, which import what they work with. The options of a release are in
+:mod:`privmix.jobs.release_options`, those of a training in :mod:`privmix.jobs.training_options`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from privmix._registry import literals_of
+from privmix.audits.defaults import ATTACKS, CONFIDENCE, RUNS
+from privmix.jobs.columns import Columns
+from privmix.options import described, option, said
+
+if TYPE_CHECKING:
+    from privmix.features import Extractor
+    from privmix.learning.base import ReleaseLearner
+
+AUTO: Final = "auto"
+"""In place of a design or a learner: it is chosen by public facts."""
+
+CLASSES_HELP: Final = (
+    "Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema says it."
+)
+DELTA_HELP: Final = (
+    "Delta of (epsilon, delta)-DP: any outcome is at most e^epsilon times as likely, plus delta, if one record changes."
+)
+FEATURES_MODEL_HELP: Final = (
+    "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
+)
+TRUST_HELP: Final = "The file of `features_model` is a program (TorchScript, .pt2): let it run."
+
+
+@described
+@dataclass(frozen=True, eq=False)
+class JobOptions:
+    """Of which data, at which price, for which place."""
+
+    # Data in memory are private: no picture of an object shows them.
+    data: Any = field(
+        repr=False,
+        metadata=said(
+            "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
+            f"s3://bucket/x; {', '.join(one['words'] for one in literals_of('privmix.data'))}, images by class, saved "
+            "Hugging Face datasets."
+        ),
+    )
+    epsilon: float = field(metadata=said("Privacy budget, epsilon."))
+    delta: float = field(metadata=said("Privacy budget, delta; well below 1/n."))
+    out: Path | None = option(None, "Folder to create.")
+    features: str | Extractor = option(
+        "pixels",
+        "Public extractor: pixels, scattering, efficientnet (photographs, by a network that has seen ImageNet's; "
+        "scattering:ycbcr,mirror without one), identity, minilm (texts; minilm:3+4+5+6 for kinds of text), text:MODEL, "
+        "vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on the hub.",
+    )
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class SplitOptions:
+    """Which records become public, of which data."""
+
+    share: float | None = option(None, "Share of all records that becomes public, as 0.04.")
+    count: int | None = option(None, "In its place: how many, of each class (uniform: in all).")
+    how: str = option("per-class", "per-class: equally many of each class; uniform: drawn from all records alike.")
+    split: str = option("train", "Which part of the dataset.")
+    classes: Any = option(None, CLASSES_HELP)
+    text_column: str | None = option(None, "The texts' column.")
+    table_columns: str | Sequence[str] | None = option(
+        None, "Columns of a table, with commas, which may hold texts; those of its tabular: file."
+    )
+    seed: int | None = option(None, "Of the draw. Default: unpredictable.")
+
+
+Said = Mapping[str, Any] | Sequence[str] | None
+"""Column -> what is said of it, or texts ``"COLUMN=WHAT"``."""
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class SpecOptions:
+    """What columns hold, by public knowledge."""
+
+    number: Said = option(None, "A number between bounds: age=0:120. Once for each column, like the next ones.")
+    bins: Said = option(None, "A number by intervals: age=18,40,65.")
+    category: Said = option(None, "One of some values: sex=F,M.")
+    ordinal: Said = option(None, "One of some values in order: stage=I,II,III.")
+    date: Said = option(
+        None,
+        "A day between two days: admitted=2015-01-01:2025-12-31; how it is written may follow, as "
+        "birth=1900-01-01:2025-12-31:%d.%m.%Y.",
+    )
+    boolean: Said = option(
+        None, "True or false: names of columns, with commas; or their texts for both: smoker=ja:nein."
+    )
+    ignore: Said = option(None, "Not used, as names and identifiers: names of columns, with commas.")
+    missing: Said = option(
+        None,
+        "Texts that mean a missing value, as empty cells do: weight=NA,-999; without a column, in all. It has a "
+        "feature of its own then. Without texts, weight=, empty cells alone.",
+    )
+    look: bool = option(
+        False,
+        "Read the records, and propose the rest. The file then tells of the records, which no guarantee covers, and "
+        "says so.",
+    )
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class PriceOptions:
+    """Of which plan, by which accountant."""
+
+    records: int | None = option(None, "Record count n, taken as public.")
+    rows: int | None = option(None, "Rows released, T. Default: n.")
+    delta: float | None = option(None, f"{DELTA_HELP} Default: 1e-05, or the release's.")
+    release: Path | None = option(
+        None, "Release or trained model: price all that its plan ran, the mean query too, in place of a design."
+    )
+    noise_multiplier: float | None = option(None, "Joint noise multiplier s of a row (features and labels together).")
+    epsilon: float | None = option(None, "Target: find the least noise that meets it.")
+    classes: int = option(10, "Number of classes (hierarchical, classwise).")
+    accountant: str = option("pld", "pld, rdp, moments, pure; gdp_clt, as_published compare.")
+    every: bool = option(False, "A table over all accountants.", flag="all")
+    adjacency: str | None = option(
+        None, "Neighbours: add_remove or replace_one. Default: the design's own; fixed with laplace noise has both."
+    )
+    as_published: bool = option(False, "The papers' figure: a comparison, not a bound.", off="no")
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class DesignClaim:
+    """What is claimed of a design that is audited without a release."""
+
+    records: int | None = option(None, "Record count n of the design.")
+    rows: int | None = option(None, "Rows released, T. Default: n.")
+    epsilon: float | None = option(None, "Claim of the design.")
+    delta: float = option(1e-5, DELTA_HELP)
+    classes: int = option(10, "Number of classes.")
+    centre: str = option("none", "none, or private: release the mean first.")
+    as_published: bool = option(
+        False,
+        "Take the noise from the papers' formula: audits the published claim.",
+        off="no",
+    )
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """How an audit goes."""
+
+    runs: int | None = option(None, f"Independent runs, half of them with the record. Default: {RUNS}.")
+    confidence: float = option(CONFIDENCE, "Of what is said to be proven.")
+    seed: int | None = option(None, "For tests: the same runs again.")
+
+
+CANARIES: Final = "Canaries in the owner's data"
+_option = partial(option, panel=CANARIES)
+
+
+@described
+@dataclass(frozen=True)
+class TargetColumns(Columns):
+    """Columns of the records that a release or model was made of, which says what images and lists are like."""
+
+    label_column: str = _option("label", "The labels' column.")
+    image_column: str = _option("image", "The column of encoded images.")
+    feature_column: str | None = _option(None, "The column of number lists.")
+    text_column: str | None = _option(None, "The texts' column.")
+    image_size: int | None = _option(None, "Side that images are scaled to. Default: TARGET's.")
+    colour: str | None = _option(None, "grey or rgb, for images. Default: as TARGET's.")
+    number_columns: str | Sequence[str] | None = _option(None, "Columns of numbers, with commas.", flag="columns")
+    feature_length: int | None = _option(None, "How many numbers each list has. Default: TARGET's.")
+    separator: str | None = _option(None, "CSV: what stands between cells: , ; | or tab.")
+    decimal: str | None = _option(None, "CSV: the decimal mark of numbers, a point or a comma.")
+    encoding: str | None = _option(None, "CSV: utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15.")
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class CanaryOptions:
+    """How an audit with canaries goes."""
+
+    data: Any = field(
+        default=None,
+        repr=False,
+        metadata=said("With `canaries`: the records that TARGET was made of.", CANARIES),
+    )
+    canaries: int | None = _option(None, "Insert so many by coins, and run TARGET's plan once.")
+    canary_kind: str = _option(
+        "planted",
+        "planted: what reveals most (models: gradients, seen step by step); mislabelled records; blank ones (models).",
+    )
+    evidence: str = _option("rows", "rows (or steps); neighbours, tiles: differences, which show noise used twice.")
+    guesses: int | None = _option(None, "Coins to guess. Default: what proves most if the claim holds.")
+    split: str = _option("train", "Which part of the dataset.")
+    columns: Columns = field(default_factory=TargetColumns)
+    features_model: str | Path | None = option(None, FEATURES_MODEL_HELP, CANARIES)
+    trust_features_model: bool = _option(False, TRUST_HELP)
+    store: str | Path | None = option(None, "Keep extracted features here (private!) and reuse them.", CANARIES)
+    ledger: str | None = field(
+        default=None, repr=False, metadata=said("Charge the run to this ledger before reading.", CANARIES)
+    )
+    dataset: str | None = _option(None, "With `ledger`: the dataset's name there.")
+    public_data: bool = _option(False, "The records are public, so the figures are too.")
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class MembershipOptions:
+    """How membership inference goes."""
+
+    members: str = option("train", "Split that the model was made of.")
+    nonmembers: str = option("test", "Split of the same kind that it was not made of.")
+    held_out: Any = option(None, "Dataset that the non-members are in, where it is another than the members'.")
+    attacks: str | Sequence[str] = option(
+        "loss", f"Which, with commas: {', '.join(ATTACKS)}. All but loss need references.", flag="attack"
+    )
+    references: int = option(16, "Reference models to make; each is a release and a fit, or a training run.")
+    release: str | Path | None = option(None, "Release that the model was fitted on; references are made by its plan.")
+    work: str | Path | None = option(
+        None, "Private folder for finished references: the same command goes on with what is there."
+    )
+    confidence: float = option(0.95, "Of all intervals.")
+    highest: int = option(10, "Members at the highest risk to list, for the owner.")
+    public_data: bool = option(False, "The data are public: single records are not listed.")
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class CertifiedLineOptions:
+    """Against which guarantee, how many records, and what happens without them.
+
+    The guarantee is that of a folder; or of a design with its noise; or an epsilon alone, with delta and adjacency.
+    """
+
+    poisoned: int = option(0, "Number of records that the attacker controls.")
+    clean_success: float | None = option(
+        None, "Probability that what the attacker wants happens without poisoning, where it is known."
+    )
+    clean_successes: int | None = option(None, "In its place: in how many runs without poisoning it happened.")
+    clean_trials: int | None = option(None, "Of so many independent runs.")
+    confidence: float = option(0.95, "Of the upper limit that is taken of a base rate that was measured.")
+    how: str = option("changed", "What happens to the records: changed, inserted or deleted.")
+    folder: Path | None = option(None, "Release or trained model: its plan says what ran.", flag="release")
+    epsilon: float | None = option(None, "Epsilon of the guarantee; with `design`, the target that its noise meets.")
+    delta: float = option(1e-5, "Delta of the guarantee.")
+    adjacency: str | None = option(
+        None, "Of an epsilon alone: add_remove (default) or replace_one. Designs and folders have their own."
+    )
+    records: int | None = option(None, "With `design`: record count n, taken as public.")
+    rows: int | None = option(None, "With `design`: rows released, T. Default: n.")
+    classes: int = option(10, "With `design`: number of classes (hierarchical, classwise).")
+    noise_multiplier: float | None = option(None, "With `design`: joint noise multiplier s, in place of `epsilon`.")
+
+
+_LEARNERS: Final = ", ".join(
+    one["name"]
+    for one in literals_of("privmix.learning,privmix.designs", by="LEARNERS.register", group="privmix.learners")
+)
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class FitOptions:
+    """How to learn from a release, and where the model goes."""
+
+    out: Path | None = option(None, "Folder to create.")
+    learner: str | ReleaseLearner = option(
+        AUTO,
+        "auto: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two stages, "
+        "what a design from elsewhere names, else noise-aware-ridge; or by name: "
+        f"{_LEARNERS} (generalized-kl: the papers').",
+    )
+    model: str = option("linear", "generalized-kl: linear, or cnn on pixel releases.")
+    epochs: int = option(200, "generalized-kl: passes over the rows.")
+    features: str | Extractor | None = option(
+        None,
+        "generalized-kl, on a release of pixels: put the released images through this public extractor (scattering, "
+        "say), and learn from what it makes of them.",
+    )
+    augment: str | None = option(
+        None, "generalized-kl, on a release of pixels: flip, crop or flip,crop of the released images."
+    )
+    validation: Any = option(
+        None,
+        "generalized-kl: labelled data on which accuracy is told at the last epoch and the best. They change nothing "
+        "in the model. For their owner alone: choosing an epoch by private data is not covered by the guarantee.",
+    )
+    validation_split: str | None = option(None, "Which part of `validation`. Default: test.")
+    columns: Columns = field(default_factory=Columns)
+    regularisation: float | str = option(
+        AUTO, "noise-aware-ridge, second-moments: auto, or a share of the largest eigenvalue."
+    )
+    seed: int = option(0, "generalized-kl: initial weights, order of rows, augmentations.")
+    class_descriptions: str | Mapping[str, Any] | None = option(
+        None,
+        "discriminant, on texts: a public prior for class means. names: the classes' own names; or a JSON or CSV "
+        "file with descriptions (in Python a mapping, too: from each class to one text or several).",
+    )
+    features_model: Path | None = option(
+        None, "With `class_descriptions` or `validation`: your copy of the extractor's model."
+    )
+    trust_features_model: bool = option(False, "`features_model` may be a program, and may run.")
+    overwrite: bool = option(False, "Replace an existing `out`.")

@@ -1,0 +1,159 @@
+"""Pictures that jobs draw: prices, what the planner expects, and what an evaluation found."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.reports.style import COLOURS, new_figure, save_figure
+from privmix.rounding import exact
+
+_MARKERS = "os^vDPX*"
+
+
+def draw_noise_comparison(record: Mapping[str, Any], path: Path) -> None:
+    """Draw noise over m against m (Li et al. 2022, Figure 1); curves that are no bounds are dashed and say so.
+
+    Args:
+        record: from ``privmix account compare --json``.
+        path: .svg, .png or .pdf file to write.
+    """
+    figure = new_figure(7.5, 5.2)
+    axes = figure.subplots()
+    for index, curve in enumerate(record["curves"]):
+        valid = curve["is_upper_bound"]
+        points = [
+            (degree, noise)
+            for degree, noise in zip(record["mixup_degrees"], curve["noise_over_degree"], strict=True)
+            if noise is not None
+        ]
+        if not points:
+            continue
+        axes.loglog(
+            *zip(*points, strict=True),
+            color=COLOURS[index % len(COLOURS)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=4,
+            linewidth=1.8 if valid else 1.2,
+            linestyle="-" if valid else "--",
+            label=curve["label"] if valid else f"{curve['label']}: NOT a bound",
+        )
+    axes.set_xlabel("mixup degree m")
+    axes.set_ylabel("noise over degree, sigma / m")
+    axes.set_title(
+        f"Noise that each accountant asks for at epsilon {exact(record['epsilon'])}, delta {exact(record['delta'])}\n"
+        f"n = {record['records']:,}, T = {record['rows']:,}; solid: valid bounds, dashed: not",
+        fontsize=10,
+    )
+    axes.grid(True, which="major", alpha=0.3)
+    axes.legend(fontsize=8)
+    save_figure(figure, path)
+
+
+def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
+    """Draw what the planner predicted; the chosen design is thick, with its range at the budget that was asked for.
+
+    Args:
+        record: from ``privmix plan --json``.
+        path: .svg, .png or .pdf file to write.
+    """
+    figure = new_figure(7.0, 4.6)
+    axes = figure.subplots()
+    for index, (name, values) in enumerate(record["curves"].items()):
+        chosen = name == record["chosen"]
+        axes.plot(
+            record["epsilons"],
+            [100 * value for value in values],
+            color=COLOURS[index % len(COLOURS)],
+            marker=_MARKERS[index % len(_MARKERS)],
+            markersize=5,
+            linewidth=2.6 if chosen else 1.2,
+            label=record["labels"][name] + (" (chosen)" if chosen else ""),
+        )
+    axes.axvline(record["epsilon"], color="#666666", linestyle=":", linewidth=1)
+    drawn = [100 * value for values in record["curves"].values() for value in values]
+    if (between := record.get("ranges", {}).get(record["chosen"])) is not None:
+        low, high = (100 * value for value in between)
+        names = list(record["curves"])
+        colour = COLOURS[names.index(record["chosen"]) % len(COLOURS) if record["chosen"] in names else 0]
+        width = record["epsilon"] * np.array([0.93, 1 / 0.93])
+        words = f"its range: {low:.0f} to {high:.0f}%"
+        axes.fill_between(width, low, high, color=colour, alpha=0.25, linewidth=0, label=words)
+        drawn += [low, high]
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(record["epsilons"], [f"{value:g}" for value in record["epsilons"]])
+    axes.minorticks_off()
+    least, most = min(drawn, default=0.0), max(drawn, default=100.0)
+    margin = 0.06 * (most - least) + 0.5
+    axes.set_ylim(max(0.0, least - margin), min(101.0, most + margin))
+    axes.set_xlabel(f"epsilon (delta {exact(record['delta'])}); dotted: the budget asked for")
+    axes.set_ylabel("predicted accuracy (%)")
+    axes.set_title("Predicted accuracy of each design, from a public simulation", fontsize=10)
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="lower right")
+    save_figure(figure, path)
+
+
+_MOST_NUMBERS = 20
+_LONGEST = 28
+
+
+def draw_confusion(
+    matrix: NDArray[Any],
+    classes: Sequence[str],
+    accuracy: float,
+    path: Path,
+    reliability: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None,
+) -> None:
+    """Draw how often each true class (rows) was given each label (columns), as shares of the true class.
+
+    Args:
+        matrix: (K, K) counts.
+        classes: K names.
+        accuracy: overall, for the title.
+        path: file to write; the format follows its suffix.
+        reliability: counts, mean probability and accuracy of the predicted class by bins of that probability; drawn
+            beside the matrix.
+    """
+    shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+    size = min(14.0, max(4.5, 0.45 * len(classes) + 2))
+    figure = new_figure(size + 1 + (0 if reliability is None else size), size)
+    axes, *beside = figure.subplots(1, 1 if reliability is None else 2, squeeze=False)[0]
+    image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
+    few = len(classes) <= _MOST_NUMBERS
+    if few:
+        for row, column in np.ndindex(*shares.shape):
+            if matrix[row, column]:
+                colour = "white" if shares[row, column] > 0.5 else "black"
+                axes.text(column, row, f"{matrix[row, column]}", ha="center", va="center", color=colour, fontsize=7)
+        # Long names are turned about their ends, so that none lies over its neighbour.
+        turned = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, classes)) > 3 else {}
+        axes.set_xticks(range(len(classes)), [_short(name) for name in classes], fontsize=8, **turned)
+        axes.set_yticks(range(len(classes)), [_short(name) for name in classes], fontsize=8)
+    axes.set_xlabel("predicted class")
+    axes.set_ylabel("true class")
+    axes.set_title(f"accuracy {100 * accuracy:.2f}% on {int(matrix.sum()):,} records")
+    figure.colorbar(image, label="share of the true class", shrink=0.8)
+    if reliability is not None:
+        _draw_reliability(beside[0], *reliability)
+    save_figure(figure, path)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else f"{name[: _LONGEST - 1]}…"
+
+
+def _draw_reliability(axes: Any, counts: NDArray[Any], told: NDArray[Any], right: NDArray[Any]) -> None:
+    """Accuracy against the probability that was told; the larger a point, the more records."""
+    known = counts > 0
+    axes.plot([0, 1], [0, 1], color="#666666", linewidth=0.8)
+    axes.plot(told[known], right[known], color=COLOURS[0], linewidth=0.8)
+    axes.scatter(told[known], right[known], s=20 + 180 * counts[known] / counts.max(), color=COLOURS[0])
+    axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
+    axes.set_xlabel("probability of the predicted class")
+    axes.set_ylabel("share that is right")
+    axes.set_title("below the line: too sure")

@@ -1,0 +1,156 @@
+"""Run a plan of class embeddings: exact integer sums of a public map's features, one draw of noise, done."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
+from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.mechanisms.noise import gaussian_on_lattice
+from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps
+from privmix.progress import Progress, silent
+from privmix.publication.dataset import RecordTransform
+from privmix.research.rivals.embedding.feature_maps import FeatureMap, feature_map
+from privmix.research.rivals.embedding.generator import sample_rows
+from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
+from privmix.research.rivals.embedding.released import ClassEmbeddings
+
+_EXACT_FLOAT64 = 2**53
+# Physical sizes: they set speed and memory and change no bit of the sums.
+_NUMBERS_AT_ONCE = 2**23
+_MOST_RECORDS_AT_ONCE = 1024
+# Rows a block of sampled rows: those of a shard.
+_BLOCK_ROWS = 8192
+
+
+class EmbeddingEngine(Engine):
+    """Carries out a plan of class embeddings on private records.
+
+    Formal guarantees:
+        * every record is clipped and rounded to the lattice before its features are taken, and features are a function
+          of one record, to the last bit;
+        * sums are exact integers: blocks and order change no bit of the output;
+        * noise is drawn once for each released number, after the sums, from secret streams: running again under the
+          same key re-creates the same release;
+        * nothing but the noisy sums leaves; rows are samples of a generator that saw those alone;
+        * an engine runs once, and streams serve one engine.
+
+    Args:
+        plan: the public plan.
+        records: the private records: arrays, a feature store, or any :class:`RecordTiles`; read twice, in blocks.
+        streams: secret randomness; the caller destroys it afterwards.
+        workers: threads that clip records; None uses every core.
+        memory_bytes: as of other engines; here it changes nothing, since no block is large.
+    """
+
+    def __init__(
+        self,
+        plan: EmbeddingPlan,
+        records: RecordSource,
+        streams: SecretStreams,
+        *,
+        workers: int | None = None,
+        memory_bytes: int | None = None,
+    ) -> None:
+        no_core_dumps()
+        self._plan, self._streams = plan, streams
+        self._reader = TileReader(plan, tiles_of(records), workers=workers or os.cpu_count() or 1)
+        self._reader.check_labels()
+        self._found: ClassEmbeddings | None = None
+
+    @property
+    def beside(self) -> ClassEmbeddings:
+        """The released embeddings; known once the first block of rows is out."""
+        if self._found is None:
+            raise RuntimeError("the embeddings are known once rows are being released")
+        return self._found
+
+    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        """Release the embeddings, then yield rows sampled from a generator, a shard at a time, from ``first`` on.
+
+        Raises:
+            RuntimeError: the engine, or another one on the same streams, ran before.
+        """
+        if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
+            raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
+        self._streams.claim()
+        return self._run(progress, first)
+
+    def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
+        plan, reader = self._plan, self._reader
+        tell = progress or silent
+        self._transform = RecordTransform(plan.clip_norm)
+        sums, done = EmbeddingSums(plan), 0
+        for index in range(record_tiles(reader.records)):
+            features, labels = reader.read(index)
+            for start in range(0, len(labels), sums.records_at_once):
+                part = slice(start, start + sums.records_at_once)
+                sums.add(reader.lattice_steps(self._transform, np.asarray(features[part])), labels[part])
+                done += len(labels[part])
+                tell("embeddings", done, reader.records.count)
+        self._found = sums.released(self._streams)
+        del sums
+        if first >= plan.rows:
+            return
+        with self._streams.lent("sampled rows") as generator:
+            seed = int(generator.integers(2**63))
+        x, y = sample_rows(self._found, plan, seed, tell)
+        for start in range(first, plan.rows, _BLOCK_ROWS):
+            yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
+            tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+
+
+class EmbeddingSums:
+    """Exact class sums of features. Secret.
+
+    Formal guarantees:
+        * Exact: every sum is an integer below 2^53, so block sizes and the order of records change no bit of it; more
+          records than that allows raise.
+
+    Args:
+        plan: the public plan.
+    """
+
+    def __init__(self, plan: EmbeddingPlan) -> None:
+        self._plan, self._bits, self._count = plan, plan.lattice_bits, 0
+        self._map: FeatureMap = feature_map(plan)
+        self._sums = {name: np.zeros((plan.num_classes, size), np.int64) for name, size in plan.map_sizes.items()}
+        self._sizes = np.zeros(plan.num_classes, np.int64)
+        self.records_at_once = max(1, min(_MOST_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // sum(plan.map_sizes.values())))
+
+    def __repr__(self) -> str:
+        return "<EmbeddingSums>"
+
+    def add(self, records: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+        """Add records: (b, d) integers, in lattice steps of the clipping bound, and (b,) labels in 0..K-1.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        self._count += len(labels)
+        if self._count * 2**self._bits >= _EXACT_FLOAT64:
+            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+        order = np.argsort(labels, kind="stable")
+        present, starts = np.unique(labels[order], return_index=True)
+        for name, steps in self._map.steps(records[order], self._bits).items():
+            self._sums[name][present] += np.add.reduceat(steps, starts, axis=0, dtype=np.int64)
+        self._sizes += np.bincount(labels, minlength=self._plan.num_classes)
+
+    def released(self, streams: SecretStreams) -> ClassEmbeddings:
+        """Add the noise, once, and scale: the only way out of these sums."""
+        plan, norms, noise = self._plan, self._map.norms(self._bits), self._plan.noise_std
+        found = {}
+        for number, (name, sums) in enumerate(self._sums.items()):
+            with streams.lent("embedding noise", number) as generator:
+                drawn = gaussian_on_lattice(generator, sums.shape, noise[name] * norms[name])
+            found[name] = np.ascontiguousarray(((sums + drawn) / norms[name]).T, dtype=np.float32)
+        with streams.lent("class size noise") as generator:
+            drawn = gaussian_on_lattice(generator, self._sizes.shape, noise[SIZES] / plan.lattice.step)
+        sizes = (self._sizes / plan.lattice.step + drawn) * plan.lattice.step
+        return ClassEmbeddings(found, sizes.astype(np.float32), self._map, plan.records, noise)

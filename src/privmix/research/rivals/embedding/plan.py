@@ -1,0 +1,265 @@
+"""What designs that release class embeddings have in common: sums of a public feature map over each class.
+
+A public map phi takes a clipped record to a vector of norm at most 1, and each class's sum of these vectors is released
+with Gaussian noise: a noisy kernel mean embedding of the class. A map may have several parts, whose features differ in
+kind; each part has norm at most 1 and a share of the budget. Which map it is, is a design's own: one file each.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.accounting import Adjacency, Event, Gaussian
+from privmix.errors import InvalidInput
+from privmix.fields import Number, Share, Whole
+from privmix.mechanisms.sampling import EveryRecord, Sampler
+from privmix.options import described, option
+from privmix.plans.design import Beside, Design
+from privmix.plans.plan import BasePlan
+from privmix.plans.setting import Assumed, Forecast, Setting
+
+SIZES: Final = "sizes"
+"""Name of the released class sizes."""
+
+LARGEST_MAP: Final = 2**20
+"""Features of a map, at most: released are as many numbers for every class."""
+
+_Seed = Annotated[int, Whole(0, 2**31 - 1, plain=True)]
+# Rows sampled from a generator: enough for any classifier, little enough to carry.
+_SAMPLED_ROWS: Final = 10_000
+# Sampled rows are blurred by this share of the kernel's width: detail that the kernel does not see.
+_BLUR: Final = 0.1
+# What the planner tries.
+_WIDTHS: Final = (1.0, 0.7, 0.5, 1.4)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbeddingPlan(BasePlan):
+    """Everything public about a release of class embeddings before it runs.
+
+    Released are, for every part of the map, the sums of phi(x) over the records of each class (its features, K), and
+    the class sizes (K). One record adds a vector of norm at most 1 to one column of each, so all together are ONE
+    Gaussian query of noise multiplier s: 1/s^2 = sum of 1/s_part^2, with 1/s_sizes^2 = ``size_share`` of 1/s^2 and the
+    rest dealt out by the parts' shares. Rows are samples of a generator that is fitted to what was released: they cost
+    nothing.
+
+    Formal guarantees:
+        * every field is a public constant: no value depends on a private row;
+        * one record changes a part by at most 1 in Euclidean norm, and the class sizes by 1, to which noise is scaled;
+        * ``event`` is one Gaussian query at the joint multiplier.
+
+    Attributes:
+        kernel_width: of the Gaussian kernel that the map stands for; the design says in which unit.
+        map_seed: the map's public randomness.
+        size_share: share of the budget (in 1/s^2) for the class sizes.
+    """
+
+    kernel_width: Annotated[float, Number(1e-3, 1e3)]
+    map_seed: _Seed
+    size_share: Share
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.centred:
+            raise InvalidInput("centre", "private", f"none for design {self.design}")
+        if sum(self.map_sizes.values()) > LARGEST_MAP:
+            raise InvalidInput("map features", sum(self.map_sizes.values()), f"at most {LARGEST_MAP}")
+
+    @property
+    def map_sizes(self) -> Mapping[str, int]:
+        """Features of each part of the map, by name."""
+        raise NotImplementedError
+
+    @property
+    def map_arrays(self) -> Mapping[str, tuple[int, ...]]:
+        """Shapes of the arrays that make the map, by name: they are released with the sums."""
+        raise NotImplementedError
+
+    def with_small_map(self) -> Self:
+        """The plan with few features of few coordinates: the noise of each released number is the same."""
+        raise NotImplementedError
+
+    @property
+    def part_shares(self) -> Mapping[str, float]:
+        """Share of what the class sizes leave of the budget, by part; they sum to 1."""
+        return {name: 1 / len(self.map_sizes) for name in self.map_sizes}
+
+    def response(self, within: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
+        """How a Gaussian class shows in the kernel, to first order in its mean.
+
+        Args:
+            within: (k,) variances of its records along their axes, in clipping bounds.
+
+        Returns:
+            (k,) divisors D and a level L: of a record x and a class with mean m, the part of phi(x)'E phi that tells
+            classes apart is L x'D^-1 m.
+        """
+        raise NotImplementedError
+
+    def sampler_for(self, records: int) -> Sampler:
+        """Every record is in the one query."""
+        return EveryRecord(records, 1)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        """Add or remove one record."""
+        return self.sampler.adjacency
+
+    @property
+    def main_event(self) -> Event:
+        """The one query that releases all parts."""
+        return self.sampler.event(Gaussian(self.noise_multiplier))
+
+    @property
+    def noise_std(self) -> dict[str, float]:
+        """By part: the standard deviation in an entry is the part's noise multiplier, as a record's norm is 1."""
+        left = 1 - self.size_share
+        parts = {name: self.noise_multiplier / math.sqrt(left * share) for name, share in self.part_shares.items()}
+        return {**parts, SIZES: self.noise_multiplier / math.sqrt(self.size_share)}
+
+    @property
+    def noise_std_score(self) -> float:
+        """Standard deviation of the noise in phi(x)'S of a record x and a class sum S: each part of phi has norm 1."""
+        return math.sqrt(sum(std**2 for name, std in self.noise_std.items() if name != SIZES))
+
+    @property
+    def blur(self) -> float:
+        """Standard deviation of the Gaussian that is added to each number of a sampled row."""
+        return _BLUR * self.kernel_width * self.clip_norm / math.sqrt(self.dim)
+
+
+E = TypeVar("E", bound=EmbeddingPlan)
+
+
+@described
+@dataclass(frozen=True)
+class EmbeddingDesign(Design[E]):
+    """Class sums of a public feature map, and rows sampled from a generator that is fitted to them.
+
+    The kernel's width is public, since one taken from the records (the median of their distances, say) would be one
+    more query.
+
+    Attributes:
+        feature_map: where the class of its map is, a
+            :class:`privmix.research.rivals.embedding.feature_maps.FeatureMap`.
+    """
+
+    learner = "class-embeddings"
+    # A sampled row is of one class.
+    mixes_all_classes = False
+    # Records are read once and in blocks: there is nothing to spread.
+    engines: ClassVar = {"local": "privmix.research.rivals.embedding.engine:EmbeddingEngine"}
+    released = "class embeddings"
+    feature_map: ClassVar[str] = ""
+    released_as = "privmix.research.rivals.embedding.released:ClassEmbeddings"
+    row_law = "privmix.research.rivals.embedding.evidence:embedding_row_law"
+    pure_noises = "privmix.research.rivals.embedding.audit:embedding_noises"
+    moved = "privmix.research.rivals.embedding.audit:embedding_moved"
+    beside_tests = "privmix.research.rivals.embedding.evidence:embedding_tests"
+    statements = (
+        "The rows are samples of a generator fitted to the released sums; they add nothing to what the sums show.",
+    )
+    map_words: ClassVar[str]
+
+    kernel_width: Annotated[float, Number(1e-3, 1e3)] = option(
+        1.0,
+        "Embeddings: public width of the kernel, in clipping bounds; hermite: of one feature, in bounds over the root "
+        "of the number of features.",
+    )
+    map_seed: _Seed = option(0, "Embeddings: seed of the map's public randomness.")
+    size_share: Share = option(0.01, "Embeddings: share of the budget for the class sizes.")
+
+    @property
+    def centre(self) -> str:
+        return "none"
+
+    def check(self, setting: Setting) -> None:
+        # The kernel sees differences of records: a mean that all of them lose would be paid for, and change nothing.
+        if setting.centre == "private":
+            raise InvalidInput("centre", setting.centre, f"none for design {self.name}")
+
+    def shared(
+        self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
+    ) -> dict[str, Any]:
+        """The fields of a plan that all maps have."""
+        return {
+            "design": self.name,
+            "rows": setting.rows or min(setting.records, _SAMPLED_ROWS),
+            "noise_multiplier": float(noise_multiplier),
+            "lattice_bits": setting.lattice_bits,
+            "kernel_width": float(self.kernel_width),
+            "map_seed": self.map_seed,
+            "size_share": float(self.size_share),
+            **setting.shared(centre_noise_multiplier),
+        }
+
+    def ranges(self) -> Mapping[str, Sequence[float]]:
+        return {"kernel_width": _WIDTHS}
+
+    @property
+    def rows_follow(self) -> bool:
+        return True
+
+    def settings(self) -> dict[str, Any]:
+        return {"design": self.name, "kernel_width": self.kernel_width}
+
+    @classmethod
+    def beside(cls, plan: E) -> Beside:
+        classes = plan.num_classes
+        sums = {name: (features, classes) for name, features in plan.map_sizes.items()}
+        return Beside("embeddings.safetensors", {**plan.map_arrays, **sums, SIZES: (classes,)}, classes)
+
+    @classmethod
+    def mechanism(cls, plan: E, multiplier: str) -> str:
+        return (
+            f"Sums over each class of {cls.map_words}, and class sizes, in one query with Gaussian noise, {multiplier} "
+            "times what adding one record can change."
+        )
+
+    @classmethod
+    def card(cls, plan: E, extractor: str) -> str:
+        noise = plan.noise_std
+        sums = "\n".join(
+            f"| `{name}` | {features} x {plan.num_classes} | sums over each class; noise {noise[name]:.6g} |"
+            for name, features in plan.map_sizes.items()
+        )
+        arrays = "\n".join(
+            f"| `{name}` | {' x '.join(map(str, shape))} | the public map itself |"
+            for name, shape in plan.map_arrays.items()
+        )
+        return f"""`embeddings.safetensors` holds sums over each class of a public map of all records' `{extractor}` features: {cls.map_words},
+scaled to norm 1 or less.
+
+| entry | shape | meaning |
+|---|---|---|
+{sums}
+| `{SIZES}` | {plan.num_classes} | records of each class; noise {noise[SIZES]:.6g} |
+{arrays}
+
+The {plan.rows} rows (columns `x`, {plan.dim} float32, and `y`, {plan.num_classes} float32) are no records and no averages of them: they are samples of a
+generator that was fitted to these sums, for classifiers that want rows.
+"""  # noqa: E501
+
+    @classmethod
+    def summary(cls, plan: E, about: str) -> str:
+        return f"Noisy class embeddings of {about}, with {plan.rows:,} rows sampled from them"
+
+    @classmethod
+    def shown(cls, plan: E) -> dict[str, str]:
+        sizes = ", ".join(f"{features:,} {name}" for name, features in plan.map_sizes.items())
+        return {
+            "sampled rows": f"{plan.rows:,}",
+            "features of the map": sizes,
+            "kernel width": f"{plan.kernel_width:g}",
+        }
+
+    @classmethod
+    def forecast(cls, plan: E, assumed: Assumed) -> Forecast:
+        # Of a kernel as wide as the records are long, embeddings tell what class sums do.
+        return Forecast(None, assumed.noise * plan.noise_std_score, counts=plan.noise_std[SIZES])

@@ -1,0 +1,41 @@
+"""What these rows are audited by: how far a record moves them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from privmix.audits.sensitivity import Pair, QuerySensitivity, distances, largest
+from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, GaussianMixingPlan
+
+# Least weight of a record in a row that says how far it moves it, as a share of its largest.
+_HEAVY: Final = 0.1
+
+
+def gaussian_mixing_moved(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySensitivity]:
+    """A record moves a row by its weight there times its bound: measured is the row that is moved most for its weight.
+
+    Rows in which the weight is next to nothing say next to nothing of it, and are left out.
+    """
+    first, second, _ = pair.replayed()
+    blocks, position = range(0, len(pair.present.labels), RECORD_BLOCK), pair.position
+    drawn = [
+        np.hstack([first._weights(tile, number) for number in range(len(blocks))])
+        for tile in range(first._sampler.row_tiles)
+    ]
+    others = [np.delete(tile, position, axis=1) for tile in drawn]
+    second._weights = lambda tile, block: others[tile][:, block * RECORD_BLOCK : (block + 1) * RECORD_BLOCK]
+    weights = np.concatenate([tile[:, position] for tile in drawn]) * plan.weight_step
+    found = [list(engine.rows()) for engine in (first, second)]
+    (xa, xb), (ya, yb) = ([np.concatenate([getattr(block, part) for block in rows]) for rows in found] for part in "xy")
+    heavy = np.abs(weights) > _HEAVY * np.abs(weights).max()
+    moved = [distances(one[heavy], other[heavy], plan.divisor, plan.norm) for one, other in ((xa, xb), (ya, yb))]
+    (x, x_rounding), (y, y_rounding) = (tuple(part / np.abs(weights[heavy]) for part in one) for one in moved)
+    units = plan.noise_std_x * plan.divisor, plan.noise_std_y * plan.divisor
+    together = np.hypot(x / units[0], y / units[1]), np.hypot(x_rounding / units[0], y_rounding / units[1])
+    return [
+        QuerySensitivity("features", plan.feature_bound, *largest(x, x_rounding)),
+        QuerySensitivity("labels", plan.label_bound, *largest(y, y_rounding)),
+        QuerySensitivity("rows", 1 / plan.noise_multiplier, *largest(*together)),
+    ]

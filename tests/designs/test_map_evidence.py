@@ -1,0 +1,116 @@
+"""Maps of later stages follow from what was released: to the bit here, by what they are where rounding differs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privmix.audits.agreement import UP_TO_ROUNDING
+from privmix.designs import ThreeStagePlan
+from privmix.designs.stages.evidence import class_direction_tests, direction_tests
+from privmix.designs.stages.three_released import ThreeStageMoments, class_map
+from privmix.designs.stages.two_released import residual_map
+from privmix.engine import PrivateRecords
+from privmix.errors import InvalidInput
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams, release_to_memory
+
+# Fewer records than features, one feature, features that lie in two directions, channels, hardly any noise.
+CASES = [
+    (600, 7, 4.0, 1, "full"),
+    (40, 120, 1.0, 1, "full"),
+    (600, 1, 4.0, 1, "full"),
+    (600, 40, 4.0, 4, "full"),
+    (3000, 40, 1000.0, 4, "low rank"),
+    (600, 40, 1000.0, 1, "half of them 0"),
+    (40, 40, 0.3, 1, "full"),
+]
+Made = tuple[ThreeStagePlan, ThreeStageMoments]
+
+
+def make(records: int, dim: int, epsilon: float, channels: int, kind: str) -> Made:
+    rng = np.random.default_rng(0)
+    labels = rng.integers(0, 3, records)
+    x = rng.normal(size=(records, dim))
+    if kind == "low rank":
+        x = rng.normal(size=(records, 2)) @ rng.normal(size=(2, dim))
+    if kind == "half of them 0":
+        x[:, dim // 2 :] = 0
+    x += 2 * np.eye(3, dim)[labels]
+    config = ReleaseConfig(records=records, dim=dim, classes=("a", "b", "c"), design="three-stage", rows=16)
+    plan: Any = replace(config.calibrate(epsilon, 1e-5), channels=channels)
+    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (dim,)}
+    found = release_to_memory(plan, PrivateRecords(x.astype(np.float32), labels), SecretStreams.from_seed(1), **facts)
+    return plan, found.beside
+
+
+def elsewhere(plan: ThreeStagePlan, honest: ThreeStageMoments) -> ThreeStageMoments:
+    """The maps of a machine whose matrices are rounded otherwise, by more than OpenBLAS's kernels differ."""
+    rng = np.random.default_rng(1)
+
+    def rounded(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
+        error = np.tril(rng.normal(size=matrix.shape))
+        error += np.tril(error, -1).T
+        return np.asarray(matrix * (1 + 3e-7 * error) + 1e-7 * np.abs(matrix).max() * error, np.float32)
+
+    first = residual_map(plan, replace(honest, second=rounded(honest.second)))
+    found = replace(honest, directions=first.directions, means=first.means)
+    last = class_map(plan, replace(found, within=rounded(honest.within)))
+    return replace(found, class_directions=last.directions, class_means=last.means)
+
+
+def names(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[str]:
+    return [test.name for test in (*direction_tests(plan, moments), *class_direction_tests(plan, moments))]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_maps_hold_to_the_bit_and_where_rounding_differs(case: tuple[Any, ...]) -> None:
+    plan, honest = make(*case)
+    assert names(plan, honest) == ["directions from the moments", "class directions from the scatter"]
+    other = elsewhere(plan, honest)
+    if case[1] > 1:
+        assert not np.array_equal(other.directions, honest.directions)
+    found = names(plan, other)
+    # What was not compared to the bit is said.
+    assert all(name.endswith(UP_TO_ROUNDING) for name in found) or case[1] == 1
+
+
+def records(honest: ThreeStageMoments, name: str) -> NDArray[np.float32]:
+    return np.random.default_rng(2).random(getattr(honest, name).shape).astype(np.float32)
+
+
+def one_record(honest: ThreeStageMoments, name: str) -> NDArray[np.float32]:
+    """In one row, as long as the row was."""
+    values = getattr(honest, name).copy()
+    row = np.random.default_rng(2).normal(size=values.shape[1])
+    values[-1] = row * np.linalg.norm(values[-1]) / np.linalg.norm(row)
+    return np.asarray(values)
+
+
+def faint(honest: ThreeStageMoments, name: str) -> NDArray[np.float32]:
+    """A hundredth of the largest number, everywhere."""
+    values = getattr(honest, name)
+    return np.asarray(values + 0.01 * np.abs(values).max() * records(honest, name), np.float32)
+
+
+@pytest.mark.parametrize("forge", [records, one_record, faint])
+@pytest.mark.parametrize("name", ["directions", "means", "class_directions", "class_means"])
+def test_records_in_a_map_are_refused(name: str, forge: Callable[..., Any]) -> None:
+    plan, honest = make(600, 40, 4.0, 1, "full")
+    with pytest.raises(InvalidInput, match="released"):
+        names(plan, replace(honest, **{name: forge(honest, name)}))
+
+
+def test_a_map_in_another_order_or_of_other_weights_is_refused() -> None:
+    plan, honest = make(600, 40, 4.0, 1, "full")
+    order = np.arange(40)[::-1]
+    swapped = replace(honest, directions=honest.directions[order], means=honest.means[:, order])
+    longer = replace(honest, directions=np.asarray(honest.directions * np.float32(1.01)))
+    for forged in (swapped, longer):
+        with pytest.raises(InvalidInput, match="released directions"):
+            direction_tests(plan, forged)

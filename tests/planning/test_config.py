@@ -1,0 +1,139 @@
+"""A mixup degree that is left to theory is a number before there is a plan, and a number of public facts alone."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from privmix.accounting import Gaussian, PoissonSampled, Repeated, calibrate
+from privmix.designs import Classwise, Fixed, Hierarchical, Poisson
+from privmix.errors import InvalidInput
+from privmix.jobs.options import PriceOptions
+from privmix.jobs.price import price
+from privmix.planning import ReleaseConfig
+from privmix.planning.config import degree_by_theory
+from privmix.planning.theory import best_mixup_degree
+from privmix.plans import Design, all_designs
+
+RECORDS, EPSILON, DELTA = 1200, 2.0, 1e-4
+CLASSES = ("ant", "bee", "cat")
+MIXING = [kind for kind in all_designs() if "mixup_degree" in {option.name for option in kind.options()}]
+
+
+def config(design: Design[Any] | str = "poisson", **changes: Any) -> ReleaseConfig:
+    return ReleaseConfig(**{"records": RECORDS, "dim": 7, "classes": CLASSES, "design": design, **changes})  # type: ignore[arg-type]
+
+
+def degree(made: ReleaseConfig, epsilon: float = EPSILON, delta: float = DELTA) -> int:
+    plan = made.calibrate(epsilon, delta)
+    return int(plan.mixup_degree)  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("kind", MIXING, ids=lambda kind: kind.name)
+def test_the_plan_is_that_of_the_number(kind: type[Design[Any]]) -> None:
+    """Every design with a mixup degree leaves it to theory by default, and plans as if the number had been given."""
+    made = config(kind.name)
+    assert made.design.left_to_theory
+    plan: Any = made.calibrate(EPSILON, DELTA)
+    assert plan.mixup_degree == degree_by_theory(made, made.design, EPSILON, DELTA)
+    assert plan == config(kind.name, mixup_degree=plan.mixup_degree).calibrate(EPSILON, DELTA)
+    assert 1 <= plan.mixup_degree <= RECORDS / 2
+    assert plan.record_rate <= 0.5
+    assert kind.plan_type.from_dict(plan.to_dict()) == plan
+
+
+def test_it_is_the_degree_of_the_theory() -> None:
+    assert degree(config()) == best_mixup_degree(RECORDS, RECORDS, 1, EPSILON, DELTA).mixup_degree
+    # Features do not enter the theory's choice: so many of them have the same best degree.
+    assert degree(config()) == best_mixup_degree(RECORDS, RECORDS, 200, EPSILON, DELTA).mixup_degree
+    # Li et al. 2022, Corollary 3.2: of the order n / sqrt(T), here with noise by PLD.
+    few, many = degree(config(rows=RECORDS)), degree(config(rows=8 * RECORDS))
+    assert few / many == pytest.approx(math.sqrt(8), rel=0.4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dim": 900},
+        {"centre": "none"},
+        {"clip_norm": 3.0},
+        {"records_declared": True},
+        {"records_noise_multiplier": 50.0},
+        {"classes": tuple("0123456789")},
+        {"residual_clip_norm": 0.3},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_nothing_but_records_rows_and_target_decides(changes: dict[str, Any]) -> None:
+    assert degree(config(**changes)) == degree(config())
+
+
+def test_more_budget_and_more_records_take_a_larger_degree() -> None:
+    assert degree(config()) < degree(config(), epsilon=8.0)
+    assert degree(config()) < degree(config(records=4 * RECORDS))
+
+
+def test_small_classes_bound_the_degree() -> None:
+    """Half of those who may join a row, however much theory asks for."""
+    names = tuple(map(str, range(120)))
+    for design in (Classwise(), Hierarchical(expected_classes=1.0)):
+        made = config(design, classes=names)
+        assert degree(made, epsilon=8.0) == design.largest_degree(made) == 5
+        assert degree(config(), epsilon=8.0) > 5
+    # One record a class: any degree is too many for half of it, and the least there is stays.
+    assert Classwise().largest_degree(config(Classwise(), records=120, classes=names)) == 1
+
+
+@pytest.mark.parametrize(("records", "rows"), [(1, 5), (2, 2), (2, 50), (3, 3), (1437, 1437)])
+def test_few_records_have_a_degree_too(records: int, rows: int) -> None:
+    assert 1 <= degree(config(records=records, rows=rows), epsilon=1.0) <= max(1, records // 2)
+
+
+def test_pure_privacy_has_a_degree_of_its_own_price() -> None:
+    made = config(Fixed(noise="laplace"))
+    found = degree(made, delta=0)
+
+    def relative(m: int) -> float:
+        plan: Any = config(Fixed(m, noise="laplace")).calibrate(EPSILON, 0)
+        return float(plan.noise_multiplier / math.sqrt(m * (1 - m / RECORDS)))
+
+    powers = [2**power for power in range(10)]
+    assert relative(found) == min(relative(power) for power in powers)
+
+
+def test_there_is_no_degree_without_a_target() -> None:
+    with pytest.raises(InvalidInput, match=r"mixup_degree.*a number"):
+        config().with_noise(1.0)
+    assert config(mixup_degree=8).with_noise(1.0).mixup_degree == 8  # type: ignore[attr-defined]
+    # The relation shows without one, and full batches have no degree to choose.
+    assert config().draft().adjacency is config(mixup_degree=8).with_noise(1.0).adjacency
+    assert not config(Classwise(full_batch=True)).design.left_to_theory
+    assert config(Classwise(full_batch=True)).with_noise(1.0).mixup_degree == RECORDS // 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("given", ["theory", "64", 0, -1, 1.5, None, True, RECORDS + 1])
+def test_other_words_are_refused(given: Any) -> None:
+    with pytest.raises(InvalidInput, match="mixup_degree"):
+        config(mixup_degree=given)
+
+
+def test_what_account_prices_is_what_release_plans() -> None:
+    options = PriceOptions(records=RECORDS, epsilon=EPSILON, delta=DELTA)
+    found = price(options, "poisson").found[0]
+    plan = config(centre="none").calibrate(EPSILON, DELTA)
+    assert found["noise_multiplier"] == plan.noise_multiplier
+    with pytest.raises(InvalidInput, match=r"mixup_degree.*a number"):
+        price(replace(options, epsilon=None, noise_multiplier=1.0), "poisson")
+
+
+def test_a_noise_just_below_one_is_found() -> None:
+    """The search starts at 1, where rough prices may be above a target that 1 really meets."""
+
+    def event(noise: float) -> Repeated:
+        return Repeated(PoissonSampled(7 / 1437, Gaussian(noise)), 1437)
+
+    assert Poisson(7).degree == 7
+    assert 0.99 < calibrate(event, 1.0, 1e-5).noise_multiplier < 1.0

@@ -1,0 +1,308 @@
+"""Class embeddings: maps of norm 1, exact sums, noise and rows; and what is learnt from them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.audits.evidence import beside_tests
+from privmix.errors import InvalidInput
+from privmix.learning import load_model, save_model
+from privmix.mechanisms.noise import Lattice
+from privmix.planning import ReleaseConfig
+from privmix.plans import Setting
+from privmix.publication import ReleasedDataset
+from privmix.releases import SecretStreams, release_to_memory
+from privmix.research.rivals import EmbeddingPlan, Hermite, Merf
+from privmix.research.rivals.embedding import feature_maps
+from privmix.research.rivals.embedding.engine import EmbeddingEngine, EmbeddingSums
+from privmix.research.rivals.embedding.feature_maps import FeatureMap, feature_map, map_from, map_of_arrays
+from privmix.research.rivals.embedding.learner import ClassEmbeddingClassifier, _squares
+from privmix.research.rivals.embedding.released import ClassEmbeddings
+from tests.releases.helpers import CLASSES, EMBEDDINGS, design_name, make_records
+
+RECORDS, DIM = 300, 6
+every_design = pytest.mark.parametrize("choices", EMBEDDINGS, ids=design_name)
+
+
+def plan_of(choices: dict[str, Any], noise: float = 2.0, **changes: Any) -> EmbeddingPlan:
+    plan = ReleaseConfig(RECORDS, DIM, CLASSES, rows=50, **{**choices, **changes}).with_noise(noise).priced(1e-3)
+    assert isinstance(plan, EmbeddingPlan)
+    return plan
+
+
+def released(plan: EmbeddingPlan, seed: int = 0) -> ReleasedDataset:
+    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (DIM,)}
+    return release_to_memory(plan, make_records(RECORDS, DIM), SecretStreams.from_seed(seed), **facts)
+
+
+def unit_records(count: int, dim: int, seed: int = 0) -> np.ndarray[Any, Any]:
+    x = np.random.default_rng(seed).standard_normal((count, dim))
+    return x / np.maximum(1, np.linalg.norm(x, axis=1, keepdims=True))
+
+
+# Norms.
+
+
+@pytest.mark.parametrize("bits", [8, 15, 24])
+def test_no_angle_is_longer_than_one(bits: int) -> None:
+    """All of the table, in whole numbers."""
+    table = feature_maps._turn(bits).astype(object)
+    lengths = (table**2).sum(axis=0)
+    assert max(lengths) <= 4**bits
+    assert min(lengths) > (2**bits - 2) ** 2
+
+
+@pytest.mark.parametrize("width", [0.02, 0.3, 1.0, 50.0])
+@pytest.mark.parametrize(("dim", "order"), [(1, 100), (7, 20), (4000, 5)])
+def test_no_hermite_features_are_longer_than_one(width: float, dim: int, order: int) -> None:
+    """All of the table: of every coordinate on the grid. Full at low orders, where the kernel is wide."""
+    decay = Hermite(kernel_width=width).plan(Setting(9, dim, CLASSES), 1.0, None).decay
+    table = feature_maps._hermite_table(decay, order, dim, 15).astype(np.int64)
+    lengths = (table**2).sum(axis=1)
+    assert lengths.max() <= 4**15
+    assert lengths.max() > (0.3 if width >= 0.3 else 0.03) * 4**15
+
+
+@every_design
+@pytest.mark.parametrize("bits", [8, 15, 22])
+def test_features_are_no_longer_than_their_norm(choices: dict[str, Any], bits: int) -> None:
+    """In whole numbers, at corners, the origin and in between; products of pairs too."""
+    plan = plan_of(choices)
+    corners = np.concatenate([np.eye(DIM), -np.eye(DIM), np.zeros((1, DIM))])
+    x = Lattice(bits).quantise(np.concatenate([unit_records(500, DIM), corners]))
+    public = feature_map(plan)
+    for name, steps in public.steps(x, bits).items():
+        longest = max(int(value) for value in (steps.astype(np.int64) ** 2).sum(axis=1))
+        assert longest <= round(public.norms(bits)[name] ** 2)
+        assert steps.shape[1] == plan.map_sizes[name]
+    assert public.size == sum(plan.map_sizes.values())
+
+
+# What the maps are.
+
+
+def test_fourier_features_stand_for_the_gaussian_kernel() -> None:
+    """Within 5 standard errors of 20,000 frequencies."""
+    x = unit_records(30, 4)
+    plan = Merf(kernel_width=0.8, frequencies=20_000).plan(Setting(9, 4, CLASSES), 1.0, None)
+    found = feature_map(plan)(x)["embedding"].astype(np.float64)
+    kernel = np.exp(-np.square(x[:, None] - x).sum(-1) / (2 * 0.8**2))
+    assert np.abs(found @ found.T - kernel).max() < 5 / math.sqrt(20_000)
+
+
+def test_hermite_features_stand_for_the_gaussian_kernel() -> None:
+    """Of a coordinate (the sum kernel is their average), and of a pair; Mehler's formula, order 60 of a wide kernel."""
+    x, width, root = unit_records(30, 2), 0.7, math.sqrt(2)
+    design = Hermite(kernel_width=width, order=60, pair_order=40, pairs=1, map_seed=1)
+    public = feature_map(design.plan(Setting(9, 2, CLASSES), 1.0, None))
+    found = {name: values.astype(np.float64) for name, values in public(x).items()}
+    apart = np.square(root * (x[:, None] - x))
+    kernels = np.exp(-apart / (2 * width**2))
+    chosen = public.arrays()["chosen_pairs"][0].astype(int)
+    pair = kernels[..., chosen[0]] * kernels[..., chosen[1]]
+    np.testing.assert_allclose(found["coordinates"] @ found["coordinates"].T, kernels.mean(-1), atol=2e-3)
+    np.testing.assert_allclose(found["pairs"] @ found["pairs"].T, pair, atol=2e-3)
+
+
+@every_design
+def test_generators_see_the_same_map(choices: dict[str, Any]) -> None:
+    x = unit_records(40, DIM)
+    public = feature_map(plan_of(choices))
+    seen = public.torch_features(torch.from_numpy(x.astype(np.float32)))
+    for name, values in public(x).items():
+        np.testing.assert_allclose(seen[name].numpy(), values, atol=2e-3)
+
+
+@every_design
+def test_features_are_of_one_record_to_the_last_bit(choices: dict[str, Any]) -> None:
+    """Whoever else is there, and in whatever order and number."""
+    public, x = feature_map(plan_of(choices)), Lattice(15).quantise(unit_records(257, DIM))
+    whole = public.steps(x, 15)
+    for part in (slice(0, 1), slice(100, 200), slice(3, 257, 7)):
+        for name, steps in public.steps(np.ascontiguousarray(x[part]), 15).items():
+            np.testing.assert_array_equal(steps, whole[name][part])
+
+
+def test_maps_come_back_from_their_arrays_and_strangers_are_refused() -> None:
+    for choices in EMBEDDINGS:
+        public = feature_map(plan_of(choices))
+        again = map_from(public.whole(), DIM, public.size)
+        x = Lattice(15).quantise(unit_records(9, DIM))
+        for name, steps in again.steps(x, 15).items():
+            np.testing.assert_array_equal(steps, public.steps(x, 15)[name])
+        for wrong in (public.size + 1, 10**12):
+            with pytest.raises(InvalidInput):
+                map_from(public.whole(), DIM, wrong)
+    pairs = {"chosen_pairs": np.array([[0, DIM]], np.float32), "hermite": np.array([0.5, 3, 2], np.float32)}
+    with pytest.raises(InvalidInput, match="chosen_pairs"):
+        map_from(pairs, DIM, 3 * DIM + 4)
+    for order in (0, 10**6, np.nan, np.inf):
+        with pytest.raises(InvalidInput):
+            map_from({**pairs, "hermite": np.array([0.5, order, 2], np.float32)}, DIM, 3 * DIM + 4)
+    with pytest.raises(InvalidInput, match="chosen_pairs"):
+        map_from({**pairs, "chosen_pairs": np.zeros((0, 2), np.float32)}, DIM, 3 * DIM)
+    with pytest.raises(InvalidInput, match="one at least"):
+        map_from({"frequencies": np.zeros((0, DIM), np.float32)}, DIM, 0)
+
+
+# Releases.
+
+
+@every_design
+def test_released_sums_are_those_of_the_records(choices: dict[str, Any]) -> None:
+    """With next to no noise: class by class, whatever the blocks."""
+    plan, records = ReleaseConfig(RECORDS, DIM, CLASSES, **choices).with_noise(1e-4), make_records(RECORDS, DIM)
+    assert isinstance(plan, EmbeddingPlan)
+    engine = EmbeddingEngine(plan, records, SecretStreams.from_seed(0))
+    assert not list(engine.rows(first=plan.rows))
+    x = engine.transform(records.features)
+    for name, values in feature_map(plan)(x).items():
+        wanted = np.stack([values[records.labels == label].sum(axis=0) for label in range(3)], axis=1)
+        np.testing.assert_allclose(engine.beside.sums[name], wanted, atol=0.03)
+    np.testing.assert_allclose(engine.beside.sizes, np.bincount(records.labels), atol=0.01)
+
+
+@every_design
+def test_blocks_change_no_bit(choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    plan, found = plan_of(choices), []
+    for most in (1024, 7):
+        monkeypatch.setattr("privmix.research.rivals.embedding.engine._MOST_RECORDS_AT_ONCE", most)
+        engine = EmbeddingEngine(plan, make_records(RECORDS, DIM), SecretStreams.from_seed(0))
+        assert not list(engine.rows(first=plan.rows))
+        found.append(engine.beside.sums)
+    for name, sums in found[0].items():
+        np.testing.assert_array_equal(sums, found[1][name])
+
+
+@every_design
+def test_noise_has_its_certified_scale(choices: dict[str, Any]) -> None:
+    """Of an empty release: within 7 standard errors of a chi-square; 2/3 of the noise would be 100 of them away."""
+    plan = plan_of(choices)
+    found: dict[str, list[Any]] = {}
+    for seed in range(60):
+        one = EmbeddingSums(plan).released(SecretStreams.from_seed(seed))
+        for name, values in {**one.sums, "sizes": one.sizes}.items():
+            found.setdefault(name, []).append(values.ravel())
+    for name, parts in found.items():
+        drawn = np.concatenate(parts).astype(np.float64) / plan.noise_std[name]
+        assert abs(np.square(drawn).mean() - 1) < 7 * math.sqrt(2 / drawn.size)
+    # All parts together are one query of the plan's multiplier.
+    assert sum(1 / std**2 for std in plan.noise_std.values()) == pytest.approx(1 / plan.noise_multiplier**2)
+
+
+@every_design
+def test_a_small_map_has_the_same_noise(choices: dict[str, Any]) -> None:
+    """What the audit of noise draws is what the plan's own map would get."""
+    plan = plan_of(choices)
+    small = plan.with_small_map()
+    assert (small.noise_std, small.event) == (plan.noise_std, plan.event)
+    assert sum(small.map_sizes.values()) <= sum(plan.map_sizes.values())
+
+
+@every_design
+def test_a_map_that_is_not_its_seeds_is_refused(choices: dict[str, Any]) -> None:
+    """It is released without noise: there would be room for a record in it."""
+    plan = plan_of(choices)
+    engine = EmbeddingEngine(plan, make_records(RECORDS, DIM), SecretStreams.from_seed(0), workers=1)
+    # From the row after the last on: no generator is fitted.
+    assert not list(engine.rows(first=plan.rows))
+    found = engine.beside
+    assert beside_tests(plan, found)
+    for name, values in found.map.arrays().items():
+        arrays = {**found.map.arrays(), name: (values + 1) % 2}
+        with pytest.raises(InvalidInput, match=f"{name}.*map_seed"):
+            beside_tests(plan, replace(found, map=map_of_arrays(plan, arrays)))
+
+
+@every_design
+def test_private_centring_is_refused(choices: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="centre"):
+        ReleaseConfig(RECORDS, DIM, CLASSES, **choices, centre="private")
+
+
+@every_design
+def test_rows_and_embeddings_teach_the_classes(choices: dict[str, Any], tmp_path: Path) -> None:
+    """Three classes two standard deviations and more apart; chance is 1/3. A saved model predicts the same."""
+    release, records = released(plan_of(choices, 0.5)), make_records(RECORDS, DIM, seed=5)
+    model = ClassEmbeddingClassifier().fit(release)
+    assert (model.predict(records.features) == records.labels).mean() > 0.7
+    centres = np.stack([release.x[release.y.argmax(axis=1) == label].mean(axis=0) for label in range(3)])
+    x = release.transform(records.features)
+    nearest = np.square(x[:, None] - centres).sum(axis=-1).argmin(axis=1)
+    assert (nearest == records.labels).mean() > 0.6
+    again = load_model(save_model(model, tmp_path / "M"))
+    np.testing.assert_array_equal(again.decision_function(records.features), model.decision_function(records.features))
+
+
+def test_learner_refuses_other_releases() -> None:
+    plan = ReleaseConfig(RECORDS, DIM, CLASSES, "moments", rows=9).with_noise(2.0).priced(1e-3)
+    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (DIM,)}
+    release = release_to_memory(plan, make_records(RECORDS, DIM), SecretStreams.from_seed(0), **facts)
+    with pytest.raises(InvalidInput, match="class embeddings"):
+        ClassEmbeddingClassifier().fit(release)
+
+
+def test_a_map_that_looks_at_other_records_would_move_more_than_its_noise_covers(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A width by the median distance of the private records, as published code takes it: the audit of sensitivity
+    finds that one record then moves everybody's features."""
+    from privmix.audits.sensitivity import release_sensitivity
+    from privmix.engine import PrivateRecords
+
+    plan = plan_of({"design": "merf", "frequencies": 24})
+    rng = np.random.default_rng(0)
+    # Two places: whoever is the odd one out decides where the median lies.
+    x = np.repeat(np.array([[0.9, 0, 0, 0, 0, 0], [0.1, 0, 0, 0, 0, 0]]), [21, 20], axis=0)
+    records = PrivateRecords(x.astype(np.float32), rng.integers(0, 3, 41))
+    assert not any(one.exceeded for one in release_sensitivity(plan, records, 0))
+    honest = feature_maps.FourierMap.steps
+
+    def by_median(self: FeatureMap, found: np.ndarray[Any, Any], bits: int) -> Any:
+        middle = np.median(found[:, 0]) / 2**bits
+        return honest(self, np.trunc(found / (0.5 + middle)), bits)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(feature_maps.FourierMap, "steps", by_median)
+    moved = {one.query: one for one in release_sensitivity(plan, records, 0)}
+    assert moved["embedding"].exceeded
+    assert moved["all embeddings"].exceeded
+
+
+def test_sizes_are_read_from_the_sums_where_they_tell_more() -> None:
+    """Twenty classes of 20 to 400 records, sums under noise 2, sizes under noise 40: errors are well below those of the
+    released sizes, and sums without a common mean change nothing for the worse (6 seeds each)."""
+    rng = np.random.default_rng(0)
+    true = rng.integers(20, 400, 20)
+    for common, most in ((0.8, 0.35), (0.0, 1.1)):
+        ratios = []
+        for _ in range(6):
+            means = rng.standard_normal((300, 20)) / math.sqrt(300)
+            means = common * np.ones((300, 1)) / math.sqrt(300) + math.sqrt(1 - common**2) * means
+            sums = (means * true + 2 * rng.standard_normal((300, 20))).astype(np.float32)
+            sizes = (true + 40 * rng.standard_normal(20)).astype(np.float32)
+            public = feature_map(plan_of(EMBEDDINGS[0]))
+            noise = {"embedding": 2.0, "sizes": 40.0}
+            found = ClassEmbeddings({"embedding": sums}, sizes, public, int(true.sum()), noise)
+            ratios.append(np.linalg.norm(found.class_sizes() - true) / np.linalg.norm(sizes - true))
+        assert np.mean(ratios) < most
+
+
+def test_norms_of_means_are_estimated_by_their_errors() -> None:
+    """Means of norm about 1 under very different noise: closer than the plain squares less their noise (20 seeds)."""
+    rng, plain, ours = np.random.default_rng(0), 0.0, 0.0
+    noise = np.geomspace(0.005, 0.1, 30)
+    for _ in range(20):
+        norms = 1 + 0.1 * rng.standard_normal(30)
+        means = rng.standard_normal((500, 30))
+        means *= norms / np.linalg.norm(means, axis=0)
+        seen = means + noise * rng.standard_normal((500, 30))
+        plain += np.square(np.square(seen).sum(axis=0) - 500 * noise**2 - norms**2).sum()
+        ours += np.square(_squares(seen, noise) - norms**2).sum()
+    assert ours < 0.7 * plain
