@@ -193,10 +193,11 @@ class PersonTiles:
         first = index * RECORD_TILE
         return int(self._starts[first + tile_length(self.units, index, RECORD_TILE)] - self._starts[first])
 
-    def tile(self, index: int) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """Features and labels of the records of a tile's persons."""
+    def tile(self, index: int) -> Tile:
+        """Features and labels of the records of a tile's persons; features are fetched slice by slice."""
         rows = self._order[self._span(index)]
-        return self.features[rows], np.asarray(self.labels[rows])
+        fetched: Any = _Fetched(self.features, rows)
+        return fetched, np.asarray(self.labels[rows])
 
     def starts(self, index: int) -> NDArray[np.int64]:
         """(persons + 1,) where the records of each person of a tile begin in it."""
@@ -207,6 +208,23 @@ class PersonTiles:
     def _span(self, index: int) -> slice:
         first = index * RECORD_TILE
         return slice(self._starts[first], self._starts[first + tile_length(self.units, index, RECORD_TILE)])
+
+
+class _Fetched:
+    """Some rows of an array that may lie on a disk, in an order of their own; a slice of them is fetched at a time."""
+
+    def __init__(self, array: NDArray[Any], rows: NDArray[np.int64]) -> None:
+        self._array, self._rows = array, rows
+        self.dtype, self.shape = array.dtype, (len(rows), *array.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, part: slice) -> NDArray[Any]:
+        return np.asarray(self._array[self._rows[part]])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype)
 
 
 class StoreTiles(ArrayTiles):
