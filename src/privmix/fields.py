@@ -201,7 +201,8 @@ class _Names(dict[str, Any]):
     """What names mean in a module."""
 
     def __init__(self, module: str) -> None:
-        self._known = vars(sys.modules[module])
+        # A class may be of code that no module holds.
+        self._known = vars(sys.modules[module]) if module in sys.modules else {}
 
     def __missing__(self, name: str) -> Any:
         return self._known.get(name, getattr(builtins, name, NotImported))
