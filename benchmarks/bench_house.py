@@ -45,6 +45,20 @@ def import_lines(tree: ast.Module) -> int:
     )
 
 
+def own_lines(tree: ast.Module) -> int:
+    """Lines of imports of the package's own modules."""
+    return sum(
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "privmix"
+    )
+
+
+def by_rule(path: Path, text: str) -> bool:
+    """Whether a file stands alone by rule: a package has a face, and a verb and a variant have one file each."""
+    return path.name == "__init__.py" or path.parts[1] == "cli" or ".register" in text
+
+
 def imports(tree: ast.Module, modules: set[str]) -> set[str]:
     """Modules of the package that are named by an import, inside functions and for type checkers too."""
     found: set[str] = set()
@@ -99,7 +113,11 @@ def measured(checkout: Path) -> dict[str, dict[str, Any]]:
             "lines": sum(sizes),
             "code lines": code,
             "imports, share of code, %": round(100 * sum(import_lines(trees[path]) for path in own) / code, 1),
+            "of which of privmix's own modules, %": round(100 * sum(own_lines(trees[path]) for path in own) / code, 1),
             f"files of fewer than {FEW_LINES} lines": sum(size < FEW_LINES for size in sizes),
+            "of which faces, verbs and variants of a registry": sum(
+                len(lines[path]) < FEW_LINES and by_rule(path.relative_to(source), files[path]) for path in own
+            ),
             "median file, lines": statistics.median(sizes),
             "pairs of floors": len(floors),
             "circles, lazy and typed imports too": in_circles(arrows),

@@ -201,10 +201,11 @@ class _Names(dict[str, Any]):
     """What names mean in a module."""
 
     def __init__(self, module: str) -> None:
-        self._known = vars(sys.modules[module])
+        # A class may be of code that no module holds.
+        self.known = vars(sys.modules[module]) if module in sys.modules else {}
 
     def __missing__(self, name: str) -> Any:
-        return self._known.get(name, getattr(builtins, name, NotImported))
+        return self.known.get(name, getattr(builtins, name, NotImported))
 
 
 def hints_of(kind: type[Any]) -> dict[str, Any]:
@@ -221,7 +222,7 @@ def hints_of(kind: type[Any]) -> dict[str, Any]:
     for base in reversed(kind.__mro__):
         names = _Names(base.__module__)
         for name, hint in inspect.get_annotations(base).items():
-            found[name] = eval(hint, vars(sys.modules[base.__module__]), names) if isinstance(hint, str) else hint
+            found[name] = eval(hint, names.known, names) if isinstance(hint, str) else hint
     return found
 
 
