@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.designs.moments.engine import MomentSums
+from privmix.designs.rows.poisson import Poisson
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
 from privmix.engine.tiles import PersonTiles
@@ -20,7 +21,8 @@ from privmix.mechanisms.membership import Membership
 from privmix.mechanisms.persons import Givers, Weights, grouped
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
+from privmix.plans import Plan, check_plan, made_by, plan_from_dict
+from privmix.plans.registry import takes_persons
 from privmix.publication import RecordTransform
 
 CLASSES = ("ant", "bee", "cat")
@@ -92,9 +94,45 @@ def test_a_plan_of_persons_takes_persons_alone_and_one_of_records_records(name: 
 
 @pytest.mark.parametrize("name", ["merf", "hermite", "gaussian-mixing"])
 def test_a_design_that_knows_no_persons_refuses_them(name: str) -> None:
-    plan = ReleaseConfig(records=40, dim=5, classes=CLASSES, design=name, per_person=1).with_noise(1.0)
-    with pytest.raises(InvalidInput, match="persons"):
-        released(plan, some(40, 200))
+    """Before anything is charged or read; and at each later door, whoever made the plan."""
+    with pytest.raises(InvalidInput, match="one whose unit can be a person: "):
+        ReleaseConfig(records=40, dim=5, classes=CLASSES, design=name, per_person=1)
+    plan = ReleaseConfig(records=40, dim=5, classes=CLASSES, design=name).with_noise(1.0).priced(1e-3)
+    plan = replace(plan, per_person=1)
+    for door in (
+        lambda: check_plan(plan),
+        lambda: plan_from_dict(plan.to_dict()),
+        lambda: released(plan, some(40, 200)),
+    ):
+        with pytest.raises(InvalidInput, match="one whose unit can be a person"):
+            door()
+
+
+def test_what_a_design_does_with_persons_is_not_inherited() -> None:
+    """An engine of one's own may take their records for units: a design must say that it does not."""
+
+    class Heir(Poisson):
+        name = "heir"
+
+    assert takes_persons(Poisson)
+    assert not takes_persons(Heir)
+
+
+@every_design
+def test_the_planner_has_the_designs_that_take_persons(name: str) -> None:
+    assert takes_persons(made_by(plan_of(name, 40, 5)))
+
+
+def test_no_engine_is_made_for_records_of_another_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the engine itself looks at, as that of a stranger's design may not."""
+    monkeypatch.setattr("privmix.engine.engines.behind", lambda *_: pytest.fail("an engine was asked for"))
+    records = some(40, 200)
+    for plan, given in (
+        (plan_of("moments", 40, 5), replace(records, persons=None)),
+        (plan_of("moments", 40, 5, None), records),
+    ):
+        with pytest.raises(InvalidInput, match="persons of records exactly"):
+            make_engine(plan, given, SecretStreams.from_seed(0))
 
 
 @pytest.mark.parametrize("per_person", [1, 3])
