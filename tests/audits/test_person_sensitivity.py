@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency
+from privmix.audits.empty_runs import release_noises
 from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.audits.worst_case import attack, worst_case_of
 from privmix.engine import PrivateRecords, tiles
@@ -27,8 +28,10 @@ from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, all_designs
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.plan import TrainingPlan
+from privmix.training.pure_noise import training_noise
 from privmix.training.records import TrainingRecords
 from privmix.training.sensitivity import training_sensitivity
+from privmix.training.worst_case import attack_training
 from tests.audits.test_sensitivity import STRATEGIES, VALUES, trainer_of
 
 CLASSES = ("ant", "bee", "cat")
@@ -294,3 +297,26 @@ def test_a_plan_of_persons_trains_on_persons_alone() -> None:
     plan = replace(STEP, per_person=None)
     with pytest.raises(InvalidInput, match="persons of records exactly"):
         trainer_of(plan, "loop")(persons_of(features, labels, np.arange(6)), SecretStreams.from_seed(0), [])
+
+
+# Audits of what was made for persons.
+
+
+@every_plan
+def test_noise_of_persons_is_what_is_declared(name: str) -> None:
+    """Its standard deviation over 3,000 draws and more, within 6 of its own deviations (false alarm 2e-9 each)."""
+    plan = plan_of(name, count=30, dim=6, per_person=3, rows=30)
+    for noise in release_noises(plan, 3000, seed=0):
+        count = noise.values.size
+        room = 6 * (math.sqrt(5 / 4 / count) if plan.norm == "l1" else math.sqrt(1 / 2 / count))
+        assert abs(noise.values.std() / noise.certified - 1) < room, noise.name
+
+
+@pytest.mark.parametrize("per_person", [1, 3])
+def test_a_training_of_persons_can_be_audited(per_person: int) -> None:
+    """By its worst case, and by its noise alone, within 6 deviations."""
+    plan = TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3, per_person=per_person)
+    scores = attack_training(plan, 400, seed=0)
+    assert np.array_equal(scores.present, attack_training(replace(plan, per_person=None), 400, seed=0).present)
+    noise = training_noise(plan, 10_000, seed=0).values
+    assert abs(noise.std() - 1) < 6 / math.sqrt(2 * noise.size)

@@ -18,6 +18,11 @@ from privmix.jobs import progress
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.persons import check_persons
 from privmix.planning import ReleaseConfig
+from privmix.plans import all_designs
+from privmix.plans.registry import takes_persons
+from privmix.releases import verify_release
+from privmix.training import Trainer, TrainingRecords
+from privmix.world import World
 
 PERSONS = 40
 RNG = np.random.default_rng(0)
@@ -98,3 +103,34 @@ def test_a_guarantee_for_persons_bounds_no_attack_on_their_records(tmp_path: Pat
     assert infer_membership(Guess(), records, member, classes=2).attacks
     with pytest.raises(InvalidInput, match="a record, which is what this attack adds"):
         infer_membership(Guess(), records, member, classes=2, certificate=certificate)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in all_designs() if takes_persons(kind)], ids=lambda kind: kind.name)
+def test_a_release_of_persons_is_one_that_its_reader_takes(kind: Any, tmp_path: Path) -> None:
+    """Of each design: what is told of the noise and its grid is what the engine drew."""
+    given = {"mixup_degree": 6, "expected_classes": 1.0}
+    options = {name: value for name, value in given.items() if name in kind.__dataclass_fields__}
+    released(tmp_path / "release", design=kind(**options))
+    assert verify_release(tmp_path / "release").epsilon <= 4.0
+
+
+def test_processes_that_know_records_by_other_persons_train_nothing() -> None:
+    """A person could else be in the shard of each, and be clipped twice."""
+
+    one, other = (TrainingRecords.of(X, Y, classes=2, persons=whose) for whose in (WHOSE, WHOSE // 2))
+    said: list[bytes] = []
+
+    class Told(World):
+        def share(self, content: bytes) -> bytes:
+            """Rank 0's bytes, as all processes get them."""
+            if self.is_head:
+                said.append(content)
+                return content
+            return next(heard)
+
+    Trainer._check_same_records(one, Told(0, 2))
+    heard = iter(said)
+    Trainer._check_same_records(one, Told(1, 2))
+    heard = iter(said)
+    with pytest.raises(InvalidInput, match="the same records in the same order"):
+        Trainer._check_same_records(other, Told(1, 2))
