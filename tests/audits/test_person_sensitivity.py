@@ -26,6 +26,7 @@ from privmix.mechanisms.persons import Givers, Weights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, all_designs
+from privmix.research.rivals.embedding.engine import EmbeddingSums
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.plan import TrainingPlan
 from privmix.training.pure_noise import training_noise
@@ -50,15 +51,18 @@ PLANS: dict[str, dict[str, Any]] = {
     "two-stage": {"design": "two-stage", "centre": "none"},
     "two-stage-centred": {"design": "two-stage"},
     "three-stage": {"design": "three-stage", "centre": "none"},
+    "merf": {"design": "merf", "rows": 1, "frequencies": 5},
+    "hermite": {"design": "hermite", "rows": 1, "kernel_width": 1.0, "order": 20, "pair_order": 20, "pairs": 1},
 }
 # Designs that refuse persons.
-WITHOUT = {"gaussian-mixing", "merf", "hermite"}
+WITHOUT = {"gaussian-mixing"}
+WITHOUT_DEGREE = {"moments", "two-stage", "three-stage", "merf", "hermite"}
 every_plan = pytest.mark.parametrize("name", PLANS)
 
 
 def plan_of(name: str, *, count: int, dim: int, per_person: int = 1, **changes: Any) -> Plan:
     options = {"rows": 12, "per_person": per_person, **PLANS[name], **changes}
-    if options.get("design", "poisson") in ("moments", "two-stage", "three-stage") or options.get("full_batch"):
+    if options.get("design") in WITHOUT_DEGREE or options.get("full_batch"):
         options.pop("mixup_degree", None)
     else:
         options.setdefault("mixup_degree", max(1, count // 3))
@@ -119,7 +123,7 @@ def test_a_person_of_long_records_does_all_that_is_allowed(name: str, many: int)
     plan = replace(plan, centre_noise_multiplier=0.01) if plan.centred else plan
     found = measured(plan, far_apart(many), 0)
     assert not exceeded(found)
-    query = next(one for one in ("second moments", "features") if one in found)
+    query = next(one for one in ("second moments", "features", "all embeddings") if one in found)
     assert found[query].share > (0.45 if plan.adjacency is Adjacency.REPLACE_ONE else 0.98)
 
 
@@ -174,6 +178,11 @@ def every_record_joins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Givers, "given", two)
 
 
+def features_of_every_record(patch: pytest.MonkeyPatch) -> None:
+    """A person adds the features of all records, each as if it were a person."""
+    patch.setattr(EmbeddingSums, "add_persons", lambda self, records, weights: self.add(records, weights.labels))
+
+
 SUMS = ("moments", "two-stage", "three-stage", "full-batch")
 ROWS = ("poisson", "hierarchical", "classwise")
 
@@ -185,6 +194,7 @@ ROWS = ("poisson", "hierarchical", "classwise")
         *((one_record_too_many, name) for name in ("moments", "two-stage", "three-stage")),
         *((means_not_divided, name) for name in (*SUMS, "poisson-centred")),
         *((every_record_joins, name) for name in ROWS),
+        *((features_of_every_record, name) for name in ("merf", "hermite")),
     ],
 )
 def test_a_planted_bug_is_caught(plant: Plant, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
