@@ -105,7 +105,11 @@ def test_a_guarantee_for_persons_bounds_no_attack_on_their_records(tmp_path: Pat
         infer_membership(Guess(), records, member, classes=2, certificate=certificate)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in all_designs() if takes_persons(kind)], ids=lambda kind: kind.name)
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in all_designs() if takes_persons(kind) and kind.name != "hermite"],
+    ids=lambda kind: kind.name,
+)
 def test_a_release_of_persons_is_one_that_its_reader_takes(kind: Any, tmp_path: Path) -> None:
     """Of each design: what is told of the noise and its grid is what the engine drew."""
     given = {"mixup_degree": 6, "expected_classes": 1.0}
