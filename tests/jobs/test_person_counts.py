@@ -112,8 +112,8 @@ def test_a_guarantee_for_persons_bounds_no_attack_on_their_records(tmp_path: Pat
 )
 def test_a_release_of_persons_is_one_that_its_reader_takes(kind: Any, tmp_path: Path) -> None:
     """Of each design: what is told of the noise and its grid is what the engine drew."""
-    given = {"mixup_degree": 6, "expected_classes": 1.0}
-    options = {name: value for name, value in given.items() if name in kind.__dataclass_fields__}
+    given, known = {"mixup_degree": 6, "expected_classes": 1.0}, {one.name for one in kind.options() if one.init}
+    options = {name: value for name, value in given.items() if name in known and kind.name != "gaussian-mixing"}
     released(tmp_path / "release", design=kind(**options))
     assert verify_release(tmp_path / "release").epsilon <= 4.0
 
