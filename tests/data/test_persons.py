@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,23 @@ def test_files(tmp_path: Path) -> None:
     file.write_text("name,person\n")
     with pytest.raises(InvalidInput, match="columns file_name and person"):
         persons_in_list(names, file)
+
+
+@pytest.mark.parametrize(
+    "unknown", [None, float("nan"), "", "  ", b"", pandas.NaT, pandas.NA, Decimal("NaN"), np.datetime64("NaT")]
+)
+def test_whoever_is_unknown_is_nobody_else(unknown: Any) -> None:
+    """Were they one person, each of them would be part of one, whose guarantee is for all of them together."""
+    who = np.empty(4, object)
+    who[:] = [unknown, "anna", unknown, "anna"]
+    assert persons_in(who, missing="own").tolist() == [0, 1, 2, 1]
+    with pytest.raises(InvalidInput, match="an identifier in every record"):
+        persons_in(who)
+
+
+def test_days_and_decimal_numbers_are_identifiers() -> None:
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-01"], "datetime64[D]")
+    assert persons_in(days).tolist() == [0, 1, 0]
+    assert numbered([Decimal(7), Decimal(8), Decimal(7)]).tolist() == [0, 1, 0]
+    with pytest.raises(InvalidInput, match="texts, or whole numbers"):
+        numbered([np.zeros(2), np.zeros(2)])

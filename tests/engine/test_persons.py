@@ -11,6 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.designs.moments.engine import MomentSums
+from privmix.designs.rows.poisson import Poisson
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
 from privmix.engine.tiles import PersonTiles
@@ -20,8 +21,10 @@ from privmix.mechanisms.membership import Membership
 from privmix.mechanisms.persons import Givers, Weights, grouped
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan
+from privmix.plans import Plan, check_plan, design_named, made_by, plan_from_dict
+from privmix.plans.registry import takes_persons
 from privmix.publication import RecordTransform
+from privmix.research.rivals.embedding.engine import EmbeddingSums
 
 CLASSES = ("ant", "bee", "cat")
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -34,6 +37,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "hierarchical": {"design": "hierarchical", "mixup_degree": 8},
     "classwise": {"design": "classwise", "mixup_degree": 8},
     "full-batch": {"design": "classwise", "full_batch": True},
+    "gaussian-mixing": {"design": "gaussian-mixing"},
 }
 every_design = pytest.mark.parametrize("name", DESIGNS)
 
@@ -90,11 +94,48 @@ def test_a_plan_of_persons_takes_persons_alone_and_one_of_records_records(name: 
         released(plan_of(name, 40, 5, None), records)
 
 
-@pytest.mark.parametrize("name", ["merf", "hermite", "gaussian-mixing"])
-def test_a_design_that_knows_no_persons_refuses_them(name: str) -> None:
-    plan = ReleaseConfig(records=40, dim=5, classes=CLASSES, design=name, per_person=1).with_noise(1.0)
-    with pytest.raises(InvalidInput, match="persons"):
-        released(plan, some(40, 200))
+@pytest.mark.parametrize("name", ["poisson", "moments"])
+def test_a_design_that_knows_no_persons_refuses_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before anything is charged or read; and at each later door, whoever made the plan."""
+    monkeypatch.setattr(design_named(name), "persons", False)
+    with pytest.raises(InvalidInput, match="one whose unit can be a person: "):
+        ReleaseConfig(records=40, dim=5, classes=CLASSES, per_person=1, **DESIGNS[name])
+    plan = ReleaseConfig(records=40, dim=5, classes=CLASSES, **DESIGNS[name]).with_noise(1.0).priced(1e-3)
+    plan = replace(plan, per_person=1)
+    for door in (
+        lambda: check_plan(plan),
+        lambda: plan_from_dict(plan.to_dict()),
+        lambda: released(plan, some(40, 200)),
+    ):
+        with pytest.raises(InvalidInput, match="one whose unit can be a person"):
+            door()
+
+
+def test_what_a_design_does_with_persons_is_not_inherited() -> None:
+    """An engine of one's own may take their records for units: a design must say that it does not."""
+
+    class Heir(Poisson):
+        name = "heir"
+
+    assert takes_persons(Poisson)
+    assert not takes_persons(Heir)
+
+
+@every_design
+def test_the_planner_has_the_designs_that_take_persons(name: str) -> None:
+    assert takes_persons(made_by(plan_of(name, 40, 5)))
+
+
+def test_no_engine_is_made_for_records_of_another_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the engine itself looks at, as that of a stranger's design may not."""
+    monkeypatch.setattr("privmix.engine.engines.behind", lambda *_: pytest.fail("an engine was asked for"))
+    records = some(40, 200)
+    for plan, given in (
+        (plan_of("moments", 40, 5), replace(records, persons=None)),
+        (plan_of("moments", 40, 5, None), records),
+    ):
+        with pytest.raises(InvalidInput, match="persons of records exactly"):
+            make_engine(plan, given, SecretStreams.from_seed(0))
 
 
 @pytest.mark.parametrize("per_person", [1, 3])
@@ -120,6 +161,41 @@ def test_moments_are_those_of_persons_contributions(per_person: int) -> None:
     linear = sums._class_sums.T * one - offset * sums._class_sums.sum(axis=0)[:, None]
     assert np.allclose(linear * step**2, cross, atol=4 * 400 * step)
     assert np.allclose(sums._label_steps * step, labels, atol=2 * 60 * step * 3)
+
+
+@pytest.mark.parametrize("options", [{"design": "merf", "frequencies": 8}, {"design": "hermite", "pairs": 2}])
+@pytest.mark.parametrize("per_person", [1, 3])
+def test_embeddings_are_those_of_persons_contributions(options: dict[str, Any], per_person: int) -> None:
+    """Wherever blocks and pieces of them are cut; of persons with one record and K = 1 they are those of records."""
+    records = some(60, 400, dim=4)
+    plan = ReleaseConfig(records=60, dim=4, classes=CLASSES, per_person=per_person, **options).with_noise(1.0)
+
+    def sums(whose: NDArray[np.int64], at_once: int) -> EmbeddingSums:
+        tiles, made = PersonTiles(records.features, records.labels, whose), EmbeddingSums(plan)
+        (x, y), starts = tiles.tile(0), tiles.starts(0)
+        made.records_at_once = at_once
+        steps = plan.lattice.quantise(RecordTransform(plan.clip_norm)(x) / plan.clip_norm)
+        for first in range(0, len(starts) - 1, 25):
+            last = min(first + 25, len(starts) - 1)
+            part = slice(starts[first], starts[last])
+            made.add_persons(steps[part], Weights(starts[first : last + 1] - starts[first], y[part], per_person))
+        return made
+
+    made, again, alone = sums(records.persons, 7), sums(records.persons, 1000), sums(np.arange(400), 1000)
+    plain = EmbeddingSums(plan)
+    z = plan.lattice.quantise(RecordTransform(plan.clip_norm)(records.features) / plan.clip_norm)
+    plain.add(z, records.labels)
+    assert np.array_equal(made._sizes, again._sizes)
+    features = plain._map.steps(z, plan.lattice_bits)
+    weights = np.minimum(1, np.bincount(records.persons) / per_person) / np.bincount(records.persons)
+    for name, found in made._sums.items():
+        assert np.array_equal(found, again._sums[name])
+        assert per_person > 1 or np.array_equal(alone._sums[name], plain._sums[name])
+        naive = np.zeros(found.shape)
+        np.add.at(naive, records.labels, features[name] * weights[records.persons][:, None])
+        assert np.abs(found - naive).max() <= 60 + 1e-6
+    sizes = np.bincount(records.labels, weights[records.persons], 3)
+    assert np.abs(made._sizes * plan.lattice.step - sizes).max() <= 60 * plan.lattice.step
 
 
 def test_a_person_adds_the_same_whoever_is_beside_them() -> None:

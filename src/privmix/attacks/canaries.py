@@ -24,8 +24,9 @@ from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
 from privmix.engine.engines import make_engine
 from privmix.engine.tiles import RecordSource, RecordTiles, tiles_of
-from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
 from privmix.fields import Choice, check_fields
+from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, ReleasePlan, averaging_plan
 from privmix.progress import Progress
@@ -138,6 +139,8 @@ def audit_release(
     mechanism = release_mechanism(checked)
     guesses = config.guesses_for(mechanism, delta)
     others = tiles_of(records)
+    if others.starts(0) is not None:
+        raise InvalidInput("persons", WITHHELD, "none: a canary is a record, and stands for no person")
     kept = others.count - (config.canaries if _takes_places(checked, config) else 0)
     if kept < 0:
         raise InvalidInput("canaries", config.canaries, "at most the number of records, whose places they take")
@@ -156,6 +159,7 @@ def audit_release(
 def check_auditable(plan: Plan, config: CanaryConfig) -> ReleasePlan:
     """Raise :class:`InvalidInput` unless canaries can audit such a plan; reads no data."""
     plan = averaging_plan(plan, "one with mixed rows of equal weights")
+    check_of_records(plan.per_person)
     if plan.noise != "gaussian":
         raise InvalidInput("noise", plan.noise, "gaussian for an audit with canaries")
     check_choice("canaries' kind", config.kind, KINDS[:2])

@@ -23,6 +23,7 @@ from privmix.attacks.canaries import CanaryAudit, CanaryConfig
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, prove
 from privmix.errors import InvalidInput
+from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.training import ModelFacts, TrainedModel, Trainer, TrainingConfig, TrainingRecords
@@ -115,6 +116,7 @@ def audit_training_canaries(
 
 def check_auditable_training(config: TrainingConfig, canaries: CanaryConfig) -> None:
     """Raise :class:`InvalidInput` unless canaries can audit such a run; reads no data."""
+    check_of_records(config.per_person)
     if config.microbatch_size > 1:
         raise InvalidInput("microbatch_size", config.microbatch_size, "1 for an audit with canaries")
     if config.bank_views or config.views.k_diff:

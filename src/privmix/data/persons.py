@@ -175,9 +175,23 @@ def _text(cell: Any) -> str:
     if isinstance(cell, bytes):
         cell = cell.decode("utf-8", "surrogateescape")
     if not isinstance(cell, str):
+        if _is_missing(cell):
+            return ""
         # Days, and whatever else has one way to be written.
         cell = str(cell)
     return str(cell).strip()
+
+
+def _is_missing(cell: Any) -> bool:
+    """Whether it is a day, decimal number or the like that is not there: none is equal to itself."""
+    try:
+        return bool(cell != cell)
+    except TypeError:
+        # pandas' NA says neither.
+        return True
+    except (ValueError, ArithmeticError):
+        # Arrays, which have no one way to be written.
+        raise _no_identifier() from None
 
 
 def _no_identifier() -> InvalidInput:

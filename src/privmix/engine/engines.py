@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from privmix.engine.rows import Engine
-from privmix.engine.tiles import RecordSource
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.engine.tiles import RecordSource, tiles_of
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, made_by
-from privmix.plans.registry import behind
+from privmix.plans.registry import behind, check_unit
 
 
 class EngineMaker(Protocol):
@@ -43,6 +43,10 @@ def make_engine(
         raise InvalidInput("design", plan.design, "one that an engine carries out (its 'engines')")
     if engine not in known:
         raise InvalidInput("engine", engine, f"{', '.join(known)} for design {plan.design}")
+    check_unit(made_by(plan), plan.per_person)
+    records = tiles_of(records)
+    if (records.starts(0) is None) is not (plan.per_person is None):
+        raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
     make: EngineMaker = behind(made_by(plan), "engines", known[engine])
     machine = {"address": address} if engine == "ray" else {}
     return make(plan, records, streams, workers=workers, memory_bytes=memory, **machine)

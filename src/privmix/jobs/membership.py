@@ -184,9 +184,12 @@ class _Target:
 
     @property
     def guarantee(self) -> Mapping[str, Any] | None:
-        """The certificate, if what it guarantees limits attacks: noise from a seed limits none."""
+        """The certificate, if what it guarantees limits attacks on records: noise from a seed limits none."""
         certificate = self.certificate
-        return None if certificate is None or certificate["insecure_seed"] else certificate
+        if certificate is None or certificate["insecure_seed"]:
+            return None
+        # What a person's being there tells is limited, not what one of their records does.
+        return None if certificate["plan"].get("per_person") is not None else certificate
 
     def check_count(self, members: int) -> None:
         """Raise unless the members are as many as the certificate says, where it states the real count."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from privmix.accounting.events import Adjacency
 from privmix.errors import WITHHELD, InvalidInput, check_choice
 from privmix.options import described, option
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from privmix.jobs.dataset import Dataset
+    from privmix.mechanisms.plan import Plan
 
 _PANEL: Final = "Persons"
 _MISSING: Final = ("error", "own")
@@ -115,20 +117,20 @@ def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
     return math.floor(float(np.minimum(1.0, np.bincount(whose) / most).sum()) + 1e-9)
 
 
-def check_persons(found: int, planned: int, *, exact: bool, estimated: bool) -> None:
-    """Raise unless so many persons are what was planned with; how many there are is not shown.
+def check_persons(found: int, plan: Plan) -> None:
+    """Raise unless so many persons can be what was planned with; how many there are is not shown.
+
+    Where one person more or less makes a neighbour, any number is as good: one of them must not decide whether there is
+    a result. Rows of a fixed size hide what persons are, not that they are there, and neighbours have as many.
 
     Args:
         found: how many there are. Secret.
-        planned: how many were declared, or estimated on the low side.
-        exact: the design's law depends on how many there are.
-        estimated: by a private count, which may be below the real one.
+        plan: public.
+
+    Raises:
+        InvalidInput: they are not as many as the plan says, and its law depends on that.
     """
-    if exact and found != planned:
+    if plan.adjacency is Adjacency.REPLACE_ONE and found != plan.records:
         raise InvalidInput(
             "records", WITHHELD, "the number of persons, of which a design of rows of a fixed size knows"
-        )
-    if found > planned and not estimated:
-        raise InvalidInput(
-            "records", WITHHELD, "at least as many as there are persons: more than were declared are there"
         )

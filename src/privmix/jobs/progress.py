@@ -30,7 +30,8 @@ def shows_bars(function: Callable[P, R]) -> Callable[P, R]:
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
         if kwargs.get("progress") is not True:
             return function(*args, **kwargs)
-        with progress_bars(percent=bool(kwargs.get("private_count"))) as bars:
+        private = bool(kwargs.get("private_count")) or kwargs.get("records") is not None
+        with progress_bars(percent=private) as bars:
             return function(*args, **{**kwargs, "progress": bars})  # type: ignore[arg-type]
 
     return called

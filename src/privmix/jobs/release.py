@@ -297,9 +297,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         schema, extractor, plan = self.opened.schema, planned.extractor, planned.plan
         whose = None
         if self.of_persons:
-            # The cheaper part first: too many persons end the run before features are made.
-            whose, estimated = self.persons.read(self.opened), plan.records_noise_multiplier is not None
-            check_persons(number_of(whose), plan.records, exact=made_by(plan).fixed_size, estimated=estimated)
+            # The cheaper part first: what does not fit ends the run before features are made.
+            whose = self.persons.read(self.opened)
+            check_persons(number_of(whose), plan)
         large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:
             return replace(features_in_memory(self.opened.source, extractor, progress), persons=whose)

@@ -113,7 +113,11 @@ class Weights:
         return found
 
     def label_steps(self, classes: int, one: int, offset: int) -> NDArray[np.int64]:
-        """(classes,) sum of what persons add to the label sums, in steps, of which a whole record has ``one``.
+        """(classes,) sum of :meth:`label_vectors`: what persons add to the label sums."""
+        return np.asarray(self.label_vectors(classes, one, offset).sum(axis=0))
+
+    def label_vectors(self, classes: int, one: int, offset: int) -> NDArray[np.int64]:
+        """(persons, classes) label of each person, in steps, of which that of a whole record has ``one``.
 
         A person's labels weigh what their records do. The offset is taken off as often as the person weighs: wholly
         where that is one, of which a label vector between those of single records has the norm of none that is longer.
@@ -122,12 +126,12 @@ class Weights:
         groups = self.groups
         found[groups.persons, groups.labels] = np.floor(groups.shares * one).astype(np.int64)
         if self.most == 1:
-            return np.asarray(found.sum(axis=0) - offset * self.persons)
+            return found - offset
         if offset:
             vectors = found - offset * self.shares[:, None]
             bound = float(np.hypot(one - offset, offset * np.sqrt(classes - 1)))
             found = np.trunc(clip_l2(vectors, bound)).astype(np.int64)
-        return np.asarray(found.sum(axis=0))
+        return found
 
 
 @dataclass(frozen=True, eq=False)

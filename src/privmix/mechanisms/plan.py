@@ -127,6 +127,16 @@ def unit_of(plan: Any) -> Unit:
     return RECORD if plan.per_person is None else Unit("person", "persons", plan.per_person)
 
 
+def check_of_records(per_person: int | None) -> None:
+    """Raise :class:`InvalidInput` where a plan's unit is a person, for attacks that add or guess single records.
+
+    A person's guarantee limits what is told of their being there, with all records. Of one record among several it says
+    less: without it they are another person, who takes the place of the first.
+    """
+    if per_person is not None:
+        raise InvalidInput("unit", "a person", "a record, which is what this attack adds or guesses")
+
+
 LONGEST_NAME: Final = 200
 """Characters of a class's name."""
 

@@ -10,6 +10,7 @@ from privmix.mechanisms.plan import check_target
 from privmix.planning.theory import best_mixup_degree
 from privmix.plans import Design, Plan, Setting, check_options, design_named
 from privmix.plans.pricing import budget_after_count, small_query_noise
+from privmix.plans.registry import check_unit
 
 WHY: Final = "the least error of linear regression at n, T and the target (Li et al. 2022, Theorem 3.1, noise by PLD)"
 """Why theory takes the number that it takes."""
@@ -139,6 +140,7 @@ class ReleaseConfig(Setting):
             kind = design_named(design)
             check_options(kind, options)
             design = kind(**options)
+        check_unit(type(design), per_person)
         design.check(self)
         object.__setattr__(self, "design", design)
 

@@ -14,6 +14,7 @@ from privmix.learning.data_model import DataModel
 from privmix.planning.choice import DECLARED, PUBLIC, Candidate, Choice, LeftOut, counted_error, is_model_words
 from privmix.planning.config import ReleaseConfig
 from privmix.plans import Plan, all_designs, made_by
+from privmix.plans.registry import takes_persons
 from privmix.progress import Progress
 
 
@@ -194,6 +195,8 @@ def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
     """Settings that need a noise of their own."""
     found = []
     for kind in all_designs():
+        if config.per_person is not None and not takes_persons(kind):
+            continue
         for name, design in kind.trials(config):
             # What the owner asked of one design is asked of the others that know it.
             asked = {one.name: getattr(config.design, one.name) for one in design.options() if _keeps(config, one.name)}

@@ -66,6 +66,8 @@ class Design(Checked, ABC, Generic[P]):
             what its forecast leaves out, and the other's does not.
         fixed_size: whether all rows hold the same number of records. Such draws depend on the number of records,
             which must then be the real one.
+        persons: whether a person with all records can be its unit of privacy: its engine then takes each person's
+            records as one contribution. A design says so itself: what another's engine does with them proves nothing.
         lost: what the released form keeps nothing of, for the assessment.
         statements: further sentences of the certificate.
         released: what is released, the rows apart; empty where there is nothing else.
@@ -89,6 +91,7 @@ class Design(Checked, ABC, Generic[P]):
     engines: ClassVar[Mapping[str, str]] = {}
     margin: ClassVar[float] = 0.0
     fixed_size: ClassVar[bool] = False
+    persons: ClassVar[bool] = False
     lost: ClassVar[str] = ""
     statements: ClassVar[tuple[str, ...]] = ()
     released: ClassVar[str] = ""

@@ -9,7 +9,7 @@ from privmix.accounting import PrivacyCost
 from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import check_price
 from privmix.plans.plan import Plan
-from privmix.plans.registry import all_designs, design_named
+from privmix.plans.registry import all_designs, check_unit, design_named, made_by
 from privmix.plans.rows import ReleasePlan, RowDesign
 
 
@@ -41,7 +41,9 @@ def check_plan(plan: Plan) -> PrivacyCost:
     Raises:
         InvalidInput: it is not.
     """
-    return check_price(plan, {design.plan_type for design in all_designs()})
+    cost = check_price(plan, {design.plan_type for design in all_designs()})
+    check_unit(made_by(plan), plan.per_person)
+    return cost
 
 
 def plan_from_dict(description: Mapping[str, Any]) -> Plan:
@@ -52,4 +54,7 @@ def plan_from_dict(description: Mapping[str, Any]) -> Plan:
     """
     if not isinstance(description, Mapping):
         raise InvalidInput("plan", type(description).__name__, "the fields of a release plan")
-    return design_named(description.get("design", "")).plan_type.from_dict(description)
+    design = design_named(description.get("design", ""))
+    plan = design.plan_type.from_dict(description)
+    check_unit(design, plan.per_person)
+    return plan

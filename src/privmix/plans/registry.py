@@ -55,6 +55,23 @@ def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
             raise InvalidInput(name, value, allowed)
 
 
+def takes_persons(design: type[Design[Any]]) -> bool:
+    """Whether persons can be the design's unit, as it says itself.
+
+    Example:
+        >>> takes_persons(design_named("poisson"))
+        True
+    """
+    return bool(vars(design).get("persons", False))
+
+
+def check_unit(design: type[Design[Any]], per_person: int | None) -> None:
+    """Raise :class:`InvalidInput` where persons are to be the unit of a design that takes records alone."""
+    if per_person is not None and not takes_persons(design):
+        able = ", ".join(other.name for other in DESIGNS.all() if takes_persons(other))
+        raise InvalidInput("design", design.name, f"one whose unit can be a person: {able}")
+
+
 Behind = TypeVar("Behind")
 
 

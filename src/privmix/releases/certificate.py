@@ -23,7 +23,7 @@ from privmix.fields import Amount, By, Whole, Words, used
 from privmix.mechanisms.plan import unit_of
 from privmix.planning.choice import chosen_by_data
 from privmix.plans import Plan, check_plan, made_by
-from privmix.releases.facts import release_facts
+from privmix.releases.facts import knows_persons, release_facts
 
 PICTURE_FILE: Final = "predictions.svg"
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256", "arrays", "arrays_sha256"}
@@ -236,6 +236,6 @@ def _count_statement(plan: Plan) -> str:
             f"The {unit.one} count {plan.records} is a differentially private estimate, on the low side; "
             "its cost is part of this guarantee (added to that of the rest) and the real count is protected."
         )
-    if plan.records_declared:
+    if plan.records_declared and not knows_persons(plan):
         return f"{plan.records} is a public figure that the owner declared; the real {unit.one} count is not used."
     return f"The {unit.one} count {plan.records} is taken as public; it is not protected by this guarantee."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from privmix.certificate.assessment import Facts
 from privmix.mechanisms.plan import unit_of
 from privmix.plans import Plan, made_by
@@ -28,7 +30,7 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
         epsilon=plan.epsilon,
         delta=plan.delta,
         records=plan.records,
-        count="private" if private_count else "declared" if plan.records_declared else "public",
+        count=_count(plan),
         mechanism=_mechanism(plan),
         bias=_bias(plan),
         digits="Sums are whole numbers on a public grid and the noise is rounded to it first, so the digits tell "
@@ -40,6 +42,17 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
         insecure_seed=insecure_seed,
         unit=unit_of(plan),
     )
+
+
+def knows_persons(plan: Plan) -> bool:
+    """Whether the number of persons is the real one, whoever declared it: rows of a fixed size depend on it."""
+    return plan.per_person is not None and made_by(plan).fixed_size
+
+
+def _count(plan: Plan) -> Literal["public", "declared", "private"]:
+    if plan.records_noise_multiplier is not None:
+        return "private"
+    return "declared" if plan.records_declared and not knows_persons(plan) else "public"
 
 
 def _mechanism(plan: Plan) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
 from torch import Tensor
 
 from privmix.mechanisms.streams import SecretStreams
@@ -27,7 +28,8 @@ def linear_steps(
 
     Args:
         plan: what runs, by plain SGD.
-        records: with two classes.
+        records: with two classes; where persons are the units, each is a person's, who has it as often as a step takes
+            records of one.
         learning_rate: of all steps; what moves is so many times the mean.
         streams: fresh.
 
@@ -42,7 +44,7 @@ def linear_steps(
     flat = FlatParameters(model)
     trainer = DpSgd(
         plan=plan,
-        records=records,
+        records=_as_persons(plan, records),
         views=ViewPipeline(ViewConfig.plain(), classes=2),
         gradients=ClosedFormGradients(model, flat, Clipping(plan.clip_norm)),
         optimiser=Optimiser(flat, OptimiserConfig(learning_rate=learning_rate), plan.steps),
@@ -52,3 +54,10 @@ def linear_steps(
         before = flat.get().double()
         trainer.step(step)
         yield flat.unflatten(before - flat.get().double())["head.weight"]
+
+
+def _as_persons(plan: TrainingPlan, records: TrainingRecords) -> TrainingRecords:
+    if plan.per_person is None or records.units is not None:
+        return records
+    whose = np.repeat(np.arange(len(records)), plan.per_person)
+    return TrainingRecords.of(records.x[whose], records.labels[whose], classes=records.classes, persons=whose)

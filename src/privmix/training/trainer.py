@@ -261,12 +261,14 @@ class Trainer:
 
     @staticmethod
     def _check_same_records(records: TrainingRecords, world: World) -> None:
-        """Shards of two orders, or of other numbers, could hold a record twice: it would be clipped twice."""
+        """Shards of two orders, or of other numbers, could hold a unit twice: it would be clipped twice."""
         if world.size == 1:
             return
         key = world.share(os.urandom(32) if world.is_head else b"")
         # Not the features: machines may differ in their last digits.
-        own = hashlib.blake2b(repr(records.x.shape).encode() + records.labels.tobytes(), key=key).digest()
+        whose = b"".join(part.tobytes() for part in records.units or ())
+        known = repr((records.x.shape, len(whose))).encode() + whose + records.labels.tobytes()
+        own = hashlib.blake2b(known, key=key).digest()
         if not hmac.compare_digest(own, world.share(own)):
             raise InvalidInput("data", WITHHELD, "the same records in the same order for every process")
 

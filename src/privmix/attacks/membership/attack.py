@@ -28,6 +28,7 @@ from privmix.audits.defaults import ATTACKS, LOSS
 from privmix.engine import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.fields import Choice, Count, Number, Proportion, Rate, Share, Size, check_fields
+from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 
@@ -210,6 +211,8 @@ def infer_membership(
         (True, True)
     """
     config = config or MembershipConfig()
+    if certificate is not None:
+        check_of_records(certificate["plan"].get("per_person"))
     features, labels = records.features, records.labels
     _check_records(records, member, classes)
     count = int(member.sum())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning.base import ReleaseLearner
+from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases import release_to_memory
@@ -65,6 +66,7 @@ class ReleaseTrainer:
             allowed = f"the release that the model was fitted on, {model.facts_.release_id}"
             raise InvalidInput("release", certificate["id"], allowed)
         plan = plan_from_dict(certificate["plan"])
+        check_of_records(plan.per_person)
         if not model.reads_rows:
             plan = replace(plan, rows=1)
         return cls(plan, sklearn.clone(model), certificate["extractor"], tuple(certificate["input_shape"]))
@@ -103,6 +105,7 @@ class DpSgdTrainer:
         """
         certificate = model.certificate
         settings = certificate["settings"]
+        check_of_records(certificate["plan"].get("per_person"))
         if certificate["public_data"] or settings["bank_views"]:
             raise InvalidInput(
                 "model", "trained with public data or a bank of views", "one trained on its records alone"

@@ -134,6 +134,7 @@ class Moments(Design[MomentsPlan]):
     """Second moments of all records in one noisy query, and rows sampled from them."""
 
     name = "moments"
+    persons = True
     worst_case = "privmix.designs.moments.worst_case:moments_case"
     words = "samples of a Gaussian mixture that has the released moments"
     draws = "second moments, cross moments and label sums of all records"

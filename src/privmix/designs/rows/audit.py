@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privmix.audits.bounds import Scores
 from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, Keys, PureNoise, of_part
 from privmix.audits.sensitivity import ORDERS, Pair, QuerySensitivity, distances, largest
-from privmix.audits.worst_case import EngineFactory
+from privmix.audits.worst_case import EngineFactory, as_persons
 from privmix.engine import PrivateRecords
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
@@ -57,7 +57,7 @@ def _rows(plan: ReleasePlan, keys: Keys, make: EngineFactory, name: str) -> tupl
     records = PrivateRecords(np.zeros((count, plan.dim), np.float32), np.zeros(count, np.int64))
 
     def one(streams: SecretStreams) -> NDArray[Any]:
-        engine = make(plan, records, streams)
+        engine = make(plan, as_persons(plan, records), streams)
         blocks = list(engine.rows())
         x = np.concatenate([block.x for block in blocks]).astype(np.float64) * plan.divisor
         y = np.concatenate([block.y for block in blocks]).astype(np.float64) * plan.divisor

@@ -36,6 +36,7 @@ class Classwise(RowDesign):
     """
 
     name = "classwise"
+    persons = True
     worst_case = "privmix.designs.rows.worst_case:classwise_case"
     words = "each row holds records of one class only, so its label is public"
     draws = "each row takes records of one class"

@@ -45,6 +45,7 @@ class Fixed(FixedSize):
     """
 
     name = "fixed"
+    persons = True
     worst_case = "privmix.designs.rows.replace_one:replace_case"
     words = "each row averages the same number of records, drawn without replacement"
     draws = "each row takes m records without replacement"

@@ -27,6 +27,7 @@ class Hierarchical(NoisyLabels):
     """Each row draws each class with one probability, then each of its records with another (NeuroMixGDP-HS)."""
 
     name = "hierarchical"
+    persons = True
     worst_case = "privmix.designs.rows.worst_case:hierarchical_case"
     words = "each row draws a few classes first, then records of those classes"
     draws = "each row draws classes, then records of those classes"

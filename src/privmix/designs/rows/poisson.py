@@ -33,6 +33,7 @@ class Poisson(NoisyLabels):
     """
 
     name = "poisson"
+    persons = True
     worst_case = "privmix.designs.rows.worst_case:poisson_case"
     words = "each record joins each row independently"
     draws = "each record joins each row independently with probability m/n"

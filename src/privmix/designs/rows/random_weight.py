@@ -24,6 +24,7 @@ class RandomWeight(FixedSize):
     """Dirichlet weights on m records drawn without replacement: a record's sensitivity is its largest weight."""
 
     name = "random-weight"
+    persons = True
     worst_case = "privmix.designs.rows.replace_one:replace_case"
     words = "each row is a Dirichlet-weighted sum of records drawn without replacement"
     draws = "each row is a randomly weighted sum of m records"

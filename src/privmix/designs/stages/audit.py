@@ -45,7 +45,7 @@ def two_stage_noises(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineF
     for name, drawn, part, deviation, grid in (
         ("scatter within classes: diagonal", "diagonal", "within", std["within"], wide.unit_within),
         ("scatter within classes: off diagonal", "off", "within", std["within"] / math.sqrt(2), wide.unit_within),
-        ("norms", "norms", "norms", std["norms"], NormCounts(wide).step),
+        ("norms", "norms", "norms", std["norms"], wide.unit_norms),
     ):
         noise = PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[drawn]))
         yield of_part(noise, plan, part, off_diagonal=drawn == "off")

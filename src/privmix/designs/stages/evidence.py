@@ -47,9 +47,9 @@ def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseT
         InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the first stage.
     """
     std = plan.noise_std
-    check_grid("moments: norms", moments.norms, 1.0, std["norms"])
+    check_grid("moments: norms", moments.norms, plan.unit_norms, std["norms"])
     check_grid("moments: within", moments.within, plan.unit_within, std["within"])
-    counts, half = moments.norms.astype(np.float64) / std["norms"], 0.5 / std["norms"]
+    counts, half = moments.norms.astype(np.float64) / std["norms"], 0.5 * plan.unit_norms / std["norms"]
     return [
         *moments_tests(plan.first, moments),
         energy_test("noise of the norms", np.square(counts).sum(), counts.size, half * math.sqrt(counts.size)),

@@ -98,6 +98,7 @@ class ThreeStage(TwoStage):
     """
 
     name = "three-stage"
+    persons = True
     worst_case: ClassVar = "privmix.designs.stages.three_worst_case:three_stage_case"
     draws = "second moments, then the scatter within classes, then that of each class, of all records"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}

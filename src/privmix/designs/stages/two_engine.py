@@ -24,8 +24,6 @@ from privmix.publication.second_moments import SecondMoments
 _RECORDS_AT_ONCE = 4096
 # Bytes of residuals that are kept between the passes over them; more are made twice, to the same bits.
 _KEPT = 2**30
-# Logical size: of a record's weight in counts.
-_WEIGHT_STEPS = 2.0**20
 
 
 class TwoStageEngine(MomentsEngine):
@@ -121,17 +119,11 @@ class NormCounts:
 
     def __init__(self, plan: TwoStagePlan) -> None:
         self._plan = plan
-        # Records weigh 1: they need no steps between.
-        self._one = 1.0 if plan.per_person is None else _WEIGHT_STEPS
+        self._one = 1 / plan.unit_norms
         self._counts = np.zeros(len(NORM_EDGES))
 
     def __repr__(self) -> str:
         return "<NormCounts>"
-
-    @property
-    def step(self) -> float:
-        """Grid of the released counts."""
-        return 1 / self._one
 
     def add(self, residuals: NDArray[np.float64], weights: Weights | None = None) -> None:
         """Count (b, r) residuals: each is in one count."""

@@ -25,6 +25,8 @@ _SAMPLED_ROWS: Final = 10_000
 NORM_EDGES: Final = tuple(2.0 ** (quarter / 4) for quarter in range(-20, 9))
 # Where features are as they were extracted; what public data have whitened wants no second whitening.
 _WHITENING: Final = 0.75
+# Of what a record of a person weighs in counts.
+_WEIGHT_STEP: Final = 2.0**-20
 # What the planner tries.
 _LABEL_SHARES: Final = (0.5, 0.9)
 _COUNT_SHARES: Final = (0.002, 0.01)
@@ -178,6 +180,11 @@ class TwoStagePlan(BasePlan):
         return 4.0**-self.lattice_bits
 
     @property
+    def unit_norms(self) -> float:
+        """Grid of the counts of norms: records count 1, those of persons are weighed in finer steps."""
+        return 1.0 if self.per_person is None else _WEIGHT_STEP
+
+    @property
     def noise_std(self) -> dict[str, float]:
         """By part; ``second`` and ``within`` are those of the diagonal."""
         own = {"norms": self.norm_noise_multiplier, "within": self.noise_std_within}
@@ -203,6 +210,7 @@ class TwoStage(Design[TwoStagePlan]):
     """
 
     name = "two-stage"
+    persons = True
     worst_case: ClassVar = "privmix.designs.stages.two_worst_case:two_stage_case"
     words = "samples of a Gaussian mixture that has the moments released first"
     draws = "second moments, then the scatter within classes, of all records"

@@ -12,6 +12,7 @@ from privmix.engine.rows import Engine, RowBlock
 from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
+from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
@@ -88,11 +89,13 @@ class EmbeddingEngine(Engine):
         self._transform = RecordTransform(plan.clip_norm)
         sums, done = EmbeddingSums(plan), 0
         for index in range(record_tiles(reader.records)):
-            features, labels = reader.read(index)
-            for start in range(0, len(labels), sums.records_at_once):
-                part = slice(start, start + sums.records_at_once)
-                sums.add(reader.lattice_steps(self._transform, np.asarray(features[part])), labels[part])
-                done += len(labels[part])
+            for features, labels, weights in reader.blocks(index, sums.records_at_once):
+                steps = reader.lattice_steps(self._transform, np.asarray(features))
+                if weights is None:
+                    sums.add(steps, labels)
+                else:
+                    sums.add_persons(steps, weights)
+                done += len(labels)
                 tell("embeddings", done, reader.records.count)
         self._found = sums.released(self._streams)
         del sums
@@ -112,6 +115,8 @@ class EmbeddingSums:
     Formal guarantees:
         * Exact: every sum is an integer below 2^53, so block sizes and the order of records change no bit of it; more
           records than that allows raise.
+        * One person adds to each part what a record may at most: for each class a whole-number share of the sum of
+          their features there, rounded toward zero, so that by the triangle inequality no norm grows.
 
     Args:
         plan: the public plan.
@@ -121,7 +126,8 @@ class EmbeddingSums:
         self._plan, self._bits, self._count = plan, plan.lattice_bits, 0
         self._map: FeatureMap = feature_map(plan)
         self._sums = {name: np.zeros((plan.num_classes, size), np.int64) for name, size in plan.map_sizes.items()}
-        self._sizes = np.zeros(plan.num_classes, np.int64)
+        # In lattice steps: records count a whole one, those of persons what they weigh.
+        self._sizes, self._one = np.zeros(plan.num_classes, np.int64), 2**plan.lattice_bits
         self.records_at_once = max(1, min(_MOST_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // sum(plan.map_sizes.values())))
 
     def __repr__(self) -> str:
@@ -133,14 +139,40 @@ class EmbeddingSums:
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
-        self._count += len(labels)
-        if self._count * 2**self._bits >= _EXACT_FLOAT64:
-            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+        self._make_room(len(labels))
         order = np.argsort(labels, kind="stable")
         present, starts = np.unique(labels[order], return_index=True)
         for name, steps in self._map.steps(records[order], self._bits).items():
             self._sums[name][present] += np.add.reduceat(steps, starts, axis=0, dtype=np.int64)
-        self._sizes += np.bincount(labels, minlength=self._plan.num_classes)
+        self._sizes += np.bincount(labels, minlength=self._plan.num_classes) * self._one
+
+    def add_persons(self, records: NDArray[np.float64], weights: Weights) -> None:
+        """Add (b, d) records of whole persons, in lattice steps of the clipping bound.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        self._make_room(weights.persons)
+        groups, at_once = weights.groups, self.records_at_once
+        sizes = np.diff(np.append(groups.starts, len(records)))
+        # A record weighs one part in so many: in whole numbers, nothing of a person is rounded up.
+        parts = np.maximum(np.diff(weights.starts), weights.most)[groups.persons]
+        whose = np.repeat(np.arange(len(sizes)), sizes)
+        summed = {name: np.zeros((len(sizes), sums.shape[1]), np.int64) for name, sums in self._sums.items()}
+        for start in range(0, len(records), at_once):
+            own = slice(start, start + at_once)
+            present, starts = np.unique(whose[own], return_index=True)
+            for name, steps in self._map.steps(records[own], self._bits).items():
+                summed[name][present] += np.add.reduceat(steps, starts, axis=0, dtype=np.int64)
+        for name, found in summed.items():
+            np.add.at(self._sums[name], groups.labels, np.sign(found) * (np.abs(found) // parts[:, None]))
+        np.add.at(self._sizes, groups.labels, sizes * self._one // parts)
+
+    def _make_room(self, units: int) -> None:
+        """Count so many more units, of which each adds at most a record's worth."""
+        self._count += units
+        if self._count * 2**self._bits >= _EXACT_FLOAT64:
+            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
 
     def released(self, streams: SecretStreams) -> ClassEmbeddings:
         """Add the noise, once, and scale: the only way out of these sums."""
@@ -152,5 +184,5 @@ class EmbeddingSums:
             found[name] = np.ascontiguousarray(((sums + drawn) / norms[name]).T, dtype=np.float32)
         with streams.lent("class size noise") as generator:
             drawn = gaussian_on_lattice(generator, self._sizes.shape, noise[SIZES] / plan.lattice.step)
-        sizes = (self._sizes / plan.lattice.step + drawn) * plan.lattice.step
+        sizes = (self._sizes + drawn) * plan.lattice.step
         return ClassEmbeddings(found, sizes.astype(np.float32), self._map, plan.records, noise)

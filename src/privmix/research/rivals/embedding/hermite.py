@@ -93,6 +93,7 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     """
 
     name = "hermite"
+    persons = True
     worst_case = "privmix.research.rivals.embedding.worst_case:hermite_case"
     words = "samples of a generator fitted to released class means of Hermite features"
     draws = "Hermite features of all records, summed by class"

@@ -71,6 +71,7 @@ class Merf(EmbeddingDesign[MerfPlan]):
     """
 
     name = "merf"
+    persons = True
     worst_case = "privmix.research.rivals.embedding.worst_case:merf_case"
     words = "samples of a generator fitted to released class means of random Fourier features"
     draws = "random Fourier features of all records, summed by class"

@@ -19,7 +19,7 @@ def gaussian_mixing_moved(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySen
     Rows in which the weight is next to nothing say next to nothing of it, and are left out.
     """
     first, second, _ = pair.replayed()
-    blocks, position = range(0, len(pair.present.labels), RECORD_BLOCK), pair.position
+    blocks, position = range(0, pair.present.units, RECORD_BLOCK), pair.position
     drawn = [
         np.hstack([first._weights(tile, number) for number in range(len(blocks))])
         for tile in range(first._sampler.row_tiles)

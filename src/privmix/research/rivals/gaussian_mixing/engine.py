@@ -53,14 +53,14 @@ class GaussianMixingEngine(RowEngine):
     ) -> None:
         super().__init__(plan, records, streams, workers=workers)
         self._sum_bytes = _SUM_BYTES if memory_bytes is None else min(_SUM_BYTES, memory_bytes // 2)
-        sampler = plan.sampler_for(self._records.count)
+        sampler = plan.sampler_for(self._records.units)
         assert isinstance(sampler, NormalWeights)
         self._sampler = sampler
-        if self._records.count * _LARGEST_WEIGHT * 2.0**plan.lattice_bits >= _EXACT_FLOAT64:
+        if self._records.units * _LARGEST_WEIGHT * 2.0**plan.lattice_bits >= _EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
 
     def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
-        total, count = np.zeros(self._plan.dim), self._records.count
+        total, count = np.zeros(self._plan.dim), self._records.units
         for index in range(record_tiles(self._records)):
             total += self._summer.clipped_sum(index)
             if progress:
@@ -77,7 +77,7 @@ class GaussianMixingEngine(RowEngine):
             yield tiles, self._summed(tiles, transform, progress)
 
     def _summed(self, tiles: range, transform: RecordTransform, progress: Progress | None) -> RowSums:
-        plan, count = self._plan, self._records.count
+        plan, count = self._plan, self._records.units
         rows = min(tiles.stop * ROW_TILE, plan.rows) - tiles.start * ROW_TILE
         sums = RowSums(
             rows,
@@ -87,22 +87,52 @@ class GaussianMixingEngine(RowEngine):
             weight_step=plan.weight_step,
             draws_expected=0,
         )
-        one_hot = np.eye(plan.num_classes)
         for index in range(record_tiles(self._records)):
-            features, labels = self._summer.read(index)
-            for place in range(0, len(labels), RECORD_BLOCK):
-                part = slice(place, place + RECORD_BLOCK)
-                steps = self._summer.lattice_steps(transform, np.asarray(features[part]))
+            for place, steps, labels in self._in_blocks(index, transform):
                 block = (index * RECORD_TILE + place) // RECORD_BLOCK
                 for tile in tiles:
                     weights = self._weights(tile, block)
                     own = slice((tile - tiles.start) * ROW_TILE, (tile - tiles.start) * ROW_TILE + len(weights))
                     sums.x[own] += weights @ steps
-                    sums.counts[own] += weights @ one_hot[labels[part]]
+                    sums.counts[own] += weights @ labels
                     sums.totals[own] += weights.sum(axis=1)
                 if progress:
                     progress("sums", index * RECORD_TILE + place + len(steps), count)
         return sums
+
+    def _in_steps(
+        self, index: int, transform: RecordTransform
+    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Some units of a tile: features on the lattice, and labels, before the offset is taken off.
+
+        A person's features are the mean of their records', and so is the label, rounded so that less is no longer.
+        """
+        plan, summer = self._plan, self._summer
+        one, offset = 2**plan.lattice_bits, round(plan.label_offset * 2**plan.lattice_bits)
+        for features, labels, weights in summer.blocks(index, RECORD_BLOCK):
+            if weights is None:
+                yield summer.lattice_steps(transform, np.asarray(features)), np.eye(plan.num_classes)[labels]
+                continue
+            means = weights.person_means(transform(np.asarray(features)) / transform.final_clip_norm)
+            vectors = weights.label_vectors(plan.num_classes, one, offset)
+            yield plan.lattice.quantise(means), (vectors + offset) / one
+
+    def _in_blocks(
+        self, index: int, transform: RecordTransform
+    ) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
+        """The same in blocks of so many units as have a stream of weights; each with the place of its first."""
+        place, held, waiting = 0, 0, []
+        for made in self._in_steps(index, transform):
+            waiting.append(made)
+            held += len(made[0])
+            while held >= RECORD_BLOCK:
+                steps, labels = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
+                yield place, steps[:RECORD_BLOCK], labels[:RECORD_BLOCK]
+                waiting, held = [(steps[RECORD_BLOCK:], labels[RECORD_BLOCK:])], held - RECORD_BLOCK
+                place += RECORD_BLOCK
+        if held:
+            steps, labels = (np.concatenate(parts) for parts in zip(*waiting, strict=True))
+            yield place, steps, labels
 
     def _weights(self, tile: int, block: int) -> NDArray[np.float64]:
         """(rows of the tile, records of the block), in steps."""

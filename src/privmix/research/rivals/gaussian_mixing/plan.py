@@ -135,6 +135,7 @@ class GaussianMixing(NoisyLabels):
     """
 
     name = "gaussian-mixing"
+    persons = True
     worst_case = "privmix.research.rivals.gaussian_mixing.worst_case:gaussian_mixing_case"
     words = "each row is a sum of all records with normal weights"
     draws = "each row takes all records, each with a random weight from N(0, 1)"

@@ -1,0 +1,140 @@
+"""How many persons there are, and jobs for single records on what was made for persons."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.attacks.canaries import CanaryConfig, check_auditable
+from privmix.attacks.membership import infer_membership
+from privmix.designs import Fixed, Poisson
+from privmix.engine import PrivateRecords
+from privmix.errors import InvalidInput
+from privmix.jobs import progress
+from privmix.jobs.canaries import CanaryJob
+from privmix.jobs.persons import check_persons
+from privmix.planning import ReleaseConfig
+from privmix.plans import all_designs
+from privmix.plans.registry import takes_persons
+from privmix.releases import verify_release
+from privmix.training import Trainer, TrainingRecords
+from privmix.world import World
+
+PERSONS = 40
+RNG = np.random.default_rng(0)
+WHOSE = np.repeat(np.arange(PERSONS), 3)
+X, Y = RNG.normal(size=(len(WHOSE), 4)), RNG.integers(0, 2, len(WHOSE))
+
+
+def released(out: Path, persons: int = PERSONS, **options: Any) -> Any:
+    own = persons > WHOSE
+    given = {"design": "moments", "records": PERSONS, "clip_norm": 2.0, **options}
+    return pm.release(
+        (X[own], Y[own]),
+        out=out,
+        epsilon=4.0,
+        delta=1e-3,
+        classes=["no", "yes"],
+        features="identity",
+        person=WHOSE[own],
+        **given,
+    )
+
+
+@pytest.mark.parametrize("declared", [PERSONS - 1, PERSONS, PERSONS + 1])
+def test_one_person_more_than_was_declared_is_no_reason_to_refuse(declared: int, tmp_path: Path) -> None:
+    """Neighbours must end alike: with as many persons as were declared, and with one more."""
+    released(tmp_path / "release", records=declared)
+    data, classes = (X, Y), ["no", "yes"]
+    pm.train(
+        data, epsilon=8.0, delta=1e-3, classes=classes, features="identity", person=WHOSE, records=declared, epochs=1
+    )
+
+
+def test_rows_of_a_fixed_size_know_how_many_persons_there_are_and_say_so(tmp_path: Path) -> None:
+    release = released(tmp_path / "release", design=Fixed(4), rows=20)
+    said = str(release.certificate.to_dict())
+    assert "not used" not in said
+    assert f"The person count {PERSONS} is taken as public" in said
+    with pytest.raises(InvalidInput, match="the number of persons, of which"):
+        released(tmp_path / "other", PERSONS - 1, design=Fixed(4), rows=20)
+
+
+def test_only_rows_of_a_fixed_size_are_checked_for_persons() -> None:
+    for name, options in {"moments": {}, "poisson": {"mixup_degree": 4}}.items():
+        plan = ReleaseConfig(9, 2, ("a", "b"), name, per_person=1, **options).with_noise(1.0)
+        for found in (1, 9, 10, 1000):
+            check_persons(found, plan)
+
+
+def test_bars_show_hundredths_where_the_count_was_declared(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    honest = progress.progress_bars
+    monkeypatch.setattr(progress, "progress_bars", lambda **given: seen.append(given) or honest(quiet=True, **given))
+    job = progress.shows_bars(lambda **given: None)
+    for options in ({}, {"records": 9}, {"private_count": True}):
+        job(progress=True, **options)
+    assert [given["percent"] for given in seen] == [False, True, True]
+
+
+def test_canaries_are_records_and_stand_for_no_person(tmp_path: Path) -> None:
+    """Refused before anything is read or charged."""
+    plan = ReleaseConfig(40, 4, ("no", "yes"), Poisson(4), per_person=1).with_noise(1.0)
+    with pytest.raises(InvalidInput, match="a record, which is what this attack adds"):
+        check_auditable(plan, CanaryConfig(canaries=10))
+    released(tmp_path / "release", design=Poisson(4))
+    with pytest.raises(InvalidInput, match="a record, which is what this attack adds"):
+        CanaryJob(target=tmp_path / "release", data=(X, Y), canaries=20).plan()
+
+
+def test_a_guarantee_for_persons_bounds_no_attack_on_their_records(tmp_path: Path) -> None:
+    """Who loses one of several records is a person that takes another's place: two units, not one."""
+    certificate = released(tmp_path / "release", design=Poisson(4)).certificate.to_dict()
+
+    class Guess:
+        def decision_function(self, x: Any) -> Any:
+            return np.stack([-x[:, 0], x[:, 0]], axis=1)
+
+    records, member = PrivateRecords(X, Y), np.arange(len(Y)) < 60
+    assert infer_membership(Guess(), records, member, classes=2).attacks
+    with pytest.raises(InvalidInput, match="a record, which is what this attack adds"):
+        infer_membership(Guess(), records, member, classes=2, certificate=certificate)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in all_designs() if takes_persons(kind) and kind.name != "hermite"],
+    ids=lambda kind: kind.name,
+)
+def test_a_release_of_persons_is_one_that_its_reader_takes(kind: Any, tmp_path: Path) -> None:
+    """Of each design: what is told of the noise and its grid is what the engine drew."""
+    given, known = {"mixup_degree": 6, "expected_classes": 1.0}, {one.name for one in kind.options() if one.init}
+    options = {name: value for name, value in given.items() if name in known and kind.name != "gaussian-mixing"}
+    released(tmp_path / "release", design=kind(**options))
+    assert verify_release(tmp_path / "release").epsilon <= 4.0
+
+
+def test_processes_that_know_records_by_other_persons_train_nothing() -> None:
+    """A person could else be in the shard of each, and be clipped twice."""
+
+    one, other = (TrainingRecords.of(X, Y, classes=2, persons=whose) for whose in (WHOSE, WHOSE // 2))
+    said: list[bytes] = []
+
+    class Told(World):
+        def share(self, content: bytes) -> bytes:
+            """Rank 0's bytes, as all processes get them."""
+            if self.is_head:
+                said.append(content)
+                return content
+            return next(heard)
+
+    Trainer._check_same_records(one, Told(0, 2))
+    heard = iter(said)
+    Trainer._check_same_records(one, Told(1, 2))
+    heard = iter(said)
+    with pytest.raises(InvalidInput, match="the same records in the same order"):
+        Trainer._check_same_records(other, Told(1, 2))
