@@ -169,7 +169,6 @@ def missing_one(data: pandas.DataFrame) -> pandas.DataFrame:
 # What only the records show: (what becomes of them, what is said, words).
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "missing": (missing_one, {}, "an identifier in every record"),
-    "more persons": (lambda data: pandas.concat([data, frame([1] * 3).iloc[:3]]), {}, "at least as many as there"),
     "floats": (lambda data: data.assign(who=np.arange(len(data)) + 0.25), {"kind": "pandas"}, "whole numbers"),
     "large floats": (lambda data: data.assign(who=np.full(len(data), 2.0**60)), {"kind": "pandas"}, "whole numbers"),
     "truth values": (lambda data: data.assign(who=data["a"] > 0), {"kind": "arrays"}, "whole numbers"),
@@ -232,6 +231,14 @@ def test_designs_of_a_fixed_size_need_the_number_of_persons(records: int, tmp_pa
     with pytest.raises(pm.InvalidInput, match="records") as caught:
         released("csv", tmp_path, frame(), **{**fixed, "records": records})
     assert str(PERSONS) not in str(caught.value)
+
+
+@pytest.mark.parametrize("records", [PERSONS - 1, PERSONS, PERSONS + 1])
+def test_elsewhere_a_person_more_than_was_declared_decides_nothing(records: int, tmp_path: Path) -> None:
+    """Rates are those of the declared number; whether there is a result must not tell that somebody is there."""
+    for options in (MOMENTS, POISSON):
+        released("csv", tmp_path, frame(), **{**options, "records": records})
+    pm.train(given("csv", tmp_path, frame())[0], **{**TRAIN, "records": records, "person": "who"})
 
 
 def test_a_private_count_is_of_persons_and_of_what_they_weigh(tmp_path: Path) -> None:

@@ -156,20 +156,16 @@ def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
     return math.floor(float(np.minimum(1.0, np.bincount(whose) / most).sum()) + 1e-9)
 
 
-def check_persons(found: int, planned: int, *, exact: bool, estimated: bool) -> None:
-    """Raise unless so many persons are what was planned with; how many there are is not shown.
+def check_persons(found: int, planned: int) -> None:
+    """Raise unless so many persons are what was planned with, for designs whose law depends on it.
+
+    Neighbours have equally many persons there. Elsewhere rates stay whatever the real number is, and a refusal where
+    there is a person more than was declared would tell of that person: nothing is compared.
 
     Args:
-        found: how many there are. Secret.
-        planned: how many were declared, or estimated on the low side.
-        exact: the design's law depends on how many there are.
-        estimated: by a private count, which may be below the real one.
+        found: how many there are. Secret, and not shown.
+        planned: how many were declared.
     """
-    if exact and found != planned:
-        raise InvalidInput(
-            "records", WITHHELD, "the number of persons, of which a design of rows of a fixed size knows"
-        )
-    if found > planned and not estimated:
-        raise InvalidInput(
-            "records", WITHHELD, "at least as many as there are persons: more than were declared are there"
-        )
+    if found != planned:
+        allowed = "the number of persons, of which a design of rows of a fixed size knows"
+        raise InvalidInput("records", WITHHELD, allowed)
