@@ -154,7 +154,10 @@ class PersonsContents:
         return cls(tuple(map(frozenset, held)), telling)
 
     def beside(self, public: Container[bytes]) -> Contents:
-        """One record of each person: one that is public, where they have such.
+        """One record of each person, who is then in both datasets where that record is.
+
+        Of arrays of 16 numbers or more it is one that is public, where they have such. Texts and rows of tables are
+        alike by chance: among many of one person some always are, so theirs is the one of the smallest hash.
 
         Formal guarantees:
             - One: which record a person counts with depends on theirs and on the public ones alone. A person more, with
@@ -169,7 +172,7 @@ class PersonsContents:
         counts: Counter[bytes] = Counter()
         for held in self.of_persons:
             if held:
-                counts[min(held, key=lambda digest: (digest not in public, digest))] += 1
+                counts[min(held, key=lambda digest: (self.telling and digest not in public, digest))] += 1
         return Contents(dict(counts), self.telling)
 
 
