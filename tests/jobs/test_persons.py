@@ -16,12 +16,13 @@ import pandas
 import pytest
 
 import privmix as pm
+from privmix.data import ArraySource, remote
 from privmix.data.store import FeatureStore
 from privmix.jobs.persons import Persons
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
 from privmix.world import World
-from tests.jobs.persons_data import BUDGET, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
+from tests.jobs.persons_data import BUDGET, CLASSES, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
 
 pytestmark = pytest.mark.filterwarnings("ignore:`seed` makes", "ignore:delta", "ignore:features are plain")
 POISSON: dict[str, Any] = {**MOMENTS, "design": pm.designs.Poisson(mixup_degree=8)}
@@ -77,6 +78,26 @@ def test_wherever_features_lie_the_release_is_the_same(
     assert np.array_equal(rows(large), first)
 
 
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])
+def test_records_at_an_address_are_copied_once(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    place, said = given(ending, tmp_path, frame())
+    system = fsspec.filesystem("memory")
+    system.pipe_file(f"/persons/d.{ending}", Path(place).read_bytes())
+    copied: list[str] = []
+    real = remote._copy
+    monkeypatch.setattr(remote, "_copy", lambda url, *more: copied.append(url) or real(url, *more))
+    options = {**MOMENTS, **said, "seed": 3}
+    found = pm.release(f"memory://persons/d.{ending}", **options)
+    assert len(copied) == 1
+    assert np.array_equal(rows(found), rows(pm.release(place, **options)))
+    columns = {} if ending == "npz" else {"columns": ["a", "b", "c"]}
+    with pytest.raises(pm.InvalidInput, match="person: got 'whose'") as caught:
+        pm.release(f"memory://persons/d.{ending}", **{**options, "person": "whose", **columns})
+    assert str(tmp_path) not in str(caught.value)
+    system.rm("/persons", recursive=True)
+
+
 @pytest.mark.thorough
 def test_on_ray_it_is_the_same(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
@@ -107,6 +128,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such column of Parquet": ("parquet", {"person": "whose", "columns": ["a", "b", "c"]}, "person: got 'whose'"),
     "no such column of a frame": ("pandas", {"person": "whose"}, "person: got 'whose'"),
     "no such array": ("npz", {"person": "whose"}, "person: got 'whose'"),
+    "arrays without names": ("arrays", {"person": "who"}, "no named columns"),
     "the label's": ("csv", {"person": "label"}, "a column of its own"),
     "an input's": ("csv", {"person": "a", "columns": ["a", "b"]}, "a column of its own"),
     "two ways": ("csv", {"person_pattern": "(.)"}, "whose records are is said once"),
@@ -156,6 +178,15 @@ def test_patterns_and_lists_are_looked_at_before_the_charge(tmp_path: Path) -> N
         assert SECRET not in str(caught.value)
     with pytest.raises(pm.StorageError):
         ReleaseJob(tmp_path / "scans", **self_made(common, {"person_file": listed.with_name("none.csv")})).plan()
+
+
+def test_an_open_source_has_no_columns_to_name(tmp_path: Path) -> None:
+    (x, _), said = given("arrays", tmp_path, frame())
+    source = ArraySource(x, np.arange(len(x)) % 2, tuple(CLASSES))
+    options = {name: value for name, value in MOMENTS.items() if name != "classes"}
+    with pytest.raises(pm.InvalidInput, match="no named columns"):
+        pm.release(source, **options, person="who")
+    pm.release(source, **options, **said)
 
 
 def self_made(options: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from privmix.data.dataset import open_dataset
 from privmix.data.dialect import Dialect
 from privmix.data.files import decoding
+from privmix.data.frames import library_of
 from privmix.data.memory import column_part, plain
 from privmix.data.numpy_files import npz_member, npz_values
 from privmix.data.remote import is_remote, local_path
@@ -92,6 +93,10 @@ def _opened(data: Any, column: str, split: str, dialect: Dialect | None) -> Sour
         if (member := npz_member(archive, column, split)) is None:
             raise InvalidInput("person", column, f"an array of {archive}")
         return member
+    inputs = data[0] if isinstance(data, tuple) and data else data
+    if not isinstance(data, str | Path) and not library_of(inputs):
+        # Whatever stands in the first column there would be taken for a person.
+        raise InvalidInput("person", column, "an array of identifiers, one a record: these data have no named columns")
     # Classes play no part: labels are not read.
     with in_terms_of({"columns": "person"}):
         return open_dataset(

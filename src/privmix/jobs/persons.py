@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -90,7 +92,8 @@ class Persons:
         if not self.declared(column):
             return
         if column is not None:
-            persons.check_column(dataset.data, column, split=dataset.split, dialect=dataset.columns.dialect())
+            with _place(dataset) as data:
+                persons.check_column(data, column, split=dataset.split, dialect=dataset.columns.dialect())
         elif self.array is not None:
             if len(plain(self.array, "person")) != dataset.schema.records:
                 raise _another_number()
@@ -117,9 +120,8 @@ class Persons:
         column, missing = dataset.columns.person, missing or self.person_missing
         if column is not None:
             dialect = dataset.columns.dialect()
-            found = persons.persons_in_column(
-                dataset.data, column, split=dataset.split, dialect=dialect, missing=missing
-            )
+            with _place(dataset) as data:
+                found = persons.persons_in_column(data, column, split=dataset.split, dialect=dialect, missing=missing)
         elif self.array is not None:
             found = persons.persons_in(self.array, missing)
         elif self.person_pattern is not None:
@@ -137,6 +139,18 @@ class Persons:
             allowed = "none: it is for folders of images, whose files have names"
             raise InvalidInput(field, str(getattr(self, field)), allowed)
         return names
+
+
+@contextmanager
+def _place(dataset: Dataset) -> Iterator[Any]:
+    """Where the records are that the dataset has: of an address, the copy that they are read from."""
+    from privmix.data.remote import RemoteSource
+
+    if isinstance(dataset.source, RemoteSource):
+        with dataset.source.copy() as path:
+            yield path
+    else:
+        yield dataset.data
 
 
 def _another_number() -> InvalidInput:
