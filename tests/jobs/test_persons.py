@@ -62,6 +62,17 @@ def test_a_training_is_the_same_from_every_format(tmp_path: Path) -> None:
         assert np.array_equal(one, found[0])
 
 
+def test_moments_are_the_same_in_whatever_order_persons_stand(tmp_path: Path) -> None:
+    """Records of one person in the order in which they were: means of floats are summed in it. Rows are drawn by the
+    order of persons, so that those of other designs differ.
+    """
+    data = frame()
+    order = np.random.default_rng(1).permutation(PERSONS)
+    turned = data.sort_values("who", key=lambda names: order[names.str.removeprefix(SECRET).astype(int)], kind="stable")
+    one, other = (released("pandas", tmp_path, each, seed=3) for each in (data, turned.reset_index(drop=True)))
+    assert np.array_equal(rows(one), rows(other))
+
+
 @DESIGNS
 def test_wherever_features_lie_the_release_is_the_same(
     options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -346,6 +357,19 @@ def test_plans_of_neighbours_are_the_same(kind: str, tmp_path: Path) -> None:
             refuse_secrets(text)
         found.append(texts)
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrays"])
+def test_jobs_say_nothing_of_persons_by_themselves(kind: str, tmp_path: Path) -> None:
+    records, said = given(kind, tmp_path, frame())
+    persons, column = Persons.taken_from(dict(said))
+    more = {"columns": pm.Columns(person=column), "persons": persons, "out": tmp_path / "OUT"}
+    for make, options in ((ReleaseJob, MOMENTS), (TrainingJob, TRAIN)):
+        job = make(records, **{**options, **more})
+        for one in (job, job.opened, job.persons, job.opened.source):
+            assert SECRET not in repr(one) + str(one)
+            # Every number of records and persons is of two digits.
+            assert f" {RECORDS}" not in repr(one)
 
 
 def test_a_ledger_and_a_store_hold_nobody(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import hashlib
 import math
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
@@ -168,6 +169,10 @@ def persons_in_list(names: Sequence[str], file: Path, missing: str = ERROR) -> N
             if row[_FILE] in whose:
                 raise InvalidInput("person_file", WITHHELD, "each file once")
             whose[row[_FILE]] = row[_PERSON]
+    alone = Counter(Path(name).name for name in names if name not in whose)
+    if any(count > 1 and name in whose for name, count in alone.items()):
+        # Two people would be taken for one, whose contribution each of them moves by more than their own.
+        raise InvalidInput("person_file", WITHHELD, "names with their folders, where files in several have one name")
     return numbered((whose.get(name, whose.get(Path(name).name)) for name in names), missing)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer
-from privmix.options import described, option
+from privmix.options import described, option, said
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,9 @@ _MISSING: Final = ("error", "own")
 class Persons:
     """Whose the records are, where a person with all records is what privacy is for; see `person` of the columns."""
 
-    array: Any = option(None, "Identifiers, one a record, for data in memory.", python=True)
+    array: Any = field(
+        default=None, repr=False, metadata=said("Identifiers, one a record, for data in memory.", python=True)
+    )
     person_pattern: str | None = option(
         None, "Folders of images: what says in a file's name whose it is, a regular expression with one group.", _PANEL
     )
@@ -50,10 +52,10 @@ class Persons:
     def taken_from(cls, given: dict[str, Any]) -> tuple[Persons, str | None]:
         """What Python's users say of persons, taken out of what they say, and the name of a column if it is one."""
         person = given.pop("person", None)
-        said = {name: given.pop(name) for name in cls.__dataclass_fields__ if name in given}
+        others = {name: given.pop(name) for name in cls.__dataclass_fields__ if name in given}
         if person is None or isinstance(person, str):
-            return cls(**said), person
-        return cls(**{**said, "array": person}), None
+            return cls(**others), person
+        return cls(**{**others, "array": person}), None
 
     def declared(self, column: str | None) -> bool:
         """Whether persons are the unit.
