@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from privmix.accounting.events import Adjacency
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer
 from privmix.options import described, option, said
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from privmix.jobs.dataset import Dataset
+    from privmix.mechanisms.plan import Plan
 
 _PANEL: Final = "Persons"
 _MISSING: Final = ("error", "own")
@@ -172,16 +174,20 @@ def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
     return math.floor(float(np.minimum(1.0, np.bincount(whose) / most).sum()) + 1e-9)
 
 
-def check_persons(found: int, planned: int) -> None:
-    """Raise unless so many persons are what was planned with, for designs whose law depends on it.
+def check_persons(found: int, plan: Plan) -> None:
+    """Raise unless so many persons can be what was planned with; how many there are is not shown.
 
-    Neighbours have equally many persons there. Elsewhere rates stay whatever the real number is, and a refusal where
-    there is a person more than was declared would tell of that person: nothing is compared.
+    Where one person more or less makes a neighbour, any number is as good: one of them must not decide whether there is
+    a result. Rows of a fixed size hide what persons are, not that they are there, and neighbours have as many.
 
     Args:
-        found: how many there are. Secret, and not shown.
-        planned: how many were declared.
+        found: how many there are. Secret.
+        plan: public.
+
+    Raises:
+        InvalidInput: they are not as many as the plan says, and its law depends on that.
     """
-    if found != planned:
-        allowed = "the number of persons, of which a design of rows of a fixed size knows"
-        raise InvalidInput("records", WITHHELD, allowed)
+    if plan.adjacency is Adjacency.REPLACE_ONE and found != plan.records:
+        raise InvalidInput(
+            "records", WITHHELD, "the number of persons, of which a design of rows of a fixed size knows"
+        )

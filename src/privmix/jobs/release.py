@@ -305,11 +305,10 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         schema, extractor, plan = self.opened.schema, planned.extractor, planned.plan
         whose = None
         if self.of_persons:
-            # The cheaper part first: what is wrong with it ends the run before features are made.
+            # The cheaper part first: what does not fit ends the run before features are made.
             whose = self.whose()
             assert whose is not None
-            if made_by(plan).fixed_size:
-                check_persons(number_of(whose), plan.records)
+            check_persons(number_of(whose), plan)
         large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:
             return replace(features_in_memory(self.opened.source, extractor, progress), persons=whose)

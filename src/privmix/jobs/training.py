@@ -256,7 +256,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             return None
         whose = None
         if self.of_persons:
-            # The cheaper part first: what is wrong with it ends the run before features are made.
+            # The cheaper part first: what does not fit ends the run before features are made.
             whose = self.whose()
         if config.bank_views:
             bank = share_streams(world, None if work.streams is None else work.streams.derive("view bank"))
