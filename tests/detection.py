@@ -222,7 +222,7 @@ FAULTS: Final = (
     Fault(
         "public records may be the private ones",
         "jobs/release.py",
-        "            refuse_overlap(public, self.opened.source, made_of)\n",
+        "            refuse_overlap(public, self.opened.source, made_of, self.whose)\n",
         "",
         ("tests/cli/test_one_record.py::test_public_data_that_are_the_private_ones_are_refused",),
     ),

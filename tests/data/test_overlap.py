@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from privmix.data import ArraySource
-from privmix.data.overlap import Contents, Sketch
+from privmix.data.overlap import Contents, PersonsContents, Sketch
 from privmix.data.overlap_rule import FLOOR, SKETCH_FLOOR
 from privmix.errors import InvalidInput
 
@@ -71,6 +72,52 @@ def test_neighbours_are_told_apart_at_the_floor_alone(others: int, telling: bool
         assert not public.overlaps(everybody)
         assert not public.overlaps(with_alice)
     assert records(range(FLOOR), telling).overlaps(records(range(FLOOR), telling))
+
+
+def persons(*held: range, telling: bool = True) -> PersonsContents:
+    """One person each, with these records."""
+    return PersonsContents(tuple(frozenset(records(one).counts) for one in held), telling)
+
+
+@pytest.mark.parametrize("alice", [range(1), range(50), range(10_000)])
+@pytest.mark.parametrize("others", [0, 1, 1_000])
+@pytest.mark.parametrize("telling", [True, False])
+def test_a_person_counts_with_one_record(alice: range, others: int, telling: bool) -> None:
+    """Formal guarantee: floor, of persons. All records of Alice are public, and one each of up to 28 others."""
+    alone = [range(one, one + 1) for one in range(20_000, 20_000 + FLOOR)]
+    strangers = [range(50_000 + 9 * one, 50_000 + 9 * one + 9) for one in range(others)]
+    for count in range(FLOOR - 1):
+        public = Contents({**records(alice).counts, **records(range(20_000, 20_000 + count)).counts}, telling)
+        everybody = persons(*alone[:count], *strangers, telling=telling)
+        with_alice = persons(alice, *alone[:count], *strangers, telling=telling)
+        card = Sketch.of(public)
+        assert not public.overlaps(everybody.beside(public.counts))
+        assert not public.overlaps(with_alice.beside(public.counts))
+        assert not card.overlaps(with_alice.beside(set(card.digests)))
+
+
+@pytest.mark.parametrize("telling", [True, False])
+def test_a_person_more_is_a_record_more_to_the_rule(telling: bool) -> None:
+    """Formal guarantee: one. Beside any public data, whatever they hold."""
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        held = [range(start, start + int(rng.integers(1, 40))) for start in rng.integers(0, 500, 30).tolist()]
+        public = records(range(*sorted(rng.integers(0, 540, 2).tolist())), telling).counts
+        less, more = (Counter(persons(*part, telling=telling).beside(public).counts) for part in (held[1:], held))
+        assert sum((more - less).values()) == 1
+        assert not less - more
+
+
+def test_rows_of_tables_that_are_alike_by_chance_are_no_private_ones() -> None:
+    """Each of 100 persons has 50 rows, of which two stand in public data, too."""
+    held = [range(50 * one, 50 * one + 50) for one in range(100)]
+    rows = [number for one in held for number in one[:2]]
+    for telling in (True, False):
+        private = persons(*held, telling=telling)
+        public = Contents({key: 1 for one in rows for key in records(range(one, one + 1)).counts}, telling)
+        assert public.overlaps(private.beside(public.counts)) == telling
+        whole = records(range(5_000), telling)
+        assert whole.overlaps(private.beside(whole.counts))
 
 
 @pytest.mark.parametrize("times", [1, 3, 4, 10])

@@ -95,6 +95,12 @@ def test_files(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="each file once") as caught:
         persons_in_list(names, file)
     assert "anna" not in str(caught.value)
+    # One name in two folders: whose it is must be said of both.
+    file.write_text("file_name,person\n1.png,anna\nwell/2.png,bert\nill/2.png,carl\n")
+    assert persons_in_list(["ill/1.png", "well/2.png", "ill/2.png"], file).tolist() == [0, 1, 2]
+    with pytest.raises(InvalidInput, match="with their folders") as caught:
+        persons_in_list(["ill/1.png", "well/1.png"], file)
+    assert "1.png" not in str(caught.value)
     file.write_text("name,person\n")
     with pytest.raises(InvalidInput, match="columns file_name and person"):
         persons_in_list(names, file)

@@ -12,7 +12,7 @@ import pytest
 from scipy.stats import binomtest
 
 from privmix.data import ArraySource, Source, open_dataset
-from privmix.data.public_share import PublicShare, split_off
+from privmix.data.public_share import PublicShare, draw_persons, split_off
 from privmix.errors import InvalidInput
 
 RNG = np.random.default_rng(3)
@@ -78,6 +78,43 @@ def test_the_public_file_says_nothing_of_records_that_stay(tmp_path: Path, per_c
     assert first == second
     third, fourth = ((tmp_path / name / "private.npz").read_bytes() for name in "ab")
     assert third != fourth
+
+
+@pytest.mark.parametrize("per_class", [True, False])
+def test_whole_persons_are_drawn_each_as_likely(per_class: bool) -> None:
+    """However many records they have. Per class they are of the class of their first record."""
+    rng = np.random.default_rng(0)
+    whose = np.concatenate([np.arange(20), np.zeros(300, np.int64), rng.integers(0, 20, 80)])
+    labels = np.concatenate([np.repeat([0, 1], [15, 5]), rng.integers(0, 2, 380)])
+    times = np.zeros(20, np.int64)
+    for seed in range(1500):
+        chosen = draw_persons(PublicShare(count=2, per_class=per_class, seed=seed), whose, labels, 2)
+        drawn = np.unique(whose[chosen])
+        assert not set(drawn) & set(whose[~chosen])
+        assert len(drawn) == (4 if per_class else 2)
+        times[drawn] += 1
+    expected = np.repeat([2 / 15, 2 / 5], [15, 5]) if per_class else np.full(20, 2 / 20)
+    least = min(binomtest(int(k), 1500, p).pvalue for k, p in zip(times, expected, strict=True))
+    assert least > 1e-4
+
+
+@pytest.mark.parametrize("per_class", [True, False])
+def test_the_public_file_says_nothing_of_persons_who_stay(tmp_path: Path, per_class: bool) -> None:
+    """Other inputs and numbers of records of private persons leave its bytes as they are."""
+    share = PublicShare(count=5, per_class=per_class, seed=7)
+    whose = np.arange(3000) // 5
+    stays = ~draw_persons(share, whose, Y, 3)
+    kept = np.flatnonzero(~stays | (np.arange(3000) % 5 < 2))
+    other = X.copy()
+    other[stays] = 255 - other[stays] / 2
+    found = []
+    for name, x, part in (("a", X, np.arange(3000)), ("b", other, kept)):
+        (tmp_path / name).mkdir()
+        places = tmp_path / name / "public.npz", tmp_path / name / "private.npz"
+        split_off(ArraySource(x[part], Y[part], NAMES), share, *places, persons=("who", whose[part]))
+        found.append([path.read_bytes() for path in places])
+    assert found[0][0] == found[1][0]
+    assert found[0][1] != found[1][1]
 
 
 def test_a_draw_is_its_own_unless_it_is_seeded() -> None:

@@ -12,9 +12,10 @@ from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.verb import help_of, verb
+from privmix.cli.verb import Take, help_of, verb
 from privmix.jobs.columns import Columns
 from privmix.jobs.options import CLASSES_HELP, JobOptions
+from privmix.jobs.persons import Persons
 
 
 @verb(app)
@@ -25,6 +26,7 @@ def check(
     classes: Annotated[str | None, typer.Option(help=CLASSES_HELP)] = None,
     split: Annotated[str, typer.Option(help="Which part of it.")] = "train",
     columns: Columns,
+    persons: Annotated[Persons, Take("person_pattern", "person_file", "person_missing")],
     clip_norm: Annotated[float, typer.Option(help="Bound on features that the release will have.")] = 1.0,
     show_values: Annotated[
         bool, typer.Option("--show-values", help="Show the values that do not fit: they are private.")
@@ -36,7 +38,8 @@ def check(
 
     It makes the pass that `privmix release` and `privmix train` make, and goes on where they would end: values that are
     refused, cut to a range, missing or in no category, by file, record, column and reason; how many records are longer
-    than the clipping bound; how many each class has. It writes nothing, opens no ledger and charges nothing.
+    than the clipping bound; how many each class has; with --person, how many persons there are, and how many records
+    one has at most. It writes nothing, opens no ledger and charges nothing.
 
     So nothing of it may be passed on, not even that it was done; and what it makes you change is your choice from
     private data. The exit code is 2 where a record would be refused.
@@ -51,6 +54,7 @@ def check(
                 classes=classes,
                 split=split,
                 columns=columns,
+                persons=persons,
                 clip_norm=clip_norm,
                 show_values=show_values,
                 progress=progress,
@@ -88,6 +92,8 @@ def _show(found: Any, most: int) -> None:
     total = sum(found.classes.values()) or 1
     shares = ", ".join(f"{plain(name)} {count:,} ({100 * count / total:.1f}%)" for name, count in _largest(found))
     out.print(f"classes: {shares}", soft_wrap=True)
+    if found.persons is not None:
+        out.print(f"persons: {found.persons}", soft_wrap=True)
     for text in found.warnings:
         err.print(f"[yellow]warning:[/] {plain(with_flags(text))}", soft_wrap=True)
 

@@ -27,7 +27,7 @@ def spec(
     data: Annotated[str, typer.Argument(help="A table: CSV, JSON lines, Parquet or Arrow; file, folder or pattern.")],
     target: Annotated[Path, typer.Option("--out", help="File to write: .json.")],
     split: Annotated[str, typer.Option(help="Which part of a folder.")] = "train",
-    columns: Annotated[Columns, Take("label_column", "separator", "decimal", "encoding")],
+    columns: Annotated[Columns, Take("label_column", "separator", "decimal", "encoding", "person")],
     number: Annotated[list[str] | None, _told("number", "COLUMN=LOW:HIGH")] = None,
     bins: Annotated[list[str] | None, _told("bins", "COLUMN=EDGE,EDGE")] = None,
     category: Annotated[list[str] | None, _told("category", "COLUMN=VALUE,VALUE")] = None,

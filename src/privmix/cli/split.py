@@ -13,6 +13,7 @@ from privmix.cli.options import Data, Json
 from privmix.cli.verb import Take, verb
 from privmix.jobs.columns import Columns
 from privmix.jobs.options import SplitOptions
+from privmix.jobs.persons import Persons
 
 # A table's texts are among its columns: no extractor says here what they are.
 _COLUMNS = Take(
@@ -26,7 +27,9 @@ _COLUMNS = Take(
     "separator",
     "decimal",
     "encoding",
+    "person",
 )
+_PERSONS = Take("person_pattern", "person_file", "person_missing")
 
 
 @verb(app)
@@ -36,6 +39,7 @@ def split(
     private: Annotated[Path, typer.Option(help="New file for the records that stay private, yours alone.")],
     columns: Annotated[Columns, _COLUMNS],
     asked: SplitOptions,
+    persons: Annotated[Persons, _PERSONS],
     json_output: Json = False,
 ) -> None:
     """Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.
@@ -47,9 +51,12 @@ def split(
     Part before the first release, once, and use --private as your dataset from then on, with a budget of its own in
     the ledger. A second draw makes more records public; what was released from the whole dataset also told of them all.
 
+    With --person whole persons are drawn, each of the class of their first record: --share and --count are of persons,
+    and --private says by numbers whose its records are, under the column's name.
+
     Example: privmix split --data mnist --share 0.04 --public PUBLIC.npz --private PRIVATE.npz
     """
-    parted = jobs.split.split(data, public, private, columns, asked)
+    parted = jobs.split.split(data, public, private, columns, asked, persons)
     if json_output:
         print_json(parted.to_dict())
     else:

@@ -91,6 +91,29 @@ def npz_classes(path: Path) -> tuple[str, ...] | None:
     raise InvalidInput(f"classes in {path}", f"{classes.dtype} of shape {classes.shape}", "names or one integer >= 1")
 
 
+def npz_member(path: Path, name: str, split: str) -> str | None:
+    """The member that holds an array by this name, of a split where there is one of it; None: there is none.
+
+    Raises:
+        InvalidInput: the archive is damaged.
+        StorageError: it cannot be read.
+    """
+    with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
+        members = archive.namelist()
+    return next((one for one in (f"{name}_{split}.npy", f"{name}.npy") if one in members), None)
+
+
+def npz_values(path: Path, member: str) -> NDArray[Any]:
+    """What a member holds, as :func:`npz_member` names it.
+
+    Raises:
+        InvalidInput: it is damaged, or holds pickled objects.
+        StorageError: it cannot be read.
+    """
+    with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
+        return _load_member(archive, member)
+
+
 def npy_source(x_path: Path, y_path: Path | None, classes: tuple[str, ...]) -> Source:
     """A .npy file of inputs and one of labels, if there are any; memory-mapped.
 

@@ -6,7 +6,7 @@ import base64
 import hashlib
 import heapq
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -100,16 +100,15 @@ class Contents:
             InvalidInput, StorageError: as :meth:`Source.batches`.
         """
         counts: Counter[bytes] = Counter()
-        schema = source.schema
-        telling = schema.columns is None and int(np.prod(schema.input_shape)) >= TELLING
-        for batch in source.batches(_BATCH):
-            x = batch.x
-            if telling:
-                flat = x.reshape(len(x), -1)
-                x = x[(flat != flat[:, :1]).any(axis=1)]
-            if len(x):
-                counts.update(_record_hashes(x))
+        telling = _is_telling(source)
+        for _, digests in _digests_of(source, telling):
+            counts.update(digests)
         return cls(dict(counts), telling)
+
+    def beside(self, public: Container[bytes]) -> Contents:
+        """As what private records count beside those of a public dataset."""
+        del public
+        return self
 
     def overlaps(self, private: Contents) -> bool:
         """Whether these are in large part private records.
@@ -123,6 +122,77 @@ class Contents:
         """
         known = single(private.counts, private.telling)
         return too_many(len(known & self.counts.keys()), len(self.counts), len(known), self.telling, private.telling)
+
+
+@dataclass(frozen=True, eq=False)
+class PersonsContents:
+    """Hashes of the records of persons, each of whom has some. Secret.
+
+    Attributes:
+        of_persons: hashes of the records of each.
+        telling: as :class:`Contents` has it.
+    """
+
+    of_persons: tuple[frozenset[bytes], ...]
+    telling: bool
+
+    def __repr__(self) -> str:
+        return "<PersonsContents>"
+
+    @classmethod
+    def of(cls, source: Source, whose: NDArray[np.int64]) -> PersonsContents:
+        """Read all records once; ``whose`` says by a number, from 0 on, whose each is.
+
+        Raises:
+            InvalidInput, StorageError: as :meth:`Source.batches`.
+        """
+        held: list[set[bytes]] = [set() for _ in range(int(whose.max(initial=-1)) + 1)]
+        telling = _is_telling(source)
+        for places, digests in _digests_of(source, telling):
+            for person, digest in zip(whose[places].tolist(), digests, strict=True):
+                held[person].add(digest)
+        return cls(tuple(map(frozenset, held)), telling)
+
+    def beside(self, public: Container[bytes]) -> Contents:
+        """One record of each person, who is then in both datasets where that record is.
+
+        Of arrays of 16 numbers or more it is one that is public, where they have such. Texts and rows of tables are
+        alike by chance: among many of one person some always are, so theirs is the one of the smallest hash.
+
+        Formal guarantees:
+            - One: which record a person counts with depends on theirs and on the public ones alone. A person more, with
+              any number of records, is therefore a record more to :meth:`Contents.overlaps`, whose floor is then one of
+              persons.
+
+        Example:
+            >>> two = PersonsContents((frozenset([b"a", b"b", b"c"]), frozenset([b"d"])), telling=True)
+            >>> two.beside({b"b", b"c"}).counts
+            {b'b': 1, b'd': 1}
+        """
+        counts: Counter[bytes] = Counter()
+        for held in self.of_persons:
+            if held:
+                counts[min(held, key=lambda digest: (self.telling and digest not in public, digest))] += 1
+        return Contents(dict(counts), self.telling)
+
+
+def _is_telling(source: Source) -> bool:
+    schema = source.schema
+    return schema.columns is None and int(np.prod(schema.input_shape)) >= TELLING
+
+
+def _digests_of(source: Source, telling: bool) -> Iterator[tuple[NDArray[np.int64], list[bytes]]]:
+    """Places of records and their hashes, batch by batch, without blank ones where records are telling."""
+    start = 0
+    for batch in source.batches(_BATCH):
+        x, places = batch.x, np.arange(start, start + len(batch))
+        start += len(batch)
+        if telling:
+            flat = x.reshape(len(x), -1)
+            kept = (flat != flat[:, :1]).any(axis=1)
+            x, places = x[kept], places[kept]
+        if len(x):
+            yield places, list(_record_hashes(x))
 
 
 def _in_base64(digests: tuple[bytes, ...]) -> str:

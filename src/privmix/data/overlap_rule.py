@@ -34,6 +34,14 @@ PUBLISHED: Final = (
 )
 """What certificates say of it."""
 
+PUBLISHED_OF_PERSONS: Final = (
+    "The guarantee is for what is published, given that it is. privmix release and privmix train compare data that are "
+    "taken as public with the private records, each person with one record, and publish nothing where those of at "
+    f"least {FLOOR} persons are the same ({SKETCH_FLOOR} of those on a pool's card) and these are a large part of "
+    "either: where just so many are, one person decides whether there is a publication, and that costs no epsilon."
+)
+"""The same where persons are the unit."""
+
 
 def too_many(shared: float, public: int, private: int, *telling: bool) -> bool:
     """Whether so many different records of ``public`` and of ``private`` ones are the same that it is no chance.

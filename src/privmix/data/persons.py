@@ -11,9 +11,10 @@ import hashlib
 import math
 import re
 import secrets
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +23,18 @@ from numpy.typing import NDArray
 from privmix.data.dataset import open_dataset
 from privmix.data.dialect import Dialect
 from privmix.data.files import decoding
+from privmix.data.frames import library_of
 from privmix.data.memory import column_part, plain
+from privmix.data.numpy_files import npz_member, npz_values
+from privmix.data.remote import is_remote, local_path
 from privmix.data.source import Source
 from privmix.errors import WITHHELD, InvalidInput, in_terms_of
 
 ERROR, OWN = "error", "own"
 MISSING: Final = (ERROR, OWN)
 """What a record without an identifier is: an error, or a person of its own. Never one shared "unknown" person."""
+MARK: Final = "mark"
+"""In their place, for the owner's eyes: the number -1."""
 
 _BATCH: Final = 65_536
 _DIGEST: Final = 16
@@ -41,6 +47,8 @@ def persons_in_column(
     data: Any, column: str, *, split: str = "train", dialect: Dialect | None = None, missing: str = ERROR
 ) -> NDArray[np.int64]:
     """(n,) whose each record is, by a column of the data; anything :func:`privmix.data.open_dataset` reads columns of.
+
+    Of an .npz archive it is the array of that name, or with the split's behind it (``who_train``).
 
     Formal guarantees:
         * Exact: two records are of one person exactly where their identifiers are the same text, but for spaces around
@@ -65,12 +73,36 @@ def persons_in_column(
         >>> persons_in_column(frame, "who").tolist()
         [0, 1, 0]
     """
+    opened = _opened(data, column, split, dialect)
+    if isinstance(opened, str):
+        return persons_in(npz_values(local_path(data), opened), missing)
+    return numbered((cell for chunk in _chunks(opened) for cell in chunk[:, 0].tolist()), missing)
+
+
+def check_column(data: Any, column: str, *, split: str = "train", dialect: Dialect | None = None) -> None:
+    """Raise :class:`InvalidInput` where the data's header has no such column; no record is read.
+
+    JSON lines have no header.
+    """
+    _opened(data, column, split, dialect)
+
+
+def _opened(data: Any, column: str, split: str, dialect: Dialect | None) -> Source | str:
+    """The column alone; of an .npz archive, the name of its member."""
+    archive = local_path(data) if isinstance(data, str | Path) and not is_remote(data) else None
+    if archive is not None and archive.suffix.lower() == ".npz" and archive.is_file():
+        if (member := npz_member(archive, column, split)) is None:
+            raise InvalidInput("person", column, f"an array of {archive}")
+        return member
+    inputs = data[0] if isinstance(data, tuple) and data else data
+    if not isinstance(data, str | Path) and not library_of(inputs):
+        # Whatever stands in the first column there would be taken for a person.
+        raise InvalidInput("person", column, "an array of identifiers, one a record: these data have no named columns")
     # Classes play no part: labels are not read.
     with in_terms_of({"columns": "person"}):
-        source = open_dataset(
+        return open_dataset(
             data, split=split, classes=1, columns=[column], label_column="", labelled=False, dialect=dialect
         )
-    return numbered((cell for chunk in _chunks(source) for cell in chunk[:, 0].tolist()), missing)
 
 
 def persons_in(values: Any, missing: str = ERROR) -> NDArray[np.int64]:
@@ -99,13 +131,23 @@ def persons_in_names(names: Sequence[str], pattern: str, missing: str = ERROR) -
         >>> persons_in_names(["ill/p7_1.png", "well/p9_1.png", "ill/p7_2.png"], r"p(\\d+)_").tolist()
         [0, 1, 0]
     """
+    compiled = compiled_pattern(pattern)
+    return numbered((found[1] if (found := compiled.search(name)) else None for name in names), missing)
+
+
+def compiled_pattern(pattern: str) -> re.Pattern[str]:
+    """A regular expression with one group, which is the person.
+
+    Raises:
+        InvalidInput: it is something else.
+    """
     try:
         compiled = re.compile(pattern)
     except re.error:
         raise InvalidInput("person_pattern", pattern, "a regular expression") from None
     if compiled.groups != 1:
         raise InvalidInput("person_pattern", pattern, "a regular expression with one group, which is the person")
-    return numbered((found[1] if (found := compiled.search(name)) else None for name in names), missing)
+    return compiled
 
 
 def persons_in_list(names: Sequence[str], file: Path, missing: str = ERROR) -> NDArray[np.int64]:
@@ -120,16 +162,35 @@ def persons_in_list(names: Sequence[str], file: Path, missing: str = ERROR) -> N
         InvalidInput: the file lacks these columns or names a file twice; or one is missing, where that is an error.
         StorageError: it can't be read.
     """
-    with decoding(file, "a CSV file"), file.open(encoding="utf-8", newline="") as stream:
-        rows = csv.DictReader(stream)
-        if not {_FILE, _PERSON} <= set(rows.fieldnames or ()):
-            raise InvalidInput("person_file", str(file), f"a CSV file with the columns {_FILE} and {_PERSON}")
+    with decoding(file, "a CSV file"), file.open(encoding="utf-8-sig", newline="") as stream:
+        rows = _listed(file, stream)
         whose: dict[str, str] = {}
         for row in rows:
             if row[_FILE] in whose:
                 raise InvalidInput("person_file", WITHHELD, "each file once")
             whose[row[_FILE]] = row[_PERSON]
+    alone = Counter(Path(name).name for name in names if name not in whose)
+    if any(count > 1 and name in whose for name, count in alone.items()):
+        # Two people would be taken for one, whose contribution each of them moves by more than their own.
+        raise InvalidInput("person_file", WITHHELD, "names with their folders, where files in several have one name")
     return numbered((whose.get(name, whose.get(Path(name).name)) for name in names), missing)
+
+
+def check_list(file: Path) -> None:
+    """Raise :class:`InvalidInput` where the header of such a CSV file lacks a column; no line of it is read.
+
+    Raises:
+        StorageError: it can't be read.
+    """
+    with decoding(file, "a CSV file"), file.open(encoding="utf-8-sig", newline="") as stream:
+        _listed(file, stream)
+
+
+def _listed(file: Path, stream: IO[str]) -> csv.DictReader[str]:
+    rows = csv.DictReader(stream)
+    if not {_FILE, _PERSON} <= set(rows.fieldnames or ()):
+        raise InvalidInput("person_file", str(file), f"a CSV file with the columns {_FILE} and {_PERSON}")
+    return rows
 
 
 def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDArray[np.int64]:
@@ -140,8 +201,8 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
         [0, 1, 2, 3]
     """
     # The key is never kept: hashes are 16 bytes whatever identifiers are, and nobody can guess at them.
-    key, digests = secrets.token_bytes(32), bytearray()
-    for cell in cells:
+    key, digests, without = secrets.token_bytes(32), bytearray(), []
+    for place, cell in enumerate(cells):
         text = _text(cell)
         if text:
             digests += hashlib.blake2b(text.encode(errors="surrogateescape"), key=key, digest_size=_DIGEST).digest()
@@ -150,11 +211,15 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
             allowed = 'an identifier in every record; or `person_missing` "own": each without is a person of its own'
             raise InvalidInput("person", WITHHELD, allowed)
         digests += secrets.token_bytes(_DIGEST)
+        without.append(place)
     hashes = pa.FixedSizeBinaryArray.from_buffers(
         pa.binary(_DIGEST), len(digests) // _DIGEST, [None, pa.py_buffer(bytes(digests))]
     )
     # Indices of a dictionary are in the order in which its entries are met.
-    return np.asarray(hashes.dictionary_encode().indices, np.int64)
+    found = np.array(hashes.dictionary_encode().indices, np.int64)
+    if missing == MARK:
+        found[without] = -1
+    return found
 
 
 def _text(cell: Any) -> str:

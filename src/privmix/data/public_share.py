@@ -25,6 +25,9 @@ from privmix.held_folders import hold
 
 _BATCH: Final = 1024
 
+# What persons are called, and whose each record that is written is.
+Whose = tuple[str, NDArray[np.int64]] | None
+
 
 @dataclass(frozen=True)
 class PublicShare:
@@ -53,7 +56,7 @@ class PublicShare:
             raise InvalidInput("share, count", "both or neither", "exactly one of the two")
 
     def wanted(self, records: int, classes: int) -> int:
-        """Records to draw, of each class if ``per_class``; from public numbers alone.
+        """Records (or persons) to draw, of each class if ``per_class``; from public numbers alone.
 
         Raises:
             InvalidInput: there would be none, or none would stay private.
@@ -92,13 +95,57 @@ class PublicShare:
         return public
 
 
+def draw_persons(
+    share: PublicShare, persons: NDArray[np.int64], labels: NDArray[np.int64], classes: int
+) -> NDArray[np.bool_]:
+    """Which records become public where whole persons do: (n,) True for those of the persons that are drawn.
+
+    Shares and counts are then of persons. Per class, a person is of the class of their first record in the data.
+
+    Formal guarantees:
+        * Whole: records of one person are all drawn or none is.
+        * Every person (of a class) is as likely to be drawn as any other, however many records they have.
+
+    Args:
+        share: how many and how.
+        persons: (n,) whose each record is, numbered in the order of first records.
+        labels: (n,) class numbers.
+        classes: K.
+
+    Raises:
+        InvalidInput: none would be drawn, or none would stay; or a class has too few persons. How many there are is not
+            shown.
+
+    Example:
+        >>> some = PublicShare(count=1, per_class=False, seed=0)
+        >>> draw_persons(some, np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]), 2).tolist()
+        [False, True, False, True]
+    """
+    _, first = np.unique(persons, return_index=True)
+    try:
+        drawn = share.draw(labels[first], classes)
+    except InvalidInput as error:
+        if error.field not in ("share", "count"):
+            raise InvalidInput("persons in the smallest class", WITHHELD, error.allowed) from None
+        raise InvalidInput(
+            error.field, getattr(share, error.field), "what leaves at least one person on each side"
+        ) from None
+    return np.asarray(drawn[persons])
+
+
 def ending(schema: Schema) -> str:
     """What files of such a dataset end in: .npz for arrays, .jsonl for tables and texts."""
     return ".npz" if schema.columns is None else ".jsonl"
 
 
 def split_off(
-    source: Source, share: PublicShare, public: Path, private: Path, *, label_column: str = "label"
+    source: Source,
+    share: PublicShare,
+    public: Path,
+    private: Path,
+    *,
+    label_column: str = "label",
+    persons: tuple[str, NDArray[np.int64]] | None = None,
 ) -> tuple[int, int]:
     """Write a random share of a dataset to ``public`` and the rest to ``private``, both in the source's order.
 
@@ -111,6 +158,7 @@ def split_off(
         * Silent about the rest: with the same seed, ``public`` has the same bytes whatever the inputs of the records
           in ``private`` are, and whatever their labels are unless the draw is per class. A draw per class fails where
           a class has too few records, and says that much of labels.
+        * Whole: a person, where persons are given, is in one of the two files with all records.
         * Closed: ``private`` can be opened by its owner only.
         * Whole or absent: a file has its name once it is complete; ``public`` comes last.
 
@@ -119,6 +167,9 @@ def split_off(
         share: how many and how.
         public, private: files that do not exist yet, with the right :func:`ending`.
         label_column: key of the labels in JSON lines.
+        persons: what persons are to be called in ``private``, and (n,) whose each record is, from 0 in the order of
+            first records: whole persons are drawn then, see :func:`draw_persons`. ``private`` says whose its records
+            are by numbers under that name; ``public`` says nothing of it.
 
     Returns:
         Number of public records, number of private records.
@@ -129,14 +180,21 @@ def split_off(
     """
     schema = source.schema
     _check_places(public, private, ending(schema))
-    share.wanted(schema.records, schema.num_classes)
+    if persons is None:
+        share.wanted(schema.records, schema.num_classes)
+    elif persons[0] in {label_column, *(schema.columns or ("x", "y", "classes"))}:
+        raise InvalidInput("person", persons[0], "a name that neither labels nor inputs have")
     labels = np.concatenate([batch.y for batch in source.batches(_BATCH)])
-    chosen = share.draw(labels, schema.num_classes)
+    if persons is None:
+        chosen = share.draw(labels, schema.num_classes)
+    else:
+        chosen = draw_persons(share, persons[1], labels, schema.num_classes)
     kept, given = int((~chosen).sum()), int(chosen.sum())
     with ExitStack() as stack:
         # Left in the opposite order: the private file gets its name before the public one.
-        outside = stack.enter_context(_writing(public, False, schema, given, label_column))
-        inside = stack.enter_context(_writing(private, True, schema, kept, label_column))
+        outside = stack.enter_context(_writing(public, False, schema, given, label_column, None))
+        whose = None if persons is None else (persons[0], persons[1][~chosen])
+        inside = stack.enter_context(_writing(private, True, schema, kept, label_column, whose))
         start = 0
         for batch in source.batches(_BATCH):
             mask = chosen[start : start + len(batch)]
@@ -161,7 +219,8 @@ class _Writer(ABC):
 class _ArrayWriter(_Writer):
     """An .npz whose inputs go to disk batch by batch."""
 
-    def __init__(self, file: IO[bytes], schema: Schema, records: int) -> None:
+    def __init__(self, file: IO[bytes], schema: Schema, records: int, whose: Whose) -> None:
+        self._whose = whose
         self._archive = zipfile.ZipFile(file, "w")
         self._schema, self._records = schema, records
         self._x: IO[bytes] | None = None
@@ -181,7 +240,8 @@ class _ArrayWriter(_Writer):
     def close(self) -> None:
         if self._x is not None:
             self._x.close()
-        for name, array in (("y", np.concatenate(self._y)), ("classes", np.array(self._schema.classes))):
+        arrays = [("y", np.concatenate(self._y)), ("classes", np.array(self._schema.classes))]
+        for name, array in arrays if self._whose is None else [*arrays, self._whose]:
             with self._member(name) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)
         self._archive.close()
@@ -194,7 +254,8 @@ class _ArrayWriter(_Writer):
 class _LineWriter(_Writer):
     """JSON lines: columns by name, labels as class names."""
 
-    def __init__(self, file: IO[bytes], schema: Schema, label_column: str) -> None:
+    def __init__(self, file: IO[bytes], schema: Schema, label_column: str, whose: Whose) -> None:
+        self._whose, self._written = whose, 0
         self._file, self._schema, self._label = file, schema, label_column
 
     def write(self, batch: LabelledArray, mask: NDArray[np.bool_]) -> None:
@@ -202,6 +263,9 @@ class _LineWriter(_Writer):
         for cells, label in zip(batch.x[mask].tolist(), batch.y[mask].tolist(), strict=True):
             row: dict[str, Any] = dict(zip(names, cells, strict=True))
             row[self._label] = self._schema.classes[label]
+            if self._whose is not None:
+                row[self._whose[0]] = int(self._whose[1][self._written])
+            self._written += 1
             self._file.write(json.dumps(row).encode() + b"\n")
 
     def close(self) -> None:
@@ -221,14 +285,16 @@ def _check_places(public: Path, private: Path, suffix: str) -> None:
 
 
 @contextmanager
-def _writing(path: Path, private: bool, schema: Schema, records: int, label_column: str) -> Iterator[_Writer]:
+def _writing(
+    path: Path, private: bool, schema: Schema, records: int, label_column: str, whose: Whose
+) -> Iterator[_Writer]:
     """A writer of a file that takes its name once the block succeeds."""
     try:
         with hold(path.parent) as folder, folder.new(path.name, shared=not private) as file:
             writer = (
-                _ArrayWriter(file, schema, records)
+                _ArrayWriter(file, schema, records, whose)
                 if schema.columns is None
-                else _LineWriter(file, schema, label_column)
+                else _LineWriter(file, schema, label_column, whose)
             )
             yield writer
             writer.close()

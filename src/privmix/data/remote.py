@@ -55,9 +55,9 @@ class RemoteSource(Source):
         self._scratch = ScratchFolder()
         self._folder = str(self._scratch.path)
         try:
-            path, self._base = _copy(url, split, Path(self._folder))
+            self._path, self._base = _copy(url, split, Path(self._folder))
             with self._renaming():
-                self._local = open_local(path)
+                self._local = open_local(self._path)
             self.files = self._local.files
         except BaseException:
             self._scratch.remove()
@@ -76,6 +76,12 @@ class RemoteSource(Source):
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with self._renaming():
             yield from self._local._chunks(size)
+
+    @contextmanager
+    def copy(self) -> Iterator[Path]:
+        """Where the copy lies, for what else is to be read of the same records; errors within name the address."""
+        with self._renaming():
+            yield self._path
 
     @contextmanager
     def _renaming(self) -> Iterator[None]:

@@ -22,7 +22,8 @@ from privmix.errors import InvalidInput, PrivmixError, check_number
 from privmix.features import Extractor, Tabular, parse_features
 from privmix.features.table_kinds import REFUSED
 from privmix.jobs.columns import Columns
-from privmix.jobs.dataset import open_dataset
+from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.persons import Persons
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.shown import Shown
 
@@ -63,6 +64,35 @@ class Misfit:
     value: str | None = None
 
 
+@dataclass(frozen=True)
+class PersonsCheck:
+    """Whose the records are, in numbers. Private.
+
+    Attributes:
+        persons: how many have an identifier.
+        largest: number of records of the one who has most.
+        without: records without an identifier.
+    """
+
+    persons: int
+    largest: int
+    without: int
+
+    @classmethod
+    def of(cls, whose: NDArray[np.int64]) -> PersonsCheck:
+        """Of (n,) numbers, -1 where there is no identifier.
+
+        Example:
+            >>> PersonsCheck.of(np.array([0, 1, 0, -1]))
+            PersonsCheck(persons=2, largest=2, without=1)
+        """
+        counts = np.unique(whose[whose >= 0], return_counts=True)[1]
+        return cls(len(counts), int(counts.max(initial=0)), int((whose < 0).sum()))
+
+    def __str__(self) -> str:
+        return f"{self.persons:,}, at most {self.largest:,} records each; {self.without:,} records without identifier"
+
+
 @dataclass(eq=False, repr=False)
 class DataCheck(Shown):
     """What a check found. Private: for the owner of the data alone.
@@ -75,6 +105,7 @@ class DataCheck(Shown):
         clip_norm: the bound that norms were compared with.
         norms: (n,) lengths of the records' features before clipping, of those that fit.
         plain_numbers: features are the numbers of the data as they are.
+        persons: of whom they are; None where nobody asked.
     """
 
     records: int
@@ -84,6 +115,7 @@ class DataCheck(Shown):
     misfits: list[Misfit] = field(default_factory=list, repr=False)
     counts: Counter[tuple[str | None, str, bool]] = field(default_factory=Counter)
     norms: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
+    persons: PersonsCheck | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Counts alone. Private."""
@@ -91,6 +123,7 @@ class DataCheck(Shown):
         return f"Check of {self.records:,} records: {'all fit' if self.fits else 'some do not fit'}", {
             **misfits,
             "clipped": f"{100 * self.clipped:.1f}% at {self.clip_norm:g}",
+            **({} if self.persons is None else {"persons": str(self.persons)}),
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
             "for": NOT_FOR_OTHERS,
         }
@@ -137,6 +170,7 @@ class DataCheck(Shown):
             "clip_norm": self.clip_norm,
             "clipped": self.clipped,
             "norms": dict(zip(("least", "median", "99%", "largest"), lengths, strict=True)),
+            **({} if self.persons is None else {"persons": vars(self.persons)}),
             "warnings": list(self.warnings),
         }
 
@@ -153,6 +187,8 @@ def check(
     clip_norm: float = 1.0,
     show_values: bool = False,
     progress: Asked = None,
+    person: Any = None,
+    persons: Persons | None = None,
 ) -> DataCheck:
     """Look for what does not fit in a private dataset, before any budget is charged. For its owner's eyes alone.
 
@@ -165,6 +201,8 @@ def check(
         clip_norm: the bound that features are clipped to.
         show_values: keep the values that do not fit.
         progress: called with (stage, done, total), or True for bars.
+        person: whose the records are, the name of a column or an array: how many persons there are is counted then.
+        persons: what else is declared of them; see :class:`privmix.jobs.persons.Persons`.
 
     Raises:
         InvalidInput: the data do not open, as a release of them would not.
@@ -178,16 +216,20 @@ def check(
     """
     extractor = parse_features(features)
     check_number("clip_norm", clip_norm, low=0, low_open=True)
-    declared = Columns.declared(columns, label)
+    said = {} if persons is None else dict(vars(persons))
+    persons, column = Persons.taken_from({**said, "person": person})
+    declared = Columns.declared(columns, label, column)
 
-    def opened(what: Any) -> Source:
-        return open_dataset(what, extractor, split=split, classes=classes, columns=declared).source
+    def opened(what: Any) -> Dataset:
+        return open_dataset(what, extractor, split=split, classes=classes, columns=declared)
 
-    source = opened(data)
+    dataset = opened(data)
+    source = dataset.source
+    persons.check(dataset)
     schema = source.schema
     found = DataCheck(0, dict.fromkeys(schema.classes, 0), clip_norm, extractor.name == "identity")
     report, norms = callback(progress), []
-    for part, name in _parts(source, opened):
+    for part, name in _parts(source, lambda what: opened(what).source):
         look = _Look(found, part, extractor, name, declared.label_column, show_values)
         try:
             for lengths in look.chunks():
@@ -197,7 +239,27 @@ def check(
             # The reader itself stopped: what its format lets be told apart, is.
             norms.append(look.singly(declared, error))
     found.norms = np.concatenate(norms) if norms else np.empty(0)
+    if persons.declared(declared.person):
+        _count_persons(found, persons, dataset)
     return found
+
+
+def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None:
+    """Whose the records are, and which have no identifier where each is to have one."""
+    why = "no identifier, where each record has one"
+    try:
+        whose = persons.read(dataset, "mark")
+    except InvalidInput as refusal:
+        found.counts[dataset.columns.person, f"not {refusal.allowed}", True] += 1
+        return
+    found.persons = PersonsCheck.of(whose)
+    if persons.person_missing == "own" or not found.persons.without:
+        return
+    kind = (dataset.columns.person, why, True)
+    found.counts[kind] = found.persons.without
+    names = dataset.source.names
+    for place in np.flatnonzero(whose < 0)[:_MOST_PLACES].tolist():
+        found.misfits.append(Misfit(None if names is None else names[place], place + 1, *kind))
 
 
 def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[Source, str | None]]:

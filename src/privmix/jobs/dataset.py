@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -104,7 +104,7 @@ class Dataset:
     place: str | None
     split: str
     columns: Columns
-    data: Any = None
+    data: Any = field(default=None, repr=False)
 
     @property
     def schema(self) -> Schema:

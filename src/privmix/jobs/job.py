@@ -11,6 +11,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.budget import Charge, charge, check_budget
@@ -52,7 +55,7 @@ class Job(ABC, Generic[P, R]):
     * :meth:`check_options`: what must go together;
     * :meth:`check_resumed`: whether an interrupted run is the one that was planned;
     * :meth:`cost`: what is charged, or None where no private record is read;
-    * :meth:`public_records`: what is called public and must not be the private data;
+    * :meth:`public_records`: what is called public and must not be the private data, and :meth:`whose` that are;
     * :meth:`extra`, :meth:`open_run`: what a run remembers, and the run, for jobs that have a place;
     * :meth:`read`: the private records, read;
     * :meth:`compute`: the result (type R), made of them and published;
@@ -186,7 +189,7 @@ class Job(ABC, Generic[P, R]):
             charged = told.charged = self.charge(cost)
             told.epsilon = cost.epsilon
         ends.callback(planned.key.end)
-        refuse_overlap(public, self.opened.source, made_of)
+        refuse_overlap(public, self.opened.source, made_of, self.whose)
         streams, run = planned.key.streams() if state is None else None, None
         if self.out is not None:
             given = RunArguments(
@@ -232,6 +235,10 @@ class Job(ABC, Generic[P, R]):
     def public_records(self, planned: P) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
         """See :func:`privmix.jobs.public_data.refuse_overlap`; whatever is public is read here at the latest."""
         return {}, []
+
+    def whose(self) -> NDArray[np.int64] | None:
+        """(n,) whose each private record is, where persons are the unit; else None. Read after the charge."""
+        return None
 
     def extra(self, planned: P) -> dict[str, Any]:
         """What a run is to remember beside its charge and seed."""

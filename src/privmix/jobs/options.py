@@ -66,7 +66,7 @@ class JobOptions:
 class SplitOptions:
     """Which records become public, of which data."""
 
-    share: float | None = option(None, "Share of all records that becomes public, as 0.04.")
+    share: float | None = option(None, "Share of all records (persons) that becomes public, as 0.04.")
     count: int | None = option(None, "In its place: how many, of each class (uniform: in all).")
     how: str = option("per-class", "per-class: equally many of each class; uniform: drawn from all records alike.")
     split: str = option("train", "Which part of the dataset.")

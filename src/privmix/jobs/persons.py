@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix.accounting.events import Adjacency
-from privmix.errors import WITHHELD, InvalidInput, check_choice
-from privmix.options import described, option
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer
+from privmix.options import described, option, said
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
     from numpy.typing import NDArray
 
@@ -27,7 +31,9 @@ _MISSING: Final = ("error", "own")
 class Persons:
     """Whose the records are, where a person with all records is what privacy is for; see `person` of the columns."""
 
-    array: Any = option(None, "Identifiers, one a record, for data in memory.", python=True)
+    array: Any = field(
+        default=None, repr=False, metadata=said("Identifiers, one a record, for data in memory.", python=True)
+    )
     person_pattern: str | None = option(
         None, "Folders of images: what says in a file's name whose it is, a regular expression with one group.", _PANEL
     )
@@ -48,10 +54,10 @@ class Persons:
     def taken_from(cls, given: dict[str, Any]) -> tuple[Persons, str | None]:
         """What Python's users say of persons, taken out of what they say, and the name of a column if it is one."""
         person = given.pop("person", None)
-        said = {name: given.pop(name) for name in cls.__dataclass_fields__ if name in given}
+        others = {name: given.pop(name) for name in cls.__dataclass_fields__ if name in given}
         if person is None or isinstance(person, str):
-            return cls(**said), person
-        return cls(**{**said, "array": person}), None
+            return cls(**others), person
+        return cls(**{**others, "array": person}), None
 
     def declared(self, column: str | None) -> bool:
         """Whether persons are the unit.
@@ -68,13 +74,46 @@ class Persons:
         if len(given) > 1 or (column is not None and self.array is not None):
             raise InvalidInput(", ".join(given), "several", "one of them: whose records are is said once")
         check_choice("person_missing", self.person_missing, _MISSING)
+        if self.per_person is not None:
+            check_integer("per_person", self.per_person, low=1)
         if not given and (self.per_person is not None or self.person_missing != _MISSING[0]):
             name = "per_person" if self.per_person is not None else "person_missing"
             raise InvalidInput(name, getattr(self, name), "nothing without `person`, `person_pattern` or `person_file`")
         return bool(given)
 
-    def read(self, dataset: Dataset) -> NDArray[np.int64]:
+    def check(self, dataset: Dataset) -> None:
+        """Raise where whose the records are can't be read; looks at headers and at what was said alone.
+
+        Raises:
+            InvalidInput: there is no such column or list, or it is no such pattern; or there is not one identifier a
+                record.
+            StorageError: a list can't be read.
+        """
+        from privmix.data import persons
+        from privmix.data.memory import plain
+
+        column = dataset.columns.person
+        if not self.declared(column):
+            return
+        if column is not None:
+            with _place(dataset) as data:
+                persons.check_column(data, column, split=dataset.split, dialect=dataset.columns.dialect())
+        elif self.array is not None:
+            if len(plain(self.array, "person")) != dataset.schema.records:
+                raise _another_number()
+        else:
+            self._names(dataset)
+            if self.person_pattern is not None:
+                persons.compiled_pattern(self.person_pattern)
+            else:
+                assert self.person_file is not None
+                persons.check_list(self.person_file)
+
+    def read(self, dataset: Dataset, missing: str | None = None) -> NDArray[np.int64]:
         """(n,) whose each record of the dataset is. Reads private data: charge the ledger first.
+
+        Args:
+            missing: in place of ``person_missing``.
 
         Raises:
             InvalidInput: there is no such column, or somebody has no identifier; none is shown.
@@ -82,26 +121,44 @@ class Persons:
         """
         from privmix.data import persons
 
-        column, missing = dataset.columns.person, self.person_missing
+        column, missing = dataset.columns.person, missing or self.person_missing
         if column is not None:
             dialect = dataset.columns.dialect()
-            found = persons.persons_in_column(
-                dataset.data, column, split=dataset.split, dialect=dialect, missing=missing
-            )
+            with _place(dataset) as data:
+                found = persons.persons_in_column(data, column, split=dataset.split, dialect=dialect, missing=missing)
         elif self.array is not None:
             found = persons.persons_in(self.array, missing)
+        elif self.person_pattern is not None:
+            found = persons.persons_in_names(self._names(dataset), self.person_pattern, missing)
         else:
-            names, folders = dataset.source.names, "a folder of images, whose files have names"
-            if names is None:
-                raise InvalidInput("person_pattern" if self.person_pattern else "person_file", WITHHELD, folders)
-            if self.person_pattern is not None:
-                found = persons.persons_in_names(names, self.person_pattern, missing)
-            else:
-                assert self.person_file is not None
-                found = persons.persons_in_list(names, self.person_file, missing)
+            assert self.person_file is not None
+            found = persons.persons_in_list(self._names(dataset), self.person_file, missing)
         if len(found) != dataset.schema.records:
-            raise InvalidInput("person", WITHHELD, "one identifier a record")
+            raise _another_number()
         return found
+
+    def _names(self, dataset: Dataset) -> Sequence[str]:
+        if (names := dataset.source.names) is None:
+            field = "person_pattern" if self.person_pattern is not None else "person_file"
+            allowed = "none: it is for folders of images, whose files have names"
+            raise InvalidInput(field, str(getattr(self, field)), allowed)
+        return names
+
+
+@contextmanager
+def _place(dataset: Dataset) -> Iterator[Any]:
+    """Where the records are that the dataset has: of an address, the copy that they are read from."""
+    from privmix.data.remote import RemoteSource
+
+    if isinstance(dataset.source, RemoteSource):
+        with dataset.source.copy() as path:
+            yield path
+    else:
+        yield dataset.data
+
+
+def _another_number() -> InvalidInput:
+    return InvalidInput("person", WITHHELD, "one identifier a record")
 
 
 def number_of(whose: NDArray[np.int64], most: int = 1) -> int:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.data import Source, content_hashes
 from privmix.data.overlap import Contents as RecordHashes
+from privmix.data.overlap import PersonsContents as PersonsHashes
 from privmix.data.overlap import Sketch, same_files, same_place
 from privmix.data.pool_card import made_of
 from privmix.errors import WITHHELD, InvalidInput, in_terms_of
@@ -108,7 +112,12 @@ def origins_of(sources: Mapping[str, Source]) -> list[tuple[str, Sketch]]:
     return found
 
 
-def refuse_overlap(given: Mapping[str, RecordHashes], source: Source, made_of: Iterable[tuple[str, Sketch]]) -> None:
+def refuse_overlap(
+    given: Mapping[str, RecordHashes],
+    source: Source,
+    made_of: Iterable[tuple[str, Sketch]],
+    whose: Callable[[], NDArray[np.int64] | None] = lambda: None,
+) -> None:
     """Raise :class:`InvalidInput` where public records are in large part private ones, in whatever format.
 
     It reads the private records, so budget is charged before it is called, and its answer is for the owner: nothing
@@ -118,16 +127,18 @@ def refuse_overlap(given: Mapping[str, RecordHashes], source: Source, made_of: I
         given: public records, by the field that names them.
         source: the private ones.
         made_of: (the field that names synthetic records, what these were made of).
+        whose: gives whose each private record is, where persons are the unit: each counts with one record then.
     """
     sketches = list(made_of)
     if not given and not sketches:
         return
-    private = RecordHashes.of(source)
+    persons = whose()
+    private = RecordHashes.of(source) if persons is None else PersonsHashes.of(source, persons)
     for flag, contents in given.items():
-        if contents.overlaps(private):
+        if contents.overlaps(private.beside(contents.counts)):
             raise InvalidInput(flag, WITHHELD, "public records; many of these are records of the private dataset")
     for flag, sketch in sketches:
-        if sketch.overlaps(private):
+        if sketch.overlaps(private.beside(frozenset(sketch.digests))):
             allowed = (
                 "a pool made of public images; many of those that this one was made of are records of the private "
                 "dataset, and pool and card tell of them"

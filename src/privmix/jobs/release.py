@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.accounting import Adjacency, Gaussian, PrivacyCost, epsilon
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
@@ -165,6 +168,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             BudgetExceeded: the ledger does not hold a private count.
         """
         self.check()
+        self.persons.check(self.opened)
         config = self.config
         state = None if self.dry_run else self.left()
         identity = None
@@ -260,6 +264,10 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         """See :meth:`Job.cost`."""
         return Cost(planned.plan.charge, planned.plan.adjacency, "release", self.epsilon, self.delta)
 
+    def whose(self) -> NDArray[np.int64] | None:
+        """See :meth:`Job.whose`."""
+        return self.persons.read(self.opened) if self.of_persons else None
+
     def public_records(self, planned: Planned) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
         """See :meth:`Job.public_records`."""
         # What it is fitted to is read before anything is charged.
@@ -298,7 +306,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         whose = None
         if self.of_persons:
             # The cheaper part first: what does not fit ends the run before features are made.
-            whose = self.persons.read(self.opened)
+            whose = self.whose()
+            assert whose is not None
             check_persons(number_of(whose), plan)
         large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
         if self.store is None and not large:

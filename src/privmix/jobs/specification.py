@@ -150,10 +150,14 @@ def spec(
     header = columns_of(data, declared.dialect(), split)
     if header is not None and declared.label_column not in header:
         raise InvalidInput("label column", declared.label_column, "the labels' column, which the header names")
-    known = None if header is None else [name for name in header if name != declared.label_column]
-    entries = _said(asked, known, declared.label_column)
+    apart = (declared.label_column, declared.person)
+    if declared.person is not None and header is not None and declared.person not in header:
+        raise InvalidInput("person", declared.person, "a column that the header names")
+    known = None if header is None else [name for name in header if name not in apart]
+    entries = _said(asked, known, apart)
     if known is None and look:
-        known = [*entries, *(name for name in _keys(data, declared, split) if name not in entries)]
+        keys = [name for name in _keys(data, declared, split) if name != declared.person]
+        known = [*entries, *(name for name in keys if name not in entries)]
     if known is None and not entries:
         allowed = "what each column holds: JSON lines have no header (or `look`, which reads the records)"
         raise InvalidInput("number, category, ...", "nothing", allowed)
@@ -206,7 +210,7 @@ def _texts(given: Any) -> list[str]:
     return [str(one).strip() for one in given or ()]
 
 
-def _said(asked: SpecOptions, known: list[str] | None, label: str) -> dict[str, dict[str, Any]]:
+def _said(asked: SpecOptions, known: list[str] | None, apart: tuple[str | None, ...]) -> dict[str, dict[str, Any]]:
     """The entries that the owner gives."""
     gone = _gone(asked.missing, known)
 
@@ -227,8 +231,8 @@ def _said(asked: SpecOptions, known: list[str] | None, label: str) -> dict[str, 
     found: dict[str, dict[str, Any]] = {}
     for field, given, entry in kinds:
         for name, what in _pairs(field, given, known):
-            if name in found or name == label:
-                raise InvalidInput(field, name, "each column once, and not the labels'")
+            if name in found or name in apart:
+                raise InvalidInput(field, name, "each column once, and not the labels' or the persons'")
             if known is not None and name not in known:
                 raise InvalidInput(field, name, "columns that the header of the data names")
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})

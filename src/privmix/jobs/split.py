@@ -11,9 +11,12 @@ from privmix.data import Source
 from privmix.data.public_share import PublicShare, split_off
 from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.dataset import Dataset
 from privmix.jobs.options import SplitOptions
+from privmix.jobs.persons import Persons
 from privmix.jobs.places import check_unpublished
 
+_PERSON: Final = "person"
 _HOW: Final = ("per-class", "uniform")
 
 
@@ -38,7 +41,9 @@ class Parted:
         return {**vars(self), "public": str(self.public), "private": str(self.private)}
 
 
-def split(data: Any, public: Path, private: Path, columns: Columns, asked: SplitOptions) -> Parted:
+def split(
+    data: Any, public: Path, private: Path, columns: Columns, asked: SplitOptions, persons: Persons | None = None
+) -> Parted:
     """Part a random share of a private dataset off as PUBLIC records; see :mod:`privmix.data.public_share`.
 
     Args:
@@ -47,6 +52,9 @@ def split(data: Any, public: Path, private: Path, columns: Columns, asked: Split
         private: a new file for the records that stay private, yours alone.
         columns: what is declared of columns and images.
         asked: how many, and which.
+        persons: whose the records are, where ``columns.person`` does not say it: whole persons are drawn, of the class
+            of their first record. The private file says whose its records are by numbers, under the name of that
+            column or ``person``.
 
     Raises:
         InvalidInput: an option is out of range, or a file is there already or would lie in what is handed to others.
@@ -58,9 +66,15 @@ def split(data: Any, public: Path, private: Path, columns: Columns, asked: Split
     if asked.text_column is not None and asked.table_columns is not None:
         raise InvalidInput("text_column, table_columns", "both", "one of them or neither")
     wanted = PublicShare(asked.share, asked.count, asked.how == "per-class", asked.seed)
+    persons = Persons() if persons is None else persons
     with in_terms_of({"columns": "table_columns" if asked.text_column is None else "text_column"}):
         source = _opened(data, columns, asked)
-    given, kept = split_off(source, wanted, public, private, label_column=columns.label_column)
+    whose = None
+    if persons.declared(columns.person):
+        dataset = Dataset(source, str(data) if isinstance(data, str | Path) else None, asked.split, columns, data)
+        persons.check(dataset)
+        whose = columns.person or _PERSON, persons.read(dataset)
+    given, kept = split_off(source, wanted, public, private, label_column=columns.label_column, persons=whose)
     return Parted(public, given, private, kept)
 
 
@@ -90,5 +104,6 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
         feature_length=columns.feature_length,
         image_size=columns.image_size,
         colour=columns.colour,
+        person_column=columns.person,
         dialect=dialect,
     )

@@ -10,6 +10,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.data import Source
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, in_terms_of
@@ -190,6 +193,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             StorageError, MissingExtra: something can't be read.
         """
         self.check()
+        self.persons.check(self.opened)
         facts = self.facts
         records = self.opened.schema.records if self.records is None else self.records
         trainer = Trainer(
@@ -231,6 +235,10 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         plan = planned.trainer.plan
         return Cost(plan.event, plan.adjacency, "training", self.epsilon, self.delta) if plan.steps else None
 
+    def whose(self) -> NDArray[np.int64] | None:
+        """See :meth:`Job.whose`."""
+        return self.persons.read(self.opened) if self.of_persons else None
+
     def public_records(self, planned: PlannedTraining) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
         """See :meth:`Job.public_records`."""
         return contents_of(self._opened_public), self._origins
@@ -249,7 +257,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         whose = None
         if self.of_persons:
             # The cheaper part first: what does not fit ends the run before features are made.
-            whose = self.persons.read(self.opened)
+            whose = self.whose()
         if config.bank_views:
             bank = share_streams(world, None if work.streams is None else work.streams.derive("view bank"))
             made = extract_bank(source, self.extractor, config.bank_augmentations, config.bank_views, bank, progress)

@@ -15,7 +15,7 @@ from privmix.certificate import certificate as common
 from privmix.certificate.assessment import assess
 from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
-from privmix.data.overlap_rule import PUBLISHED
+from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import arrays_beside, stated_names, statements_of
 from privmix.features.whitened import DATA
@@ -186,7 +186,7 @@ def public_text(
     """
     statements = _statements(plan, in_ledger, extractor)
     if not before and (_fitted_to_data(extractor) or chosen_by_data(choice)):
-        statements.append(PUBLISHED)
+        statements.append(PUBLISHED if plan.per_person is None else PUBLISHED_OF_PERSONS)
     return {
         "warnings": _warnings(plan, insecure_seed),
         "statements": statements,

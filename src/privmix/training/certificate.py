@@ -14,7 +14,7 @@ from privmix.certificate import certificate as common
 from privmix.certificate.assessment import Facts, assess
 from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
-from privmix.data.overlap_rule import PUBLISHED
+from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.errors import InvalidInput
 from privmix.features.spec import drafted_statements
 from privmix.fields import Digest
@@ -175,7 +175,7 @@ def _statements(
     ]
     if public_data:
         found.append(f"Taken as public, without any protection: {', '.join(sorted(public_data))}.")
-        found += [] if before else [PUBLISHED]
+        found += [] if before else [PUBLISHED if plan.per_person is None else PUBLISHED_OF_PERSONS]
     return found
 
 

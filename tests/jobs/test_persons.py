@@ -1,0 +1,485 @@
+"""Persons as the unit: the same result however they are declared, and nothing of them anywhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+
+import privmix as pm
+from privmix.data import ArraySource, remote
+from privmix.data.store import FeatureStore
+from privmix.jobs.persons import Persons
+from privmix.jobs.release import ReleaseJob
+from privmix.jobs.training import TrainingJob
+from privmix.world import World
+from tests.jobs.persons_data import BUDGET, CLASSES, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
+
+pytestmark = pytest.mark.filterwarnings("ignore:`seed` makes", "ignore:delta", "ignore:features are plain")
+POISSON: dict[str, Any] = {**MOMENTS, "design": pm.designs.Poisson(mixup_degree=8)}
+TRAIN: dict[str, Any] = {**BUDGET, "features": "identity", "epochs": 2, "batch_size": 10}
+DESIGNS = pytest.mark.parametrize("options", [MOMENTS, POISSON], ids=["moments", "poisson"])
+
+
+def rows(release: Any) -> np.ndarray:
+    """Features and labels."""
+    return np.concatenate([np.asarray(release.x), np.asarray(release.y)], axis=1)
+
+
+def released(kind: str, folder: Path, data: pandas.DataFrame, **options: Any) -> Any:
+    records, said = given(kind, folder, data)
+    return pm.release(records, **{**MOMENTS, **said, **options})
+
+
+@DESIGNS
+def test_the_release_is_the_same_from_every_format(options: dict[str, Any], tmp_path: Path) -> None:
+    found = {kind: released(kind, tmp_path / kind, frame(), seed=3, **options) for kind in KINDS}
+    first = rows(found["csv"])
+    for kind, one in found.items():
+        assert np.array_equal(rows(one), first), kind
+        assert one.certificate["plan"]["per_person"] == 1
+        assert one.certificate["plan"]["records"] == PERSONS
+
+
+def test_a_training_is_the_same_from_every_format(tmp_path: Path) -> None:
+    found = []
+    for kind in KINDS:
+        records, said = given(kind, tmp_path / kind, frame())
+        model = pm.train(records, **TRAIN, **said, per_person=3, seed=3)
+        assert model.certificate["guarantee"]["epsilon"] <= 30
+        found.append(model.predict_proba(np.eye(3, dtype=np.float32)))
+    for one in found:
+        # Sums of floats are made in the same order.
+        assert np.array_equal(one, found[0])
+
+
+def test_moments_are_the_same_in_whatever_order_persons_stand(tmp_path: Path) -> None:
+    """Records of one person in the order in which they were: means of floats are summed in it. Rows are drawn by the
+    order of persons, so that those of other designs differ.
+    """
+    data = frame()
+    order = np.random.default_rng(1).permutation(PERSONS)
+    turned = data.sort_values("who", key=lambda names: order[names.str.removeprefix(SECRET).astype(int)], kind="stable")
+    one, other = (released("pandas", tmp_path, each, seed=3) for each in (data, turned.reset_index(drop=True)))
+    assert np.array_equal(rows(one), rows(other))
+
+
+@DESIGNS
+def test_wherever_features_lie_the_release_is_the_same(
+    options: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = rows(released("csv", tmp_path, frame(), seed=3, **options))
+    stored = released("csv", tmp_path, frame(), seed=3, store=tmp_path / "STORE", **options)
+    assert np.array_equal(rows(stored), first)
+    monkeypatch.setattr("privmix.jobs.release.default_memory", lambda: 1.0)
+    opened: list[Any] = []
+    real = FeatureStore.open
+    monkeypatch.setattr(FeatureStore, "open", lambda path: opened.append(path) or real(path))
+    large = released("csv", tmp_path, frame(), seed=3, out=tmp_path / "OUT", **options)
+    assert opened
+    assert np.array_equal(rows(large), first)
+
+
+@pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])
+def test_records_at_an_address_are_copied_once(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    place, said = given(ending, tmp_path, frame())
+    system = fsspec.filesystem("memory")
+    system.pipe_file(f"/persons/d.{ending}", Path(place).read_bytes())
+    copied: list[str] = []
+    real = remote._copy
+    monkeypatch.setattr(remote, "_copy", lambda url, *more: copied.append(url) or real(url, *more))
+    options = {**MOMENTS, **said, "seed": 3}
+    found = pm.release(f"memory://persons/d.{ending}", **options)
+    assert len(copied) == 1
+    assert np.array_equal(rows(found), rows(pm.release(place, **options)))
+    columns = {} if ending == "npz" else {"columns": ["a", "b", "c"]}
+    with pytest.raises(pm.InvalidInput, match="person: got 'whose'") as caught:
+        pm.release(f"memory://persons/d.{ending}", **{**options, "person": "whose", **columns})
+    assert str(tmp_path) not in str(caught.value)
+    system.rm("/persons", recursive=True)
+
+
+@pytest.mark.thorough
+def test_on_ray_it_is_the_same(tmp_path: Path) -> None:
+    ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    first = rows(released("csv", tmp_path, frame(), seed=3, **POISSON))
+    try:
+        spread = released("csv", tmp_path, frame(), seed=3, engine="ray", workers=1, **POISSON)
+    finally:
+        ray.shutdown()
+    assert np.array_equal(rows(spread), first)
+
+
+def test_folders_of_images_tell_by_names_or_by_a_list(tmp_path: Path) -> None:
+    listed = images(tmp_path / "scans", frame())
+    common = {**MOMENTS, "features": "pixels", "columns": pm.Columns(image_size=6, colour="grey"), "seed": 3}
+    by_name = pm.release(tmp_path / "scans", **common, person_pattern=rf"({SECRET}\d+)_")
+    by_list = pm.release(tmp_path / "scans", **common, person_file=listed)
+    assert np.array_equal(rows(by_name), rows(by_list))
+    alone = {**common, "records": RECORDS}
+    assert not np.array_equal(rows(by_name), rows(pm.release(tmp_path / "scans", **alone)))
+    model = {**TRAIN, "features": "pixels", "columns": common["columns"]}
+    pm.train(tmp_path / "scans", **model, person_pattern=rf"({SECRET}\d+)_")
+    pm.train(tmp_path / "scans", **model, person_file=listed)
+
+
+# What ends a job before anything is charged: (how, words). Nothing of the records was read.
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
+    "no such column": ("csv", {"person": "whose"}, "person: got 'whose'"),
+    "no such column of Parquet": ("parquet", {"person": "whose", "columns": ["a", "b", "c"]}, "person: got 'whose'"),
+    "no such column of a frame": ("pandas", {"person": "whose"}, "person: got 'whose'"),
+    "no such array": ("npz", {"person": "whose"}, "person: got 'whose'"),
+    "arrays without names": ("arrays", {"person": "who"}, "no named columns"),
+    "the label's": ("csv", {"person": "label"}, "a column of its own"),
+    "an input's": ("csv", {"person": "a", "columns": ["a", "b"]}, "a column of its own"),
+    "two ways": ("csv", {"person_pattern": "(.)"}, "whose records are is said once"),
+    "an array and a column": ("pandas", {"person": None, "columns": pm.Columns(person="who")}, "said once"),
+    "a pattern without names": ("csv", {"person": None, "person_pattern": "(.)"}, "folders of images"),
+    "no pattern": ("csv", {"person": None, "person_pattern": "(("}, "folders of images"),
+    "too few identifiers": ("arrays", {"person": ["x", "y"]}, "one identifier a record"),
+    "weights of nobody": ("csv", {"person": None, "per_person": 2}, "per_person"),
+    "nobody is missing": ("csv", {"person": None, "person_missing": "own"}, "person_missing"),
+    "no word of it": ("csv", {"person_missing": "some"}, "person_missing"),
+    "nobody says how many": ("csv", {"records": None}, "how many persons there are"),
+    "weights that are declared": ("csv", {"per_person": 2}, "per_person"),
+    "no weight": ("csv", {"per_person": 0}, "per_person"),
+}
+
+
+@pytest.mark.parametrize("how", WRONG)
+def test_what_does_not_go_together_costs_nothing(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, changes, words = WRONG[how]
+    records, said = given(kind, tmp_path, frame())
+    book = pm.Ledger.create(f"sqlite:///{tmp_path}/ledger.db")
+    book.add_dataset("ward", epsilon=60.0, delta=1e-2)
+    if how == "an array and a column":
+        changes = {**changes, "person": frame()["who"].to_numpy()}
+    monkeypatch.setattr("privmix.data.source.Source._silent_chunks", lambda *_: pytest.fail("read"))
+    for make, options in ((pm.release, MOMENTS), (pm.train, TRAIN)):
+        if make is pm.train and how in ("weights that are declared",):
+            continue
+        asked = {**options, **said, **changes, "ledger": book, "dataset": "ward"}
+        with pytest.raises(pm.InvalidInput, match=words) as caught:
+            make(records, **asked)
+        assert SECRET not in str(caught.value)
+    assert [entry["kind"] for entry in book.history("ward")] == ["init"]
+
+
+def test_patterns_and_lists_are_looked_at_before_the_charge(tmp_path: Path) -> None:
+    listed = images(tmp_path / "scans", frame())
+    common = {**MOMENTS, "features": "pixels", "columns": pm.Columns(image_size=6, colour="grey")}
+    (tmp_path / "other.csv").write_text(f"file,person\n{SECRET},1\n")
+    for said, words in (
+        ({"person_pattern": "(("}, "a regular expression"),
+        ({"person_pattern": "a(b)(c)"}, "one group"),
+        ({"person_file": tmp_path / "other.csv"}, "the columns file_name and person"),
+    ):
+        with pytest.raises(pm.InvalidInput, match=words) as caught:
+            ReleaseJob(tmp_path / "scans", out=tmp_path / "OUT", **self_made(common, said)).plan()
+        assert SECRET not in str(caught.value)
+    with pytest.raises(pm.StorageError):
+        ReleaseJob(tmp_path / "scans", **self_made(common, {"person_file": listed.with_name("none.csv")})).plan()
+
+
+def test_an_open_source_has_no_columns_to_name(tmp_path: Path) -> None:
+    (x, _), said = given("arrays", tmp_path, frame())
+    source = ArraySource(x, np.arange(len(x)) % 2, tuple(CLASSES))
+    options = {name: value for name, value in MOMENTS.items() if name != "classes"}
+    with pytest.raises(pm.InvalidInput, match="no named columns"):
+        pm.release(source, **options, person="who")
+    pm.release(source, **options, **said)
+
+
+def self_made(options: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
+    return {**options, "persons": Persons(**said)}
+
+
+def missing_one(data: pandas.DataFrame) -> pandas.DataFrame:
+    return data.assign(who=["" if place == 5 else name for place, name in enumerate(data["who"])])
+
+
+# What only the records show: (what becomes of them, what is said, words).
+REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
+    "missing": (missing_one, {}, "an identifier in every record"),
+    "floats": (lambda data: data.assign(who=np.arange(len(data)) + 0.25), {"kind": "pandas"}, "whole numbers"),
+    "large floats": (lambda data: data.assign(who=np.full(len(data), 2.0**60)), {"kind": "pandas"}, "whole numbers"),
+    "truth values": (lambda data: data.assign(who=data["a"] > 0), {"kind": "arrays"}, "whole numbers"),
+    "a key that is not there": (lambda data: data, {"kind": "jsonl", "person": "whose"}, "private"),
+}
+
+
+@pytest.mark.parametrize("how", REFUSED)
+def test_a_refusal_after_the_charge_shows_nothing_and_the_run_goes_on(
+    how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil, changes, words = REFUSED[how]
+    kind = changes.get("kind", "csv")
+    book = pm.Ledger.create(f"sqlite:///{tmp_path}/ledger.db")
+    book.add_dataset("ward", epsilon=60.0, delta=1e-2)
+    data, out = frame(), tmp_path / "OUT"
+    bad = spoil(data)
+    for make, options in ((pm.release, MOMENTS), (pm.train, TRAIN)):
+        records, said = given(kind, tmp_path / "data", bad)
+        asked = {**options, **said, "out": out, "ledger": book, "dataset": "ward"}
+        person = {name: value for name, value in changes.items() if name == "person"}
+        with pytest.raises(pm.InvalidInput, match=words) as caught:
+            make(records, **{**asked, **person})
+        told = "\n".join([str(caught.value), repr(caught.value), *getattr(caught.value, "__notes__", [])])
+        refuse_secrets(told)
+        assert not out.exists()
+        left = [path for path in tmp_path.rglob("*") if path.is_file() and "data" not in path.parts]
+        for path in left:
+            assert SECRET.encode() not in path.read_bytes(), path
+        if person or kind != "csv":
+            shutil.rmtree(next(tmp_path.glob(".*.run")))
+            continue
+        # Mended data are the same columns of the same file.
+        records, said = given(kind, tmp_path / "data", data)
+        make(records, **{**asked, **said}, resume=True)
+        shutil.rmtree(out)
+    kinds = [entry["kind"] for entry in book.history("ward")]
+    assert kinds.count("reserve") == 2
+
+
+def refuse_secrets(told: str) -> None:
+    """No identifier, and no number of records or persons that was not declared."""
+    assert SECRET not in told
+    for number in (RECORDS, RECORDS + 1, RECORDS + 50, PERSONS + 1, PERSONS + 3):
+        assert not any(word.strip(".,:;()") == str(number) for word in told.split()), told
+
+
+def test_records_without_an_identifier_may_be_persons_of_their_own(tmp_path: Path) -> None:
+    data = missing_one(frame())
+    own = data.assign(who=[name or f"{SECRET}alone" for name in data["who"]])
+    options = {**MOMENTS, "records": PERSONS + 1, "seed": 3}
+    one = released("csv", tmp_path / "one", data, **options, person_missing="own")
+    assert np.array_equal(rows(one), rows(released("csv", tmp_path / "other", own, **options)))
+
+
+@pytest.mark.parametrize("records", [PERSONS - 1, PERSONS + 1])
+def test_designs_of_a_fixed_size_need_the_number_of_persons(records: int, tmp_path: Path) -> None:
+    fixed = {**MOMENTS, "design": pm.designs.Fixed(mixup_degree=8)}
+    released("csv", tmp_path, frame(), **fixed)
+    with pytest.raises(pm.InvalidInput, match="records") as caught:
+        released("csv", tmp_path, frame(), **{**fixed, "records": records})
+    assert str(PERSONS) not in str(caught.value)
+
+
+@pytest.mark.parametrize("records", [PERSONS - 1, PERSONS, PERSONS + 1])
+def test_elsewhere_a_person_more_than_was_declared_decides_nothing(records: int, tmp_path: Path) -> None:
+    """Rates are those of the declared number; whether there is a result must not tell that somebody is there."""
+    for options in (MOMENTS, POISSON):
+        released("csv", tmp_path, frame(), **{**options, "records": records})
+    pm.train(given("csv", tmp_path, frame())[0], **{**TRAIN, "records": records, "person": "who"})
+
+
+def test_a_private_count_is_of_persons_and_of_what_they_weigh(tmp_path: Path) -> None:
+    data = frame(persons=800, records=2400)
+    options = {**MOMENTS, "records": None, "private_count": True, "delta": 1e-5, "seed": 1}
+    one = released("csv", tmp_path, data, **options).certificate["plan"]
+    many = released("csv", tmp_path, data, **options, per_person=2).certificate["plan"]
+    # On the low side of 800 by four deviations, which are a few persons here.
+    assert 650 < many["records"] < one["records"] < 800
+    assert (one["per_person"], many["per_person"]) == (1, 2)
+
+
+# --- what neighbours show -------------------------------------------------------------------------------------------
+
+DECLARED = 40
+NEIGHBOURS = {"none more": [], "one with one": [1], "one with fifty": [50]}
+
+
+def shown(folder: Path, make: Any, options: dict[str, Any], data: pandas.DataFrame, kind: str) -> list[Any]:
+    """Everything that others may see, but for ids, hashes and noise."""
+    records, said = given(kind, folder / "data", data)
+    out = folder / "OUT"
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        made = make(records, **{**options, **said, "records": DECLARED, "out": out})
+    content = json.loads((out / ("certificate.json" if make is pm.release else "model.json")).read_text())
+    texts = [str(made), repr(made), *map(str, content.values()), *(str(one.message) for one in told)]
+    readable = [path for path in out.rglob("*") if path.suffix in (".json", ".md", ".txt", ".html")]
+    texts += [path.read_text() for path in readable]
+    for text in texts:
+        refuse_secrets(text)
+    for path in out.rglob("*"):
+        assert SECRET not in path.name
+        assert path.is_dir() or SECRET.encode() not in path.read_bytes()
+    names = sorted(str(path.relative_to(out)) for path in out.rglob("*"))
+    fixed = {name: content.get(name) for name in ("plan", "guarantee", "extractor", "classes", "input_shape")}
+    statements = content.get("statements")
+    return [names, fixed, statements, [str(one.message) for one in told], pages(out)]
+
+
+def pages(out: Path) -> list[str]:
+    """Cards, without what differs from release to release."""
+    found = []
+    for name in ("README.md",):
+        if (out / name).exists():
+            lines = (out / name).read_text().splitlines()
+            digits = [line for line in lines if not any(len(word) >= 32 for word in line.split())]
+            found += digits
+    return found
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+@pytest.mark.parametrize(("make", "options"), [(pm.release, MOMENTS), (pm.train, TRAIN)], ids=["release", "train"])
+def test_a_person_more_shows_nowhere(make: Any, options: dict[str, Any], kind: str, tmp_path: Path) -> None:
+    found = [
+        shown(tmp_path / str(place), make, options, frame(more), kind)
+        for place, more in enumerate(NEIGHBOURS.values())
+        if not (tmp_path / str(place)).mkdir()
+    ]
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("kind", ["csv", "pandas"])
+def test_plans_of_neighbours_are_the_same(kind: str, tmp_path: Path) -> None:
+    found = []
+    for place, more in enumerate(NEIGHBOURS.values()):
+        records, said = given(kind, tmp_path / str(place), frame(more))
+        persons, columns = Persons(), pm.Columns(person=said["person"])
+        common = {"columns": columns, "persons": persons, "dry_run": True}
+        release = ReleaseJob(records, **{**MOMENTS, **common, "records": DECLARED}).plan()
+        train = TrainingJob(records, **{**TRAIN, **common, "records": DECLARED}).plan(World())
+        texts = [str(release), repr(release), json.dumps(release.to_dict()), repr(train), json.dumps(train.to_dict())]
+        for text in texts:
+            refuse_secrets(text)
+        found.append(texts)
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrays"])
+def test_jobs_say_nothing_of_persons_by_themselves(kind: str, tmp_path: Path) -> None:
+    records, said = given(kind, tmp_path, frame())
+    persons, column = Persons.taken_from(dict(said))
+    more = {"columns": pm.Columns(person=column), "persons": persons, "out": tmp_path / "OUT"}
+    for make, options in ((ReleaseJob, MOMENTS), (TrainingJob, TRAIN)):
+        job = make(records, **{**options, **more})
+        for one in (job, job.opened, job.persons, job.opened.source):
+            assert SECRET not in repr(one) + str(one)
+            # Every number of records and persons is of two digits.
+            assert f" {RECORDS}" not in repr(one)
+
+
+def test_a_ledger_and_a_store_hold_nobody(tmp_path: Path) -> None:
+    book = pm.Ledger.create(f"sqlite:///{tmp_path}/ledger.db")
+    book.add_dataset("ward", epsilon=60.0, delta=1e-2)
+    released("csv", tmp_path / "data", frame(), ledger=book, dataset="ward", store=tmp_path / "STORE")
+    kept = [tmp_path / "ledger.db", *(path for path in (tmp_path / "STORE").rglob("*") if path.is_file())]
+    assert len(kept) > 1
+    for path in kept:
+        assert SECRET.encode() not in path.read_bytes()
+        assert SECRET not in path.name
+
+
+# --- kills ----------------------------------------------------------------------------------------------------------
+
+SCRIPT = """
+import os, signal, sys, warnings
+from pathlib import Path
+import torch
+torch.set_num_threads(1)
+warnings.simplefilter("ignore")
+import privmix as pm
+from privmix.jobs.release import ReleaseJob
+from privmix.jobs.training import TrainingJob
+from tests.jobs.persons_data import MOMENTS, frame, given
+from tests.jobs.test_persons import CASES
+
+def dies(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+for name, (make, options) in CASES.items():
+    for paid in (False, True):
+        pid = os.fork()
+        if pid == 0:
+            place = Path(name + (" paid" if paid else ""))
+            place.mkdir()
+            os.chdir(place)
+            records, said = given("csv", Path("data"), frame())
+            more = {"seed": 3}
+            if paid:
+                book = pm.Ledger.create("sqlite:///ledger.db")
+                book.add_dataset("ward", epsilon=60.0, delta=1e-2)
+                more = {"ledger": "sqlite:///ledger.db", "dataset": "ward"}
+            from privmix.mechanisms.run import Run
+            Run.publish = dies
+            getattr(pm, make)(records, **options, **said, **more, out="OUT")
+            os._exit(0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        assert code == -signal.SIGKILL, (name, code)
+"""
+CASES: dict[str, tuple[str, dict[str, Any]]] = {
+    "moments": ("release", MOMENTS),
+    "poisson": ("release", POISSON),
+    "training": ("train", TRAIN),
+}
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("killed")
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
+    return root
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_killed_run_goes_on_to_the_same_bytes_and_is_charged_once(
+    name: str, killed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, options = CASES[name]
+    for paid in ("", " paid"):
+        shutil.copytree(killed / (name + paid), tmp_path / (name + paid))
+    monkeypatch.chdir(tmp_path / name)
+    for path in Path().rglob("*"):
+        if "data" not in path.parts:
+            assert SECRET not in str(path)
+            assert path.is_dir() or SECRET.encode() not in path.read_bytes(), path
+    said: dict[str, Any] = {**options, "person": "who"}
+    getattr(pm, make)("data/d.csv", **said, seed=3, out="OUT", resume=True)
+    getattr(pm, make)("data/d.csv", **said, seed=3, out="AGAIN")
+    ours, theirs = (arrays_of(Path(out)) for out in ("OUT", "AGAIN"))
+    assert ours
+    assert ours == theirs
+    monkeypatch.chdir(tmp_path / f"{name} paid")
+    paid_for = {"ledger": "sqlite:///ledger.db", "dataset": "ward", "out": "OUT", "resume": True}
+    # Persons that are others are other data, under the same key.
+    swapped = frame()
+    swapped["who"] = swapped["who"].to_numpy()[::-1]
+    with pytest.raises(pm.InvalidInput) as caught:
+        getattr(pm, make)("data/d.csv", **{**said, "person": swapped["who"].to_numpy()}, **paid_for)
+    refuse_secrets(str(caught.value))
+    getattr(pm, make)("data/d.csv", **said, **paid_for)
+    kinds = [entry["kind"] for entry in pm.Ledger.open("sqlite:///ledger.db").history("ward")]
+    assert (kinds.count("reserve"), kinds.count("commit")) == (1, 1)
+
+
+def arrays_of(out: Path) -> dict[str, bytes]:
+    """Everything that is no text about it."""
+    return {
+        str(path.relative_to(out)): path.read_bytes()
+        for path in out.rglob("*")
+        if path.is_file() and path.suffix not in (".json", ".md")
+    }
