@@ -243,7 +243,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         noise = self.config.records_noise_multiplier
         assert noise is not None
         event, why = Gaussian(noise), "private record count"
-        cost = Cost(event, Adjacency.ADD_REMOVE, why, epsilon(event, self.delta).epsilon, self.delta)
+        price, unit = epsilon(event, self.delta).epsilon, unit_of(self.config).one
+        cost = Cost(event, Adjacency.ADD_REMOVE, why, price, self.delta, unit)
         counted = self.charge(cost)
         with telling(self._count_told(counted)):
             found = self.opened.schema.records
@@ -258,7 +259,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def cost(self, planned: Planned) -> Cost:
         """See :meth:`Job.cost`."""
-        return Cost(planned.plan.charge, planned.plan.adjacency, "release", self.epsilon, self.delta)
+        plan = planned.plan
+        return Cost(plan.charge, plan.adjacency, "release", self.epsilon, self.delta, unit_of(plan).one)
 
     def public_records(self, planned: Planned) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
         """See :meth:`Job.public_records`."""

@@ -229,7 +229,9 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         """See :meth:`Job.cost`: nothing where there are no steps."""
         # Of what it runs, whatever else is called planned.
         plan = planned.trainer.plan
-        return Cost(plan.event, plan.adjacency, "training", self.epsilon, self.delta) if plan.steps else None
+        if not plan.steps:
+            return None
+        return Cost(plan.event, plan.adjacency, "training", self.epsilon, self.delta, unit_of(plan).one)
 
     def public_records(self, planned: PlannedTraining) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
         """See :meth:`Job.public_records`."""
