@@ -142,6 +142,16 @@ def unit_of(plan: Any) -> Unit:
     return RECORD if plan.per_person is None else replace(PERSON, per_person=plan.per_person)
 
 
+def relation_of(adjacency: str, unit: Unit) -> str:
+    """An adjacency as it is printed: of persons it says that it is one.
+
+    Example:
+        >>> relation_of("add_remove", RECORD), relation_of("add_remove", PERSON)
+        ('add_remove', 'add_remove (one person with all of their records)')
+    """
+    return adjacency if unit.per_person is None else f"{adjacency} ({unit.changed})"
+
+
 LONGEST_NAME: Final = 200
 """Characters of a class's name."""
 

@@ -6,8 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from privmix.ledger.pricing import RECORD
-from privmix.mechanisms.plan import unit_named
+from privmix.mechanisms.plan import relation_of, unit_named
 
 Url = Annotated[str, typer.Option("--ledger", help="sqlite:///FILE, or postgresql://USER@HOST/DATABASE for a team.")]
 Dataset = Annotated[str, typer.Option(help="The dataset's name.")]
@@ -25,4 +24,4 @@ KNOWN_BY: Final = (
 
 def said_of(adjacency: str, unit: str) -> str:
     """What neighbours differ by; of persons it is said that it is one."""
-    return adjacency if unit == RECORD else f"{adjacency} ({unit_named(unit).changed})"
+    return relation_of(adjacency, unit_named(unit))
