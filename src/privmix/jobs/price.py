@@ -12,7 +12,7 @@ from privmix.accounting.base import PrivacyCost
 from privmix.accounting.groups import group_epsilon
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.jobs.options import PriceOptions
-from privmix.mechanisms.plan import PERSON, RECORD, Unit
+from privmix.mechanisms.plan import RECORD, Unit
 from privmix.planning.config import ReleaseConfig
 
 _DELTA: Final = 1e-5
@@ -99,8 +99,8 @@ def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, An
     named = "as_published" if asked.as_published else asked.accountant
     names = list(accounting.ACCOUNTANTS) if asked.every else [accounting.get_accountant(named).name]
     event, found, plan = event_from_dict(certificate["event"]), [], certificate["plan"]
-    unit = RECORD if plan.get("per_person") is None else PERSON
-    if asked.records_per_person is not None and unit is RECORD and plan.get("records_noise_multiplier") is not None:
+    unit = certificate.unit
+    if asked.records_per_person is not None and unit == RECORD and plan.get("records_noise_multiplier") is not None:
         # What was done to the records followed from the count; of another count it could cost them more.
         allowed = "none with a private count: the price for one record alone holds for every count that it could give"
         raise InvalidInput("records_per_person", asked.records_per_person, allowed)
@@ -125,9 +125,9 @@ def _together(
     if records is None:
         return {}
     cost = one
-    if unit is RECORD and one.is_upper_bound:
+    if unit == RECORD and one.is_upper_bound:
         cost = group_epsilon(event, one.delta, records, accountant=accountant, adjacency=adjacency)
-    elif unit is RECORD:
+    elif unit == RECORD:
         if not asked.every:
             raise InvalidInput("accountant", accountant, "one that gives an upper bound, for `records_per_person`")
         return {"records_per_person": records, "person_epsilon": None}

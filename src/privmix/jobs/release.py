@@ -27,7 +27,7 @@ from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
-from privmix.mechanisms.plan import unit_of
+from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
@@ -115,16 +115,18 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             "epsilon": self.job.epsilon,
             "delta": self.job.delta,
             "adjacency": self.plan.adjacency.value,
+            **({} if self.plan.per_person is None else {"unit": unit_of(self.plan).one}),
             "choice": None if self.choice is None else self.choice.to_dict(),
         }
 
     def facts(self) -> dict[str, str]:
         """For people, by what each is called."""
         plan, job = self.plan, self.job
+        relation = relation_of(plan.adjacency.value, unit_of(plan))
         return {
             "design": plan.design,
             f"{unit_of(plan).many}, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
-            "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {plan.adjacency.value}",
+            "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {relation}",
             **design_facts(plan),
         }
 

@@ -7,7 +7,7 @@ could be written, so that what a certificate says was asked is what the noise wa
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, Final, Protocol
@@ -139,7 +139,21 @@ def unit_of(plan: Any) -> Unit:
         >>> unit_of(config.with_noise(2.0)).changed
         'one person with all of their records'
     """
-    return RECORD if plan.per_person is None else replace(PERSON, per_person=plan.per_person)
+    return _unit(plan.per_person)
+
+
+def unit_of_stored(plan: Mapping[str, Any]) -> Unit:
+    """The unit of a plan as certificates keep it.
+
+    Example:
+        >>> unit_of_stored({"records": 500}).one, unit_of_stored({"per_person": 3}).one
+        ('record', 'person')
+    """
+    return _unit(plan.get("per_person"))
+
+
+def _unit(per_person: int | None) -> Unit:
+    return RECORD if per_person is None else replace(PERSON, per_person=per_person)
 
 
 def relation_of(adjacency: str, unit: Unit) -> str:
