@@ -296,7 +296,7 @@ def test_a_release_is_priced_for_somebody_with_several_records(tmp_path: Path) -
     assert said["person_epsilon"] == said["epsilon"]
     assert "one person" not in privmix("account", "--release", str(records)).out
     shown = " ".join(privmix("account", "--release", str(persons), "--records-per-person", "4").out.split())
-    assert "add_remove (one person with all of their records)" in shown
+    assert "add_remove, one person with all of their records" in shown
     assert "priced for persons already" in shown
 
 

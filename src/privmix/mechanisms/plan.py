@@ -161,9 +161,9 @@ def relation_of(adjacency: str, unit: Unit) -> str:
 
     Example:
         >>> relation_of("add_remove", RECORD), relation_of("add_remove", PERSON)
-        ('add_remove', 'add_remove (one person with all of their records)')
+        ('add_remove', 'add_remove, one person with all of their records')
     """
-    return adjacency if unit.per_person is None else f"{adjacency} ({unit.changed})"
+    return adjacency if unit.per_person is None else f"{adjacency}, {unit.changed}"
 
 
 LONGEST_NAME: Final = 200
