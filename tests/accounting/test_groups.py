@@ -67,6 +67,21 @@ def test_where_no_event_is_known_the_price_of_one_record_bounds_that_of_several(
     assert three < 100 * wide
 
 
+def test_the_smaller_of_two_bounds_is_said() -> None:
+    """Rows of few records with little noise: a row that several of one person are in is rare, and dear if there."""
+    event = Repeated(PoissonSampled(64 / 60_000, Gaussian(1.2)), 60_000)
+    together = group_event(event, 5)
+    assert together is not None
+    found = group_epsilon(event, 1e-5, 5).epsilon
+    assert 5 * epsilon(event, 1e-5).epsilon < found < epsilon(together, 1e-5).epsilon / 10
+
+
+def test_without_delta_epsilons_add_up() -> None:
+    assert group_epsilon(Laplace(4.0), 0.0, 6, accountant="pure").epsilon == pytest.approx(1.5)
+
+
 def test_bad_input() -> None:
     with pytest.raises(InvalidInput, match="records_per_person"):
         group_epsilon(Gaussian(1.0), 1e-5, 0)
+    with pytest.raises(InvalidInput, match="upper bound"):
+        group_epsilon(Gaussian(1.0), 1e-5, 2, accountant="gdp_clt")

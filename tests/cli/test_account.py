@@ -262,3 +262,46 @@ def test_a_release_is_priced_whole(tmp_path: Path) -> None:
     assert len(json.loads(privmix("account", "--release", place, "--all", "--json").out)) > 3
     assert privmix("account", "--release", place, "--records", "300").code == 2
     assert privmix("account", "--release", str(tmp_path)).code != 0
+
+
+def test_the_price_for_a_record_is_said_for_somebody_with_several() -> None:
+    line = "account --design poisson --records 5000 --mixup-degree 64 --noise-multiplier 6 --delta 1e-5"
+    alone, found = account(line + " --json"), account(line + " --records-per-person 3 --json")
+    assert found == {**alone, "records_per_person": 3, "person_epsilon": found["person_epsilon"]}
+    assert found["person_epsilon"] > 3 * found["epsilon"]
+    shown = privmix(*line.split(), "--records-per-person", "3", "--all").out
+    assert "group privacy" in shown
+    for more in ("--records-per-person 0", "--records-per-person 3 --as-published"):
+        outcome = privmix(*line.split(), *more.split())
+        assert (outcome.code, len(outcome.err.splitlines())) == (2, 1), outcome.err
+
+
+def a_release(folder: Path, **options: Any) -> Path:
+    features = np.random.default_rng(0).normal(size=(60, 3))
+    persons = None if options.get("per_person") is None else np.arange(60) % 40
+    records = PrivateRecords(features, np.arange(60) % 2, persons)
+    config = ReleaseConfig(
+        records=60 if persons is None else 40, dim=3, classes=("a", "b"), design="moments", centre="none", **options
+    )
+    plan, streams = config.calibrate(4.0, 1e-3), SecretStreams.from_entropy()
+    release_to_folder(plan, records, streams, folder, extractor={"name": "identity"}, input_shape=(3,))
+    return folder
+
+
+def test_a_release_is_priced_for_somebody_with_several_records(tmp_path: Path) -> None:
+    records, persons = a_release(tmp_path / "RECORDS"), a_release(tmp_path / "PERSONS", per_person=1)
+    said = account(f"account --release {records} --records-per-person 4 --json")
+    assert said["person_epsilon"] > 4 * said["epsilon"]
+    said = account(f"account --release {persons} --records-per-person 4 --json")
+    assert said["person_epsilon"] == said["epsilon"]
+    assert "one person" not in privmix("account", "--release", str(records)).out
+    shown = " ".join(privmix("account", "--release", str(persons), "--records-per-person", "4").out.split())
+    assert "add_remove, one person with all of their records" in shown
+    assert "priced for persons already" in shown
+
+
+def test_a_private_count_leaves_no_price_for_several_records(tmp_path: Path) -> None:
+    folder = a_release(tmp_path / "REL", records_noise_multiplier=20.0)
+    outcome = privmix("account", "--release", str(folder), "--records-per-person", "4")
+    assert outcome.code == 2
+    assert "private count" in outcome.err

@@ -132,13 +132,14 @@ def old_ledger(url: str) -> None:
 
 def test_a_ledger_of_the_first_version_is_upgraded_whole(url: str) -> None:
     old_ledger(url)
-    with pytest.raises(InvalidInput, match=r"version 0002, not a ledger of version 0001 \(privmix ledger upgrade\)"):
+    with pytest.raises(InvalidInput, match=r"version 0003, not a ledger of version 0001 \(privmix ledger upgrade\)"):
         Ledger.open(url)
     ledger = Ledger.upgrade(url)
     assert verify_ledger(ledger) == {"patients": 3}
     assert ledger.keeps_listings()
     budget = ledger.budget("patients")
     assert (budget.mode, budget.filter, budget.share, budget.uncommitted) == ("planned", None, None, 1)
+    assert budget.unit == "record"
     # What it refused is still refused, and nothing else is: a listing's hash is no file's.
     if url.startswith("postgresql"):
         with ledger._engine.begin() as connection:

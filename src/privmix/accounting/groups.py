@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
 from privmix.accounting.api import epsilon
-from privmix.accounting.base import PrivacyCost
+from privmix.accounting.base import PrivacyCost, UnsupportedEvent
 from privmix.accounting.events import (
     Adjacency,
     ClusterSampled,
@@ -18,7 +19,7 @@ from privmix.accounting.events import (
     PoissonSampled,
     Repeated,
 )
-from privmix.errors import check_integer
+from privmix.errors import InvalidInput, check_integer
 
 # Halvings of the range in which the delta of one record is looked for, and the least such delta.
 _HALVINGS: Final = 12
@@ -66,37 +67,55 @@ def group_event(event: Event, records: int) -> Event | None:
 
 
 def group_epsilon(
-    event: Event, delta: float, records: int, *, adjacency: Adjacency = Adjacency.ADD_REMOVE
+    event: Event,
+    delta: float,
+    records: int,
+    *,
+    accountant: str = "pld",
+    adjacency: Adjacency = Adjacency.ADD_REMOVE,
 ) -> PrivacyCost:
     """An upper bound on what ``event`` costs somebody with ``records`` records, at ``delta``.
 
-    Where :func:`group_event` knows an event, its price; and, where that is less or none is known, what follows from the
-    price of one record alone (Dwork and Roth 2014, Theorem 2.2 and after): epsilon(d) at d makes k epsilon(d) at
-    d (e^(k epsilon(d)) - 1) / (e^epsilon(d) - 1).
+    The price of :func:`group_event`, where that knows an event; or, where that is less or none is known, what follows
+    from the price of one record alone (Dwork and Roth 2014, Theorem 2.2 and after): epsilon(d) at d makes k epsilon(d)
+    at d (e^(k epsilon(d)) - 1) / (e^epsilon(d) - 1); at a delta of 0, k epsilon.
 
     Args:
         event: as one record sees it.
-        delta: in (0, 1).
+        delta: in [0, 1).
         records: k.
+        accountant: whose prices they are; one that gives upper bounds.
         adjacency: of the event.
+
+    Raises:
+        InvalidInput: the accountant gives no upper bounds.
+        UnsupportedEvent: it has no price for the event.
 
     Example:
         >>> one = group_epsilon(Gaussian(10.0), 1e-5, 1).epsilon
         >>> [round(group_epsilon(Gaussian(10.0), 1e-5, k).epsilon / one, 1) for k in (2, 5, 20)]
         [2.1, 5.9, 29.3]
     """
-    one = epsilon(event, delta, adjacency=adjacency)
+    one = epsilon(event, delta, accountant=accountant, adjacency=adjacency)
+    if not one.is_upper_bound:
+        raise InvalidInput("accountant", accountant, "one that gives an upper bound: several records are bounded by it")
     if check_integer("records_per_person", records, low=1) == 1:
         return one
+    if delta == 0:
+        return replace(one, epsilon=records * one.epsilon)
     together = group_event(event, records) if adjacency is Adjacency.ADD_REMOVE else None
-    if together is not None:
-        return epsilon(together, delta, adjacency=adjacency)
     low, high, found = math.log(_LEAST), math.log(delta), math.inf
+    if together is not None:
+        with suppress(UnsupportedEvent):
+            found = epsilon(together, delta, accountant=accountant, adjacency=adjacency).epsilon
+        if isinstance(event, Gaussian | Laplace):
+            # One query: nothing is nearer.
+            return replace(one, epsilon=found)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        price = epsilon(event, math.exp(middle), adjacency=adjacency).epsilon
+        price = epsilon(event, math.exp(middle), accountant=accountant, adjacency=adjacency).epsilon
         if middle + _log_sum(price, records) <= math.log(delta):
-            found, low = records * price, middle
+            found, low = min(found, records * price), middle
         else:
             high = middle
     return replace(one, epsilon=found)

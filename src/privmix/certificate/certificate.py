@@ -41,7 +41,7 @@ from privmix.fields import (
     read,
     used,
 )
-from privmix.mechanisms.plan import Plan, unit_of
+from privmix.mechanisms.plan import Plan, Unit, relation_of, unit_of, unit_of_stored
 from privmix.packages import package_version
 from privmix.rounding import exact, rounded_up
 from privmix.untrusted import MEBIBYTE, parse_json, read_plain
@@ -137,6 +137,8 @@ class Certificate(Mapping[str, Any]):
         id: names what it is of.
         epsilon: guaranteed; infinity where nothing is.
         delta, adjacency: what it is meant at.
+        unit: what neighbours differ by, a record or a person.
+        relation: adjacency and unit, as they are printed.
         plan: what ran and what was asked, as JSON values.
         in_ledger: none, or how the charged budget counts.
         insecure_seed: the noise came from a seed, so that nothing is promised.
@@ -180,6 +182,14 @@ class Certificate(Mapping[str, Any]):
     @property
     def adjacency(self) -> str:
         return str(self.content["guarantee"]["adjacency"])
+
+    @property
+    def unit(self) -> Unit:
+        return unit_of_stored(self.content["plan"])
+
+    @property
+    def relation(self) -> str:
+        return relation_of(self.adjacency, self.unit)
 
     @property
     def plan(self) -> dict[str, Any]:

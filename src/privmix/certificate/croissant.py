@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from privmix.certificate.about import about_of
+from privmix.mechanisms.plan import Unit, relation_of, unit_of_stored
 from privmix.rounding import exact, rounded_up
 
 CROISSANT_FILE: Final = "croissant.json"
@@ -96,7 +97,7 @@ def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
         "distribution": [*(_file(item) for item in files), _shards()],
         "recordSet": [_rows(plan)],
         "rai:personalSensitiveInformation": [
-            _privacy(guarantee, certificate["insecure_seed"]),
+            _privacy(guarantee, certificate["insecure_seed"], unit_of_stored(plan)),
             answers["Unit of privacy"]["does_not"],
         ],
         "rai:dataCollection": answers["Mechanism and noise"]["holds"],
@@ -134,13 +135,13 @@ def _description(plan: Mapping[str, Any], extractor: str, about: Mapping[str, st
     )
 
 
-def _privacy(guarantee: Mapping[str, Any], insecure_seed: bool) -> str:
+def _privacy(guarantee: Mapping[str, Any], insecure_seed: bool, unit: Unit) -> str:
     if insecure_seed:
         return "Not protected: the noise came from a seed, and whoever guesses it can subtract the noise."
     bound = "infinite" if guarantee["epsilon"] is None else rounded_up(guarantee["epsilon"], 4)
     return (
         f"No raw record is in any file. Differential privacy: epsilon at most {bound} at delta "
-        f"{exact(guarantee['delta'])}, adjacency {guarantee['adjacency']}; see certificate.json."
+        f"{exact(guarantee['delta'])}, adjacency {relation_of(guarantee['adjacency'], unit)}; see certificate.json."
     )
 
 

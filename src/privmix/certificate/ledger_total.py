@@ -44,7 +44,7 @@ from privmix.untrusted import parse_json, read_plain
 TOTAL_TYPE: Final = "urn:privmix:ledger-total:v1"
 MODES: Final = ("planned", "adaptive")
 FILTERS: Final = ("gdp", "rdp", "pure")
-UNIT: Final = "record"
+UNITS: Final = ("record", "person")
 LONGEST: Final = 200
 MOST_PURPOSES: Final = 50
 MOST_RESULTS: Final = 1000
@@ -104,6 +104,7 @@ class LedgerTotal:
         filter: an adaptive budget's filter.
         share: how much of the filter is spent, in [0, 1], at most.
         outcomes: what became of the charges; None where that is not said.
+        unit: what the datasets of a pair differ by: one record, or one person with all of their records.
         tool: the program that made it.
     """
 
@@ -120,6 +121,7 @@ class LedgerTotal:
     filter: Annotated[str, Choice(*FILTERS)] | None = None
     share: Annotated[float, Number(0, 1 + 1e-5)] | None = None
     outcomes: Outcomes | None = None
+    unit: Annotated[str, Choice(*UNITS)] = UNITS[0]
     tool: Annotated[str, Text(r"privmix [\w.+-]{1,40}", "privmix and its version")] = f"privmix {__version__}"
 
     def __post_init__(self) -> None:
@@ -158,8 +160,8 @@ class LedgerTotal:
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         own = stored(self)
-        outcomes = own.pop("outcomes")
-        return {**own, "unit": UNIT, "outcomes": outcomes}
+        unit, outcomes = own.pop("unit"), own.pop("outcomes")
+        return {**own, "unit": unit, "outcomes": outcomes}
 
     def to_payload(self) -> bytes:
         """The statement that is signed."""
@@ -186,7 +188,7 @@ class LedgerTotal:
                     raise InvalidInput(f"{name} predicateType", kind, TOTAL_TYPE)
             case _:
                 raise InvalidInput(name, "other fields", _WRITTEN)
-        if content.pop("unit", None) != UNIT or "digest" in content:
+        if "unit" not in content or "digest" in content:
             raise InvalidInput(name, "other fields", _WRITTEN)
         found = read(cls, {**content, "digest": digest}, name)
         # One form: numbers of another spelling, fields that nobody read, or spaces would be room for anything else.

@@ -24,6 +24,7 @@ from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, StorageError
 from privmix.fields import Checked, Choice
 from privmix.held_folders import write_durably
+from privmix.mechanisms.plan import PERSON, RECORD
 from privmix.untrusted import open_plain, parse_json, read_plain
 
 ATTESTATION_FILE: Final = "attestation.dsse.json"
@@ -47,6 +48,7 @@ class Subject(Checked):
         epsilon: as certified; None, like the rest, where the folder has no certificate of its own.
         delta: as certified.
         adjacency: as certified.
+        unit: what neighbours differ by; of records nothing is signed of it.
     """
 
     kind: Annotated[str, Choice(*KINDS)]
@@ -54,11 +56,13 @@ class Subject(Checked):
     epsilon: float | None = None
     delta: float | None = None
     adjacency: str | None = None
+    unit: Annotated[str, Choice(RECORD.one, PERSON.one)] = RECORD.one
 
     @classmethod
     def of(cls, verified: Verification) -> Subject:
         """What :func:`privmix.releases.verify_release` or :func:`privmix.training.verify.verify_trained` found."""
-        return cls(verified.kind, verified.id, verified.epsilon, verified.delta, verified.adjacency)
+        unit = verified.unit.one
+        return cls(verified.kind, verified.id, verified.epsilon, verified.delta, verified.adjacency, unit)
 
     @property
     def guarantee(self) -> dict[str, Any] | None:
@@ -66,7 +70,8 @@ class Subject(Checked):
         if self.epsilon is None:
             return None
         bound = self.epsilon if math.isfinite(self.epsilon) else None
-        return {"epsilon": bound, "delta": self.delta, "adjacency": self.adjacency}
+        unit = {} if self.unit == RECORD.one else {"unit": self.unit}
+        return {"epsilon": bound, "delta": self.delta, "adjacency": self.adjacency, **unit}
 
 
 Check = Callable[[Path], Subject]

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from privmix.accounting import PrivacyCost
 from privmix.certificate.certificate import Certificate
+from privmix.mechanisms.plan import RECORD, Unit, relation_of
 
 
 class NoiseFinding(Protocol):
@@ -51,6 +52,7 @@ class Verification:
         unchecked: what was not and can't be checked, in words.
         extractor: description of the feature extractor.
         tests: of released numbers; a model's weights can't be tested.
+        unit: what neighbours differ by; records' goes without saying among the figures for machines.
         false_alarm: probability, at most, that an honest release is refused by any of them.
     """
 
@@ -65,6 +67,7 @@ class Verification:
     unchecked: tuple[str, ...]
     extractor: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tests: tuple[NoiseFinding, ...] = ()
+    unit: Unit = RECORD
 
     @classmethod
     def of(
@@ -89,7 +92,13 @@ class Verification:
             unchecked=unchecked,
             extractor=extractor,
             tests=tests,
+            unit=certificate.unit,
         )
+
+    @property
+    def relation(self) -> str:
+        """Adjacency and unit, as they are printed."""
+        return relation_of(self.adjacency, self.unit)
 
     @property
     def false_alarm(self) -> float:
@@ -97,7 +106,9 @@ class Verification:
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
-        own = {name: value for name, value in vars(self).items() if not isinstance(value, tuple | Mapping)}
+        own = {name: value for name, value in vars(self).items() if not isinstance(value, tuple | Mapping | Unit)}
+        if self.unit.per_person is not None:
+            own["unit"] = self.unit.one
         return {
             **own,
             "warnings": list(self.warnings),

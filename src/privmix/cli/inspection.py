@@ -20,6 +20,7 @@ from privmix.features.spec import drafted_statements, title_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planning import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model
+from privmix.mechanisms.plan import unit_of
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases.certificate import read_certificate
 from privmix.rounding import exact, rounded_up
@@ -49,9 +50,9 @@ def _as_json(certificate: Certificate) -> None:
     print_json(certificate.to_dict())
 
 
-def _show_release(certificate: Mapping[str, Any]) -> None:
+def _show_release(certificate: Certificate) -> None:
     plan = plan_from_dict(certificate["plan"])
-    _show_guarantee(f"release {plain(certificate['id'])}", certificate["guarantee"])
+    _show_guarantee(f"release {plain(certificate.id)}", certificate)
     _show_power(certificate)
     for name, text in about_of(certificate).items():
         out.print(f"{name.replace('_', ' ')}: {plain(text)}", soft_wrap=True)
@@ -72,7 +73,7 @@ def _show_release(certificate: Mapping[str, Any]) -> None:
 def _show_model(model: TrainedModel) -> None:
     certificate = model.certificate
     plan = plan_of(certificate)
-    _show_guarantee(f"trained model {plain(certificate['id'])}", certificate["guarantee"])
+    _show_guarantee(f"trained model {plain(certificate.id)}", certificate)
     _show_power(certificate)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
@@ -83,7 +84,7 @@ def _show_model(model: TrainedModel) -> None:
         "model": f"{network.name}, {weights} weights trained",
         "features": f"{title_of(facts.extractor)}, {facts.dim} a record",
         "classes": _class_names(facts.classes),
-        "record count": f"{plan.records:,} ({'declared' if plan.records_declared else 'public'})",
+        f"{certificate.unit.one} count": f"{plan.records:,} ({'declared' if plan.records_declared else 'public'})",
     }
     private = {
         "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",
@@ -148,23 +149,25 @@ def _public_data(certificate: Mapping[str, Any]) -> str:
     return f"{scenario}{by}" + (f"; {used}" if used else "")
 
 
-def _show_guarantee(title: str, guarantee: Mapping[str, Any]) -> None:
+def _show_guarantee(title: str, certificate: Certificate) -> None:
+    guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 6)}"
     out.print("as the certificate states it; privmix verify recomputes it")
     out.print(f"[bold]{title}[/]")
     out.print(
-        f"epsilon {epsilon}, delta {exact(guarantee['delta'])}, adjacency {plain(guarantee['adjacency'])}, "
+        f"epsilon {epsilon}, delta {exact(guarantee['delta'])}, adjacency {plain(certificate.relation)}, "
         f"accountant {plain(guarantee['accountant'])}, upper bound: {'yes' if guarantee['is_upper_bound'] else 'NO'}",
         soft_wrap=True,
     )
 
 
-def _show_power(certificate: Mapping[str, Any]) -> None:
+def _show_power(certificate: Certificate) -> None:
     """What the best test can tell, at one false-alarm rate."""
+    unit = certificate.unit
     promised = Guarantee.of(certificate)
     if math.isfinite(promised.epsilon):
         out.print(
-            "in words: an attack that accuses 5% of the records that are absent finds at most "
+            f"in words: an attack that accuses 5% of the {unit.many} that are absent finds at most "
             f"{rounded_up(100 * promised.caught(0.05))}% of those present",
             soft_wrap=True,
         )
@@ -172,7 +175,7 @@ def _show_power(certificate: Mapping[str, Any]) -> None:
         one, ten = (rounded_up(100 * curve.success(0.01, changed)) for changed in (1, 10))
         out.print(
             f"poisoning: whatever happens 1% of the time happens at most {one}% of the time after somebody changed one "
-            f"record, {ten}% after ten",
+            f"{unit.one}, {ten}% after ten",
             soft_wrap=True,
         )
 
@@ -184,12 +187,13 @@ def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
+    known = "private estimate" if plan.records_noise_multiplier else "public"
     rows = {
         "design": plan.design,
         "features": f"{title_of(extractor)}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": _class_names(plan.classes),
-        "record count": f"{plan.records:,} ({'private estimate' if plan.records_noise_multiplier else 'public'})",
+        f"{unit_of(plan).one} count": f"{plan.records:,} ({known})",
         **design_facts(plan),
     } | _wanted(extractor)
     _table(rows)

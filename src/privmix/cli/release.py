@@ -70,7 +70,7 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
         f"released: {f'{beside} and ' if beside else ''}{plan.rows:,} rows of {plan.dim:,} features to "
         f"{plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
-        f"adjacency {guarantee['adjacency']} (accountant {guarantee['accountant']})\n"
+        f"adjacency {certificate.relation} (accountant {guarantee['accountant']})\n"
         f"next: privmix fit {plain(shlex.quote(str(folder)))} --out MODEL",
         soft_wrap=True,
     )

@@ -74,10 +74,11 @@ def _held(checked: jobs.checking.Checked) -> str:
         return f"[green]well formed:[/] a ledger's total for dataset {plain(total.dataset)}: {lines}"
     if checked.subject.kind == "fitted-model":
         return f"[green]well formed:[/] a model fitted on release {plain(found['fitted_on'])}"
+    relation = found["adjacency"] if checked.held is None else checked.held.relation
     hashes = "the hash of 1 file holds" if checked.files == "1 file" else f"the hashes of {checked.files} hold"
     return (
         f"[green]holds:[/] epsilon {rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])} "
-        f"({found['adjacency']}), recomputed {rounded_up(found['recomputed_epsilon'], 6)}; {hashes}"
+        f"({relation}), recomputed {rounded_up(found['recomputed_epsilon'], 6)}; {hashes}"
     )
 
 

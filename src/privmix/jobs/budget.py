@@ -111,8 +111,11 @@ def charge(
     adjacency: Adjacency,
     purpose: str,
     data: Dataset,
+    unit: str,
 ) -> Charge:
     """Take the cost of ``event`` from the dataset's budget, durably. Without a ledger it does nothing.
+
+    A budget of persons is not charged with a price for one record, nor the other way round.
 
     Call it before the first private record is used. The files' bytes are hashed before, which nothing but the ledger
     learns of: a hash under another name is refused, and nothing is charged under a wrong one.
@@ -121,9 +124,9 @@ def charge(
         return Charge()
     book = _book(ledger)
     # What the budget does not hold is refused before a large dataset is hashed.
-    book.check(dataset, event, adjacency=adjacency)
+    book.check(dataset, event, adjacency=adjacency, unit=unit)
     contents = _contents(book, data)
-    reservation = book.reserve(dataset, event, adjacency=adjacency, purpose=purpose, contents=contents)
+    reservation = book.reserve(dataset, event, adjacency=adjacency, unit=unit, purpose=purpose, contents=contents)
     return Charge._of(ledger, book, reservation)
 
 

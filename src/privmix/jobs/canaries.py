@@ -28,6 +28,7 @@ from privmix.jobs.kinds import kind_of
 from privmix.jobs.options import CanaryOptions
 from privmix.jobs.recording import Measurement
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
+from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan, plan_from_dict
 from privmix.progress import Progress
@@ -133,7 +134,8 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
     def cost(self, planned: PlannedAudit) -> Cost:
         """See :meth:`Job.cost`."""
         target = self.audited
-        return Cost(target.event, target.plan.adjacency, "canary audit", target.epsilon, target.delta)
+        unit = unit_of(target.plan).one
+        return Cost(target.event, target.plan.adjacency, "canary audit", target.epsilon, target.delta, unit)
 
     def read(self, planned: PlannedAudit, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for."""

@@ -64,7 +64,7 @@ class Checked(Shown):
         if self.held is not None:
             facts["epsilon"] = f"{rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])}"
             facts["recomputed"] = rounded_up(found["recomputed_epsilon"], 6)
-            facts["adjacency"] = found["adjacency"]
+            facts["adjacency"] = self.held.relation
             facts["files"] = f"the hashes of {self.files}"
             facts["tests of its noise"] = len(self.held.tests)
         by = "" if signed is None else f"by key {signed['key_id']}"
@@ -94,7 +94,7 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Che
     if is_total(path):
         stated = read_ledger_total(path, key)
         total = stated.total
-        subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency)
+        subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency, total.unit)
         return Checked(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=stated.signature)
     if key is None:
         checked, claimed = check_folder(path), claimed_key(path)

@@ -13,7 +13,7 @@ from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.certificate.guarantee import Guarantee
 from privmix.features.spec import title_of
 from privmix.jobs.kinds import kind_of
-from privmix.mechanisms.plan import unit_of
+from privmix.mechanisms.plan import RECORD, unit_of
 from privmix.plans import Plan, made_by
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
@@ -81,6 +81,7 @@ def _record(
             "epsilon": _finite(promise.epsilon),
             "delta": promise.delta,
             "adjacency": stated["adjacency"],
+            **({} if certificate.unit == RECORD else {"unit": certificate.unit.one}),
             "accountant": stated["accountant"],
             "is_upper_bound": stated["is_upper_bound"],
             "epsilon_asked": certificate["plan"]["epsilon"],

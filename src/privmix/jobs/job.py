@@ -134,7 +134,7 @@ class Job(ABC, Generic[P, R]):
 
     def charge(self, cost: Cost) -> Charge:
         """Charge it now."""
-        return charge(self.ledger, self.dataset, cost.event, cost.adjacency, cost.purpose, self.opened)
+        return charge(self.ledger, self.dataset, cost.event, cost.adjacency, cost.purpose, self.opened, cost.unit)
 
     def charged_before(self, state: RunState, what: str = "reservation") -> Charge:
         """What an interrupted run was charged, and is not charged again.

@@ -28,6 +28,7 @@ from privmix.jobs.places import check_unpublished
 from privmix.jobs.shown import Shown
 from privmix.ledger import Ledger, verify_ledger
 from privmix.ledger.database import canonical
+from privmix.mechanisms.plan import unit_named
 from privmix.reports.records import RunRecord
 from privmix.rounding import exact, rounded_down, rounded_up
 
@@ -173,7 +174,7 @@ def words(total: LedgerTotal) -> dict[str, object]:
         "spent": f"epsilon {rounded_up(total.spent, 4)} {of}{share}",
         "left": f"epsilon {rounded_down(total.left, 4)}",
         "charges": f"{total.number:,}" + (f": {listed}" if listed else ""),
-        "unit": f"one record, {total.adjacency}",
+        "unit": f"{unit_named(total.unit).changed}, {total.adjacency}",
         "mode": total.mode,
         "as of": total.date,
     }
@@ -204,6 +205,7 @@ def _total(book: Ledger, dataset: str, outcomes: bool) -> LedgerTotal:
         filter=stated.filter,
         share=stated.share,
         outcomes=_outcomes(history, len(charges)) if outcomes else None,
+        unit=stated.unit,
     )
 
 

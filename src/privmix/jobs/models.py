@@ -58,7 +58,7 @@ class Model(Shown):
         facts, learner = self.facts, self.classifier
         if isinstance(learner, TrainedModel):
             promise = learner.certificate
-            epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.adjacency}"
+            epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.relation}"
             made: dict[str, object] = {"guarantee": epsilon, "network": learner.network.name}
         else:
             assert isinstance(facts, ReleaseFacts)

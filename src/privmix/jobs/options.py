@@ -132,6 +132,9 @@ class PriceOptions:
         None, "Neighbours: add_remove or replace_one. Default: the design's own; fixed with laplace noise has both."
     )
     as_published: bool = option(False, "The papers' figure: a comparison, not a bound.", off="no")
+    records_per_person: int | None = option(
+        None, "Say also what the price for one record is for whoever has so many, K (group privacy)."
+    )
 
 
 @described

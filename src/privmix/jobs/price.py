@@ -8,8 +8,11 @@ from typing import Any, Final
 
 from privmix import accounting
 from privmix.accounting import Adjacency, Event, event_from_dict
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.accounting.base import PrivacyCost
+from privmix.accounting.groups import group_epsilon
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.jobs.options import PriceOptions
+from privmix.mechanisms.plan import RECORD, Unit
 from privmix.planning.config import ReleaseConfig
 
 _DELTA: Final = 1e-5
@@ -22,14 +25,17 @@ class Prices:
     Attributes:
         design: whose price it is.
         adjacency: that the prices are for.
-        found: of each accountant its cost and the noise multiplier, or why it has none ("unsupported").
+        found: of each accountant its cost and the noise multiplier, or why it has none ("unsupported"); if asked for,
+            ``person_epsilon``: of somebody with ``records_per_person`` records, None where no bound is known.
         delta: that they are at.
+        unit: that they are for: a record, or a person with all records.
     """
 
     design: str
     adjacency: Adjacency
     found: list[dict[str, Any]]
     delta: float
+    unit: Unit = RECORD
 
 
 def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, Any] | None = None) -> Prices:
@@ -42,7 +48,7 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
 
     Raises:
         InvalidInput: an option is out of range or of another design, or the design has no proven price under that
-            relation.
+            relation; or none is known for somebody with several records.
         UnsupportedEvent: the accountant has no price for such draws, unless all are asked.
 
     Example:
@@ -51,6 +57,8 @@ def price(asked: PriceOptions, design: str | None = None, options: Mapping[str, 
         >>> found["is_upper_bound"], found["epsilon"] <= 1
         (True, True)
     """
+    if asked.records_per_person is not None:
+        check_integer("records_per_person", asked.records_per_person, low=1)
     if asked.release is not None:
         return _of_folder(asked, design, options)
     delta = _DELTA if asked.delta is None else asked.delta
@@ -90,7 +98,12 @@ def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, An
     delta, adjacency = stated["delta"] if asked.delta is None else asked.delta, Adjacency(stated["adjacency"])
     named = "as_published" if asked.as_published else asked.accountant
     names = list(accounting.ACCOUNTANTS) if asked.every else [accounting.get_accountant(named).name]
-    event, found = event_from_dict(certificate["event"]), []
+    event, found, plan = event_from_dict(certificate["event"]), [], certificate["plan"]
+    unit = certificate.unit
+    if asked.records_per_person is not None and unit == RECORD and plan.get("records_noise_multiplier") is not None:
+        # What was done to the records followed from the count; of another count it could cost them more.
+        allowed = "none with a private count: the price for one record alone holds for every count that it could give"
+        raise InvalidInput("records_per_person", asked.records_per_person, allowed)
     for name in names:
         try:
             cost = accounting.epsilon(event, delta, accountant=name, adjacency=adjacency)
@@ -99,8 +112,26 @@ def _of_folder(asked: PriceOptions, design: str | None, options: Mapping[str, An
                 raise
             found.append({"accountant": name, "unsupported": error.allowed})
         else:
-            found.append({**cost.to_dict(), "noise_multiplier": certificate["plan"]["noise_multiplier"]})
-    return Prices(f"{certificate.kind} {certificate.id[:8]}", adjacency, found, delta)
+            together = _together(asked, event, cost, name, adjacency, unit)
+            found.append({**cost.to_dict(), "noise_multiplier": plan["noise_multiplier"], **together})
+    return Prices(f"{certificate.kind} {certificate.id[:8]}", adjacency, found, delta, unit)
+
+
+def _together(
+    asked: PriceOptions, event: Event, one: PrivacyCost, accountant: str, adjacency: Adjacency, unit: Unit
+) -> dict[str, Any]:
+    """What the price means for somebody with several records; nothing where that was not asked."""
+    records = asked.records_per_person
+    if records is None:
+        return {}
+    cost = one
+    if unit == RECORD and one.is_upper_bound:
+        cost = group_epsilon(event, one.delta, records, accountant=accountant, adjacency=adjacency)
+    elif unit == RECORD:
+        if not asked.every:
+            raise InvalidInput("accountant", accountant, "one that gives an upper bound, for `records_per_person`")
+        return {"records_per_person": records, "person_epsilon": None}
+    return {"records_per_person": records, "person_epsilon": cost.to_dict()["epsilon"]}
 
 
 def _relation(config: ReleaseConfig, asked: PriceOptions) -> Adjacency:
@@ -126,8 +157,9 @@ def _one(
         assert multiplier is not None
         check_number("noise_multiplier", multiplier, low=0, low_open=True)
         cost = accounting.epsilon(event(multiplier), delta, **by)
+        together = _together(asked, event(multiplier), cost, accountant, adjacency, RECORD)
     except accounting.UnsupportedEvent as error:
         if not asked.every:
             raise
         return {"accountant": accountant, "unsupported": error.allowed}
-    return {**cost.to_dict(), "noise_multiplier": multiplier}
+    return {**cost.to_dict(), "noise_multiplier": multiplier, **together}

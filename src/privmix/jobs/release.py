@@ -30,7 +30,7 @@ from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
-from privmix.mechanisms.plan import unit_of
+from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
@@ -118,16 +118,18 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             "epsilon": self.job.epsilon,
             "delta": self.job.delta,
             "adjacency": self.plan.adjacency.value,
+            **({} if self.plan.per_person is None else {"unit": unit_of(self.plan).one}),
             "choice": None if self.choice is None else self.choice.to_dict(),
         }
 
     def facts(self) -> dict[str, str]:
         """For people, by what each is called."""
         plan, job = self.plan, self.job
+        relation = relation_of(plan.adjacency.value, unit_of(plan))
         return {
             "design": plan.design,
             f"{unit_of(plan).many}, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
-            "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {plan.adjacency.value}",
+            "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {relation}",
             **design_facts(plan),
         }
 
@@ -247,7 +249,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         noise = self.config.records_noise_multiplier
         assert noise is not None
         event, why = Gaussian(noise), "private record count"
-        cost = Cost(event, Adjacency.ADD_REMOVE, why, epsilon(event, self.delta).epsilon, self.delta)
+        price, unit = epsilon(event, self.delta).epsilon, unit_of(self.config).one
+        cost = Cost(event, Adjacency.ADD_REMOVE, why, price, self.delta, unit)
         counted = self.charge(cost)
         with telling(self._count_told(counted)):
             found = self.opened.schema.records
@@ -262,7 +265,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def cost(self, planned: Planned) -> Cost:
         """See :meth:`Job.cost`."""
-        return Cost(planned.plan.charge, planned.plan.adjacency, "release", self.epsilon, self.delta)
+        plan = planned.plan
+        return Cost(plan.charge, plan.adjacency, "release", self.epsilon, self.delta, unit_of(plan).one)
 
     def whose(self) -> NDArray[np.int64] | None:
         """See :meth:`Job.whose`."""

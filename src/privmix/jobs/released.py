@@ -215,7 +215,7 @@ class Release(Shown):
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What is guaranteed, and what there is."""
         plan, promise, where = self.plan, self.certificate, self.folder
-        epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.adjacency}"
+        epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.relation}"
         return f"Release {promise.id}", {
             "guarantee": epsilon,
             "design": plan.design,

@@ -31,7 +31,7 @@ from privmix.jobs.public_data import contents_of, origins_of, pool_options, refu
 from privmix.jobs.shown import Shown
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
-from privmix.mechanisms.plan import unit_of
+from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.options import names_of
 from privmix.progress import Progress, silent
@@ -91,7 +91,8 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     def facts(self) -> dict[str, str]:
         """For people, by what each is called."""
         plan, trainer, config = self.plan, self.trainer, self.trainer.config
-        asked = f"epsilon {exact(config.epsilon)}, delta {exact(plan.delta)}, adjacency {plan.adjacency.value}"
+        relation = relation_of(plan.adjacency.value, unit_of(plan))
+        asked = f"epsilon {exact(config.epsilon)}, delta {exact(plan.delta)}, adjacency {relation}"
         without = {"batches": "none: no private record is read", "public data": config.scenario}
         known = {
             "model": f"{config.model}, {trainer.weights} trained",
@@ -233,7 +234,9 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         """See :meth:`Job.cost`: nothing where there are no steps."""
         # Of what it runs, whatever else is called planned.
         plan = planned.trainer.plan
-        return Cost(plan.event, plan.adjacency, "training", self.epsilon, self.delta) if plan.steps else None
+        if not plan.steps:
+            return None
+        return Cost(plan.event, plan.adjacency, "training", self.epsilon, self.delta, unit_of(plan).one)
 
     def whose(self) -> NDArray[np.int64] | None:
         """See :meth:`Job.whose`."""

@@ -64,6 +64,7 @@ class Cost:
         adjacency: of the guarantee.
         purpose: as the ledger notes it.
         epsilon, delta: as its owner is told of it.
+        unit: of the guarantee: record or person.
     """
 
     event: Event
@@ -71,6 +72,7 @@ class Cost:
     purpose: str
     epsilon: float
     delta: float
+    unit: str
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

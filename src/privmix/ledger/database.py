@@ -30,6 +30,8 @@ datasets: Final = Table(
     Column("epsilon", Float(53), nullable=False),
     Column("delta", Float(53), nullable=False),
     Column("adjacency", String(20), nullable=False),
+    # What neighbours differ by: one record, or one person with all of their records.
+    Column("unit", String(20), nullable=False, server_default="record"),
     # A privacy filter as JSON; nothing where plans are fixed in advance and priced together.
     Column("filter", Text, nullable=True),
     # The end of the history; a reservation locks this row, so entries of a dataset are written one at a time.

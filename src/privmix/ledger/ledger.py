@@ -33,10 +33,13 @@ from privmix.ledger.database import (
 from privmix.ledger.pricing import (
     ADAPTIVE,
     PLANNED,
+    RECORD,
+    UNITS,
     Spending,
     check_dataset,
     check_first,
     check_row,
+    check_unit,
     filter_of,
     spent_of,
     stated_of,
@@ -74,6 +77,8 @@ class Budget:
             ``"adaptive"``: for plans chosen after seeing them, too.
         filter: the adaptive budget's filter, gdp, rdp or pure.
         share: how much of the filter is spent, in [0, 1].
+        unit: ``"record"``, or ``"person"``: what the datasets of a pair differ by, one record or one person with all
+            of their records.
     """
 
     dataset: str
@@ -87,6 +92,7 @@ class Budget:
     mode: str = PLANNED
     filter: str | None = None
     share: float | None = None
+    unit: str = RECORD
 
 
 @dataclass(frozen=True)
@@ -112,7 +118,7 @@ class Ledger:
           (:mod:`privmix.accounting.filters`), which was fixed when the budget was made;
         * as it was set: a budget that is no longer what its first entry set, or a history without its end, is refused
           by whatever reads or charges it;
-        * one adjacency: a plan priced for other pairs of datasets is refused, not converted;
+        * one adjacency and one unit: a plan priced for other pairs of datasets is refused, not converted;
         * nothing comes back: no entry is ever changed or removed, and a reservation that was not used stays spent;
         * one budget for one content: a file that is known under a name, byte by byte, is refused under another, in
           whatever company and place it is found. A refusal charges nothing. This is against mistakes; the same
@@ -161,6 +167,7 @@ class Ledger:
         delta: float,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
         adaptive: str | None = None,
+        unit: str = RECORD,
     ) -> Filter | None:
         """Give dataset ``name`` a total budget, once and for all.
 
@@ -170,6 +177,7 @@ class Ledger:
             adjacency: which pairs of datasets it is about.
             adaptive: the name of a privacy filter (gdp or rdp): the total then holds for plans chosen after seeing
                 earlier results, too. None: for plans fixed in advance.
+            unit: ``"record"``, or ``"person"``: charges are then for persons with all of their records.
 
         Returns:
             The filter of an adaptive budget.
@@ -181,10 +189,13 @@ class Ledger:
         check_number("delta", delta, low=0, high=1, high_open=True)
         if not name.strip() or len(name) > _LONGEST or not name.isprintable():
             raise InvalidInput("dataset", name, f"a printable name of at most {_LONGEST} characters")
+        check_choice("unit", unit, UNITS)
         made = None if adaptive is None else make_filter(adaptive, epsilon, delta)
         row = {"name": name, "epsilon": epsilon, "delta": delta, "adjacency": adjacency.value}
         if made is not None:
             row["filter"] = canonical(filter_to_dict(made))
+        if unit != RECORD:
+            row["unit"] = unit
         with storage_errors(self._shown), writing(self._engine) as connection:
             if connection.execute(select(datasets.c.id).where(datasets.c.name == name)).first():
                 raise InvalidInput("dataset", name, "a dataset without a budget; budgets are set once")
@@ -201,6 +212,7 @@ class Ledger:
         event: Event,
         *,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        unit: str = RECORD,
         purpose: str,
         contents: Contents | None = None,
     ) -> Reservation:
@@ -211,19 +223,19 @@ class Ledger:
         Args:
             name: the dataset.
             event: all that will run, such as ``plan.event``.
-            adjacency: what the event's figures are about; must be the budget's.
+            adjacency, unit: what the event's figures are about; must be the budget's.
             purpose: a word for the history, such as ``"release"``.
             contents: which data it is for.
 
         Raises:
             BudgetExceeded: everything so far and this event would cost more than the budget. Nothing is charged.
-            InvalidInput: no such dataset, another adjacency, or the data has its budget under another name.
+            InvalidInput: no such dataset, another adjacency or unit, or the data has its budget under another name.
             UnsupportedEvent: the event has no price under the budget's adjacency and delta, or by its filter.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, name, lock=True)
             new = None if contents is None else bind(connection, dataset, contents)
-            spending = self._spending(connection, dataset, event, adjacency)
+            spending = self._spending(connection, dataset, event, adjacency, unit)
             reservation = Reservation(uuid.uuid4().hex, name, spending.epsilon)
             charge = {"id": reservation.id, "purpose": purpose, "event": event_to_dict(event)}
             if spending.cost is not None:
@@ -234,10 +246,12 @@ class Ledger:
                 _append(connection, self._dataset(connection, name), _binding(reservation, contents, new))
         return reservation
 
-    def check(self, name: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE) -> None:
+    def check(
+        self, name: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE, unit: str = RECORD
+    ) -> None:
         """Raise what :meth:`reserve` would raise of the budget, without charging: before a large dataset is hashed."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
-            self._spending(connection, self._dataset(connection, name), event, adjacency)
+            self._spending(connection, self._dataset(connection, name), event, adjacency, unit)
 
     def bind(self, reservation: Reservation, contents: Contents) -> None:
         """Record which contents a reservation that was made before is for.
@@ -334,6 +348,7 @@ class Ledger:
             _mode(dataset),
             None if kept is None else kept.name,
             spending.share,
+            dataset.unit,
         )
 
     def history(self, name: str) -> list[dict[str, Any]]:
@@ -354,7 +369,10 @@ class Ledger:
                 list(connection.execute(select(fingerprints))),
             )
 
-    def _spending(self, connection: Connection, dataset: Row[Any], event: Event, adjacency: Adjacency) -> Spending:
+    def _spending(
+        self, connection: Connection, dataset: Row[Any], event: Event, adjacency: Adjacency, unit: str
+    ) -> Spending:
+        check_unit(dataset, unit)
         check_choice("adjacency", adjacency.value, [dataset.adjacency])
         return with_event(dataset, _contents(connection, dataset.id, "reserve"), event)
 

@@ -17,6 +17,9 @@ from privmix.rounding import exact, rounded_down, rounded_up
 
 PLANNED: Final = "planned"
 ADAPTIVE: Final = "adaptive"
+RECORD: Final = "record"
+PERSON: Final = "person"
+UNITS: Final = (RECORD, PERSON)
 # What the prices of two versions may differ by, for the same event.
 _SAME: Final = 1e-6
 
@@ -93,13 +96,15 @@ def check_dataset(row: Row[Any]) -> None:
 def check_first(row: Row[Any], first: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidInput` unless the row has the budget that ``first``, its history's first entry, set."""
     kept = {"kind": "init"} | {key: getattr(row, key) for key in ("name", "epsilon", "delta", "adjacency", "filter")}
-    if any(first.get(key) != value for key, value in kept.items()):
-        raise InvalidInput(f"budget of {row.name}", str(kept), "what the first entry set")
+    # An entry that names no unit is of records: there was no other once.
+    if any(first.get(key) != value for key, value in kept.items()) or first.get("unit", RECORD) != row.unit:
+        raise InvalidInput(f"budget of {row.name}", str({**kept, "unit": row.unit}), "what the first entry set")
 
 
 def check_row(row: Row[Any]) -> None:
     """Raise :class:`InvalidInput` unless the row can be read; what its filter promises is left open."""
     check_choice("ledger adjacency", row.adjacency, [relation.value for relation in Adjacency])
+    check_choice("ledger unit", row.unit, UNITS)
     check_number("ledger epsilon", row.epsilon, low=0, low_open=True)
     check_number("ledger delta", row.delta, low=0, high=1, high_open=True)
     filter_of(row)
@@ -117,6 +122,29 @@ def filter_of(row: Row[Any]) -> Filter | None:
         return filter_from_dict(json.loads(row.filter))
     except (ValueError, TypeError, RecursionError, ArithmeticError):
         raise InvalidInput("ledger filter", row.filter, "a filter that privmix made") from None
+
+
+def check_unit(dataset: Row[Any], unit: str) -> None:
+    """Raise :class:`InvalidInput` unless a charge is about the same unit as the budget.
+
+    Neither price stands for the other. A person may have many records, so a price for one record says too little of
+    them. And a record that leaves changes its person's contribution, from one to another: that is as much as a person
+    who leaves and another who comes, so a price for persons says too little of it.
+    """
+    if unit == dataset.unit:
+        return
+    if dataset.unit == PERSON:
+        allowed = (
+            f"`person`: the budget of {dataset.name} is for persons, and a price for one record says too little of "
+            "whoever has several; declare whose the records are (`person`, `person_pattern` or `person_file`)"
+        )
+        raise InvalidInput("unit", unit, allowed)
+    allowed = (
+        f"`record`: the budget of {dataset.name} is for single records, and a record that leaves replaces its person's "
+        "contribution, which may cost more than a person who leaves; charge a dataset whose budget is for persons "
+        "(privmix ledger init --unit person)"
+    )
+    raise InvalidInput("unit", unit, allowed)
 
 
 def price(events: Sequence[Event], delta: float, adjacency: Adjacency) -> float:

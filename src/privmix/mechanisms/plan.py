@@ -7,8 +7,8 @@ could be written, so that what a certificate says was asked is what the noise wa
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
 from typing import Annotated, Any, Final, Protocol
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from privmix.accounting.base import PrivacyCost
 from privmix.accounting.events import Adjacency, Event
-from privmix.errors import WITHHELD, InvalidInput, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
 from privmix.fields import By, Words
 from privmix.mechanisms.sampling import Sampler
 from privmix.rounding import exact, rounded_up
@@ -113,6 +113,21 @@ class Unit:
 
 
 RECORD: Final = Unit("record", "records")
+PERSON: Final = Unit("person", "persons", 1)
+
+
+def unit_named(one: str) -> Unit:
+    """The unit of that name, as ledgers and statements keep it.
+
+    Raises:
+        InvalidInput: there is none.
+
+    Example:
+        >>> unit_named("person").changed
+        'one person with all of their records'
+    """
+    known = {unit.one: unit for unit in (RECORD, PERSON)}
+    return known[check_choice("unit", one, list(known))]
 
 
 def unit_of(plan: Any) -> Unit:
@@ -124,7 +139,31 @@ def unit_of(plan: Any) -> Unit:
         >>> unit_of(config.with_noise(2.0)).changed
         'one person with all of their records'
     """
-    return RECORD if plan.per_person is None else Unit("person", "persons", plan.per_person)
+    return _unit(plan.per_person)
+
+
+def unit_of_stored(plan: Mapping[str, Any]) -> Unit:
+    """The unit of a plan as certificates keep it.
+
+    Example:
+        >>> unit_of_stored({"records": 500}).one, unit_of_stored({"per_person": 3}).one
+        ('record', 'person')
+    """
+    return _unit(plan.get("per_person"))
+
+
+def _unit(per_person: int | None) -> Unit:
+    return RECORD if per_person is None else replace(PERSON, per_person=per_person)
+
+
+def relation_of(adjacency: str, unit: Unit) -> str:
+    """An adjacency as it is printed: of persons it says that it is one.
+
+    Example:
+        >>> relation_of("add_remove", RECORD), relation_of("add_remove", PERSON)
+        ('add_remove', 'add_remove, one person with all of their records')
+    """
+    return adjacency if unit.per_person is None else f"{adjacency}, {unit.changed}"
 
 
 def check_of_records(per_person: int | None) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from privmix.certificate.about import about_of, hub_licence, in_markdown
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.features.spec import title_of
+from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.planning.choice import forecast_of
 from privmix.plans import Plan, made_by
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -35,6 +36,7 @@ def data_card(plan: Plan, certificate: Mapping[str, Any], *, before: bool = Fals
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
     extractor = title_of(certificate["extractor"])
+    relation = relation_of(f"`{guarantee['adjacency']}`", unit_of(plan))
     rows = made_by(plan).card(plan, extractor)
     learner = made_by(plan).learner
     about = about_of(certificate)
@@ -51,7 +53,7 @@ configs:
 ---
 # {in_markdown(about["title"]) if "title" in about else "A differentially private mixup release"}
 {_about(about)}{warnings}
-**Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency `{guarantee["adjacency"]}`,
+**Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency {relation},
 accountant `{guarantee["accountant"]}`.** `certificate.json` has every public constant, the accounting event and an
 epsilon-delta curve; `privmix verify` on this folder recomputes them.
 

@@ -31,14 +31,15 @@ from privmix.reports.sentences import (
     is_loose,
     is_weak,
     meaning,
+    names_of,
     power_of_ten,
     unit,
 )
 from privmix.rounding import exact, rounded_up
 
-_GUARANTEE = "The most that anyone can ever learn about one record, whatever they know and however they compute."
+_GUARANTEE = "The most that anyone can ever learn about {}, whatever they know and however they compute."
 
-_LOOSE = "At such values much about a record may be learned; the figures below say how much."
+_LOOSE = "At such values much about a {} may be learned; the figures below say how much."
 
 
 def card_of(one: Shown, blocks: list[Block], known: tuple[str, ...], plain_title: str = "") -> Card:
@@ -57,6 +58,7 @@ def headline(context: Context) -> list[Card]:
 def _headline_card(one: Shown, context: Context) -> Card:
     content = one.content
     epsilon, delta, adjacency = content.number("epsilon"), content.number("delta"), content.text("adjacency")
+    kind = content.text("unit")
     refuted = [
         other
         for other in context.of_kind("audit", "canary-audit")
@@ -67,14 +69,14 @@ def _headline_card(one: Shown, context: Context) -> Card:
     numbers = [
         Number("epsilon", "no bound" if epsilon is None else f"ε ≤ {rounded_up(epsilon)}", _accountant(content)),
         Number("delta", "–" if delta is None else f"δ = {power_of_ten(delta)}", _delta_words(delta)),
-        Number("what is hidden", *unit(adjacency)),
+        Number("what is hidden", *unit(adjacency, kind)),
     ]
     if content.text("in_ledger") != "none":
         numbers += [number for other in context.of_kind("ledger") if (number := _spent_of(other)) is not None]
     blocks.append(Numbers(numbers))
     if epsilon is not None and delta is not None:
         power = content.fields("power")
-        sentences = meaning(epsilon, delta, adjacency, power.number("caught"), power.number("right"))
+        sentences = meaning(epsilon, delta, adjacency, power.number("caught"), power.number("right"), kind)
         means = "What this means." if verdict.tone != "danger" else "What this would mean, if it held."
         blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0], *sentences[1:]]))
     if said := owners_words(content):
@@ -100,7 +102,7 @@ def owners_words(content: Fields) -> dict[str, str]:
 
 
 def _verdict(content: Fields, refuted: bool) -> Callout:
-    what = content.text("what") or "release"
+    what, one = content.text("what") or "release", names_of(content.text("unit"))[0]
     if content.flag("insecure_seed"):
         text = "Its noise came from a seed. Whoever guesses the seed can take the noise away: nothing is guaranteed."
         return Callout("danger", "Not safe to give to anyone", text)
@@ -115,11 +117,11 @@ def _verdict(content: Fields, refuted: bool) -> Callout:
         "now or later. It does not cover the private data themselves, nor pages made for their owner."
     )
     if is_weak(content.fields("power").number("right")):
-        return Callout("warning", "A weak promise: nearly everything about a record may be learned", text)
+        return Callout("warning", f"A weak promise: nearly everything about a {one} may be learned", text)
     stated = f"epsilon {rounded_up(epsilon)}, delta {power_of_ten(delta)}"
     # A delta that may show whole records stands among the warnings of a certificate.
     if is_loose(epsilon, delta) or content.texts("warnings"):
-        return Callout("warning", f"A loose guarantee: {stated}", f"{text} {_LOOSE}")
+        return Callout("warning", f"A loose guarantee: {stated}", f"{text} {_LOOSE.format(one)}")
     return Callout("note", f"Guarantee: {stated}", text)
 
 
@@ -136,8 +138,10 @@ def _delta_words(delta: float | None) -> str:
 
 def guarantee_section(context: Context) -> Section | None:
     """Curves with the operating point, beliefs, and the papers' figure for comparison."""
-    cards = [_guarantee_card(one) for one in context.of_kind("guarantee")]
-    return Section("guarantee", "The guarantee", _GUARANTEE, cards) if cards else None
+    shown_here = context.of_kind("guarantee")
+    about = " or ".join(dict.fromkeys(f"one {names_of(one.content.text('unit'))[0]}" for one in shown_here))
+    cards = [_guarantee_card(one) for one in shown_here]
+    return Section("guarantee", "The guarantee", _GUARANTEE.format(about), cards) if cards else None
 
 
 def _guarantee_card(one: Shown) -> Card:
@@ -156,8 +160,9 @@ def _guarantee_card(one: Shown) -> Card:
         svg = draw_tradeoff(
             f"{one.name}-tf", curve[0], curve[1], (alpha, 1 - caught), _sides(content.text("adjacency"))
         )
+        many = names_of(content.text("unit"))[1]
         caption = (
-            "No attack gets into the shaded part: one that accuses few of the records that are absent misses most of "
+            f"No attack gets into the shaded part: one that accuses few of the {many} that are absent misses most of "
             "those that are present."
         )
         drawn.append(Figure(svg, caption, (Key("blue", "limit for every attack"), Key("dashed", "guessing"))))
@@ -203,6 +208,7 @@ _GUARANTEE_FIELDS = (
     "epsilon",
     "delta",
     "adjacency",
+    "unit",
     "accountant",
     "is_upper_bound",
     "epsilon_asked",

@@ -8,12 +8,12 @@ from privmix.reports.blocks import Block, Callout, Card, Number, Numbers, Points
 from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
 from privmix.reports.panels import card_of
-from privmix.reports.sentences import capitalised, figure, power_of_ten, unit
+from privmix.reports.sentences import capitalised, figure, names_of, power_of_ten, unit
 from privmix.rounding import exact, rounded_down, rounded_up
 
 _LEAD: Final = (
     "Releases and trainings of the same records add up. This is the total that their ledger counts, which is what one "
-    "record is exposed to by all of them together."
+    "{} is exposed to by all of them together."
 )
 _SOURCES: Final = {
     "ledger": "Read from the ledger when this page was made; every hash and every price of it was checked.",
@@ -49,8 +49,10 @@ _SAME: Final = 1e-4
 
 def budget_section(context: Context) -> Section | None:
     """Budget, spent, left, and what the figures rest on."""
-    cards = [_card(one, context) for one in context.of_kind("ledger")]
-    return Section("budget", "The dataset's budget", _LEAD, cards) if cards else None
+    ledgers = context.of_kind("ledger")
+    about = " or ".join(dict.fromkeys(names_of(one.content.text("unit"))[0] for one in ledgers))
+    cards = [_card(one, context) for one in ledgers]
+    return Section("budget", "The dataset's budget", _LEAD.format(about), cards) if cards else None
 
 
 def _card(one: Shown, context: Context) -> Card:
@@ -65,7 +67,7 @@ def _card(one: Shown, context: Context) -> Card:
             Number("left", f"ε ≥ {rounded_down(left, 4)}", "may still be spent" if left > 0 else "nothing"),
             Number("total", f"ε = {exact(budget)}", f"at δ = {power_of_ten(delta)}"),
         ]
-    numbers.append(Number("one unit is", *unit(content.text("adjacency"))))
+    numbers.append(Number("one unit is", *unit(content.text("adjacency"), content.text("unit"))))
     blocks += [Numbers(numbers), _charges(content)]
     notes = [text for text in (_MODES.get(content.text("mode"), ""), *_beside(content, context)) if text]
     blocks.append(Points(notes))
@@ -101,6 +103,8 @@ def _beside(content: Fields, context: Context) -> list[str]:
         name = f"{one.content.text('what') or 'release'} {str(one.record.subject['id'])[:8]}"
         if one.content.text("in_ledger") == "none":
             found.append(f"The certificate of {name} says that no ledger was charged: its cost is not in this total.")
+        elif (own := names_of(one.content.text("unit"))[0]) != (of := names_of(content.text("unit"))[0]):
+            found.append(f"The guarantee of {name} is for one {own}, this total for one {of}: it is no part of it.")
         elif _exceeds(one.content, content):
             found.append(f"The guarantee of {name} alone is larger than this total: it was not charged to this budget.")
         elif subject in results:

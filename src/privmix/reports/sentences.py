@@ -11,6 +11,7 @@ from markupsafe import Markup
 from privmix.rounding import exact, rounded_up
 
 ADD_REMOVE: Final = "add_remove"
+PERSON: Final = "person"
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _PRIORS: Final = (0.01, 0.1, 0.5)
 # An attacker who is right more often than this, on an even bet, is hardly held back.
@@ -108,14 +109,24 @@ def beliefs(epsilon: float) -> list[tuple[str, str]]:
     return [(f"{100 * prior:g}%", percent_up(belief(prior, epsilon))) for prior in _PRIORS]
 
 
-def unit(adjacency: str) -> tuple[str, str]:
+def names_of(unit: str) -> tuple[str, str]:
+    """One and many of what neighbours differ by, as a record of measurements names it; records where it does not."""
+    return ("person", "persons") if unit == PERSON else ("record", "records")
+
+
+def unit(adjacency: str, kind: str = "") -> tuple[str, str]:
     """What a guarantee hides, and how."""
+    person = kind == PERSON
+    one = "one person, with all records" if person else "one record"
     if adjacency == ADD_REMOVE:
-        return "one record", "present or absent"
-    return ("one record", "its content") if adjacency == "replace_one" else ("unknown", f"adjacency {adjacency}")
+        return one, "present or absent"
+    content = "their content" if person else "its content"
+    return (one, content) if adjacency == "replace_one" else ("unknown", f"adjacency {adjacency}")
 
 
-def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, right: float | None) -> list[Markup]:
+def meaning(
+    epsilon: float, delta: float, adjacency: str, caught: float | None, right: float | None, kind: str = ""
+) -> list[Markup]:
     """What (epsilon, delta) means to a person in the data, in three sentences at most.
 
     Args:
@@ -124,10 +135,12 @@ def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, 
         adjacency: of the guarantee.
         caught: the most an attacker with 5% false alarms detects, from the trade-off curve; None where unknown.
         right: how often the best attacker wins an even bet, from the same curve; None where unknown.
+        kind: what neighbours differ by: person, or a record.
     """
     present = adjacency == ADD_REMOVE
+    one, many = names_of(kind)
     question = (
-        "a given record is in the data" if present else "a given record had one of two versions and not the other"
+        f"a given {one} is in the data" if present else f"a given {one} had one of two versions and not the other"
     )
     # Kairouz, Oh and Viswanath 2015: for a pair of datasets, (epsilon, delta)-DP tells at most as much as a mechanism
     # that gives the answer away with probability delta, and is epsilon-DP otherwise.
@@ -140,7 +153,7 @@ def meaning(epsilon: float, delta: float, adjacency: str, caught: float | None, 
     ]
     if caught is not None:
         text = (
-            "An attack that wrongly accuses 5% of the records that are not in the data finds at most "
+            f"An attack that wrongly accuses 5% of the {many} that are not in the data finds at most "
             "<strong>{}</strong> of those that are."
             if present
             else "An attack that is wrong about 5% of one version recognises at most <strong>{}</strong> of the other."

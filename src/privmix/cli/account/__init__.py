@@ -14,6 +14,7 @@ from privmix.cli.lazy_verbs import Verb, lazy_app
 from privmix.cli.options import Json
 from privmix.cli.verb import expanded
 from privmix.jobs.options import PriceOptions
+from privmix.mechanisms.plan import Unit, relation_of
 from privmix.rounding import exact, rounded_up
 
 # Verb -> where it is, and its line in `privmix account --help`.
@@ -54,24 +55,41 @@ def price(
         print_json(prices.found if asked.every else prices.found[0])
         return
     name = prices.design if asked.release else f"design {prices.design}"
-    title = f"{name}, delta {exact(prices.delta)}, adjacency {prices.adjacency.value}"
-    out.print(_table(prices.found, title))
+    title = f"{name}, delta {exact(prices.delta)}, adjacency {relation_of(prices.adjacency.value, prices.unit)}"
+    records = asked.records_per_person
+    out.print(_table(prices.found, title, records))
+    if records is not None:
+        out.print(_about_persons(records, prices.unit), soft_wrap=True)
 
 
-def _table(found: list[dict[str, Any]], title: str) -> Table:
+def _about_persons(records: int, unit: Unit) -> str:
+    if unit.per_person is not None:
+        return "It is priced for persons already: with all of their records, however many."
+    return (
+        f"The figures of {records} records are what the price for one record means for a person with so many, and "
+        "bound it for whoever has fewer (group privacy). --person of privmix release and train makes a person the unit."
+    )
+
+
+def _table(found: list[dict[str, Any]], title: str, records: int | None) -> Table:
     table = Table(title=title, title_justify="left")
-    for column in ("accountant", "epsilon", "noise multiplier", "upper bound", "note"):
-        table.add_column(column, justify="right" if column in ("epsilon", "noise multiplier") else "left")
+    together = [] if records is None else [f"of {records} records"]
+    for column in ("accountant", "epsilon", *together, "noise multiplier", "upper bound", "note"):
+        table.add_column(column, justify="left" if column in ("accountant", "upper bound", "note") else "right")
     for result in found:
         if "unsupported" in result:
-            table.add_row(result["accountant"], "-", "-", "-", result["unsupported"])
+            table.add_row(result["accountant"], *["-" for _ in together], "-", "-", "-", result["unsupported"])
             continue
-        value = "infinite" if result["epsilon"] is None else f"{rounded_up(result['epsilon'], 4)}"
         table.add_row(
             result["accountant"],
-            value,
+            _figure(result["epsilon"]),
+            *[_figure(result["person_epsilon"]) if result["is_upper_bound"] else "-" for _ in together],
             f"{result['noise_multiplier']:.4g}",
             "yes" if result["is_upper_bound"] else "[red]NO[/]",
             result.get("note", ""),
         )
     return table
+
+
+def _figure(value: float | None) -> str:
+    return "infinite" if value is None else f"{rounded_up(value, 4)}"

@@ -9,9 +9,10 @@ from rich.table import Table
 from privmix import ledger as ledgers
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.ledger import ledger
-from privmix.cli.ledger.words import Dataset, Url
+from privmix.cli.ledger.words import Dataset, Url, said_of
 from privmix.cli.options import Json
 from privmix.cli.verb import verb
+from privmix.ledger.pricing import RECORD
 from privmix.rounding import exact, rounded_up
 
 
@@ -34,7 +35,8 @@ def _what(entry: dict[str, Any]) -> str:
     match entry["kind"]:
         case "init":
             mode = "adaptive" if entry.get("filter") else "planned"
-            return f"epsilon {exact(entry['epsilon'])}, delta {exact(entry['delta'])}, {entry['adjacency']}, {mode}"
+            relation = said_of(entry["adjacency"], entry.get("unit", RECORD))
+            return f"epsilon {exact(entry['epsilon'])}, delta {exact(entry['delta'])}, {relation}, {mode}"
         case "reserve":
             return f"{entry['purpose']} {entry['id'][:8]}: {rounded_up(entry['spent'], 4)} spent with it"
         case "bind":

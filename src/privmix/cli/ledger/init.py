@@ -11,9 +11,10 @@ from privmix.accounting import filters
 from privmix.accounting.events import Adjacency
 from privmix.cli.app import out, plain
 from privmix.cli.ledger import ledger
-from privmix.cli.ledger.words import ADAPTIVE, KNOWN_BY, PLANNED, Dataset, Url
+from privmix.cli.ledger.words import ADAPTIVE, KNOWN_BY, PLANNED, Dataset, Url, said_of
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput, check_choice
+from privmix.ledger.pricing import UNITS
 from privmix.rounding import exact
 
 _FILTERS: Final = {
@@ -34,6 +35,13 @@ def init(
     adjacency: Annotated[str, typer.Option(help="add_remove, or replace_one (designs fixed, random-weight).")] = (
         "add_remove"
     ),
+    unit: Annotated[
+        str,
+        typer.Option(
+            help="record, or person: what is charged is then for persons with all of their records (privmix release "
+            "and train with --person)."
+        ),
+    ] = "record",
     adaptive: Annotated[
         bool,
         typer.Option(
@@ -65,11 +73,14 @@ def init(
         check_choice("filter", filter_name, filters.FILTERS)
         if not adaptive:
             raise InvalidInput("filter", filter_name, "none without `adaptive`")
+    check_choice("unit", unit, UNITS)
+    named = (filter_name or "gdp") if adaptive else None
     made = ledgers.Ledger.create(url).add_dataset(
-        dataset, epsilon=epsilon, delta=delta, adjacency=relation, adaptive=(filter_name or "gdp") if adaptive else None
+        dataset, epsilon=epsilon, delta=delta, adjacency=relation, adaptive=named, unit=unit
     )
     out.print(
-        f"budget of {plain(dataset)}: epsilon {exact(epsilon)}, delta {exact(delta)}, adjacency {relation.value}",
+        f"budget of {plain(dataset)}: epsilon {exact(epsilon)}, delta {exact(delta)}, adjacency "
+        f"{said_of(relation.value, unit)}",
         soft_wrap=True,
     )
     out.print(PLANNED if made is None else f"{ADAPTIVE} {_FILTERS[made.name]}", soft_wrap=True)

@@ -10,7 +10,7 @@ from rich.table import Table
 from privmix import ledger as ledgers
 from privmix.cli.app import out, plain, print_json
 from privmix.cli.ledger import ledger
-from privmix.cli.ledger.words import ADAPTIVE, PLANNED, Url
+from privmix.cli.ledger.words import ADAPTIVE, PLANNED, Url, said_of
 from privmix.cli.options import Json
 from privmix.cli.verb import verb
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -40,7 +40,7 @@ def show(
             exact(b.delta),
         )
         reserved = f"{b.reservations} ({b.uncommitted} not committed)" if b.uncommitted else str(b.reservations)
-        table.add_row(plain(b.dataset), *figures, b.adjacency.value, reserved, _mode(b))
+        table.add_row(plain(b.dataset), *figures, said_of(b.adjacency.value, b.unit), reserved, _mode(b))
     out.print(table)
     out.print(
         "spent is composed, not added: a new charge usually costs less than its own epsilon; it is as the newest "

@@ -1,0 +1,77 @@
+"""Where a person is the unit, whatever prints an adjacency says so; where a record is, nothing is said of persons."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from privmix.certificate import PrivateKey
+from tests.cli.helpers import privmix
+
+SAID = "add_remove, one person with all of their records"
+LINE = ["--columns", "a,b", "--label-column", "y", "--classes", "n,p", "--features", "identity"]
+TARGET = ["--epsilon", "4", "--delta", "1e-3"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """A release and a model of persons, and a release of records, with what their makers saw."""
+    folder = tmp_path_factory.mktemp("made")
+    lines = [f"{n % 50},{n % 7},{n % 5},{'np'[n % 2]}" for n in range(120)]
+    (folder / "d.csv").write_text("\n".join(["who,a,b,y", *lines]) + "\n")
+    found: dict[str, Any] = {}
+    for name, verb, more in (
+        ("persons", ["release", "--design", "moments"], ["--person", "who", "--records", "50"]),
+        ("model", ["train", "--epochs", "1"], ["--person", "who", "--records", "50"]),
+        ("records", ["release", "--design", "moments"], ["--columns", "a,b"]),
+    ):
+        out = folder / name
+        outcome = privmix(*verb, "--data", str(folder / "d.csv"), *LINE, *TARGET, *more, "--out", str(out))
+        assert outcome.code == 0, outcome.err
+        found[name] = out, " ".join(outcome.out.split())
+    return found
+
+
+def said(*words: str) -> str:
+    outcome = privmix(*words)
+    assert outcome.code == 0, outcome.err
+    return " ".join(outcome.out.split())
+
+
+@pytest.mark.parametrize("name", ["persons", "model"])
+def test_verbs_name_the_unit(made: dict[str, Any], name: str, tmp_path: Path) -> None:
+    folder, seen = made[name]
+    assert f"adjacency {SAID} (accountant" in seen
+    assert f"adjacency {SAID}, accountant" in (shown := said("inspect", str(folder)))
+    assert "5% of the persons that are absent" in shown
+    assert f"({SAID})" in said("verify", str(folder))
+    assert json.loads(privmix("verify", str(folder), "--json").out)["unit"] == "person"
+    said("report", str(folder), "--out", str(tmp_path / "r.html"))
+    page = (tmp_path / "r.html").read_text()
+    assert "one person, with all records" in page
+    assert "a given person is in the data" in page
+
+
+def test_what_lies_in_the_folder_names_the_unit(made: dict[str, Any], tmp_path: Path) -> None:
+    folder = made["persons"][0]
+    assert f"adjacency `add_remove`, {SAID.partition(', ')[2]}" in (folder / "README.md").read_text()
+    assert any(SAID in file.read_text() for file in folder.glob("*.json") if file.name != "certificate.json")
+
+
+def test_a_signature_is_for_the_unit(made: dict[str, Any], tmp_path: Path) -> None:
+    key = PrivateKey.new()
+    key.write(tmp_path / "k.pem")
+    (tmp_path / "k.pub.pem").write_bytes(key.public.to_pem())
+    for name in ("persons", "records"):
+        said("sign", str(made[name][0]), "--key", str(tmp_path / "k.pem"))
+        assert "signed" in said("verify", str(made[name][0]), "--key", str(tmp_path / "k.pub.pem"))
+
+
+def test_records_are_the_unit_without_a_word_of_persons(made: dict[str, Any]) -> None:
+    folder, seen = made["records"]
+    for text in (seen, said("verify", str(folder)), (folder / "README.md").read_text().partition("\n\n##")[0]):
+        assert "one person with all" not in text
+    assert "unit" not in json.loads(privmix("verify", str(folder), "--json").out)

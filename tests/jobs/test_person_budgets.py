@@ -1,0 +1,62 @@
+"""Budgets of persons and of records, as jobs are charged to them: refused before anything is charged or read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.errors import InvalidInput
+from privmix.ledger import Ledger
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 4)).astype(np.float32)
+Y = (X[:, 0] > 0).astype(int)
+WHO = np.concatenate([np.arange(100), RNG.integers(0, 100, 200)])
+TARGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-4, "classes": range(2), "features": "identity"}
+JOBS: dict[str, Any] = {
+    "release": lambda **more: pm.release((X, Y), **TARGET, **more),
+    "private count": lambda **more: pm.release((X, Y), **TARGET, private_count=True, **more),
+    "training": lambda **more: pm.train((X, Y), **TARGET, epochs=1, **more),
+}
+
+
+@pytest.fixture
+def book(tmp_path: Path) -> Ledger:
+    ledger = Ledger.create(f"sqlite:///{tmp_path / 'l.db'}")
+    for unit in ("record", "person"):
+        ledger.add_dataset(unit, epsilon=4.0, delta=1e-4, unit=unit)
+    return ledger
+
+
+def persons(job: str) -> dict[str, Any]:
+    return {"person": WHO, **({} if job == "private count" else {"records": 100})}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_job_is_charged_to_a_budget_of_its_unit(job: str, book: Ledger) -> None:
+    made = JOBS[job](ledger=book, dataset="person", **persons(job))
+    assert made.certificate["plan"]["per_person"] == 1
+    assert made.certificate["in_ledger"] == "planned"
+    assert 0 < book.budget("person").spent <= 2.0
+    assert book.budget("person").uncommitted == 0
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize("unit", ["record", "person"])
+def test_another_unit_is_refused_before_a_charge_and_a_record(
+    unit: str, job: str, book: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a record was read")
+
+    for name in ("contents", "identity"):
+        monkeypatch.setattr("privmix.jobs.dataset.Dataset." + name, read)
+    monkeypatch.setattr("privmix.jobs.persons.Persons.read", read)
+    given = persons(job) if unit == "record" else {}
+    with pytest.raises(InvalidInput, match="^unit: .*" + ("--unit person" if unit == "record" else "`person_pattern`")):
+        JOBS[job](ledger=book, dataset=unit, **given)
+    assert book.budget(unit).reservations == 0
