@@ -113,7 +113,7 @@ class ReleaseOptions(JobOptions):
     classes: Any = option(None, CLASSES_HELP)
     columns: Columns = field(default_factory=Columns)
     records: int | None = option(
-        None, "A public record count to use in place of the real one. With persons: how many there are, or more."
+        None, "A public record count to use in place of the real one. With persons: how many there are."
     )
     private_count: bool = option(False, "The record count is private: estimate it, and pay for that.")
     assumptions: Assumptions = field(default_factory=Assumptions)
