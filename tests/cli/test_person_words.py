@@ -75,3 +75,12 @@ def test_records_are_the_unit_without_a_word_of_persons(made: dict[str, Any]) ->
     for text in (seen, said("verify", str(folder)), (folder / "README.md").read_text().partition("\n\n##")[0]):
         assert "one person with all" not in text
     assert "unit" not in json.loads(privmix("verify", str(folder), "--json").out)
+
+
+def test_canaries_are_records(made: dict[str, Any]) -> None:
+    """Refused before a charge."""
+    folder = made["model"][0]
+    line = ["audit", str(folder), "--data", str(folder.parent / "d.csv"), "--canaries", "6", "--columns", "a,b"]
+    outcome = privmix(*line, "--label-column", "y")
+    assert (outcome.code, len(outcome.err.splitlines())) == (2, 1)
+    assert "one for persons" in outcome.err, outcome.err
