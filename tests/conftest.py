@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.durations import leave_out
+
 
 @pytest.fixture(scope="session")
 def data_root() -> Path:
@@ -38,6 +40,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     root = Path(__file__).parents[1]
     ranks = {root / file: rank for rank, file in enumerate(FIRST)}
     items.sort(key=lambda item: ranks.get(item.path, len(FIRST)))
+    leave_out(items)
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:

@@ -83,4 +83,4 @@ def test_canaries_are_records(made: dict[str, Any]) -> None:
     line = ["audit", str(folder), "--data", str(folder.parent / "d.csv"), "--canaries", "6", "--columns", "a,b"]
     outcome = privmix(*line, "--label-column", "y")
     assert (outcome.code, len(outcome.err.splitlines())) == (2, 1)
-    assert "one for persons" in outcome.err, outcome.err
+    assert "allowed: a record" in outcome.err, outcome.err

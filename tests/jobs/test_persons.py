@@ -161,7 +161,7 @@ def test_what_does_not_go_together_costs_nothing(how: str, tmp_path: Path, monke
     kind, changes, words = WRONG[how]
     records, said = given(kind, tmp_path, frame())
     book = pm.Ledger.create(f"sqlite:///{tmp_path}/ledger.db")
-    book.add_dataset("ward", epsilon=60.0, delta=1e-2)
+    book.add_dataset("ward", epsilon=60.0, delta=1e-2, unit="person")
     if how == "an array and a column":
         changes = {**changes, "person": frame()["who"].to_numpy()}
     monkeypatch.setattr("privmix.data.source.Source._silent_chunks", lambda *_: pytest.fail("read"))
@@ -225,7 +225,7 @@ def test_a_refusal_after_the_charge_shows_nothing_and_the_run_goes_on(
     spoil, changes, words = REFUSED[how]
     kind = changes.get("kind", "csv")
     book = pm.Ledger.create(f"sqlite:///{tmp_path}/ledger.db")
-    book.add_dataset("ward", epsilon=60.0, delta=1e-2)
+    book.add_dataset("ward", epsilon=60.0, delta=1e-2, unit="person")
     data, out = frame(), tmp_path / "OUT"
     bad = spoil(data)
     for make, options in ((pm.release, MOMENTS), (pm.train, TRAIN)):
@@ -374,7 +374,7 @@ def test_jobs_say_nothing_of_persons_by_themselves(kind: str, tmp_path: Path) ->
 
 def test_a_ledger_and_a_store_hold_nobody(tmp_path: Path) -> None:
     book = pm.Ledger.create(f"sqlite:///{tmp_path}/ledger.db")
-    book.add_dataset("ward", epsilon=60.0, delta=1e-2)
+    book.add_dataset("ward", epsilon=60.0, delta=1e-2, unit="person")
     released("csv", tmp_path / "data", frame(), ledger=book, dataset="ward", store=tmp_path / "STORE")
     kept = [tmp_path / "ledger.db", *(path for path in (tmp_path / "STORE").rglob("*") if path.is_file())]
     assert len(kept) > 1
@@ -411,7 +411,7 @@ for name, (make, options) in CASES.items():
             more = {"seed": 3}
             if paid:
                 book = pm.Ledger.create("sqlite:///ledger.db")
-                book.add_dataset("ward", epsilon=60.0, delta=1e-2)
+                book.add_dataset("ward", epsilon=60.0, delta=1e-2, unit="person")
                 more = {"ledger": "sqlite:///ledger.db", "dataset": "ward"}
             from privmix.mechanisms.run import Run
             Run.publish = dies

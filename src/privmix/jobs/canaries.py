@@ -121,9 +121,6 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
             StorageError: something can't be read, or ``store`` not written.
         """
         self.check()
-        if self.audited.plan.per_person is not None:
-            # Its engine takes persons, and would refuse records after the charge.
-            raise InvalidInput("target", "one for persons", "one for single records, as canaries are")
         target, schema = self.audited, self.opened.schema
         shape, classes = tuple(target.shape), tuple(target.classes)
         if tuple(schema.input_shape) != shape:

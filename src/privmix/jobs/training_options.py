@@ -35,8 +35,7 @@ class TrainingOptions(JobOptions):
     columns: Columns = field(default_factory=Columns)
     records: int | None = option(
         None,
-        "A public record count to plan with; the real one then stays private. With persons: how many "
-        "there are.",
+        "A public record count to plan with; the real one then stays private. With persons: how many there are.",
         _PRIVACY,
     )
     persons: Persons = field(default_factory=Persons)
