@@ -109,10 +109,11 @@ def test_settings_leave_out_the_chunk_alone() -> None:
     config = TrainingConfig(1.0, 1e-5)
     assert replace(config, execution=ExecutionConfig(chunk=3)).settings() == config.settings()
     fields = set(TrainingConfig.__dataclass_fields__)
-    assert set(config.settings()) == fields - {"microbatch_keep", "mechanism", "mechanism_options"}
+    assert set(config.settings()) == fields - {"microbatch_keep", "mechanism", "mechanism_options", "per_person"}
     together = {
         "mechanism",
         "mechanism_options",
+        "per_person",
         "microbatch_mixes",
         "microbatch_keep",
         "bank_views",

@@ -107,7 +107,7 @@ def test_lengths_are_exact_and_do_not_depend_on_blocks(monkeypatch: pytest.Monke
         ("clip_norm", {"clip_norm": 0}),
         ("clip_norm", {"clip_norm": math.nan}),
         ("clip_norm", {"clip_norm": math.inf}),
-        ("clipping", {"clip_norm": 1, "kind": "adaptive"}),
+        ("kind", {"clip_norm": 1, "kind": "adaptive"}),
         ("gamma", {"clip_norm": 1, "gamma": 0}),
     ],
     ids=str,
