@@ -115,9 +115,9 @@ def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
     for wrong in ({"records": -1}, {"digests": "00"}, {"telling": 1}):
         told = card | {"made_of": {"sketch": card["made_of"]["sketch"] | wrong}}
         (tmp_path / "POOL" / "card.json").write_text(json.dumps(told))
-        with pytest.raises(InvalidInput, match=rf"synthetic: {next(iter(wrong))}"):
+        with pytest.raises(InvalidInput, match=rf"synthetic: sketch {next(iter(wrong))}"):
             pm.train(records, **asked, **paid, **warm | {"synthetic": tmp_path / "POOL"})
-        with pytest.raises(InvalidInput, match=rf"public: {next(iter(wrong))}"):
+        with pytest.raises(InvalidInput, match=rf"public: sketch {next(iter(wrong))}"):
             pm.release(records, **released, **paid, public=tmp_path / "POOL", private_count=True)
     assert Ledger.open(ledger).budget("own").reservations == 0
     # Others call files so, too.
