@@ -21,7 +21,7 @@ import pytest
 THOROUGH = Path(__file__).with_name("thorough.txt")
 ALL_BUT_FIRST = " *"
 # CPU seconds of all cases of a test from which its first case alone runs daily, and of one test that does not.
-_MANY, _DEAR = 1.0, 5.0
+_MANY, _DEAR = 0.5, 3.0
 
 
 def listed() -> dict[str, bool]:
