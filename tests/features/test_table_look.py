@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from privmix.features import Tabular
@@ -95,6 +95,8 @@ def test_a_draft_takes_every_record_that_it_was_made_of(cells: list[Any], times:
 
 
 @given(st.floats(-1e9, 1e9), st.floats(-1e9, 1e9))
+@example(5e-324, -10.0)
+@example(0.0, 5e-324)
 def test_bounds_are_rounded_outward(one: float, other: float) -> None:
     low, high = rounded(min(one, other), max(one, other))
     assert low <= min(one, other)

@@ -152,10 +152,14 @@ def rounded(low: float, high: float) -> tuple[float, float]:
     """
     if low == high:
         return _plain(math.floor(low) - 1), _plain(math.ceil(high) + 1)
-    digits = math.floor(math.log10(high - low))
+    # Not finer than what numbers of this size can tell apart.
+    finest = max(math.log10(max(-low, high, 1e-290)) - 14, -300)
+    digits = math.floor(max(math.log10(high - low), finest))
     step = 10.0**digits
-    below, above = math.floor(low / step) * step, math.ceil(high / step) * step
-    return _plain(round(below, max(0, -digits))), _plain(round(above, max(0, -digits)))
+    below = round(math.floor(low / step) * step, max(0, -digits))
+    above = round(math.ceil(high / step) * step, max(0, -digits))
+    # A quotient that is rounded, to 0 at the smallest numbers, can end inside.
+    return _plain(below if below <= low else below - step), _plain(above if above >= high else above + step)
 
 
 def _plain(number: float) -> float:
