@@ -205,7 +205,8 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
     for place, cell in enumerate(cells):
         text = _text(cell)
         if text:
-            digests += hashlib.blake2b(text.encode(errors="surrogateescape"), key=key, digest_size=_DIGEST).digest()
+            # Half characters, too, which names of files hold for bytes that are no text, stay what they are.
+            digests += hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=_DIGEST).digest()
             continue
         if missing == ERROR:
             allowed = 'an identifier in every record; or `person_missing` "own": each without is a person of its own'
