@@ -5,11 +5,13 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
+from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
-from privmix.data import ArraySource
+from privmix.data import ArraySource, open_dataset
 from privmix.data.overlap import Contents, PersonsContents, Sketch
 from privmix.data.overlap_rule import FLOOR, SKETCH_FLOOR
 from privmix.errors import InvalidInput
@@ -215,3 +217,11 @@ def test_hashes_that_so_many_records_do_not_have_are_refused(records_told: int) 
     assert Sketch.from_dict(told).records == 20_000
     with pytest.raises(InvalidInput, match=r"digests|sketch records"):
         Sketch.from_dict(told | {"records": records_told})
+
+
+@pytest.mark.parametrize("columns", [{"columns": ["text"]}, {"text_column": "text"}], ids=["table", "text"])
+def test_half_characters_have_a_hash(columns: dict[str, Any]) -> None:
+    """An encoder that refuses one quotes the record, after the charge."""
+    frame = pandas.DataFrame({"text": ["\ud800", "\udc80 and more", "plain"], "y": [0, 0, 0]}, dtype=object)
+    found = Contents.of(open_dataset(frame, label_column="y", classes=1, **columns))
+    assert sorted(found.counts.values()) == [1, 1, 1]

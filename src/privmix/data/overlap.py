@@ -275,7 +275,8 @@ class Sketch(Checked):
 def _record_hashes(x: NDArray[Any]) -> Iterator[bytes]:
     if x.dtype == object:
         for row in x:
-            yield _hash("\x1f".join(map(_cell, row)).encode())
+            # Half characters, too: an encoder that refuses one shows it.
+            yield _hash("\x1f".join(map(_cell, row)).encode(errors="surrogatepass"))
         return
     values = x.reshape(len(x), -1).astype(np.float32)
     if x.dtype != np.uint8:
