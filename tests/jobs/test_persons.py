@@ -115,9 +115,11 @@ def test_on_ray_it_is_the_same(tmp_path: Path) -> None:
     first = rows(released("csv", tmp_path, frame(), seed=3, **POISSON))
     try:
         spread = released("csv", tmp_path, frame(), seed=3, engine="ray", workers=1, **POISSON)
+        stored = released("csv", tmp_path, frame(), seed=3, engine="ray", workers=1, store=tmp_path / "S", **POISSON)
     finally:
         ray.shutdown()
     assert np.array_equal(rows(spread), first)
+    assert np.array_equal(rows(stored), first)
 
 
 def test_folders_of_images_tell_by_names_or_by_a_list(tmp_path: Path) -> None:

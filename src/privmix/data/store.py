@@ -21,7 +21,7 @@ from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.private_files import check_private_folder
 
 _VERSION: Final = 2
-_FEATURES, _LABELS, _META = "features.npy", "labels.npy", "meta.json"
+_FEATURES, _LABELS, _BEGINS, _META = "features.npy", "labels.npy", "begins.npy", "meta.json"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,9 @@ class FeatureStore:
         extractor: spec of the extractor that made the features.
         features: (n, d) float32, memory-mapped and read-only.
         labels: (n,) int64.
-        fingerprint: SHA-256 of features and labels. It stems from private rows: never publish it.
+        fingerprint: SHA-256 of its arrays. It stems from private rows: never publish it.
+        begins: (n,) uint8, memory-mapped: 1 where a person's records begin, in a store that is sorted by person; see
+            :func:`privmix.engine.grouping.store_by_person`. None elsewhere.
 
     Example:
         >>> import tempfile
@@ -53,6 +55,7 @@ class FeatureStore:
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
     fingerprint: str
+    begins: NDArray[np.uint8] | None = None
 
     @staticmethod
     def create(
@@ -64,6 +67,7 @@ class FeatureStore:
         extractor: Mapping[str, Any],
         resume: bool = False,
         runtime: Mapping[str, Any] | None = None,
+        by_person: bool = False,
     ) -> FeatureStoreWriter:
         """Begin a store of ``records`` rows of ``dim`` features at ``path``, which must not exist.
 
@@ -79,6 +83,7 @@ class FeatureStore:
             resume: go on where an interrupted writer of the very same store stopped: ``rows`` of the writer says how
                 many rows are there already. Rows of any other store are removed.
             runtime: what else must be equal to go on, such as the device; not kept in the finished store.
+            by_person: each person's records stand side by side, and ``append`` is told where they begin.
 
         Raises:
             InvalidInput: ``path`` exists, or ``records`` is not ``schema.records``.
@@ -87,7 +92,9 @@ class FeatureStore:
         if records != schema.records:
             raise InvalidInput("records", records, f"{schema.records}, as the schema says")
         dim = check_integer("feature dimension", dim, low=1)
-        return FeatureStoreWriter(Path(path), schema, dim, extractor, resume=resume, runtime=runtime)
+        return FeatureStoreWriter(
+            Path(path), schema, dim, extractor, resume=resume, runtime=runtime, by_person=by_person
+        )
 
     @staticmethod
     def open(path: str | Path) -> FeatureStore:
@@ -112,7 +119,12 @@ class FeatureStore:
                 raise InvalidInput(f"features of {path}", features.shape, f"float32 of shape {expected}")
             if labels.shape != expected[:1] or labels.dtype != np.int64:
                 raise InvalidInput(f"labels of {path}", labels.shape, f"int64 of shape {expected[:1]}")
-            return FeatureStore(path, schema, dict(meta["extractor"]), features, labels, str(meta["sha256"]))
+            begins = None
+            if meta.get("by_person", False):
+                begins = np.load(path / _BEGINS, mmap_mode="r", allow_pickle=False)
+                if begins.shape != expected[:1] or begins.dtype != np.uint8 or not begins[0]:
+                    raise InvalidInput(f"persons of {path}", begins.shape, f"uint8 of shape {expected[:1]}")
+            return FeatureStore(path, schema, dict(meta["extractor"]), features, labels, str(meta["sha256"]), begins)
 
     @property
     def dim(self) -> int:
@@ -120,13 +132,13 @@ class FeatureStore:
         return int(self.features.shape[1])
 
     def verify(self) -> None:
-        """Compare features and labels with the fingerprint.
+        """Compare the arrays with the fingerprint.
 
         Raises:
             InvalidInput: they were changed since the store was finished.
         """
         with reading(self.path, "a feature store"):
-            if _digest(self.path) != self.fingerprint:
+            if _digest(self.path, by_person=self.begins is not None) != self.fingerprint:
                 raise InvalidInput(str(self.path), WITHHELD, "features and labels as they were written")
 
 
@@ -146,17 +158,21 @@ class FeatureStoreWriter:
         *,
         resume: bool = False,
         runtime: Mapping[str, Any] | None = None,
+        by_person: bool = False,
     ) -> None:
         self._path, self._schema, self._dim, self._resume = path, schema, dim, resume
-        self._meta = _metadata(schema, dim, extractor)
-        self._finished = False
+        self._meta = _metadata(schema, dim, extractor) | ({"by_person": True} if by_person else {})
+        self._finished, self._by_person = False, by_person
         self._check_free()
         headers = {
             _FEATURES: _header(np.dtype("<f4"), (schema.records, dim)),
             _LABELS: _header(np.dtype("<i8"), (schema.records,)),
         }
+        row_bytes = {_FEATURES: 4 * dim, _LABELS: 8}
+        if by_person:
+            headers[_BEGINS], row_bytes[_BEGINS] = _header(np.dtype("u1"), (schema.records,)), 1
         facts = {**self._meta, "runtime": dict(runtime or {})}
-        self._partial = PartialFolder(path, headers, {_FEATURES: 4 * dim, _LABELS: 8}, facts, _META, resume=resume)
+        self._partial = PartialFolder(path, headers, row_bytes, facts, _META, resume=resume)
         try:
             # Another process may have finished it before the lock was ours.
             self._check_free()
@@ -169,8 +185,8 @@ class FeatureStoreWriter:
         """Rows written so far, by this writer and the one whose work it continues."""
         return self._partial.rows
 
-    def append(self, features: NDArray[Any], labels: NDArray[Any]) -> None:
-        """Write the next rows: (b, d) finite numbers and (b,) labels.
+    def append(self, features: NDArray[Any], labels: NDArray[Any], begins: NDArray[np.bool_] | None = None) -> None:
+        """Write the next rows: (b, d) finite numbers, (b,) labels and, by person, (b,) whether a person begins.
 
         Raises:
             InvalidInput: shapes, labels or values do not fit, or more rows than announced; nothing private is shown.
@@ -180,8 +196,12 @@ class FeatureStoreWriter:
         y = encode_labels(np.asarray(labels), self._schema.classes)
         if x.ndim != 2 or len(x) != len(y) or self.rows + len(x) > self._schema.records:
             raise InvalidInput("rows", self.rows + len(x), f"{self._schema.records} rows, one label a row")
+        contents = {_FEATURES: np.ascontiguousarray(x).data, _LABELS: y.astype("<i8").data}
+        if self._by_person:
+            if begins is None or begins.shape != y.shape:
+                raise InvalidInput("begins", WITHHELD, "whether a person begins, once a row")
+            contents[_BEGINS] = begins.astype("u1").data
         with reading(self._path, "a folder"):
-            contents = {_FEATURES: np.ascontiguousarray(x).data, _LABELS: y.astype("<i8").data}
             self._partial.write(len(x), contents)
 
     def checkpoint(self) -> None:
@@ -210,7 +230,7 @@ class FeatureStoreWriter:
         self._check_free()
         with reading(self._path, "a folder"):
             self._partial.checkpoint()
-            meta = {**self._meta, "sha256": _digest(self._partial.folder)}
+            meta = {**self._meta, "sha256": _digest(self._partial.folder, by_person=self._by_person)}
             self._partial.publish(json.dumps(meta, indent=2) + "\n")
 
     def abort(self) -> None:
@@ -266,9 +286,9 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return stream.getvalue()
 
 
-def _digest(folder: Path) -> str:
+def _digest(folder: Path, *, by_person: bool) -> str:
     digest = hashlib.sha256()
-    for name in (_FEATURES, _LABELS):
+    for name in (_FEATURES, _LABELS, _BEGINS) if by_person else (_FEATURES, _LABELS):
         with (folder / name).open("rb") as file:
             digest.update(hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.engine.rows import RowEngine
-from privmix.engine.tiles import RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
+from privmix.engine.tiles import PersonStoreTiles, RecordSource, RecordTiles, StoreTiles, Tile, TileSummer, record_tiles
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import RowSums
@@ -251,7 +251,7 @@ class RayReleaseEngine(RowEngine):
     def _shared(self) -> RecordTiles:
         """The records in a form that travels in a few bytes."""
         tiles = self._records
-        return tiles if isinstance(tiles, StoreTiles | ObjectTiles) else ObjectTiles.of(tiles)
+        return tiles if isinstance(tiles, StoreTiles | PersonStoreTiles | ObjectTiles) else ObjectTiles.of(tiles)
 
     def _clipped_sum(self, progress: Progress | None) -> NDArray[np.float64]:
         import ray

@@ -270,7 +270,7 @@ class ReleaseEngine(RowEngine):
         # that several of them share a record, few enough that memory is reused.
         draws = max(1.0, plan.expected_members * ROW_TILE)
         fewest, most = _TILES_AT_ONCE
-        wanted = max(fewest, math.ceil(_DRAWS_A_RECORD * plan.records / draws))
+        wanted = max(fewest, math.ceil(_DRAWS_A_RECORD * self._records.count / draws))
         kept = max(1, min(wanted, most, int(_DRAWS_AT_ONCE / draws)))
         row_tile = ROW_TILE * self._summer.row_bytes
         self._out_of_core = self._records.count * self._summer.record_bytes + kept * row_tile + _SPARE > memory

@@ -37,6 +37,7 @@ _RECORD_BLOCK = 64
 _PERSON_RECORDS = 1024
 _DRAWS_AT_ONCE = 2**21
 _COUNTS_AT_ONCE = 2**22
+_BEGINS_AT_ONCE = 2**24
 
 
 @dataclass(frozen=True)
@@ -242,13 +243,63 @@ class StoreTiles(ArrayTiles):
         return StoreTiles, (str(self.path),)  # type: ignore[attr-defined]
 
 
+class PersonStoreTiles:
+    """Tiles of a feature store that is sorted by person: see :func:`privmix.engine.grouping.store_by_person`. Secret.
+
+    They are those that :class:`PersonTiles` makes of the same records in memory. They travel as :class:`StoreTiles` do.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        store = FeatureStore.open(path)
+        if store.begins is None:
+            raise InvalidInput("feature store", str(path), "one that is sorted by person")
+        self._path, self._features, self._labels = Path(path).resolve(), store.features, store.labels
+        self._begins, self.count, self.dim = store.begins, len(store.labels), store.dim
+        self.units, self._cuts = _tiles_in(store.begins)
+
+    def __repr__(self) -> str:
+        return "<PersonStoreTiles>"
+
+    def __reduce__(self) -> tuple[type[PersonStoreTiles], tuple[str]]:
+        return PersonStoreTiles, (str(self._path),)
+
+    def length(self, index: int) -> int:
+        """How many records a tile has."""
+        return int(self._cuts[index + 1] - self._cuts[index])
+
+    def tile(self, index: int) -> Tile:
+        """Features, a view of the memory-mapped ones, and labels of the records of a tile's persons."""
+        part = slice(self._cuts[index], self._cuts[index + 1])
+        return self._features[part], np.asarray(self._labels[part])
+
+    def starts(self, index: int) -> NDArray[np.int64]:
+        """(persons + 1,) where the records of each person of a tile begin in it."""
+        begins = self._begins[self._cuts[index] : self._cuts[index + 1]]
+        return np.append(np.flatnonzero(begins), len(begins))
+
+
+def _tiles_in(begins: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64]]:
+    """How many persons begin, and (tiles + 1,) the records that tiles of them begin with.
+
+    Example:
+        >>> _tiles_in(np.array([1, 0, 1], np.uint8))
+        (2, array([0, 3]))
+    """
+    units, cuts = 0, []
+    for start in range(0, len(begins), _BEGINS_AT_ONCE):
+        own = np.flatnonzero(begins[start : start + _BEGINS_AT_ONCE])
+        cuts += (own[-units % RECORD_TILE :: RECORD_TILE] + start).tolist()
+        units += len(own)
+    return units, np.array([*cuts, len(begins)])
+
+
 RecordSource = RecordTiles | PrivateRecords | FeatureStore
 
 
 def tiles_of(records: RecordSource) -> RecordTiles:
     """Any form in which records are given, as tiles."""
     if isinstance(records, FeatureStore):
-        return StoreTiles(records.path)
+        return StoreTiles(records.path) if records.begins is None else PersonStoreTiles(records.path)
     if isinstance(records, PrivateRecords):
         if records.persons is None:
             return ArrayTiles(records.features, records.labels)

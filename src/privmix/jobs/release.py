@@ -15,8 +15,8 @@ from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.data.overlap import Contents, Sketch
 from privmix.engine import PrivateRecords
+from privmix.engine.grouping import by_person, store_by_person
 from privmix.engine.rows import default_memory
-from privmix.engine.tiles import PersonTiles
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.budget import Charge
@@ -303,7 +303,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             **given,
         )
 
-    def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore | PersonTiles:
+    def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory; and whose they are."""
         assert isinstance(work.run, ReleaseRun)
         schema, extractor, plan = self.opened.schema, planned.extractor, planned.plan
@@ -317,7 +317,10 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         if self.store is None and not large:
             return replace(features_in_memory(self.opened.source, extractor, progress), persons=whose)
         store = features_on_disk(self.opened, extractor, self.store or work.run.features_folder, progress)
-        return store if whose is None else PersonTiles(store.features, store.labels, whose)
+        if whose is None:
+            return store
+        memory = None if self.memory_gb is None else int(self.memory_gb * 2**30)
+        return store_by_person(store, whose, by_person(store.path), memory_bytes=memory, progress=progress)
 
     def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:
         """See :meth:`Job.compute`."""

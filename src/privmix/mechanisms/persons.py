@@ -189,17 +189,37 @@ def grouped(
     number = numbers_of(persons)
     counts = np.bincount(number)
     if counts.max() > most:
-        order = np.argsort(number, kind="stable")
-        places = np.arange(len(order)) - np.repeat(np.cumsum(counts) - counts, counts)
-        many = np.repeat(counts, counts)
-        # Of k records the ones at which places * most / k passes an integer: most of them.
-        order = order[(many <= most) | ((places + 1) * most // many > places * most // many)]
-        # In the data's order again, so that equal records of a person stay in it.
-        order, counts = np.sort(order), np.minimum(counts, most)
+        order = np.flatnonzero(of_many(number, counts, np.zeros_like(counts), most))
         own = number[order] * (int(labels.max()) + 1) + labels[order]
-        return order[np.argsort(own, kind="stable")], offsets_of(counts)
+        return order[np.argsort(own, kind="stable")], offsets_of(np.minimum(counts, most))
     order = np.argsort(number * (int(labels.max()) + 1) + labels, kind="stable")
     return order, offsets_of(counts)
+
+
+def of_many(
+    number: NDArray[np.int64], counts: NDArray[np.int64], seen: NDArray[np.int64], most: int
+) -> NDArray[np.bool_]:
+    """(n,) which of some more records count, where a person has more than ``most``: those at equal distances.
+
+    Args:
+        number: (n,) whose each record is.
+        counts: (persons,) records of each.
+        seen: (persons,) how many of each came before; these are counted on.
+        most: records of a person that count.
+
+    Example:
+        >>> of_many(np.array([0, 0, 1, 0, 0]), np.array([4, 1]), np.zeros(2, int), 2).tolist()
+        [False, True, True, False, True]
+    """
+    order = np.argsort(number, kind="stable")
+    own, first, size = np.unique(number[order], return_index=True, return_counts=True)
+    places = np.empty(len(number), np.int64)
+    places[order] = np.arange(len(number)) - np.repeat(first, size)
+    places += seen[number]
+    seen[own] += size
+    many = counts[number]
+    # Of k records the ones at which places * most / k passes an integer: most of them.
+    return np.asarray((many <= most) | ((places + 1) * most // many > places * most // many))
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.engine.engines import make_engine
+from privmix.engine.grouping import by_person
 from privmix.engine.rows import Engine
 from privmix.engine.tiles import RecordSource, content_fingerprint, tiles_of
 from privmix.errors import InvalidInput
@@ -134,7 +135,9 @@ class ReleaseRun(Run):
     @property
     def leaves(self) -> frozenset[str]:
         """See :attr:`Run.leaves`."""
-        own = {_SHARDS, _FEATURES, f".{_FEATURES}.partial", f".{_FEATURES}.lock", DATA_FOLDER}
+        own = {_SHARDS, DATA_FOLDER}
+        for name in (_FEATURES, by_person(Path(_FEATURES)).name):
+            own |= {name, f".{name}.partial", f".{name}.lock", f".{name}.parts"}
         return frozenset(own | {member.name for member in members(self._plan)})
 
     @classmethod

@@ -1,0 +1,218 @@
+"""A feature store sorted by person, for data that do not fit in memory: an external sort.
+
+Records are read once, in the order in which they stand, and dealt to files of so many persons that the records of one
+file fit in memory. Each file is then sorted by person and class and appended to the store. Every later pass over the
+persons reads the disk from front to back, and a worker on another machine needs the store's path alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.files import reading
+from privmix.data.store import FeatureStore, FeatureStoreWriter
+from privmix.engine.rows import default_memory
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.mechanisms.persons import MOST_OF_ONE, numbers_of, of_many
+from privmix.private_files import PrivateFolder
+from privmix.progress import Progress, silent
+
+# Files that are open at once; with more data than so many times the memory asked for, each file takes more of it.
+_MOST_PARTS: Final = 256
+# A part is in memory as it was read, in its order, and as the store takes it.
+_COPIES: Final = 3
+_AT_ONCE: Final = 16_384
+
+
+def store_by_person(
+    store: FeatureStore,
+    persons: NDArray[np.int64],
+    path: str | Path,
+    *,
+    memory_bytes: int | None = None,
+    most: int = MOST_OF_ONE,
+    progress: Progress | None = None,
+) -> FeatureStore:
+    """The records of a store, each person's side by side and by class, in another store at ``path``.
+
+    A store that is finished is verified and reused if it was made of the same records and persons. One that was
+    interrupted is continued: the parts of it that are on the disk are neither dealt nor sorted again.
+
+    Formal guarantees:
+        * Same: records stand in the order that :func:`privmix.mechanisms.persons.grouped` gives in memory, to the bit.
+        * Whole: a person's records are side by side, however the data are cut.
+        * Bounded: beside some 40 bytes a record, memory holds one part of the data, whatever their size.
+        * Private: stores and parts are folders of the owner's alone; parts go when the store is there, and what a kill
+          left of them goes with the next attempt. No identifier is in them.
+
+    Args:
+        store: features and labels. Private.
+        persons: (n,) whose each record is, numbers that are equal exactly where the person is. Private.
+        path: the folder to make, which takes the room of ``store``; parts take as much beside it meanwhile.
+        memory_bytes: what a part may take; None is a quarter of what the machine has.
+        most: records of one person that count; see :data:`privmix.mechanisms.persons.MOST_OF_ONE`.
+        progress: called with "grouping", how many records are done (each twice), and of how many.
+
+    Raises:
+        InvalidInput: persons are not one a record, or ``path`` holds something else.
+        StorageError: reading or writing failed, or another process is writing the store.
+
+    Example:
+        >>> import tempfile
+        >>> from privmix.data import embedded_digits
+        >>> from privmix.features import get_extractor, write_features
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> digits = write_features(embedded_digits("test"), get_extractor("pixels"), folder / "digits", {})
+        >>> grouped = store_by_person(digits, np.arange(360) % 100, folder / "by-person")
+        >>> grouped.features.shape, int(grouped.begins.sum())
+        ((360, 64), 100)
+    """
+    if persons.shape != store.labels.shape:
+        raise InvalidInput("persons", WITHHELD, "one person a record")
+    path, number = Path(path), numbers_of(persons)
+    facts = {**store.extractor, "by_person": _fingerprint(store, number)}
+    if path.exists():
+        return _kept(path, facts)
+    counts = np.bincount(number)
+    kept = np.minimum(counts, most)
+    schema = replace(store.schema, records=int(kept.sum()))
+    writer = FeatureStore.create(
+        path, schema.records, store.dim, schema=schema, extractor=facts, resume=True, by_person=True
+    )
+    with writer:
+        memory = default_memory() // 2 if memory_bytes is None else memory_bytes
+        record = np.dtype([("person", "<i8"), ("label", "<i8"), ("x", "<f4", (store.dim,))])
+        cuts = _cuts(kept, max(memory // (_COPIES * record.itemsize), schema.records // _MOST_PARTS))
+        sorting = _Sorting(store, number, counts, most, cuts, record, writer.rows, progress or silent)
+        with _folder_of_parts(path) as folder:
+            sorting.deal(folder)
+            sorting.write(folder, writer)
+        return writer.finish()
+
+
+def by_person(path: Path) -> Path:
+    """Where the records of the store at ``path`` stand by person: beside it."""
+    return path.with_name(f"{path.name}-by-person")
+
+
+def _fingerprint(store: FeatureStore, number: NDArray[np.int64]) -> str:
+    digest = hashlib.sha256(store.fingerprint.encode())
+    digest.update(np.ascontiguousarray(number, "<i8").data)
+    return digest.hexdigest()
+
+
+def _kept(path: Path, facts: Mapping[str, Any]) -> FeatureStore:
+    kept = FeatureStore.open(path)
+    if kept.begins is None or kept.extractor != facts:
+        raise InvalidInput("feature store", str(path), "a store made of these records and persons")
+    kept.verify()
+    return kept
+
+
+@contextmanager
+def _folder_of_parts(path: Path) -> Iterator[PrivateFolder]:
+    place = path.with_name(f".{path.name}.parts")
+    with reading(path.parent, "a folder"):
+        if place.exists() or place.is_symlink():
+            # The writer's lock is ours: nobody is using them.
+            with PrivateFolder(place, place.name) as left:
+                left.discard()
+        folder = PrivateFolder(place, place.name, create=True)
+    try:
+        yield folder
+    finally:
+        with reading(path.parent, "a folder"):
+            folder.discard()
+
+
+def _cuts(kept: NDArray[np.int64], records: int) -> NDArray[np.int64]:
+    """(parts + 1,) numbers of the persons that parts begin with; a part has ``records``, or those of one more person.
+
+    Example:
+        >>> _cuts(np.array([2, 2, 9, 1, 1]), 4).tolist()
+        [0, 2, 3, 5]
+    """
+    ends, found = np.cumsum(kept), [0]
+    while found[-1] < len(kept):
+        before = ends[found[-1] - 1] if found[-1] else 0
+        found.append(max(found[-1] + 1, int(np.searchsorted(ends, before + records, side="right"))))
+    return np.array(found)
+
+
+class _Sorting:
+    """Parts of the records, by person; those of which ``done`` records are written already are left out. Secret."""
+
+    def __init__(
+        self,
+        store: FeatureStore,
+        number: NDArray[np.int64],
+        counts: NDArray[np.int64],
+        most: int,
+        cuts: NDArray[np.int64],
+        record: np.dtype[Any],
+        done: int,
+        progress: Progress,
+    ) -> None:
+        self._store, self._number, self._counts, self._most = store, number, counts, most
+        self._cuts, self._record, self._done, self._progress = cuts, record, done, progress
+        self._starts = np.append(0, np.cumsum(np.minimum(counts, most)))[cuts]
+        # The first part of which not all records are written.
+        self._first = int(np.searchsorted(self._starts, done, side="right")) - 1
+
+    def deal(self, folder: PrivateFolder) -> None:
+        """Read all records in order, and append each to the part of its person."""
+        parts = range(self._first, len(self._cuts) - 1)
+        streams: dict[int, IO[bytes]] = {}
+        seen = np.zeros(len(self._counts), np.int64) if self._counts.max() > self._most else None
+        try:
+            for part in parts:
+                streams[part] = folder.create(str(part))
+            for start in range(0, len(self._number), _AT_ONCE):
+                rows = slice(start, start + _AT_ONCE)
+                with reading(folder.path, "a folder"):
+                    self._deal_some(rows, streams, seen)
+                self._progress("grouping", min(rows.stop, len(self._number)), 2 * len(self._number))
+        finally:
+            with reading(folder.path, "a folder"):
+                for stream in streams.values():
+                    stream.close()
+
+    def _deal_some(self, rows: slice, streams: Mapping[int, IO[bytes]], seen: NDArray[np.int64] | None) -> None:
+        number = self._number[rows]
+        own = number >= self._cuts[self._first]
+        if seen is not None:
+            own &= of_many(number, self._counts, seen, self._most)
+        taken = np.flatnonzero(own)
+        dealt = np.empty(len(taken), self._record)
+        dealt["person"], dealt["label"] = number[taken], self._store.labels[rows][taken]
+        dealt["x"] = np.asarray(self._store.features[rows])[taken]
+        part = np.searchsorted(self._cuts, dealt["person"], side="right") - 1
+        order = np.argsort(part, kind="stable")
+        dealt, part = dealt[order], part[order]
+        for each in np.unique(part).tolist():
+            first, last = np.searchsorted(part, [each, each + 1])
+            streams[each].write(dealt[first:last].tobytes())
+
+    def write(self, folder: PrivateFolder, writer: FeatureStoreWriter) -> None:
+        """Sort each part by person and class, append it to the store, and remove it."""
+        total, classes = len(self._number), self._store.schema.num_classes
+        for part in range(self._first, len(self._cuts) - 1):
+            with reading(folder.path, "a folder"), folder.open(str(part)) as stream:
+                dealt = np.fromfile(stream, self._record)
+            order = np.argsort(dealt["person"] * classes + dealt["label"], kind="stable")
+            begins = np.diff(dealt["person"][order], prepend=-1) != 0
+            # An interrupted writer may have got into the midst of it.
+            for start in range(max(0, self._done - int(self._starts[part])), len(order), _AT_ONCE):
+                some = slice(start, start + _AT_ONCE)
+                block = dealt[order[some]]
+                writer.append(block["x"], block["label"], begins[some])
+                self._progress("grouping", total + total * writer.rows // int(self._starts[-1]), 2 * total)
+            folder.remove(str(part))
