@@ -29,7 +29,7 @@ from privmix.attacks.one_run_proof import Mechanism, OneRunProof, event_least
 from privmix.attacks.training_canaries import audit_training_canaries, training_mechanism
 from privmix.engine import PrivateRecords
 from privmix.engine import rows as release_engine
-from privmix.engine.tiles import ArrayTiles, tiles_of
+from privmix.engine.records import ArrayTiles, tiles_of
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig

@@ -19,7 +19,7 @@ from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.audits.worst_case import attack, worst_case_of
 from privmix.engine import PrivateRecords, tiles
 from privmix.engine.engines import make_engine
-from privmix.engine.tiles import PersonTiles
+from privmix.engine.records import PersonTiles
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.persons import Givers, Weights

@@ -13,8 +13,9 @@ import pytest
 from privmix.accounting import Adjacency, Event, Gaussian
 from privmix.audits.audit import audit_plan
 from privmix.audits.evidence import Law, RowLaw
+from privmix.engine.records import RecordSource, tiles_of
 from privmix.engine.rows import Engine, RowBlock
-from privmix.engine.tiles import RecordSource, TileReader, tiles_of
+from privmix.engine.tiles import TileReader
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams

@@ -15,7 +15,7 @@ from privmix.data import FeatureStore
 from privmix.data.source import Schema
 from privmix.engine import PrivateRecords, grouping
 from privmix.engine.grouping import by_person, store_by_person
-from privmix.engine.tiles import PersonStoreTiles, content_fingerprint, tiles_of
+from privmix.engine.records import PersonStoreTiles, content_fingerprint, tiles_of
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.persons import grouped
 from tests.engine.test_persons import CLASSES, equal, every_design, plan_of, released, some
@@ -63,8 +63,9 @@ def test_it_is_what_memory_would_hold(tmp_path: Path, memory: int, most: int) ->
 @pytest.mark.parametrize("tile", [1, 7, 40, 41])
 def test_its_tiles_are_those_of_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tile: int) -> None:
     records = of_32_bits(some(40, 300))
-    monkeypatch.setattr("privmix.engine.tiles.RECORD_TILE", tile)
-    monkeypatch.setattr("privmix.engine.tiles._BEGINS_AT_ONCE", 11)
+    for part in ("records", "tiles"):
+        monkeypatch.setattr(f"privmix.engine.{part}.RECORD_TILE", tile)
+    monkeypatch.setattr("privmix.engine.records._BEGINS_AT_ONCE", 11)
     made = tiles_of(store_by_person(stored(tmp_path, records), whose(records), tmp_path / "made", memory_bytes=SMALL))
     assert isinstance(made, PersonStoreTiles)
     expected = tiles_of(records)

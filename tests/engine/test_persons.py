@@ -14,7 +14,7 @@ from privmix.designs.moments.engine import MomentSums
 from privmix.designs.rows.poisson import Poisson
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
-from privmix.engine.tiles import PersonTiles
+from privmix.engine.records import PersonTiles
 from privmix.errors import InvalidInput
 from privmix.mechanisms import membership
 from privmix.mechanisms.membership import Membership
@@ -242,7 +242,8 @@ def test_of_a_person_with_too_many_records_some_count() -> None:
 def test_tiles_hold_whole_persons_and_end_in_the_same_release(monkeypatch: pytest.MonkeyPatch) -> None:
     records, plan = some(40, 300), plan_of("moments", 40, 5)
     whole = released(plan, records)
-    monkeypatch.setattr("privmix.engine.tiles.RECORD_TILE", 7)
+    for part in ("records", "tiles"):
+        monkeypatch.setattr(f"privmix.engine.{part}.RECORD_TILE", 7)
     tiles = PersonTiles(records.features, records.labels, records.persons)
     assert sum(tiles.length(index) for index in range(6)) == 300
     assert [len(tiles.starts(index)) - 1 for index in range(6)] == [7, 7, 7, 7, 7, 5]

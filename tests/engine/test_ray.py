@@ -19,21 +19,24 @@ import numpy as np
 import pytest
 
 from privmix.data import FeatureStore, Schema
+from privmix.designs.stages.two_engine import TwoStageEngine
 from privmix.engine import PrivateRecords, ReleaseEngine
-from privmix.engine.ray import (
+from privmix.engine.cluster import (
     ClusterLost,
-    RayReleaseEngine,
-    SpanTask,
     _check_length,
     _check_mode,
     _check_reachable,
     _check_token_asked,
     _reread_token,
 )
-from privmix.engine.tiles import ArrayTiles
+from privmix.engine.grouping import store_by_person
+from privmix.engine.ray import Cluster, PassTask, RayReleaseEngine, RowPass
+from privmix.engine.records import ArrayTiles
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.mechanisms.membership import RECORD_TILE
+from privmix.planning import ReleaseConfig
 from privmix.plans import ReleasePlan, design_named
+from privmix.publication import RecordTransform
 from privmix.releases import SecretStreams, release_to_folder, verify_release
 from tests.golden.freeze import CASES, FROZEN, release_digests
 from tests.releases.helpers import CLASSES, make_plan, make_records
@@ -110,9 +113,33 @@ def die_once(marker: Path) -> Callable[[], None]:
 
 def test_a_killed_worker_changes_no_bit(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
     plan, marker = make_plan(COUNT, 3, rows=1_500, centre="none"), tmp_path / "died"
-    engine = RayReleaseEngine(plan, records, SecretStreams.from_seed(3), on_task_start=die_once(marker))
+    engine = RayReleaseEngine(
+        plan, records, SecretStreams.from_seed(3), cluster=Cluster(on_task_start=die_once(marker))
+    )
     np.testing.assert_array_equal(rows_of(engine), local(plan, records))
     assert marker.exists()
+
+
+def test_a_killed_worker_changes_no_bit_of_moments(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
+    """Of persons in a store, which workers open by its path."""
+    whose = np.random.default_rng(0).integers(0, COUNT // 2, COUNT)
+    schema = Schema(records=COUNT, input_shape=(3,), classes=CLASSES)
+    with FeatureStore.create(tmp_path / "store", COUNT, 3, schema=schema, extractor={"name": "identity"}) as writer:
+        writer.append(records.features, records.labels)
+    stored = store_by_person(FeatureStore.open(tmp_path / "store"), whose, tmp_path / "by-person")
+    persons = len(np.unique(whose))
+    plan: Any = ReleaseConfig(
+        records=persons, dim=3, classes=CLASSES, design="two-stage", rows=10, per_person=1
+    ).with_noise(1.0)
+    marker, found = tmp_path / "died", list[dict[str, Any]]()
+    dying = Cluster(on_task_start=die_once(marker))
+    for given, where in ((PrivateRecords(records.features, records.labels, whose), None), (stored, dying)):
+        engine = TwoStageEngine(plan, given, SecretStreams.from_seed(3), cluster=where)
+        list(engine.rows())
+        found.append(vars(engine.beside))
+    assert marker.exists()
+    for name, number in found[0].items():
+        np.testing.assert_array_equal(number, found[1][name])
 
 
 def test_a_worker_that_always_dies_is_one_line_and_the_run_resumes(
@@ -120,12 +147,8 @@ def test_a_worker_that_always_dies_is_one_line_and_the_run_resumes(
 ) -> None:
     plan = make_plan(COUNT, 3, rows=500, centre="none")
     facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (3,)}
-    original = RayReleaseEngine.__init__
-
-    def doomed(self: Any, *args: Any, **options: Any) -> None:
-        original(self, *args, **options, max_retries=0, on_task_start=lambda: os.kill(os.getpid(), signal.SIGKILL))
-
-    monkeypatch.setattr(RayReleaseEngine, "__init__", doomed)
+    doomed = Cluster(max_retries=0, on_task_start=lambda: os.kill(os.getpid(), signal.SIGKILL))
+    monkeypatch.setattr("privmix.engine.engines.Cluster", lambda _address: doomed)
     with pytest.raises(ClusterLost) as caught:
         release_to_folder(plan, records, SecretStreams.from_seed(3), tmp_path / "rel", engine="ray", **facts)
     assert "\n" not in str(caught.value)
@@ -160,6 +183,7 @@ import functools, os, sys
 os.umask(0o022)
 import numpy as np
 import ray
+import privmix.engine.ray
 from privmix.engine import PrivateRecords
 from privmix.planning import ReleaseConfig
 from privmix.releases import SecretStreams
@@ -169,13 +193,13 @@ features = np.full((20_000, 2_000), 0.01, np.float32)
 features[0] = np.frombuffer(sys.argv[1].encode() * 2_000, np.float32)[:2_000]
 plan = ReleaseConfig(records=20_000, dim=2_000, classes=("a", "b"), mixup_degree=64, rows=2_000).with_noise(3.0)
 engine = RayReleaseEngine(plan, PrivateRecords(features, np.zeros(20_000, np.int64)), SecretStreams.from_seed(1))
-shared = RayReleaseEngine._shared
-def announced(self):
-    found = shared(self)
+shared = privmix.engine.ray.shared
+def announced(records):
+    found = shared(records)
     print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], flush=True)
     sys.stdin.readline()
     return found
-RayReleaseEngine._shared = announced
+privmix.engine.ray.shared = announced
 next(engine.rows())
 """
 STRANGER = """
@@ -288,7 +312,7 @@ def test_a_cluster_without_a_token_is_refused(mode: str, monkeypatch: pytest.Mon
 
 def test_a_cluster_whose_workers_ask_for_no_token_is_refused(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     _check_token_asked()
-    monkeypatch.setattr("privmix.engine.ray._mode_here", lambda: "disabled")
+    monkeypatch.setattr("privmix.engine.cluster._mode_here", lambda: "disabled")
     with pytest.raises(InvalidInput, match="RAY_AUTH_MODE=token"):
         _check_token_asked()
 
@@ -312,9 +336,11 @@ def test_workers_get_no_key_to_the_noise() -> None:
     streams = SecretStreams(key, insecure_seed=False)
     child = streams.derive("membership")
     records = make_records()
-    task = SpanTask(make_plan(), ArrayTiles(records.features, records.labels), child.share())
-    assert bytes(key) not in pickle.dumps(task)
-    assert child.share() in pickle.dumps(task)
+    plan, tiles = make_plan(), ArrayTiles(records.features, records.labels)
+    one = RowPass(plan, tiles.units, range(1), RecordTransform(plan.clip_norm), child.share())
+    sent = pickle.dumps((PassTask(plan, tiles), one))
+    assert bytes(key) not in sent
+    assert child.share() in sent
     with pytest.raises(RuntimeError, match="derived"):
         streams.share()
 

@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 from privmix.engine import PrivateRecords, ReleaseEngine
-from privmix.engine.tiles import ArrayTiles, TileSummer
+from privmix.engine.records import ArrayTiles
+from privmix.engine.tiles import TileSummer
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.noise import Lattice, gaussian_on_lattice, laplace_on_lattice

@@ -50,7 +50,7 @@ def test_sums_over_tiles_are_those_of_integers(
         if merged:
             part = empty()
             part.add(0, records, labels, members)
-            total.merge(part.x, part.counts, part.totals)
+            total.merge(part)
         else:
             total.add(0, records, labels, members)
     np.testing.assert_array_equal(total.x, x)

@@ -23,7 +23,7 @@ from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
 from privmix.engine.engines import make_engine
-from privmix.engine.tiles import RecordSource, RecordTiles, tiles_of
+from privmix.engine.records import RecordSource, RecordTiles, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
 from privmix.fields import Choice, check_fields
 from privmix.mechanisms.plan import check_of_records

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.tiles import RecordTiles, RecordUnits, Tile, record_tiles
+from privmix.engine.records import RecordTiles, RecordUnits, Tile, record_tiles
 from privmix.errors import check_choice
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.plans import ReleasePlan
@@ -92,7 +92,7 @@ class WithCanaries(RecordUnits):
         return self.others.dim
 
     def tile(self, index: int) -> Tile:
-        """See :class:`privmix.engine.tiles.RecordTiles`."""
+        """See :class:`privmix.engine.records.RecordTiles`."""
         start, end = index * RECORD_TILE, (index + 1) * RECORD_TILE
         own = slice(max(0, start - self.kept), max(0, end - self.kept))
         if start >= self.kept:

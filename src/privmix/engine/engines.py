@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
+from privmix.engine.ray import Cluster
+from privmix.engine.records import RecordSource, tiles_of
 from privmix.engine.rows import Engine
-from privmix.engine.tiles import RecordSource, tiles_of
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, made_by
@@ -16,7 +17,7 @@ class EngineMaker(Protocol):
     """What a design's ``engines`` name: an engine's class, or what makes one."""
 
     def __call__(self, plan: Any, records: RecordSource, streams: SecretStreams, **machine: Any) -> Engine:
-        """``machine``: ``workers`` and ``memory_bytes``, None where nobody said; of Ray its ``address``, too."""
+        """``machine``: ``workers`` and ``memory_bytes``, None where nobody said; on Ray the ``cluster``, too."""
 
 
 def make_engine(
@@ -48,5 +49,5 @@ def make_engine(
     if (records.starts(0) is None) is not (plan.per_person is None):
         raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
     make: EngineMaker = behind(made_by(plan), "engines", known[engine])
-    machine = {"address": address} if engine == "ray" else {}
+    machine = {"cluster": Cluster(address)} if engine == "ray" else {}
     return make(plan, records, streams, workers=workers, memory_bytes=memory, **machine)

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.tiles import PrivateRecords, RecordSource, TileSummer, mapping, record_tiles, tiles_of
+from privmix.engine.records import PrivateRecords, RecordSource, mapping, record_tiles, tiles_of
+from privmix.engine.tiles import TileSummer
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import LatticeRecords, RowSums

@@ -130,7 +130,7 @@ class ReleaseOptions(JobOptions):
         metadata=said("Charge this ledger before reading: sqlite:///FILE or postgresql://..."),
     )
     dataset: str | None = option(None, "With `ledger`: the dataset's name there.")
-    engine: str = option("local", "local, or ray for a cluster (moments: local).")
+    engine: str = option("local", "local, or ray for a cluster; the release is the same.")
     memory_gb: float | None = option(
         None, "Memory for sums and records, GiB; more is streamed. Default: half of it all."
     )

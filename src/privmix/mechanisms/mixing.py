@@ -276,13 +276,13 @@ class RowSums:
         self.counts[rows] += counted.astype(self.counts.dtype, copy=False)
         add_rows(self.x[rows], records, members)
 
-    def merge(self, x: NDArray[Any], counts: NDArray[Any], totals: NDArray[np.float64]) -> None:
-        """Add the sums of the same rows over other records, as another :class:`RowSums` holds them."""
-        self._make_room(slice(None), totals)
-        self.counts += counts.astype(self.counts.dtype, copy=False)
+    def merge(self, other: RowSums) -> None:
+        """Add the sums of the same rows over other records."""
+        self._make_room(slice(None), other.totals)
+        self.counts += other.counts.astype(self.counts.dtype, copy=False)
         for rows in _pieces(len(self.x)):
             # The part's own values fit its type, and so the type of the whole, which is no smaller.
-            self.x[rows] += x[rows].astype(self.x.dtype, copy=False)
+            self.x[rows] += other.x[rows].astype(self.x.dtype, copy=False)
 
     def _make_room(self, rows: slice, more: NDArray[Any]) -> None:
         """Count ``more`` draws for the rows, and widen the types if sums over them could pass their limits."""

@@ -11,7 +11,7 @@ import numpy as np
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.engine.engines import make_engine
-from privmix.engine.tiles import RecordSource
+from privmix.engine.records import RecordSource
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, check_plan

@@ -24,8 +24,8 @@ from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
 from privmix.engine.engines import make_engine
 from privmix.engine.grouping import by_person
+from privmix.engine.records import RecordSource, content_fingerprint, tiles_of
 from privmix.engine.rows import Engine
-from privmix.engine.tiles import RecordSource, content_fingerprint, tiles_of
 from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried, stated_names
 from privmix.mechanisms.run import Run

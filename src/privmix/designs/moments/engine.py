@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dgemm, dsyrk
 
 from privmix.designs.moments.plan import MomentsPlan
-from privmix.engine.rows import Engine, RowBlock, default_memory, released_mean
-from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
-from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.engine.passes import ClippedSum, Pass, PassMaker, Room, ThisMachine
+from privmix.engine.records import RecordSource, tiles_of
+from privmix.engine.rows import Engine, RowBlock, released_mean
+from privmix.engine.tiles import TileReader
+from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
@@ -23,7 +25,6 @@ from privmix.progress import Progress, silent
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments, sample_rows
 
-EXACT_FLOAT64 = 2**53
 # Physical sizes: they set speed and memory and change no bit of the result. Wide records go fewer at a time.
 _RECORDS_AT_ONCE = 4096
 _NUMBERS_AT_ONCE = 2**23
@@ -54,6 +55,7 @@ class MomentsEngine(Engine):
             mean and once for each panel of X'X.
         streams: secret randomness; the caller destroys it afterwards.
         workers: threads that clip records; None uses every core.
+        cluster: where passes over the records are carried out; None is this machine.
         memory_bytes: what exact sums and the released X'X may take; None is half of the machine's. Where all of X'X
             does not fit, it is summed in panels of rows, each from a pass over the records: no sum ever lies on a disk.
             It is a target: at the least, 128 rows are summed at once. What is made of the released numbers afterwards
@@ -68,13 +70,14 @@ class MomentsEngine(Engine):
         *,
         workers: int | None = None,
         memory_bytes: int | None = None,
+        cluster: PassMaker | None = None,
     ) -> None:
         no_core_dumps()
         self._plan, self._streams = plan, streams
-        memory = default_memory() if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
+        place = ThisMachine() if cluster is None else cluster
+        memory = place.memory() if memory_bytes is None else check_integer("memory", memory_bytes, low=1)
         self._panels = row_panels(plan.dim, memory)
-        self._reader = TileReader(plan, tiles_of(records), workers=workers or os.cpu_count() or 1)
-        self._reader.check_labels()
+        self._passes = place.passes(plan, tiles_of(records), workers=workers)
         self._moments: SecondMoments | None = None
 
     @property
@@ -98,9 +101,10 @@ class MomentsEngine(Engine):
     def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
         plan = self._plan
         tell = progress or silent
-        centre = released_mean(plan, lambda: self._clipped_sum(tell), self._streams)
-        self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
-        self._moments = self._released_moments(tell)
+        with self._passes.open():
+            centre = released_mean(plan, lambda: self._clipped_sum(tell), self._streams)
+            self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
+            self._moments = self._released_moments(tell)
         x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._streams.generator("sampled rows"))
         for start in range(first, plan.rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
@@ -118,23 +122,37 @@ class MomentsEngine(Engine):
 
     def _summed(self, number: int, tell: Progress) -> MomentSums:
         """Exact sums over all records, X'X in panel ``number``."""
-        reader, sums = self._reader, MomentSums(self._plan, self._panels[number])
-        done, total = number * reader.records.count, len(self._panels) * reader.records.count
-        for index in range(record_tiles(reader.records)):
-            for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
-                sums.add(self.transform, features, labels, weights)
-                done += len(labels)
-                tell("moments", done, total)
-        return sums
+        panels = len(self._panels)
+
+        def told(stage: str, done: int, total: int) -> None:
+            tell(stage, number * total + done, panels * total)
+
+        return self._passes.over(MomentPass(self._plan, self.transform, self._panels[number]), told)
 
     def _clipped_sum(self, tell: Progress) -> NDArray[np.float64]:
-        total, count = np.zeros(self._plan.dim), self._reader.records.count
-        done = 0
-        for index in range(record_tiles(self._reader.records)):
-            total += self._reader.clipped_sum(index)
-            done += self._reader.records.length(index)
-            tell("mean", done, count)
-        return total
+        return self._passes.over(ClippedSum(self._plan.dim), tell).total
+
+
+@dataclass(frozen=True, eq=False)
+class MomentPass(Pass["MomentSums"]):
+    """Products of records, X'X in one panel."""
+
+    plan: MomentsPlan
+    transform: RecordTransform
+    panel: range
+    stage: ClassVar[str] = "moments"
+
+    def empty(self) -> MomentSums:
+        """See :class:`privmix.engine.passes.Pass`."""
+        return MomentSums(self.plan, self.panel)
+
+    def add(self, reader: TileReader, index: int, sums: MomentSums, done: Callable[[int], None]) -> None:
+        """See :class:`privmix.engine.passes.Pass`."""
+        passed = 0
+        for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
+            sums.add(self.transform, features, labels, weights)
+            passed += len(labels)
+            done(passed)
 
 
 def row_panels(dim: int, memory: int) -> list[range]:
@@ -173,7 +191,7 @@ class MomentSums:
     """
 
     def __init__(self, plan: MomentsPlan, panel: range | None = None) -> None:
-        self._plan, self._lattice, self._count = plan, plan.lattice, 0
+        self._plan, self._lattice, self._room = plan, plan.lattice, Room(4**plan.lattice_bits)
         self._panel = range(plan.dim) if panel is None else panel
         # Fortran order is BLAS's own and spares copies of a large matrix.
         self._second = np.zeros((len(self._panel), self._panel.stop), np.float64, order="F")
@@ -202,7 +220,7 @@ class MomentSums:
         at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // self._plan.dim))
         for start in range(0, len(labels), at_once):
             part = slice(start, start + at_once)
-            self._make_room(len(labels[part]))
+            self._room.take(len(labels[part]))
             steps = self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
             self._add_products(steps)
             self._add_by_class(steps, labels[part])
@@ -210,17 +228,23 @@ class MomentSums:
 
     def _add_persons(self, records: NDArray[np.float64], weights: Weights) -> None:
         """Add (b, d) transformed records of whole persons, as shares of the clipping bound."""
-        self._make_room(weights.persons)
+        self._room.take(weights.persons)
         self._add_products(self._lattice.quantise(records * weights.roots))
         self._add_by_class(self._lattice.quantise(weights.class_means(records)), weights.groups.labels)
         one, offset = round(1 / self._lattice.step), round(self._plan.label_offset / self._lattice.step)
         self._label_steps += weights.label_steps(self._plan.num_classes, one, offset)
 
-    def _make_room(self, units: int) -> None:
-        """Count so many more units, of which each adds at most a record's worth."""
-        self._count += units
-        if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
-            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+    def merge(self, other: MomentSums) -> None:
+        """Add the sums of the same panel over other records.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        self._room.take(other._room.taken)
+        self._second += other._second
+        self._class_sums += other._class_sums
+        self._counts += other._counts
+        self._label_steps += other._label_steps
 
     def _add_products(self, steps: NDArray[np.float64]) -> None:
         """Add what (b, d) records on the lattice add to the panel of X'X."""

@@ -144,7 +144,7 @@ class Moments(Design[MomentsPlan]):
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read once and in blocks: there is nothing to spread.
-    engines: ClassVar = {"local": "privmix.designs.moments.engine:MomentsEngine"}
+    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.moments.engine:MomentsEngine")
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
     statements = (
         "The rows are samples of a model made from the released moments; they add nothing to what the moments show.",

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from privmix.designs.moments.engine import EXACT_FLOAT64, noisy_symmetric
+from privmix.designs.moments.engine import noisy_symmetric
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.three_released import ThreeStageMoments, class_map
-from privmix.designs.stages.two_engine import TwoStageEngine
+from privmix.designs.stages.two_engine import Residual, ResidualPass, Residuals, TwoStageEngine
 from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments
-from privmix.engine.tiles import RecordSource
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.engine.passes import Room
+from privmix.engine.records import RecordSource
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
@@ -35,27 +36,17 @@ class ThreeStageEngine(TwoStageEngine):
         plan: the public plan.
         records: the private records; read in blocks.
         streams: secret randomness; the caller destroys it afterwards.
-        workers: threads that clip records; None uses every core.
-        memory_bytes: for the first stage's sums, see :class:`privmix.designs.moments.engine.MomentsEngine`.
+        machine: see :class:`privmix.designs.moments.engine.MomentsEngine`.
     """
 
-    def __init__(
-        self,
-        plan: ThreeStagePlan,
-        records: RecordSource,
-        streams: SecretStreams,
-        *,
-        workers: int | None = None,
-        memory_bytes: int | None = None,
-    ) -> None:
-        super().__init__(plan, records, streams, workers=workers, memory_bytes=memory_bytes)
+    def __init__(self, plan: ThreeStagePlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
+        super().__init__(plan, records, streams, **machine)
         self._all = plan
 
     def _released_moments(self, tell: Progress) -> ThreeStageMoments:
         plan, two = self._all, super()._released_moments(tell)
-        mapped, scatter = self._class_map(two), ClassScatter(plan)
-        for residuals, labels, weights in self._residuals(mapped, "scatter of classes", tell):
-            scatter.add(residuals, labels, weights)
+        mapped = self._class_map(two)
+        scatter = self._passes.over(ClassPass(plan, Residuals(self.transform, mapped)), tell)
         return ThreeStageMoments(
             **vars(two),
             class_directions=mapped.directions,
@@ -67,6 +58,21 @@ class ThreeStageEngine(TwoStageEngine):
     def _class_map(self, two: TwoStageMoments) -> ResidualMap:
         """The last stage's map, from released numbers alone."""
         return class_map(self._all, two)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassPass(ResidualPass):
+    """The scatter of residuals of each class."""
+
+    stage: ClassVar[str] = "scatter of classes"
+
+    def empty(self) -> ClassScatter:
+        """See :class:`privmix.engine.passes.Pass`."""
+        return ClassScatter(self.plan)
+
+    def add_block(self, sums: ClassScatter, block: Residual) -> None:
+        """See :class:`ResidualPass`."""
+        sums.add(*block)
 
 
 class ClassScatter:
@@ -82,7 +88,7 @@ class ClassScatter:
     """
 
     def __init__(self, plan: ThreeStagePlan) -> None:
-        self._plan, self._count = plan, 0
+        self._plan, self._room = plan, Room(4**plan.lattice_bits)
         axes = plan.class_directions
         self._sums = [np.zeros((axes, axes), np.float64, order="F") for _ in plan.classes]
 
@@ -95,14 +101,22 @@ class ClassScatter:
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
-        self._count += len(residuals) if weights is None else weights.persons
-        if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
-            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+        self._room.take(len(residuals) if weights is None else weights.persons)
         clipped = clip_l2(residuals, 1.0)
         steps = self._plan.lattice.quantise(clipped if weights is None else clipped * weights.roots)
         for number in range(self._plan.num_classes):
             own = steps[labels == number]
             self._sums[number] = dsyrk(1.0, own.T, beta=1.0, c=self._sums[number], lower=1, overwrite_c=1)
+
+    def merge(self, other: ClassScatter) -> None:
+        """Add the sums over other records.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        self._room.take(other._room.taken)
+        for own, more in zip(self._sums, other._sums, strict=True):
+            own += more
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
         """(K, q, q) with noise, added once, and scaled: the only way out of these sums."""

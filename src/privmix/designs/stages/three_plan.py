@@ -106,7 +106,7 @@ class ThreeStage(TwoStage):
     margin = 0.1
     learner = "three-stage"
     plan_type: ClassVar[type[TwoStagePlan]] = ThreeStagePlan
-    engines: ClassVar = {"local": "privmix.designs.stages.three_engine:ThreeStageEngine"}
+    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.stages.three_engine:ThreeStageEngine")
     lost = "Means and correlations of features, within each class, are kept, and nothing beyond them."
     statements = (
         "The later stages' maps and clipping bounds follow from numbers that were released before, at their own cost.",

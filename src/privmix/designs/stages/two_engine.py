@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.blas import dsyrk
 
-from privmix.designs.moments.engine import EXACT_FLOAT64, MomentsEngine, noisy_symmetric
+from privmix.designs.moments.engine import MomentsEngine, noisy_symmetric
 from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments, norm_bins, residual_bound, residual_map
-from privmix.engine.tiles import RecordSource, record_tiles
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.engine.passes import Pass, Room
+from privmix.engine.records import RecordSource
+from privmix.engine.tiles import TileReader
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
+from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
+
+# Residuals (b, r), classes (b,) and, where persons are the units, what records weigh.
+Residual = tuple[NDArray[np.float64], NDArray[np.int64], Weights | None]
 
 _RECORDS_AT_ONCE = 4096
 # Bytes of residuals that are kept between the passes over them; more are made twice, to the same bits.
@@ -43,20 +50,11 @@ class TwoStageEngine(MomentsEngine):
         plan: the public plan.
         records: the private records; read in blocks.
         streams: secret randomness; the caller destroys it afterwards.
-        workers: threads that clip records; None uses every core.
-        memory_bytes: for the first stage's sums, see :class:`MomentsEngine`.
+        machine: see :class:`MomentsEngine`; its memory is for the first stage's sums.
     """
 
-    def __init__(
-        self,
-        plan: TwoStagePlan,
-        records: RecordSource,
-        streams: SecretStreams,
-        *,
-        workers: int | None = None,
-        memory_bytes: int | None = None,
-    ) -> None:
-        super().__init__(plan.first, records, streams, workers=workers, memory_bytes=memory_bytes)
+    def __init__(self, plan: TwoStagePlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
+        super().__init__(plan.first, records, streams, **machine)
         self._whole = plan
 
     def _released_moments(self, tell: Progress) -> TwoStageMoments:
@@ -72,17 +70,10 @@ class TwoStageEngine(MomentsEngine):
         return residual_bound(self._whole, norms)
 
     def _again(self, first: SecondMoments, mapped: ResidualMap, plan: TwoStagePlan, tell: Progress) -> TwoStageMoments:
-        counts, kept, held = NormCounts(plan), [], 0
-        for residuals, _, weights in self._residuals(mapped, "norms", tell):
-            counts.add(residuals, weights)
-            if held <= _KEPT:
-                kept.append((residuals, weights))
-            held += residuals.nbytes
-        norms = counts.released(self._streams)
-        bound, scatter = self._bound(norms), WithinScatter(plan)
-        again = ((one, weights) for one, _, weights in self._residuals(mapped, "scatter", tell))
-        for residuals, weights in kept if held <= _KEPT else again:
-            scatter.add(residuals, bound, weights)
+        residuals = Residuals(self.transform, mapped)
+        norms = self._passes.over(NormPass(plan, residuals), tell).released(self._streams)
+        bound = self._bound(norms)
+        scatter = self._passes.over(ScatterPass(plan, residuals, bound), tell)
         return TwoStageMoments(
             **vars(first),
             directions=mapped.directions,
@@ -94,17 +85,91 @@ class TwoStageEngine(MomentsEngine):
             noise_std_within=plan.noise_std_within,
         )
 
-    def _residuals(
-        self, mapped: ResidualMap, stage: str, tell: Progress
-    ) -> Iterator[tuple[NDArray[np.float64], NDArray[np.int64], Weights | None]]:
-        """Blocks of residuals of all records, with classes and, where persons are the units, what records weigh."""
-        reader, done = self._reader, 0
-        for index in range(record_tiles(reader.records)):
-            for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
-                steps = reader.lattice_steps(self.transform, np.asarray(features))
-                yield mapped.residuals(steps, labels), labels, weights
-                done += len(labels)
-                tell(stage, done, reader.records.count)
+
+class Residuals:
+    """What released numbers leave of records: blocks of residuals, with classes and what records weigh. Secret.
+
+    Some are kept between two passes on one machine, as long as they are small; others are made again, to the same bits.
+    None is sent to another one.
+    """
+
+    def __init__(self, transform: RecordTransform, mapped: ResidualMap) -> None:
+        self._transform, self._mapped = transform, mapped
+        self._kept: dict[int, list[Residual]] = {}
+        self._held = 0
+
+    def __reduce__(self) -> tuple[type[Residuals], tuple[RecordTransform, ResidualMap]]:
+        return Residuals, (self._transform, self._mapped)
+
+    def __repr__(self) -> str:
+        return "<Residuals>"
+
+    def of_tile(self, reader: TileReader, index: int) -> Iterator[Residual]:
+        """The blocks of a tile, in order."""
+        if index in self._kept:
+            yield from self._kept[index]
+            return
+        made: list[Residual] = []
+        for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
+            steps = reader.lattice_steps(self._transform, np.asarray(features))
+            block = self._mapped.residuals(steps, labels), labels, weights
+            self._held += block[0].nbytes
+            if self._held <= _KEPT:
+                made.append(block)
+            yield block
+        if self._held <= _KEPT:
+            self._kept[index] = made
+
+
+@dataclass(frozen=True, eq=False)
+class ResidualPass(Pass[Any]):
+    """A pass that sums something of residuals, block by block."""
+
+    plan: Any
+    residuals: Residuals
+
+    @abstractmethod
+    def add_block(self, sums: Any, block: Residual) -> None:
+        """Add a block of residuals."""
+
+    def add(self, reader: TileReader, index: int, sums: Any, done: Callable[[int], None]) -> None:
+        """See :class:`privmix.engine.passes.Pass`."""
+        passed = 0
+        for block in self.residuals.of_tile(reader, index):
+            self.add_block(sums, block)
+            passed += len(block[1])
+            done(passed)
+
+
+@dataclass(frozen=True, eq=False)
+class NormPass(ResidualPass):
+    """Counts of residuals by norm."""
+
+    stage: ClassVar[str] = "norms"
+
+    def empty(self) -> NormCounts:
+        """See :class:`privmix.engine.passes.Pass`."""
+        return NormCounts(self.plan)
+
+    def add_block(self, sums: NormCounts, block: Residual) -> None:
+        """See :class:`ResidualPass`."""
+        sums.add(block[0], block[2])
+
+
+@dataclass(frozen=True, eq=False)
+class ScatterPass(ResidualPass):
+    """Scatter within classes of residuals, clipped to a bound."""
+
+    bound: float
+    stage: ClassVar[str] = "scatter"
+
+    def empty(self) -> WithinScatter:
+        """See :class:`privmix.engine.passes.Pass`."""
+        return WithinScatter(self.plan)
+
+    def add_block(self, sums: WithinScatter, block: Residual) -> None:
+        """See :class:`ResidualPass`."""
+        sums.add(block[0], self.bound, block[2])
 
 
 class NormCounts:
@@ -130,6 +195,10 @@ class NormCounts:
         steps = None if weights is None else np.floor(weights.records * self._one)
         self._counts += np.bincount(norm_bins(residuals), steps, minlength=len(NORM_EDGES))
 
+    def merge(self, other: NormCounts) -> None:
+        """Add the counts of other records."""
+        self._counts += other._counts
+
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
         """Add the noise, once: the only way out."""
         with streams.lent("norm count noise") as generator:
@@ -150,7 +219,7 @@ class WithinScatter:
     """
 
     def __init__(self, plan: TwoStagePlan) -> None:
-        self._plan, self._count = plan, 0
+        self._plan, self._room = plan, Room(4**plan.lattice_bits)
         self._sums: NDArray[np.float64] = np.zeros((plan.directions, plan.directions), np.float64, order="F")
 
     def __repr__(self) -> str:
@@ -162,12 +231,19 @@ class WithinScatter:
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
-        self._count += len(residuals) if weights is None else weights.persons
-        if self._count * 4**self._plan.lattice_bits >= EXACT_FLOAT64:
-            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+        self._room.take(len(residuals) if weights is None else weights.persons)
         clipped = clip_l2(residuals / bound, 1.0)
         steps = self._plan.lattice.quantise(clipped if weights is None else clipped * weights.roots)
         self._sums = dsyrk(1.0, steps.T, beta=1.0, c=self._sums, lower=1, overwrite_c=1)
+
+    def merge(self, other: WithinScatter) -> None:
+        """Add the sums over other records.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        self._room.take(other._room.taken)
+        self._sums += other._sums
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
         """Add the noise, once, and scale: the only way out of these sums."""

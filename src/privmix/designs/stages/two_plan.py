@@ -220,7 +220,7 @@ class TwoStage(Design[TwoStagePlan]):
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read in blocks, twice: there is nothing to spread.
-    engines: ClassVar = {"local": "privmix.designs.stages.two_engine:TwoStageEngine"}
+    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.stages.two_engine:TwoStageEngine")
     # Where a second stage can't help by much it can harm by more: its map follows noise. Predicted 0.2 points better
     # than moments, it was 10 worse (benchmarks/results/planner.md).
     margin = 0.05

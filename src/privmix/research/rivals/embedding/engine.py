@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.engine.passes import Pass, PassMaker, Room, ThisMachine
+from privmix.engine.records import RecordSource, tiles_of
 from privmix.engine.rows import Engine, RowBlock
-from privmix.engine.tiles import RecordSource, TileReader, record_tiles, tiles_of
-from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.engine.tiles import TileReader
+from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import Weights
 from privmix.mechanisms.streams import SecretStreams
@@ -22,7 +25,6 @@ from privmix.research.rivals.embedding.generator import sample_rows
 from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 from privmix.research.rivals.embedding.released import ClassEmbeddings
 
-_EXACT_FLOAT64 = 2**53
 # Physical sizes: they set speed and memory and change no bit of the sums.
 _NUMBERS_AT_ONCE = 2**23
 _MOST_RECORDS_AT_ONCE = 1024
@@ -48,6 +50,7 @@ class EmbeddingEngine(Engine):
         streams: secret randomness; the caller destroys it afterwards.
         workers: threads that clip records; None uses every core.
         memory_bytes: as of other engines; here it changes nothing, since no block is large.
+        cluster: where passes over the records are carried out; None is this machine.
     """
 
     def __init__(
@@ -58,11 +61,11 @@ class EmbeddingEngine(Engine):
         *,
         workers: int | None = None,
         memory_bytes: int | None = None,
+        cluster: PassMaker | None = None,
     ) -> None:
         no_core_dumps()
         self._plan, self._streams = plan, streams
-        self._reader = TileReader(plan, tiles_of(records), workers=workers or os.cpu_count() or 1)
-        self._reader.check_labels()
+        self._passes = (cluster or ThisMachine()).passes(plan, tiles_of(records), workers=workers)
         self._found: ClassEmbeddings | None = None
 
     @property
@@ -84,19 +87,11 @@ class EmbeddingEngine(Engine):
         return self._run(progress, first)
 
     def _run(self, progress: Progress | None, first: int) -> Iterator[RowBlock]:
-        plan, reader = self._plan, self._reader
+        plan = self._plan
         tell = progress or silent
         self._transform = RecordTransform(plan.clip_norm)
-        sums, done = EmbeddingSums(plan), 0
-        for index in range(record_tiles(reader.records)):
-            for features, labels, weights in reader.blocks(index, sums.records_at_once):
-                steps = reader.lattice_steps(self._transform, np.asarray(features))
-                if weights is None:
-                    sums.add(steps, labels)
-                else:
-                    sums.add_persons(steps, weights)
-                done += len(labels)
-                tell("embeddings", done, reader.records.count)
+        with self._passes.open():
+            sums = self._passes.over(EmbeddingPass(plan, self._transform), tell)
         self._found = sums.released(self._streams)
         del sums
         if first >= plan.rows:
@@ -107,6 +102,31 @@ class EmbeddingEngine(Engine):
         for start in range(first, plan.rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
             tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class EmbeddingPass(Pass["EmbeddingSums"]):
+    """Features of records, by class."""
+
+    plan: EmbeddingPlan
+    transform: RecordTransform
+    stage: ClassVar[str] = "embeddings"
+
+    def empty(self) -> EmbeddingSums:
+        """See :class:`privmix.engine.passes.Pass`."""
+        return EmbeddingSums(self.plan)
+
+    def add(self, reader: TileReader, index: int, sums: EmbeddingSums, done: Callable[[int], None]) -> None:
+        """See :class:`privmix.engine.passes.Pass`."""
+        passed = 0
+        for features, labels, weights in reader.blocks(index, sums.records_at_once):
+            steps = reader.lattice_steps(self.transform, np.asarray(features))
+            if weights is None:
+                sums.add(steps, labels)
+            else:
+                sums.add_persons(steps, weights)
+            passed += len(labels)
+            done(passed)
 
 
 class EmbeddingSums:
@@ -123,7 +143,7 @@ class EmbeddingSums:
     """
 
     def __init__(self, plan: EmbeddingPlan) -> None:
-        self._plan, self._bits, self._count = plan, plan.lattice_bits, 0
+        self._plan, self._bits, self._room = plan, plan.lattice_bits, Room(2**plan.lattice_bits)
         self._map: FeatureMap = feature_map(plan)
         self._sums = {name: np.zeros((plan.num_classes, size), np.int64) for name, size in plan.map_sizes.items()}
         # In lattice steps: records count a whole one, those of persons what they weigh.
@@ -139,7 +159,7 @@ class EmbeddingSums:
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
-        self._make_room(len(labels))
+        self._room.take(len(labels))
         order = np.argsort(labels, kind="stable")
         present, starts = np.unique(labels[order], return_index=True)
         for name, steps in self._map.steps(records[order], self._bits).items():
@@ -152,7 +172,7 @@ class EmbeddingSums:
         Raises:
             InvalidInput: sums could leave the range of exact integers.
         """
-        self._make_room(weights.persons)
+        self._room.take(weights.persons)
         groups, at_once = weights.groups, self.records_at_once
         sizes = np.diff(np.append(groups.starts, len(records)))
         # A record weighs one part in so many: in whole numbers, nothing of a person is rounded up.
@@ -168,11 +188,16 @@ class EmbeddingSums:
             np.add.at(self._sums[name], groups.labels, np.sign(found) * (np.abs(found) // parts[:, None]))
         np.add.at(self._sizes, groups.labels, sizes * self._one // parts)
 
-    def _make_room(self, units: int) -> None:
-        """Count so many more units, of which each adds at most a record's worth."""
-        self._count += units
-        if self._count * 2**self._bits >= _EXACT_FLOAT64:
-            raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
+    def merge(self, other: EmbeddingSums) -> None:
+        """Add the sums over other records.
+
+        Raises:
+            InvalidInput: sums could leave the range of exact integers.
+        """
+        self._room.take(other._room.taken)
+        for name, more in other._sums.items():
+            self._sums[name] += more
+        self._sizes += other._sizes
 
     def released(self, streams: SecretStreams) -> ClassEmbeddings:
         """Add the noise, once, and scale: the only way out of these sums."""

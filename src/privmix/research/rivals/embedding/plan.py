@@ -154,7 +154,7 @@ class EmbeddingDesign(Design[E]):
     # A sampled row is of one class.
     mixes_all_classes = False
     # Records are read once and in blocks: there is nothing to spread.
-    engines: ClassVar = {"local": "privmix.research.rivals.embedding.engine:EmbeddingEngine"}
+    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.research.rivals.embedding.engine:EmbeddingEngine")
     released = "class embeddings"
     feature_map: ClassVar[str] = ""
     released_as = "privmix.research.rivals.embedding.released:ClassEmbeddings"

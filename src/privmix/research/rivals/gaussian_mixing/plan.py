@@ -140,7 +140,9 @@ class GaussianMixing(NoisyLabels):
     words = "each row is a sum of all records with normal weights"
     draws = "each row takes all records, each with a random weight from N(0, 1)"
     averages = False
-    engines: ClassVar = {"local": "privmix.research.rivals.gaussian_mixing.engine:GaussianMixingEngine"}
+    engines: ClassVar = dict.fromkeys(
+        ("local", "ray"), "privmix.research.rivals.gaussian_mixing.engine:GaussianMixingEngine"
+    )
     moved = "privmix.research.rivals.gaussian_mixing.audit:gaussian_mixing_moved"
     plan_type = GaussianMixingPlan
     lost = "Rows hold means of products of features and labels, and nothing beyond them."

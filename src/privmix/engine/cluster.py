@@ -1,0 +1,176 @@
+"""A Ray cluster: how this process finds one or starts one, and who else can reach it.
+
+A cluster that is started here listens on the loopback interface to those who have its token, and keeps its files, open
+to all as Ray makes them, in a scratch folder that its owner alone can enter. Where another cluster keeps and spills
+objects is its operator's to settle.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+from privmix.errors import InvalidInput, MissingExtra, StorageError
+from privmix.private_files import file_mode
+from privmix.scratch import ScratchFolder
+
+_CONNECT_SECONDS = 10
+# Of the paths of Ray's sockets, which the operating system limits to 107 bytes, below its folder.
+_SOCKET_PATH = 65
+_MOST_PATH = 107
+# "0" where Ray runs on one machine alone.
+_CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+_MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
+
+
+class ClusterLost(StorageError):
+    """The cluster could not finish the work; the run can be resumed, on it or without it."""
+
+    keeps_run = True
+
+
+def check_ray() -> None:
+    """Raise :class:`MissingExtra` unless Ray is installed."""
+    # Before the first import: Ray reads it once.
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray  # noqa: F401
+    except ImportError:
+        raise MissingExtra("ray", "ray") from None
+
+
+@contextmanager
+def connected(address: str | None) -> Iterator[None]:
+    """Connect to a cluster, or start one here, unless this process is connected; undo at the end what was done."""
+    import ray
+
+    if ray.is_initialized():
+        _check_token_asked()
+        yield
+        return
+    _check_reachable(address)
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+    with ExitStack() as done:
+        if address is None:
+            folder = done.enter_context(ScratchFolder())
+            _check_length(folder)
+            done.enter_context(_own_token())
+            done.enter_context(_loopback())
+            # Ray opens its folders to all; nobody else gets to them.
+            quiet |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "_temp_dir": str(folder)}
+        else:
+            _check_mode()
+        try:
+            done.callback(ray.shutdown)
+            with file_mode(private=True):
+                ray.init(address=address or "local", **quiet)
+        except Exception as error:
+            raise ClusterLost(f"ray: {type(error).__name__}; no cluster at {address or 'this machine'}") from None
+        if address is not None:
+            _check_token_asked()
+        elif not ray.get_runtime_context().gcs_address.startswith(("127.0.0.1:", "[::1]:", "::1:")):
+            raise ClusterLost("ray: this version does not keep a cluster of one machine on the loopback interface")
+        yield
+
+
+@contextmanager
+def _own_token() -> Iterator[None]:
+    """Make this process, and the cluster it starts, use a token that nobody else knows."""
+    before = {name: os.environ.pop(name, None) for name in (_MODE, _TOKEN, _TOKEN_FILE)}
+    # Children get it; other users can't read the environment of ours.
+    os.environ |= {_MODE: "token", _TOKEN: secrets.token_hex(32)}
+    _reread_token()
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
+        _reread_token()
+
+
+@contextmanager
+def _loopback() -> Iterator[None]:
+    """Keep a cluster that is started now on the loopback interface.
+
+    Ray does so where clusters are switched off. Its processes read that from the environment; this one has read it when
+    Ray was imported, perhaps by others.
+    """
+    from ray._private import ray_constants
+
+    constants: Any = ray_constants
+    before = getattr(constants, "ENABLE_RAY_CLUSTER", True), os.environ.get(_CLUSTERS)
+    constants.ENABLE_RAY_CLUSTER, os.environ[_CLUSTERS] = False, "0"
+    try:
+        yield
+    finally:
+        constants.ENABLE_RAY_CLUSTER = before[0]
+        del os.environ[_CLUSTERS]
+        if before[1] is not None:
+            os.environ[_CLUSTERS] = before[1]
+
+
+def _reread_token() -> None:
+    """Ray keeps what it read of these settings. The mode goes first: it looks for a token as long as it wants one."""
+    from ray import _raylet as loaded
+
+    _raylet: Any = loaded
+    _raylet.Config.initialize("")
+    _raylet.AuthenticationTokenLoader.instance().reset_cache()
+
+
+def _check_mode() -> None:
+    if os.environ.get(_MODE, "").lower() not in ("token", "disabled"):
+        raise InvalidInput(
+            "RAY_AUTH_MODE",
+            os.environ.get(_MODE),
+            "token, with the token of the cluster in RAY_AUTH_TOKEN_PATH (private records go there); or disabled, "
+            "where nobody else can reach its network",
+        )
+
+
+def _check_token_asked() -> None:
+    """Raise unless the workers of the cluster were started to ask for a token, or the caller has waived it."""
+    import ray
+
+    _check_mode()
+    if os.environ[_MODE].lower() == "disabled":
+        return
+    try:
+        asked = ray.get(ray.remote(_mode_here).options(num_cpus=0).remote())
+    except ray.exceptions.RayError as error:
+        raise ClusterLost(f"ray: {type(error).__name__}; the cluster could not finish the work") from None
+    if asked != "token":
+        raise InvalidInput(
+            "ray_address", "a cluster that asks for no token", "one that was started with RAY_AUTH_MODE=token"
+        )
+
+
+def _mode_here() -> str:
+    return os.environ.get(_MODE, "").lower()
+
+
+def _check_length(folder: Path) -> None:
+    """The operating system would say so less clearly."""
+    base = tempfile.gettempdir()
+    most = _MOST_PATH - _SOCKET_PATH - len(os.fsencode(folder)) + len(os.fsencode(base))
+    if len(os.fsencode(base)) > most:
+        raise InvalidInput("TMPDIR", base, f"a path of at most {most} bytes, for Ray's sockets below it")
+
+
+def _check_reachable(address: str | None) -> None:
+    """Raise at once where nobody listens: Ray itself tries for minutes."""
+    host, _, port = (address or "").removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
+    except (OSError, OverflowError):
+        raise ClusterLost(f"ray: nobody listens at {address}") from None

@@ -1,0 +1,325 @@
+"""Private records, tile by tile: where they come from, in memory or on a disk."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.store import FeatureStore
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.mechanisms.membership import RECORD_TILE, tile_length
+from privmix.mechanisms.persons import grouped
+
+Tile = tuple[NDArray[Any], NDArray[np.int64]]
+
+_BEGINS_AT_ONCE = 2**24
+
+
+@dataclass(frozen=True)
+class PrivateRecords:
+    """Extracted features (n, d) and labels (n,) in 0..K-1. Secret. Memory-mapped arrays stay on disk.
+
+    Attributes:
+        persons: (n,) whose each record is, numbers that are equal exactly where the person is; None where each record
+            is a unit of its own.
+    """
+
+    features: NDArray[Any]
+    labels: NDArray[np.int64]
+    persons: NDArray[np.int64] | None = None
+
+    def __repr__(self) -> str:
+        return "<PrivateRecords>"
+
+    @property
+    def units(self) -> int:
+        """How many units there are: records, or persons."""
+        return len(self.labels if self.persons is None else np.unique(self.persons))
+
+    def of_unit(self, position: int) -> NDArray[np.int64]:
+        """Positions of the records of a unit; persons are in the order in which their first records stand."""
+        if self.persons is None:
+            return np.array([position])
+        _, first = np.unique(self.persons, return_index=True)
+        return np.flatnonzero(self.persons == self.persons[np.sort(first)[position]])
+
+
+class RecordTiles(Protocol):
+    """Where an engine gets its records: in tiles of ``RECORD_TILE`` units, the last one shorter. Secret.
+
+    A unit is what neighbours differ by: a record, or a person with all records.
+    """
+
+    @property
+    def count(self) -> int:
+        """How many records there are."""
+
+    @property
+    def units(self) -> int:
+        """How many units there are."""
+
+    @property
+    def dim(self) -> int:
+        """d."""
+
+    def tile(self, index: int) -> Tile:
+        """Return features (b, d), an array or a view of a memory-mapped one, and labels (b,) int64."""
+
+    def length(self, index: int) -> int:
+        """How many records a tile has."""
+
+    def starts(self, index: int) -> NDArray[np.int64] | None:
+        """(persons + 1,) where the records of each person of a tile begin in it; None where records are the units."""
+
+
+class RecordUnits:
+    """Tiles whose units are records: what follows from ``count``."""
+
+    @property
+    def units(self: RecordTiles) -> int:
+        return self.count
+
+    def length(self: RecordTiles, index: int) -> int:
+        return tile_length(self.count, index, RECORD_TILE)
+
+    def starts(self, index: int) -> None:
+        del index
+
+
+@dataclass(frozen=True)
+class ArrayTiles(RecordUnits):
+    """Tiles of arrays, in memory or memory-mapped.
+
+    Raises:
+        InvalidInput: shapes do not fit together, or there is no record.
+    """
+
+    features: NDArray[Any]
+    labels: NDArray[np.int64]
+
+    def __post_init__(self) -> None:
+        if self.features.ndim != 2:
+            raise InvalidInput("features", f"{self.features.ndim} dimensions", "a 2-d array")
+        if self.labels.shape != self.features.shape[:1] or len(self.labels) == 0:
+            raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
+
+    def __repr__(self) -> str:
+        return "<ArrayTiles>"
+
+    @property
+    def count(self) -> int:
+        return len(self.labels)
+
+    @property
+    def dim(self) -> int:
+        return int(self.features.shape[1])
+
+    def tile(self, index: int) -> Tile:
+        part = slice(index * RECORD_TILE, (index + 1) * RECORD_TILE)
+        return self.features[part], np.asarray(self.labels[part])
+
+
+@dataclass(frozen=True, eq=False)
+class PersonTiles:
+    """Tiles of persons, ``RECORD_TILE`` of them in each with all of their records, sorted by class. Secret.
+
+    Persons are in the order in which their first records stand in the data. Features stay where they are, also on disk.
+
+    Raises:
+        InvalidInput: shapes do not fit together, or there is no record.
+    """
+
+    features: NDArray[Any]
+    labels: NDArray[np.int64]
+    persons: NDArray[np.int64]
+    _order: NDArray[np.int64] = field(init=False)
+    _starts: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.features.ndim != 2:
+            raise InvalidInput("features", f"{self.features.ndim} dimensions", "a 2-d array")
+        if self.labels.shape != self.features.shape[:1] or len(self.labels) == 0:
+            raise InvalidInput("labels", WITHHELD, "one label a record, and at least one record")
+        if self.persons.shape != self.labels.shape:
+            raise InvalidInput("persons", WITHHELD, "one person a record")
+        order, starts = grouped(self.persons, self.labels)
+        object.__setattr__(self, "_order", order)
+        object.__setattr__(self, "_starts", starts)
+
+    def __repr__(self) -> str:
+        return "<PersonTiles>"
+
+    @property
+    def count(self) -> int:
+        """How many records count."""
+        return len(self._order)
+
+    @property
+    def units(self) -> int:
+        """How many persons there are."""
+        return len(self._starts) - 1
+
+    @property
+    def dim(self) -> int:
+        """d."""
+        return int(self.features.shape[1])
+
+    def length(self, index: int) -> int:
+        """How many records a tile has."""
+        first = index * RECORD_TILE
+        return int(self._starts[first + tile_length(self.units, index, RECORD_TILE)] - self._starts[first])
+
+    def tile(self, index: int) -> Tile:
+        """Features and labels of the records of a tile's persons; features are fetched slice by slice."""
+        rows = self._order[self._span(index)]
+        fetched: Any = _Fetched(self.features, rows)
+        return fetched, np.asarray(self.labels[rows])
+
+    def starts(self, index: int) -> NDArray[np.int64]:
+        """(persons + 1,) where the records of each person of a tile begin in it."""
+        first = index * RECORD_TILE
+        own = self._starts[first : first + tile_length(self.units, index, RECORD_TILE) + 1]
+        return np.asarray(own - own[0])
+
+    def _span(self, index: int) -> slice:
+        first = index * RECORD_TILE
+        return slice(self._starts[first], self._starts[first + tile_length(self.units, index, RECORD_TILE)])
+
+
+class _Fetched:
+    """Some rows of an array that may lie on a disk, in an order of their own; a slice of them is fetched at a time."""
+
+    def __init__(self, array: NDArray[Any], rows: NDArray[np.int64]) -> None:
+        self._array, self._rows = array, rows
+        self.dtype, self.shape = array.dtype, (len(rows), *array.shape[1:])
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, part: slice) -> NDArray[Any]:
+        return np.asarray(self._array[self._rows[part]])
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype)
+
+
+class StoreTiles(ArrayTiles):
+    """Tiles of a feature store. It travels to workers as the store's path, which they must be able to open."""
+
+    def __init__(self, path: str | Path) -> None:
+        store = FeatureStore.open(path)
+        super().__init__(store.features, store.labels)
+        object.__setattr__(self, "path", Path(path).resolve())
+
+    def __repr__(self) -> str:
+        return "<StoreTiles>"
+
+    def __reduce__(self) -> tuple[type[StoreTiles], tuple[str]]:
+        return StoreTiles, (str(self.path),)  # type: ignore[attr-defined]
+
+
+class PersonStoreTiles:
+    """Tiles of a feature store that is sorted by person: see :func:`privmix.engine.grouping.store_by_person`. Secret.
+
+    They are those that :class:`PersonTiles` makes of the same records in memory. They travel as :class:`StoreTiles` do.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        store = FeatureStore.open(path)
+        if store.begins is None:
+            raise InvalidInput("feature store", str(path), "one that is sorted by person")
+        self._path, self._features, self._labels = Path(path).resolve(), store.features, store.labels
+        self._begins, self.count, self.dim = store.begins, len(store.labels), store.dim
+        self.units, self._cuts = _tiles_in(store.begins)
+
+    def __repr__(self) -> str:
+        return "<PersonStoreTiles>"
+
+    def __reduce__(self) -> tuple[type[PersonStoreTiles], tuple[str]]:
+        return PersonStoreTiles, (str(self._path),)
+
+    def length(self, index: int) -> int:
+        """How many records a tile has."""
+        return int(self._cuts[index + 1] - self._cuts[index])
+
+    def tile(self, index: int) -> Tile:
+        """Features, a view of the memory-mapped ones, and labels of the records of a tile's persons."""
+        part = slice(self._cuts[index], self._cuts[index + 1])
+        return self._features[part], np.asarray(self._labels[part])
+
+    def starts(self, index: int) -> NDArray[np.int64]:
+        """(persons + 1,) where the records of each person of a tile begin in it."""
+        begins = self._begins[self._cuts[index] : self._cuts[index + 1]]
+        return np.append(np.flatnonzero(begins), len(begins))
+
+
+def _tiles_in(begins: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64]]:
+    """How many persons begin, and (tiles + 1,) the records that tiles of them begin with.
+
+    Example:
+        >>> _tiles_in(np.array([1, 0, 1], np.uint8))
+        (2, array([0, 3]))
+    """
+    units, cuts = 0, []
+    for start in range(0, len(begins), _BEGINS_AT_ONCE):
+        own = np.flatnonzero(begins[start : start + _BEGINS_AT_ONCE])
+        cuts += (own[-units % RECORD_TILE :: RECORD_TILE] + start).tolist()
+        units += len(own)
+    return units, np.array([*cuts, len(begins)])
+
+
+RecordSource = RecordTiles | PrivateRecords | FeatureStore
+
+
+def tiles_of(records: RecordSource) -> RecordTiles:
+    """Any form in which records are given, as tiles."""
+    if isinstance(records, FeatureStore):
+        return StoreTiles(records.path) if records.begins is None else PersonStoreTiles(records.path)
+    if isinstance(records, PrivateRecords):
+        if records.persons is None:
+            return ArrayTiles(records.features, records.labels)
+        return PersonTiles(records.features, records.labels, records.persons)
+    return records
+
+
+def record_tiles(records: RecordTiles) -> int:
+    """How many tiles the units fill."""
+    return -(-records.units // RECORD_TILE)
+
+
+@contextmanager
+def mapping(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
+    """``map`` on so many threads, results in order; one thread is this one, since starting another takes a while."""
+    if workers == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        yield pool.map
+
+
+def content_fingerprint(records: RecordTiles, key: bytes, workers: int) -> str:
+    """Hash of every feature and label, keyed: without the key it confirms no guess at the data."""
+
+    def digest(index: int) -> bytes:
+        features, labels = records.tile(index)
+        hasher = hashlib.blake2b(f"{features.dtype.str} {features.shape}".encode(), key=key, digest_size=32)
+        for start in range(0, len(features), 1024):
+            hasher.update(np.ascontiguousarray(features[start : start + 1024]).data)
+        hasher.update(np.ascontiguousarray(labels, np.int64).data)
+        if (starts := records.starts(index)) is not None:
+            hasher.update(np.ascontiguousarray(starts).data)
+        return hasher.digest()
+
+    whole = hashlib.blake2b(key=key, digest_size=32)
+    with mapping(workers) as each:
+        for part in each(digest, range(record_tiles(records))):
+            whole.update(part)
+    return whole.hexdigest()

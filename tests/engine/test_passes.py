@@ -1,0 +1,183 @@
+"""Passes in parts: whatever is cut, sent and merged, the sums are those of one pass on one machine, to the bit."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.engine import PrivateRecords
+from privmix.engine.engines import make_engine
+from privmix.engine.passes import AnySums, ClippedSum, LocalPasses, Pass, Passes, Room
+from privmix.engine.records import RecordTiles, record_tiles, tiles_of
+from privmix.engine.tiles import TileReader
+from privmix.errors import InvalidInput
+from privmix.mechanisms.membership import RECORD_TILE
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig
+from privmix.plans import BasePlan, Plan
+from privmix.progress import Progress
+from tests.engine.test_persons import CLASSES, equal, released, some
+
+DESIGNS: dict[str, dict[str, Any]] = {
+    "moments": {"design": "moments"},
+    "two-stage": {"design": "two-stage"},
+    "three-stage": {"design": "three-stage"},
+    "merf": {"design": "merf", "frequencies": 8},
+    "hermite": {"design": "hermite", "pairs": 2},
+    "gaussian-mixing": {"design": "gaussian-mixing"},
+}
+
+
+class Cut:
+    """In place of a cluster: each tile is a part of its own, and what travels is pickled."""
+
+    def __init__(self, memory: int = 2**31) -> None:
+        self._memory, self.sent = memory, list[bytes]()
+
+    def memory(self) -> int:
+        return self._memory
+
+    def passes(self, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> Passes:
+        return CutPasses(self, plan, records, workers=workers)
+
+
+class CutPasses(Passes):
+    def __init__(self, cut: Cut, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> None:
+        super().__init__(plan, records, workers=workers)
+        self._cut, self._plan = cut, plan
+
+    def over(self, one: Pass[AnySums], tell: Progress) -> AnySums:
+        parts = []
+        for index in reversed(range(record_tiles(self.reader.records))):
+            sent = pickle.dumps(one)
+            there: Pass[AnySums] = pickle.loads(sent)
+            sums = there.empty()
+            there.add(TileReader(self._plan, self.reader.records), index, sums, lambda _: None)
+            made = pickle.dumps(sums)
+            self._cut.sent += [sent, made]
+            parts.append(pickle.loads(made))
+        while len(parts) > 1:
+            joined = one.empty()
+            joined.merge(parts.pop(0))
+            joined.merge(parts.pop())
+            parts.append(joined)
+        return parts[0]
+
+
+def plan_of(name: str, units: int, per_person: int | None = None) -> Plan:
+    return ReleaseConfig(
+        records=units, dim=5, classes=CLASSES, rows=60, per_person=per_person, **DESIGNS[name]
+    ).with_noise(1.0)
+
+
+@pytest.fixture
+def cut(monkeypatch: pytest.MonkeyPatch) -> Cut:
+    """What a cluster would be."""
+    made = Cut()
+    monkeypatch.setattr("privmix.engine.engines.Cluster", lambda _address: made)
+    return made
+
+
+@pytest.fixture
+def tiles_of_seven(monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in ("records", "tiles"):
+        monkeypatch.setattr(f"privmix.engine.{part}.RECORD_TILE", 7)
+
+
+def numbers(found: list[Any]) -> list[Any]:
+    """All arrays among what stands beside rows, also those of a dictionary."""
+    flat = [part for one in found for part in (one.values() if isinstance(one, dict) else [one])]
+    return [part for part in flat if isinstance(part, np.ndarray)]
+
+
+@pytest.mark.usefixtures("tiles_of_seven")
+@pytest.mark.parametrize(
+    ("name", "per_person"),
+    [
+        *((name, per_person) for name in ("moments", "two-stage", "three-stage") for per_person in (None, 1, 3)),
+        ("merf", None),
+        ("hermite", 3),
+    ],
+)
+def test_sums_in_parts_are_those_of_one_machine(cut: Cut, name: str, per_person: int | None) -> None:
+    records = some(40, 150)
+    if per_person is None:
+        records = PrivateRecords(records.features, records.labels)
+    plan = plan_of(name, records.units, per_person)
+    one, other = numbers(released(plan, records)), numbers(released(plan, records, engine="ray"))
+    assert len(one) >= 4
+    assert equal(one, other)
+    assert len(cut.sent) >= 2 * 6
+
+
+@pytest.mark.parametrize("per_person", [None, 1])
+def test_normal_weights_in_parts_are_those_of_one_machine(cut: Cut, per_person: int | None) -> None:
+    """Streams of weights belong to whole tiles, so that there are more records than one holds."""
+    records = some(RECORD_TILE + 300, RECORD_TILE + 500, dim=2)
+    if per_person is None:
+        records = PrivateRecords(records.features, records.labels)
+    plan = ReleaseConfig(
+        records=records.units, dim=2, classes=CLASSES, rows=5, per_person=per_person, design="gaussian-mixing"
+    ).with_noise(1.0)
+    assert equal(released(plan, records), released(plan, records, engine="ray"))
+    assert len(cut.sent) == 2 * 2 * 2
+
+
+def test_panels_of_products_in_parts_are_those_of_one_machine(cut: Cut) -> None:
+    """A part's sums are no larger than a panel: 128 rows of X'X at the least."""
+    rng = np.random.default_rng(0)
+    records = PrivateRecords(rng.normal(size=(30, 300)), rng.integers(0, 3, 30))
+    plan = ReleaseConfig(records=30, dim=300, classes=CLASSES, design="moments", rows=10).with_noise(1.0)
+    whole = released(plan, records)
+    largest = max(map(len, cut.sent), default=0)
+    assert largest == 0
+    assert equal(whole, released(plan, records, engine="ray"))
+    alone = max(map(len, cut.sent))
+    cut.sent.clear()
+    assert equal(whole, released(plan, records, engine="ray", memory_gb=1e-6))
+    assert max(map(len, cut.sent)) < 0.6 * alone
+
+
+@pytest.mark.parametrize("name", ["moments", "three-stage", "merf", "gaussian-mixing"])
+def test_no_key_to_the_noise_and_no_record_travels_with_a_pass(cut: Cut, name: str) -> None:
+    """Records go as a path or through the object store, which this stand-in leaves out."""
+    records = some(40, 150)
+    records = PrivateRecords(records.features, records.labels)
+    key = bytes(range(100, 132))
+    plan = plan_of(name, 150)
+    made = make_engine(plan, records, SecretStreams(bytearray(key), insecure_seed=False), "ray")
+    list(made.rows())
+    sent = b"".join(cut.sent)
+    assert key not in sent
+    assert not any(row.tobytes() in sent for row in records.features)
+
+
+@pytest.mark.usefixtures("cut", "tiles_of_seven")
+@pytest.mark.parametrize(("name", "steps"), [("three-stage", 4**15), ("merf", 2**15)])
+def test_too_many_units_are_refused_in_parts_too(name: str, steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part has room for its own; together they have none."""
+    monkeypatch.setattr("privmix.engine.passes.EXACT_FLOAT64", 100 * steps)
+    records = some(150, 150)
+    with pytest.raises(InvalidInput, match="below 2"):
+        released(plan_of(name, 150), PrivateRecords(records.features, records.labels), engine="ray")
+
+
+def test_progress_counts_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    for part in ("records", "tiles"):
+        monkeypatch.setattr(f"privmix.engine.{part}.RECORD_TILE", 7)
+    records, told = some(40, 150), list[tuple[str, int, int]]()
+    plan = plan_of("moments", 40, 1)
+    passes = LocalPasses(plan, tiles_of(records), workers=1)
+    passes.over(ClippedSum(5), lambda *said: told.append(said))
+    assert told[-1] == ("mean", 150, 150)
+    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told})
+
+
+def test_room_ends_below_the_limit() -> None:
+    room = Room(2**30)
+    room.take(2**23 - 1)
+    with pytest.raises(InvalidInput, match="below 2"):
+        room.take(1)
