@@ -17,7 +17,8 @@ from privmix.accounting import Adjacency
 from privmix.audits.empty_runs import release_noises
 from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.audits.worst_case import attack, worst_case_of
-from privmix.engine import PrivateRecords, tiles
+from privmix.engine import PrivateRecords
+from privmix.engine import records as stored
 from privmix.engine.engines import make_engine
 from privmix.engine.records import PersonTiles
 from privmix.errors import InvalidInput
@@ -152,13 +153,13 @@ def means_not_divided(patch: pytest.MonkeyPatch) -> None:
 
 def parted(patch: pytest.MonkeyPatch) -> None:
     """A person with many records is two units: as if they lay in two tiles."""
-    honest = tiles.grouped
+    honest = stored.grouped
 
     def two(whose: NDArray[Any], labels: NDArray[Any], most: int = 0) -> Any:
         halves = np.arange(len(whose)) % 2
         return honest(np.asarray(whose) * 2 + halves, labels)
 
-    patch.setattr(tiles, "grouped", two)
+    patch.setattr(stored, "grouped", two)
 
 
 def every_record_joins(patch: pytest.MonkeyPatch) -> None:
@@ -212,7 +213,7 @@ def test_a_person_in_two_tiles_is_caught(monkeypatch: pytest.MonkeyPatch) -> Non
     parted(monkeypatch)
     records = far_apart(20)
     plan = plan_of("moments", count=18, dim=4)
-    tiled = tiles.tiles_of(records)
+    tiled = stored.tiles_of(records)
     assert isinstance(tiled, PersonTiles)
     assert tiled.units > len(np.unique(records.persons))
     found = measured_by_hand(plan, records)

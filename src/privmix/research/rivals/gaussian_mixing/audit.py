@@ -22,7 +22,7 @@ def gaussian_mixing_moved(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySen
     blocks, position = range(0, pair.present.units, RECORD_BLOCK), pair.position
     drawn = [
         np.hstack([first._weights(tile, number) for number in range(len(blocks))])
-        for tile in range(first._sampler.row_tiles)
+        for tile in range(first._weights.sampler.row_tiles)
     ]
     others = [np.delete(tile, position, axis=1) for tile in drawn]
     second._weights = lambda tile, block: others[tile][:, block * RECORD_BLOCK : (block + 1) * RECORD_BLOCK]

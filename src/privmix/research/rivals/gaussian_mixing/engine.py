@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +59,9 @@ class GaussianMixingEngine(RowEngine):
         super().__init__(plan, records, streams, workers=workers)
         self._passes = (cluster or ThisMachine()).passes(plan, self._records, workers=workers)
         self._sum_bytes = _SUM_BYTES if memory_bytes is None else min(_SUM_BYTES, memory_bytes // 2)
+        self._weights: Callable[[int, int], NDArray[np.float64]] = DrawnWeights(
+            plan, self._records.units, self._membership.share()
+        )
         if self._records.units * _LARGEST_WEIGHT * 2.0**plan.lattice_bits >= EXACT_FLOAT64:
             raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
 
@@ -75,41 +77,44 @@ class GaussianMixingEngine(RowEngine):
     ) -> Iterator[tuple[range, RowSums]]:
         plan = self._plan
         assert isinstance(plan, GaussianMixingPlan)
-        total, key = -(-plan.rows // ROW_TILE), self._membership.share()
+        total = -(-plan.rows // ROW_TILE)
         step = max(1, self._sum_bytes // (8 * ROW_TILE * plan.dim))
         for start in range(first, total, step):
             tiles = range(start, min(start + step, total))
-            one = MixingPass(plan, transform, tiles, self._records.units, self._summer.largest, key)
+            one = MixingPass(plan, transform, tiles, self._summer.largest, self._weights)
             yield tiles, self._passes.over(one, progress or silent)
+
+
+class DrawnWeights:
+    """Weights of units in rows, by the plan's sampler; the key is the one of the membership streams. They travel."""
+
+    def __init__(self, plan: GaussianMixingPlan, units: int, key: bytes) -> None:
+        self._made_of = plan, units, key
+        sampler = plan.sampler_for(units)
+        assert isinstance(sampler, NormalWeights)
+        self.sampler, self._membership = sampler, SecretStreams.of_shared(key)
+
+    def __reduce__(self) -> tuple[type[DrawnWeights], tuple[GaussianMixingPlan, int, bytes]]:
+        return DrawnWeights, self._made_of
+
+    def __repr__(self) -> str:
+        return "<DrawnWeights>"
+
+    def __call__(self, tile: int, block: int) -> NDArray[np.float64]:
+        """(rows of the tile, units of the block), in steps."""
+        return self.sampler.block(self._membership, tile, block)
 
 
 @dataclass(frozen=True, eq=False)
 class MixingPass(Pass[RowSums]):
-    """Sums of the rows of some row tiles, with normal weights; the key is the one of the membership streams."""
+    """Sums of the rows of some row tiles, with normal weights."""
 
     plan: GaussianMixingPlan
     transform: RecordTransform
     tiles: range
-    units: int
     largest: int
-    key: bytes
+    weights: Callable[[int, int], NDArray[np.float64]]
     stage: ClassVar[str] = "sums"
-
-    def __repr__(self) -> str:
-        return "<MixingPass>"
-
-    @cached_property
-    def _sampler(self) -> NormalWeights:
-        sampler = self.plan.sampler_for(self.units)
-        assert isinstance(sampler, NormalWeights)
-        return sampler
-
-    @cached_property
-    def _membership(self) -> SecretStreams:
-        return SecretStreams.of_shared(self.key)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return MixingPass, (self.plan, self.transform, self.tiles, self.units, self.largest, self.key)
 
     def empty(self) -> RowSums:
         """See :class:`privmix.engine.passes.Pass`."""
@@ -122,7 +127,7 @@ class MixingPass(Pass[RowSums]):
         for place, steps, labels in self._in_blocks(reader, index):
             block = (index * RECORD_TILE + place) // RECORD_BLOCK
             for tile in self.tiles:
-                weights = self._sampler.block(self._membership, tile, block)
+                weights = self.weights(tile, block)
                 first = (tile - self.tiles.start) * ROW_TILE
                 own = slice(first, first + len(weights))
                 sums.x[own] += weights @ steps
