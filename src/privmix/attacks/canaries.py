@@ -31,7 +31,7 @@ from privmix.engine.records import RecordSource, RecordTiles, tiles_of
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.fields import Choice, check_fields
 from privmix.mechanisms.persons import MOST_OF_ONE
-from privmix.mechanisms.plan import RECORD, Unit, unit_of
+from privmix.mechanisms.plan import RECORD, Unit, unit_named, unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, ReleasePlan, averaging_plan
 from privmix.progress import Progress
@@ -114,6 +114,11 @@ class CanaryAudit:
     included: int
     method: str
     unit: str = RECORD.one
+
+    @property
+    def canaries(self) -> str:
+        """Many of them, in a word or two."""
+        return "canaries" if self.unit == RECORD.one else f"canary {unit_named(self.unit).many}"
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the unit where it is no record."""
