@@ -72,6 +72,7 @@ class Side(NamedTuple):
         found = None if self.starts is None else standing(plan, self.starts, self.labels, self.copies)
         return Block(self.features, self.labels, CANARY_SHARE, found)
 
+
 CANARY_SHARE: Final = 0.5
 """Of the canaries, that is."""
 

@@ -123,9 +123,7 @@ def contributions(plan: ReleasePlan, transform: RecordTransform, x: Floats, y: N
     return made
 
 
-def _canary_vectors(
-    plan: ReleasePlan, transform: RecordTransform, side: Side
-) -> tuple[Floats, NDArray[np.int64]]:
+def _canary_vectors(plan: ReleasePlan, transform: RecordTransform, side: Side) -> tuple[Floats, NDArray[np.int64]]:
     """(k, d + K) what each canary adds, on average, to a row that it is in, and (k,) their classes.
 
     A person with records of several classes is looked for in the rows of one, in which most of them are.

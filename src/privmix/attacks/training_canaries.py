@@ -201,9 +201,7 @@ class _Planted(StepObserver):
         most = self.plan.per_person
         # As the run itself finds and draws a unit's records: what goes wrong there shows.
         found = (
-            batch.indices[:, None]
-            if most is None
-            else drawn_records(self.records, batch.indices, batch.seeds, most)
+            batch.indices[:, None] if most is None else drawn_records(self.records, batch.indices, batch.seeds, most)
         )
         real = (found < self.real).all(axis=1)
         self._here = self._planted((found[~real] - self.real) // self.each)

@@ -35,7 +35,9 @@ class Persons:
         default=None, repr=False, metadata=said("Identifiers, one a record, for data in memory.", python=True)
     )
     person_pattern: str | None = option(
-        None, "Folders of images: what says in a file's name whose it is, a regular expression with one group.", PERSONS_PANEL
+        None,
+        "Folders of images: what says in a file's name whose it is, a regular expression with one group.",
+        PERSONS_PANEL,
     )
     person_file: Path | None = option(
         None, "Folders of images: a CSV file with the columns file_name and person.", PERSONS_PANEL
