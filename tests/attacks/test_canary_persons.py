@@ -147,7 +147,7 @@ def every_record_joins(patch: pytest.MonkeyPatch) -> None:
 )
 def test_a_planted_bug_is_caught(plant: Any, choices: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     plan, own = plan_of(2.0, **choices), records(most=1)
-    how: dict[str, Any] = {"canaries": 1000, "guesses": 400, "canary_records": 12}
+    how: dict[str, Any] = {"canaries": 400, "guesses": 300, "canary_records": 6}
     assert passes(audited(plan, own, **how).proof, release_mechanism(plan))
     plant(monkeypatch)
     assert audited(plan, own, **how).proof.violated

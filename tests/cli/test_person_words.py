@@ -78,7 +78,7 @@ def test_records_are_the_unit_without_a_word_of_persons(made: dict[str, Any]) ->
 
 
 def test_canaries_are_persons(made: dict[str, Any], tmp_path: Path) -> None:
-    """By the command line, from a store, told as persons, in the report, too; refused without whose, before a charge."""
+    """From a store, told as persons, in the report, too; refused before a charge where nobody said whose."""
     folder = made["model"][0]
     line = ["audit", str(folder), "--data", str(folder.parent / "d.csv"), "--canaries", "6", "--columns", "a,b"]
     line += ["--label-column", "y"]

@@ -6,8 +6,8 @@ adds the canaries' gradients to the sum of a batch, by the run's own rule of cli
 What is audited is the plan as it is: the sampling rate stays that of the public record count, and an included canary is
 one record more. Under replace-one a canary is always there, and its coin turns its gradient's sign.
 
-Where the plan's unit is a person, so is a canary: several records, all of them there or none, which the run itself finds
-to be of one person, and of which it draws up to K for a step. The mean of what they give is clipped once.
+Where the plan's unit is a person, so is a canary: several records, all of them there or none, which the run itself
+finds to be of one person, and of which it draws up to K for a step. The mean of what they give is clipped once.
 """
 
 from __future__ import annotations

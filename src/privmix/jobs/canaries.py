@@ -144,13 +144,10 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
     def _check_persons(self) -> None:
         declared = self.persons.declared(self.columns.person)
         if declared is not (self.audited.plan.per_person is not None):
-            raise InvalidInput(
-                "person",
-                "nothing" if not declared else "given",
-                "nothing: the target's unit is a record"
-                if declared
-                else "whose the records are (`person`, `person_pattern` or `person_file`): the target's unit is a person",
-            )
+            allowed = "whose the records are (`person`, `person_pattern` or `person_file`): the target is of persons"
+            if declared:
+                allowed = "nothing: the target's unit is a record"
+            raise InvalidInput("person", "given" if declared else "nothing", allowed)
         self.persons.check(self.opened)
 
     def whose(self) -> NDArray[np.int64] | None:

@@ -186,6 +186,6 @@ class DpSgd:
 def drawn_records(
     records: TrainingRecords, persons: NDArray[np.int64], seeds: NDArray[np.int64], most: int
 ) -> NDArray[np.int64]:
-    """(b, most) which records b persons, drawn with these seeds, have in a step; see :meth:`TrainingRecords.of_persons`."""
+    """(b, most) which of their records b persons have in a step; see :meth:`TrainingRecords.of_persons`."""
     starts = RecordRandom(torch.from_numpy(seeds)).integers("first record", 2**30, 1)[:, 0].numpy() * 2.0**-30
     return records.of_persons(persons, starts, most)
