@@ -208,8 +208,8 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
             for mine in by_unit
         ]
         tables.append(
-            f"Persons beside records, claimed ε 8, {SOME:,} planted canaries, pixels: sums of whole classes, and DP-SGD "
-            f"on a linear head. Records are dealt to persons with {EACH} each; a canary person has 100 K records:\n\n"
+            f"Persons beside records, claimed ε 8, {SOME:,} planted canaries, pixels: sums of whole classes, and "
+            f"DP-SGD on a linear head. Records are dealt to persons with {EACH} each; a canary person has 100 K records:\n\n"
             + common.table(["what", *header[3:6], "processor time, median (runs)"], lines)
         )
     common.save("canaries", "One-run audits against the number of canaries", facts, runs, tables)

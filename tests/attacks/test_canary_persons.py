@@ -16,8 +16,9 @@ from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, c
 from privmix.attacks.canary_persons import person_blocks, persons_vectors, standing, with_persons
 from privmix.attacks.canary_records import make_canaries
 from privmix.attacks.training_canaries import _joined, audit_training_canaries, training_mechanism
-from privmix.engine import PrivateRecords, tiles
-from privmix.engine.tiles import PersonTiles
+from privmix.engine import PrivateRecords
+from privmix.engine import records as tiles
+from privmix.engine.records import PersonTiles
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.persons import Givers
@@ -282,7 +283,7 @@ def test_options_that_do_not_go_together_are_refused() -> None:
         CanaryConfig(canary_records=3).records_each(None)
     with pytest.raises(InvalidInput, match="canary_records"):
         CanaryConfig(canary_records=0)
-    with pytest.raises(InvalidInput, match="one person a record"):
+    with pytest.raises(InvalidInput, match="arrays with one person a record"):
         audited(plan_of(**STRONG), PrivateRecords(np.zeros((9, DIM)), np.zeros(9, np.int64)))
     assert canaries_in_words(CanaryConfig(), RECORD) == "planted canaries"
     assert canaries_in_words(CanaryConfig(), PERSON) == "planted canary persons with 1 record each"

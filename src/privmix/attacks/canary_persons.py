@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.tiles import PersonTiles, RecordTiles, record_tiles
+from privmix.engine.records import PersonTiles, RecordTiles, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.persons import numbers_of
@@ -142,10 +142,11 @@ def persons_of(tiles: RecordTiles) -> PersonTiles:
     """The same tiles, whose persons are told from one another.
 
     Raises:
-        InvalidInput: they are of another kind.
+        InvalidInput: they are of another kind, such as a store that is sorted by person, to which none can be added.
     """
     if not isinstance(tiles, PersonTiles):
-        raise InvalidInput("persons", WITHHELD, "one person a record, where the plan's unit is a person")
+        allowed = "arrays with one person a record, where the plan's unit is a person"
+        raise InvalidInput("persons", WITHHELD, allowed)
     return tiles
 
 
