@@ -209,8 +209,8 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
         ]
         tables.append(
             f"Persons beside records, claimed ε 8, {SOME:,} planted canaries, pixels: sums of whole classes, and "
-            f"DP-SGD on a linear head. Records are dealt to persons with {EACH} each; a canary person has 100 K records:\n\n"
-            + common.table(["what", *header[3:6], "processor time, median (runs)"], lines)
+            f"DP-SGD on a linear head. Records are dealt to persons with {EACH} each; a canary person has 100 K "
+            "records:\n\n" + common.table(["what", *header[3:6], "processor time, median (runs)"], lines)
         )
     common.save("canaries", "One-run audits against the number of canaries", facts, runs, tables)
     draw(points)

@@ -121,7 +121,7 @@ def person_blocks(
 class _Appended:
     """Some rows of an array, and behind them those of another, each several times: nothing is copied but what is read.
 
-    The part of NumPy's arrays that :class:`privmix.engine.tiles.PersonTiles` needs.
+    The part of NumPy's arrays that :class:`privmix.engine.records.PersonTiles` needs.
     """
 
     ndim = 2
