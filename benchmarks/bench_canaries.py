@@ -2,7 +2,8 @@
 
 MNIST: Poisson and class-wise releases of pixels, and DP-SGD on a linear head over scattering features with planted
 gradients. Finished runs are kept in results/canary_runs.json and not repeated. ``timing`` as an argument runs the audit
-of a release of MNIST's size alone, in a process of its own; ``tables`` writes what is there.
+of a release of MNIST's size alone, in a process of its own; ``persons`` those of persons; ``tables`` writes what is
+there.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -20,6 +22,7 @@ import common
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release
 from privmix.attacks.training_canaries import audit_training_canaries
 from privmix.data import FeatureStore, open_dataset
+from privmix.designs import Classwise
 from privmix.engine import PrivateRecords
 from privmix.features import get_extractor, write_features
 from privmix.mechanisms.streams import SecretStreams
@@ -33,7 +36,16 @@ CLASSES = tuple("0123456789")
 DELTA, CONFIDENCE, DEGREE, EPOCHS = 1e-5, 0.95, 64, 3.0
 COUNTS, EPSILONS, SEEDS = (100, 300, 1_000, 3_000, 10_000), (1.0, 8.0), (0, 1, 2)
 TARGETS = ("poisson", "classwise", "dp-sgd")
-TIMING = "timing"
+# Records dealt to persons with five each, at random; beside the same of single records.
+EACH, SOME = 5, 1_000
+UNITS: dict[str, int | None] = {
+    "sums of records": None,
+    "sums of persons": 1,
+    "steps of records": None,
+    "steps of persons, K = 1": 1,
+    "steps of persons, K = 4": 4,
+}
+TIMING, PERSONS = "timing", "persons"
 NAMES = {
     "poisson": "Poisson release, pixels",
     "classwise": "class-wise release, pixels",
@@ -77,12 +89,38 @@ def one_audit(target: str, epsilon: float, canaries: int, seed: int) -> CanaryAu
     return audit_release(plan, found, config, delta=DELTA, streams=streams, generator=generator)
 
 
+def dealt() -> PrivateRecords:
+    found = pixels()
+    return PrivateRecords(found.features, found.labels, np.random.default_rng(0).permutation(len(found.labels)) // EACH)
+
+
+def one_of_units(target: str, epsilon: float, canaries: int, seed: int) -> CanaryAudit:
+    """Class sums, and the linear head, of pixels: records as units, or persons whose canaries have 100 K records."""
+    most = UNITS[target]
+    found = pixels() if most is None else dealt()
+    config = CanaryConfig(canaries, CONFIDENCE, canary_records=None if most is None else 100 * most)
+    streams, generator = SecretStreams.from_seed(1000 * seed + canaries), np.random.default_rng((seed, canaries))
+    units = found.units
+    if target.startswith("sums"):
+        design = Classwise(full_batch=True)
+        setting = ReleaseConfig(
+            records=units, dim=found.features.shape[1], classes=CLASSES, design=design, per_person=most
+        )
+        plan = setting.calibrate(epsilon, DELTA)
+        return audit_release(plan, found, config, delta=DELTA, streams=streams, generator=generator)
+    records = TrainingRecords.of(found.features, found.labels, classes=10, persons=found.persons)
+    facts = ModelFacts(CLASSES, get_extractor("pixels").spec(), (28, 28), records.dim)
+    training = TrainingConfig.for_model("linear", records=units, epsilon=epsilon, delta=DELTA, epochs=EPOCHS)
+    training = replace(training, per_person=most)
+    return audit_training_canaries(training, facts, records, config, streams=streams, generator=generator)
+
+
 def one_run(target: str, epsilon: float, canaries: int, seed: int) -> dict[str, Any]:
     # Features are read, or made, before the clock starts.
-    _ = pixels() if target in ("poisson", "classwise") else scattering()
+    _ = pixels() if target in ("poisson", "classwise", *UNITS) else scattering()
     load = os.getloadavg()[0]
     start, worked = time.perf_counter(), time.process_time()
-    found = one_audit(target, epsilon, canaries, seed).to_dict()
+    found = (one_of_units if target in UNITS else one_audit)(target, epsilon, canaries, seed).to_dict()
     seconds, cpu_seconds = round(time.perf_counter() - start, 1), round(time.process_time() - worked, 1)
     memory = {"peak_memory_gib": round(common.peak_memory_gib(), 2), "load": load} if target == TIMING else {}
     return {
@@ -157,6 +195,23 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
                 ["canaries", "processor time", "wall time", "other work: load on two cores", "peak memory"], speed
             )
         )
+    by_unit = [[run for run in runs if run["target"] == target] for target in UNITS]
+    if all(by_unit):
+        lines = [
+            [
+                mine[0]["target"],
+                f"{np.mean([run['correct'] for run in mine]):.0f} of {mine[0]['guesses']}",
+                f"{np.mean([run['proven_by']['steinke'] for run in mine]):.2f}",
+                f"{np.mean([run['proven_by']['mahloujifar'] for run in mine]):.2f}",
+                f"{common.median([run['cpu_seconds'] for run in mine]):.0f} s ({len(mine)})",
+            ]
+            for mine in by_unit
+        ]
+        tables.append(
+            f"Persons beside records, claimed ε 8, {SOME:,} planted canaries, pixels: sums of whole classes, and "
+            f"DP-SGD on a linear head. Records are dealt to persons with {EACH} each; a canary person has 100 K "
+            "records:\n\n" + common.table(["what", *header[3:6], "processor time, median (runs)"], lines)
+        )
     common.save("canaries", "One-run audits against the number of canaries", facts, runs, tables)
     draw(points)
 
@@ -195,6 +250,9 @@ def main() -> None:
         for target in TARGETS
         for epsilon in EPSILONS
     ]
+    cells += [(target, 8.0, SOME, seed) for seed in SEEDS for target in UNITS]
+    if PERSONS in sys.argv:
+        cells = [cell for cell in cells if cell[0] in UNITS]
     if TIMING in sys.argv:
         cells = [(TIMING, 1.0, 1_000, 0)]
     for cell in cells:

@@ -22,7 +22,7 @@ from privmix.accounting import Adjacency
 from privmix.attacks import canaries as canary_audits
 from privmix.attacks import canary_records, one_run_proof
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, release_mechanism
-from privmix.attacks.canary_records import Blocks, WithCanaries, blocks_of, make_canaries
+from privmix.attacks.canary_records import Block, Blocks, Side, WithCanaries, blocks_of, make_canaries
 from privmix.attacks.canary_scores import Filters, RowScores, contributions
 from privmix.attacks.one_run import OneRun, is_refuted
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, event_least
@@ -227,10 +227,10 @@ def test_expectations_are_those_of_every_possible_draw(factor: float) -> None:
     assert isinstance(plan, ReleasePlan)
     transform = RecordTransform(plan.clip_norm)
     others = rng.normal(size=(3, 6)).astype(np.float32), np.array([0, 1, 0])
-    side = rng.normal(size=(2, 6)).astype(np.float32), np.array([1, 0])
+    side = Side(rng.normal(size=(2, 6)).astype(np.float32), np.array([1, 0]))
 
-    def known() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-        yield *others, 1.0
+    def known() -> Iterator[Block]:
+        yield Block(*others, 1.0)
 
     filters = Filters.prepare(plan, transform, side, known)
     scores = RowScores(plan, transform, filters, known, "rows")
@@ -259,15 +259,15 @@ def test_projections_have_the_planned_variance_and_no_bias() -> None:
     mixed = WithCanaries(real, COUNT, *canaries.chosen(coins))
     engine = release_engine.ReleaseEngine(plan, mixed, SecretStreams.from_seed(5))
 
-    def known() -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
+    def known() -> Iterator[Block]:
         for x, y in blocks_of(mixed, mixed.count):
-            yield x, y, 1.0
+            yield Block(x, y, 1.0)
 
     blocks: Blocks = known
     scores = None
     for block in engine.rows():
         if scores is None:
-            filters = Filters.prepare(plan, engine.transform, (canaries.features, canaries.labels), blocks)
+            filters = Filters.prepare(plan, engine.transform, canaries.sides[0], blocks)
             scores = RowScores(plan, engine.transform, filters, blocks, "rows")
         scores.add(block.start, block.x, block.y)
     assert scores is not None

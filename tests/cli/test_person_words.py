@@ -77,10 +77,19 @@ def test_records_are_the_unit_without_a_word_of_persons(made: dict[str, Any]) ->
     assert "unit" not in json.loads(privmix("verify", str(folder), "--json").out)
 
 
-def test_canaries_are_records(made: dict[str, Any]) -> None:
-    """Refused before a charge."""
+def test_canaries_are_persons(made: dict[str, Any], tmp_path: Path) -> None:
+    """From a store, told as persons, in the report, too; refused before a charge where nobody said whose."""
     folder = made["model"][0]
     line = ["audit", str(folder), "--data", str(folder.parent / "d.csv"), "--canaries", "6", "--columns", "a,b"]
-    outcome = privmix(*line, "--label-column", "y")
+    line += ["--label-column", "y"]
+    outcome = privmix(*line)
     assert (outcome.code, len(outcome.err.splitlines())) == (2, 1)
-    assert "allowed: a record" in outcome.err, outcome.err
+    assert "allowed: whose the records are" in outcome.err, outcome.err
+    more = ["--person", "who", "--canary-records", "3", "--record", str(tmp_path / "R"), "--seed", "1"]
+    outcome = privmix(*line, *more, "--store", str(tmp_path / "S"))
+    assert outcome.code in (0, 4), outcome.err
+    told = " ".join(outcome.out.split())
+    assert "of 6 canary persons (planted canary persons with 3 records each in one DP-SGD run" in told
+    assert "A canary is one person" in outcome.err
+    said("report", str(tmp_path / "R"), str(folder), "--for", "owner", "--out", str(tmp_path / "r.html"))
+    assert "canary persons with 3 records each" in (tmp_path / "r.html").read_text()

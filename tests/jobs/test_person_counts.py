@@ -9,13 +9,11 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.attacks.canaries import CanaryConfig, check_auditable
 from privmix.attacks.membership import infer_membership
 from privmix.designs import Fixed, Poisson
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.jobs import progress
-from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.persons import check_persons
 from privmix.planning import ReleaseConfig
 from privmix.plans import all_designs
@@ -81,14 +79,32 @@ def test_bars_show_hundredths_where_the_count_was_declared(monkeypatch: pytest.M
     assert [given["percent"] for given in seen] == [False, True, True]
 
 
-def test_canaries_are_records_and_stand_for_no_person(tmp_path: Path) -> None:
-    """Refused before anything is read or charged."""
-    plan = ReleaseConfig(40, 4, ("no", "yes"), Poisson(4), per_person=1).with_noise(1.0)
-    with pytest.raises(InvalidInput, match="a record, which is what this attack adds"):
-        check_auditable(plan, CanaryConfig(canaries=10))
+def test_canaries_are_persons_where_these_are_the_unit(tmp_path: Path) -> None:
+    """From Python, in memory and from a store; whose the records are must be said, before anything is read."""
     released(tmp_path / "release", design=Poisson(4))
-    with pytest.raises(InvalidInput, match="a record, which is what this attack adds"):
-        CanaryJob(target=tmp_path / "release", data=(X, Y), canaries=20).plan()
+    given: dict[str, Any] = {"data": (X, Y), "canaries": 20, "seed": 1, "guesses": 20}
+    found = pm.audit(tmp_path / "release", "canaries", person=WHOSE, canary_records=100, **given)
+    assert "planted canary persons with 100 records each" in found.audit.method
+    assert found.measurement.title == "One-run audit with 20 canary persons"
+    assert "A canary is one person" in str(found.measurement.statements)
+    assert found.to_dict()["unit"] == "person"
+    with pytest.raises(InvalidInput, match="whose the records are"):
+        pm.audit(tmp_path / "release", "canaries", **given)
+    with pytest.raises(InvalidInput, match="per_person"):
+        pm.audit(tmp_path / "release", "canaries", person=WHOSE, per_person=2, **given)
+    pm.release(
+        (X, Y),
+        out=tmp_path / "records",
+        epsilon=4.0,
+        delta=1e-3,
+        classes=["no", "yes"],
+        features="identity",
+        design=Poisson(4),
+    )
+    with pytest.raises(InvalidInput, match="the target's unit is a record"):
+        pm.audit(tmp_path / "records", "canaries", person=WHOSE, **given)
+    with pytest.raises(InvalidInput, match="canary_records"):
+        pm.audit(tmp_path / "records", "canaries", canary_records=2, **given)
 
 
 def test_a_guarantee_for_persons_bounds_no_attack_on_their_records(tmp_path: Path) -> None:

@@ -1,8 +1,11 @@
-"""Canaries in a release: records that are inserted by the toss of a coin, and what one release shows of the coins.
+"""Canaries in a release: units that are inserted by the toss of a coin, and what one release shows of the coins.
 
-What is audited is the plan as it is: its rates, noise and public record count stay what they are. Under add/remove an
-included canary is one record more, and replaces none; the guarantee is about just that, whatever the other records are.
-Under replace-one the count stays: each canary takes a record's place, and its coin says which of two opposite records
+A canary is what the plan protects: a record, or, where its unit is a person, a person with several records, all of
+which are there or none.
+
+What is audited is the plan as it is: its rates, noise and public count stay what they are. Under add/remove an
+included canary is one unit more, and replaces none; the guarantee is about just that, whatever the other records are.
+Under replace-one the count stays: each canary takes a unit's place, and its coin says which of two opposite ones
 stands there.
 
 The attacker sees the released rows alone. It knows the plan, the canaries and, as the guarantee allows, the sums of all
@@ -18,15 +21,17 @@ from typing import Annotated, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.attacks.canary_records import CANARY_SHARE, KINDS, Canaries, WithCanaries, blocks_of, make_canaries
+from privmix.attacks.canary_persons import person_blocks, persons_of, with_persons
+from privmix.attacks.canary_records import KINDS, Block, Blocks, Canaries, WithCanaries, blocks_of, make_canaries
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
 from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource, RecordTiles, tiles_of
-from privmix.errors import WITHHELD, InvalidInput, check_choice, check_integer, check_number
+from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.fields import Choice, check_fields
-from privmix.mechanisms.plan import check_of_records
+from privmix.mechanisms.persons import MOST_OF_ONE
+from privmix.mechanisms.plan import RECORD, Unit, unit_named, unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, ReleasePlan, averaging_plan
 from privmix.progress import Progress
@@ -46,6 +51,8 @@ class CanaryConfig:
         evidence: what is scored: ``"rows"``, the likelihood ratio of each row, the best attack on a mechanism that does
             what its plan says; ``"neighbours"``, differences of neighbouring rows, and ``"tiles"``, of rows in
             neighbouring row tiles: both show noise that was used twice.
+        canary_records: where the plan's unit is a person, how many records each canary has; None: K, as many as weigh
+            as much as one of somebody with one. Many more try the cap.
 
     Example:
         >>> CanaryConfig(canaries=1000).confidence
@@ -57,6 +64,7 @@ class CanaryConfig:
     guesses: int | None = None
     kind: Annotated[str, Choice(*KINDS)] = "planted"
     evidence: Annotated[str, Choice(*EVIDENCE)] = "rows"
+    canary_records: int | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -64,6 +72,25 @@ class CanaryConfig:
         if self.guesses is not None:
             check_integer("guesses", self.guesses, low=1, high=self.canaries)
             check_enough(self.guesses, self.confidence, "guesses")
+        if self.canary_records is not None:
+            check_integer("canary_records", self.canary_records, low=1, high=MOST_OF_ONE)
+            if self.kind == "mislabelled":
+                allowed = "none for mislabelled canaries: they are persons of the dataset, with their own records"
+                raise InvalidInput("canary_records", self.canary_records, allowed)
+
+    def records_each(self, per_person: int | None) -> int:
+        """How many records a canary that is made has.
+
+        Args:
+            per_person: of the plan: K; None where records are the units.
+
+        Raises:
+            InvalidInput: records are the units, and a number was given.
+        """
+        if per_person is None and self.canary_records is not None:
+            allowed = "none where the plan's unit is a record: each canary is one"
+            raise InvalidInput("canary_records", self.canary_records, allowed)
+        return self.canary_records or per_person or 1
 
     def guesses_for(self, mechanism: Mechanism, delta: float) -> int:
         """The number of guesses, from public figures."""
@@ -80,15 +107,23 @@ class CanaryAudit:
         proof: what is proven beside what was claimed.
         included: how many canaries were.
         method: how it was done, in words.
+        unit: what each was: a record, or a person with all records.
     """
 
     proof: OneRunProof
     included: int
     method: str
+    unit: str = RECORD.one
+
+    @property
+    def canaries(self) -> str:
+        """Many of them, in a word or two."""
+        return "canaries" if self.unit == RECORD.one else f"canary {unit_named(self.unit).many}"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return {**self.proof.to_dict(), "included": self.included, "method": self.method}
+        """JSON values; the unit where it is no record."""
+        unit = {} if self.unit == RECORD.one else {"unit": self.unit}
+        return {**self.proof.to_dict(), "included": self.included, "method": self.method, **unit}
 
 
 def audit_release(
@@ -113,7 +148,8 @@ def audit_release(
 
     Args:
         plan: as it was, or is to be, released; of a design whose rows are averages, with Gaussian noise.
-        records: the owner's records, as many as the plan says where its design needs that.
+        records: the owner's records, as many as the plan says where its design needs that; with persons exactly
+            where its unit is a person.
         config: see :class:`CanaryConfig`.
         delta: at which epsilon is claimed.
         streams: fresh secret streams for the run; used up.
@@ -138,39 +174,56 @@ def audit_release(
     checked = check_auditable(plan, config)
     mechanism = release_mechanism(checked)
     guesses = config.guesses_for(mechanism, delta)
-    others = tiles_of(records)
-    if others.starts(0) is not None:
-        raise InvalidInput("persons", WITHHELD, "none: a canary is a record, and stands for no person")
-    kept = others.count - (config.canaries if _takes_places(checked, config) else 0)
+    others, unit = tiles_of(records), unit_of(checked)
+    if checked.per_person is not None:
+        others = persons_of(others)
+    kept = others.units - (config.canaries if _takes_places(checked, config) else 0)
     if kept < 0:
-        raise InvalidInput("canaries", config.canaries, "at most the number of records, whose places they take")
+        allowed = f"at most the number of {unit.many}, whose places they take"
+        raise InvalidInput("canaries", config.canaries, allowed)
+    each = config.records_each(checked.per_person)
     try:
-        canaries = make_canaries(checked, others, config.canaries, config.kind, generator)
+        canaries = make_canaries(checked, others, config.canaries, config.kind, generator, each)
         coins = generator.random(config.canaries) < 0.5
         scores = _scores(checked, others, kept, canaries, coins, config.evidence, streams, progress)
     finally:
         streams.destroy()
     proof = prove(OneRun.of(scores, coins, guesses), mechanism, delta, config.confidence)
-    return CanaryAudit(
-        proof, int(coins.sum()), f"{config.kind} canaries in one {plan.design} release, {config.evidence}"
-    )
+    method = f"{canaries_in_words(config, unit)} in one {plan.design} release, {config.evidence}"
+    return CanaryAudit(proof, int(coins.sum()), method, unit.one)
+
+
+def canaries_in_words(config: CanaryConfig, unit: Unit) -> str:
+    """What the canaries are.
+
+    Example:
+        >>> from privmix.mechanisms.plan import PERSON
+        >>> canaries_in_words(CanaryConfig(canary_records=4), PERSON)
+        'planted canary persons with 4 records each'
+    """
+    if unit.per_person is None:
+        return f"{config.kind} canaries"
+    if config.kind == "mislabelled":
+        return "mislabelled canary persons with all their records"
+    each = config.records_each(unit.per_person)
+    return f"{config.kind} canary persons with {each:,} record{'s' if each > 1 else ''} each"
 
 
 def check_auditable(plan: Plan, config: CanaryConfig) -> ReleasePlan:
     """Raise :class:`InvalidInput` unless canaries can audit such a plan; reads no data."""
     plan = averaging_plan(plan, "one with mixed rows of equal weights")
-    check_of_records(plan.per_person)
+    config.records_each(plan.per_person)
     if plan.noise != "gaussian":
         raise InvalidInput("noise", plan.noise, "gaussian for an audit with canaries")
     check_choice("canaries' kind", config.kind, KINDS[:2])
     if _takes_places(plan, config) and config.canaries > plan.records:
-        allowed = f"at most {plan.records}, the records whose places they take"
+        allowed = f"at most {plan.records}, the {unit_of(plan).many} whose places they take"
         raise InvalidInput("canaries", config.canaries, allowed)
     return plan
 
 
 def _takes_places(plan: ReleasePlan, config: CanaryConfig) -> bool:
-    """Whether canaries stand where the last records stood: the count is fixed, or they are those records, mislabelled.
+    """Whether canaries stand where the last units stood: the count is fixed, or they are those units, mislabelled.
 
     Nobody is in the data twice then, and what the run costs each person is what its plan says.
     """
@@ -201,13 +254,8 @@ def _scores(
     progress: Progress | None,
 ) -> NDArray[np.float64]:
     """Run the engine on the records and what the coins chose; score every canary by the rows."""
-    engine = make_engine(plan, WithCanaries(others, kept, *canaries.chosen(coins)), streams)
-
-    def known() -> Iterator[tuple[NDArray[Any], NDArray[np.int64], float]]:
-        for x, y in blocks_of(others, kept):
-            yield x, y, 1.0
-        for x, y in canaries.sides:
-            yield x, y, CANARY_SHARE
+    mixed, known = _with_canaries(plan, others, kept, canaries, coins)
+    engine = make_engine(plan, mixed, streams)
 
     scores: list[RowScores] = []
     for block in engine.rows(progress):
@@ -219,3 +267,25 @@ def _scores(
         for score in scores:
             score.add(block.start, block.x, block.y)
     return resolve(scores[0], scores[1] if len(scores) > 1 else None)
+
+
+def _with_canaries(
+    plan: ReleasePlan, others: RecordTiles, kept: int, canaries: Canaries, coins: NDArray[np.bool_]
+) -> tuple[RecordTiles, Blocks]:
+    """The others and the canaries that the coins chose; and all that may be there, as the attacker knows it."""
+    if plan.per_person is None:
+        mixed: RecordTiles = WithCanaries(others, kept, *canaries.chosen(coins))
+    else:
+        mixed = with_persons(persons_of(others), kept, *canaries.chosen(coins), canaries.whose(coins), canaries.copies)
+
+    def known() -> Iterator[Block]:
+        if plan.per_person is None:
+            for x, y in blocks_of(others, kept):
+                yield Block(x, y, 1.0)
+        else:
+            for x, y, persons in person_blocks(plan, others, kept):
+                yield Block(x, y, 1.0, persons)
+        for side in canaries.sides:
+            yield side.block(plan)
+
+    return mixed, known

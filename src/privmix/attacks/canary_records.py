@@ -1,25 +1,77 @@
-"""Canary records: what they look like, and how they stand among a dataset's records."""
+"""Canaries: what they look like, and how they stand among a dataset's records."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.attacks.canary_persons import Persons, standing
 from privmix.engine.records import RecordTiles, RecordUnits, Tile, record_tiles
 from privmix.errors import check_choice
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.plans import ReleasePlan
 from privmix.publication import RecordTransform
 
-Side = tuple[NDArray[np.float32], NDArray[np.int64]]
-"""Features (k, d) and labels (k,) of canaries."""
 
-Blocks = Callable[[], Iterator[tuple[NDArray[Any], NDArray[np.int64], float]]]
-"""Goes over records in blocks: features (b, d), labels (b,), and the share of them that is expected to be there."""
+class Block(NamedTuple):
+    """Some records that may be in the data; of persons, some whole persons' records.
+
+    Attributes:
+        x: (b, d) features.
+        y: (b,) labels.
+        share: of the units, that is expected to be there.
+        persons: whose they are; None where records are the units.
+    """
+
+    x: NDArray[Any]
+    y: NDArray[np.int64]
+    share: float
+    persons: Persons | None = None
+
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """(b,) what each record adds, on average, to a row that its unit is in; None: all of itself."""
+        return None if self.persons is None else self.persons.weights
+
+    @property
+    def units(self) -> float:
+        """How many units these are."""
+        return float(len(self.y) if self.persons is None else self.persons.weights.sum())
+
+    def by_class(self, classes: int) -> NDArray[np.float64]:
+        """(b, K) one-hot labels, times what each record adds."""
+        found = np.eye(classes)[self.y]
+        return found if self.weights is None else found * self.weights[:, None]
+
+
+Blocks = Callable[[], Iterator[Block]]
+"""Goes over all records that may be in the data."""
+
+
+class Side(NamedTuple):
+    """Canaries, k of them: the records of each stand side by side.
+
+    Attributes:
+        features: (r, d).
+        labels: (r,); those of a person ascend.
+        starts: (k + 1,) where those of each person begin; None where records are the units.
+        copies: how often each stands in the data.
+    """
+
+    features: NDArray[np.float32]
+    labels: NDArray[np.int64]
+    starts: NDArray[np.int64] | None = None
+    copies: int = 1
+
+    def block(self, plan: ReleasePlan) -> Block:
+        """As they may stand in the data."""
+        found = None if self.starts is None else standing(plan, self.starts, self.labels, self.copies)
+        return Block(self.features, self.labels, CANARY_SHARE, found)
+
 
 CANARY_SHARE: Final = 0.5
 """Of the canaries, that is."""
@@ -37,32 +89,49 @@ _BLOCK: Final = 512
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Canaries:
-    """Canary records (k, d) and (k,), and in replace-one audits the records that may stand in their place. Secret.
+    """Canaries, k of them, and in replace-one audits what may stand in their place. Secret.
 
     Attributes:
-        features: (k, d) float32.
-        labels: (k,) class numbers.
+        features: (r, d) float32; where records are the units, r is k.
+        labels: (r,) class numbers.
         opposites: None, or features and labels of the same shapes.
+        starts: (k + 1,) where the records of each person begin; None where records are the units.
+        copies: how often each of a person's records stands in the data.
     """
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
     opposites: tuple[NDArray[np.float32], NDArray[np.int64]] | None = None
+    starts: NDArray[np.int64] | None = None
+    copies: int = 1
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return len(self.labels if self.starts is None else self.starts[:-1])
 
     @property
     def sides(self) -> list[Side]:
         """What may stand in the data: the canaries, and what replaces them."""
-        return [(self.features, self.labels), *([] if self.opposites is None else [self.opposites])]
+        both = [(self.features, self.labels), *([] if self.opposites is None else [self.opposites])]
+        return [Side(*one, self.starts, self.copies) for one in both]
 
-    def chosen(self, coins: NDArray[np.bool_]) -> Side:
-        """What stands in the data, by the coins."""
+    def chosen(self, coins: NDArray[np.bool_]) -> Tile:
+        """Features and labels of what stands in the data, by the coins; ``copies`` of each."""
+        coins = coins[self._canary]
         if self.opposites is None:
             return self.features[coins], self.labels[coins]
         features = np.concatenate([self.features[coins], self.opposites[0][~coins]])
         return features, np.concatenate([self.labels[coins], self.opposites[1][~coins]])
+
+    def whose(self, coins: NDArray[np.bool_]) -> NDArray[np.int64]:
+        """Of which canary each of those is."""
+        of = self._canary
+        coins = coins[of]
+        return of[coins] if self.opposites is None else np.concatenate([of[coins], of[~coins]])
+
+    @property
+    def _canary(self) -> NDArray[np.int64]:
+        """(r,) of which canary each record is."""
+        return np.arange(len(self)) if self.starts is None else np.repeat(np.arange(len(self)), np.diff(self.starts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,22 +178,35 @@ class WithCanaries(RecordUnits):
 
 
 def make_canaries(
-    plan: ReleasePlan, others: RecordTiles, size: int, kind: str, generator: np.random.Generator
+    plan: ReleasePlan,
+    others: RecordTiles,
+    size: int,
+    kind: str,
+    generator: np.random.Generator,
+    copies: int = 1,
 ) -> Canaries:
     """Canaries that move the sums as far as the plan allows: at the clipping bound, in directions of their own.
 
     Where the plan centres, directions start from the records' own mean: what is left of a canary then points in its
     direction and not, with all others, against the mean.
+
+    A planted person has ``copies`` of one record, of which no mean is longer. Mislabelled ones have their own records,
+    whose labels are all shifted by as much.
     """
     classes = plan.num_classes
     if check_choice("canaries' kind", kind, KINDS[:2]) == "mislabelled":
         # Those whose places they take: see ``privmix.attacks.canaries``.
-        features, true = _records_at(others, np.arange(others.count - size, others.count))
+        features, true, starts = _units_at(others, np.arange(others.units - size, others.units))
         shift = generator.integers(1, classes, size)
         opposites = None
         if plan.kind.fixed_size:
             opposites = -features, true
-        return Canaries(features, (true + shift) % classes, opposites)
+        if starts is None:
+            return Canaries(features, (true + shift) % classes, opposites)
+        of = np.repeat(np.arange(size), np.diff(starts))
+        wrong = (true + shift[of]) % classes
+        order = np.lexsort((wrong, of))
+        return Canaries(features[order], wrong[order], opposites, starts)
     directions = _directions(size, plan.dim, generator)
     labels = generator.integers(0, classes, size)
     start, length = np.zeros(plan.dim, np.float32), _REACH * plan.clip_norm
@@ -135,7 +217,8 @@ def make_canaries(
     opposites = None
     if plan.kind.fixed_size:
         opposites = start - length * directions, (labels + 1) % classes
-    return Canaries(start + length * directions, labels, opposites)
+    starts = None if plan.per_person is None else np.arange(size + 1)
+    return Canaries(start + length * directions, labels, opposites, starts, copies)
 
 
 def _directions(count: int, dim: int, generator: np.random.Generator) -> NDArray[np.float32]:
@@ -158,19 +241,46 @@ def blocks_of(tiles: RecordTiles, kept: int) -> Iterator[Tile]:
 
 
 def _mean(plan: ReleasePlan, tiles: RecordTiles, generator: np.random.Generator) -> NDArray[np.float32]:
-    """(d,) mean of the clipped records, or of some of them: directions need no more."""
-    some = np.sort(generator.choice(tiles.count, min(_SOME, tiles.count), replace=False))
-    clipped = RecordTransform(plan.clip_norm, plan.norm).clip(_records_at(tiles, some)[0])
-    return np.asarray(clipped.mean(axis=0), np.float32)
+    """(d,) mean of the clipped records, or of some of them: directions need no more. Of persons, one record each."""
+    some = np.sort(generator.choice(tiles.units, min(_SOME, tiles.units), replace=False))
+    if plan.per_person is None:
+        return np.asarray(_clipped(plan, _units_at(tiles, some)[0]).mean(axis=0), np.float32)
+    features, weights = np.empty((len(some), tiles.dim), np.float32), np.empty(len(some))
+    for own, index, units in _by_tile(some):
+        starts, x = tiles.starts(index), tiles.tile(index)[0]
+        assert starts is not None
+        counts = np.diff(starts)[units]
+        features[own] = x[starts[units] + generator.integers(0, counts)]
+        weights[own] = np.minimum(1.0, counts / plan.per_person)
+    return np.asarray(weights @ _clipped(plan, features) / weights.sum(), np.float32)
 
 
-def _records_at(tiles: RecordTiles, indices: NDArray[np.int64]) -> Tile:
-    """Features and labels of some records."""
-    features = np.empty((len(indices), tiles.dim), np.float32)
-    labels = np.empty(len(indices), np.int64)
-    for index in range(record_tiles(tiles)):
+def _clipped(plan: ReleasePlan, x: NDArray[Any]) -> NDArray[Any]:
+    return RecordTransform(plan.clip_norm, plan.norm).clip(x)
+
+
+def _by_tile(indices: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], int, NDArray[np.int64]]]:
+    """Which of the units are in each tile, its number, and their places in it."""
+    for index in np.unique(indices // RECORD_TILE):
         own = np.flatnonzero(indices // RECORD_TILE == index)
-        if len(own):
-            x, y = tiles.tile(index)
-            features[own], labels[own] = x[indices[own] % RECORD_TILE], y[indices[own] % RECORD_TILE]
-    return features, labels
+        yield own, int(index), indices[own] % RECORD_TILE
+
+
+def _units_at(
+    tiles: RecordTiles, indices: NDArray[np.int64]
+) -> tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.int64] | None]:
+    """Features and labels of the records of some units, ascending, and of persons where those of each begin."""
+    found: list[Tile] = [(np.empty((0, tiles.dim), np.float32), np.empty(0, np.int64))]
+    counts: list[NDArray[np.int64]] = []
+    for _, index, units in _by_tile(indices):
+        (x, y), starts = tiles.tile(index), tiles.starts(index)
+        rows = units
+        if starts is not None:
+            sizes = np.diff(starts)[units]
+            counts.append(sizes)
+            ends = np.cumsum(sizes)
+            rows = np.repeat(starts[units] - ends + sizes, sizes) + np.arange(int(ends[-1]))
+        found.append((np.asarray(x[rows], np.float32), y[rows]))
+    features, labels = (np.concatenate(part) for part in zip(*found, strict=True))
+    starts = np.concatenate([[0], np.cumsum(np.concatenate(counts))]).astype(np.int64) if counts else None
+    return features, labels, starts

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from privmix.attacks.canary_persons import persons_vectors
 from privmix.attacks.canary_records import CANARY_SHARE, Blocks, Side
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.plans import ReleasePlan
@@ -63,14 +64,14 @@ class Filters:
 
     @classmethod
     def prepare(cls, plan: ReleasePlan, transform: RecordTransform, side: Side, others: Blocks) -> Filters:
-        """Match filters to the canaries ``side``, (k, d) and (k,), once the transform is known."""
+        """Match filters to the k canaries ``side``, once the transform is known."""
         classes, rate = plan.num_classes, plan.record_rate
         onehot = np.eye(classes) - plan.label_offset
         sums, counts = np.zeros((classes, plan.dim)), np.zeros(classes)
-        for x, y, share in others():
-            sums += share * (np.eye(classes)[y].T @ transform(x))
-            counts += share * np.bincount(y, minlength=classes)
-        vectors = contributions(plan, transform, *side)
+        for block in others():
+            sums += block.share * (block.by_class(classes).T @ transform(np.asarray(block.x)))
+            counts += block.share * np.bincount(block.y, block.weights, minlength=classes)
+        vectors, labels = _canary_vectors(plan, transform, side)
         weights = np.zeros((plan.dim + classes, len(vectors)), np.float32)
         std_x, std_y = plan.noise_std_x * plan.divisor, plan.noise_std_y * plan.divisor
         np.divide(vectors[:, : plan.dim].T, std_x**2, out=weights[: plan.dim])
@@ -83,12 +84,12 @@ class Filters:
         noise += std_y**2 * np.square(weights[plan.dim :]).sum(axis=0)
         expected = np.concatenate([sums, onehot * counts[:, None]], axis=1) @ weights
         return cls(
-            side[1],
+            labels,
             vectors,
             weights,
             np.einsum("kd,dk->k", vectors, weights),
             noise,
-            cls._spread(plan, transform, weights, side[1], others, counts.sum()),
+            cls._spread(plan, transform, weights, labels, others, counts.sum()),
             expected.astype(np.float32),
             counts,
         )
@@ -103,14 +104,13 @@ class Filters:
         count: float,
     ) -> Floats:
         squares, seen = np.zeros((plan.num_classes, len(labels))), 0.0
-        classes = np.eye(plan.num_classes, dtype=np.float32)
         # Spread over all records, which may lie class by class.
         every = max(1, int(count / _SOME))
-        for number, (x, y, share) in enumerate(others()):
+        for number, block in enumerate(others()):
             if number % every == 0:
-                projected = contributions(plan, transform, x, y) @ weights
-                squares += share * (classes[y].T @ np.square(projected))
-                seen += share * len(y)
+                projected = contributions(plan, transform, block.x, block.y) @ weights
+                squares += block.share * (block.by_class(plan.num_classes).astype(np.float32).T @ np.square(projected))
+                seen += block.share * block.units
         met = (meetings(plan)[:, labels] * squares).sum(axis=0)
         return np.asarray(plan.record_rate * (1 - plan.record_rate) * met * count / max(seen, 1.0), np.float32)
 
@@ -118,9 +118,20 @@ class Filters:
 def contributions(plan: ReleasePlan, transform: RecordTransform, x: Floats, y: NDArray[np.int64]) -> Floats:
     """(b, d + K) float32: what records add to the sums of features and labels."""
     made = np.empty((len(y), plan.dim + plan.num_classes), np.float32)
-    made[:, : plan.dim] = transform(x)
+    made[:, : plan.dim] = transform(np.asarray(x))
     made[:, plan.dim :] = (np.eye(plan.num_classes) - plan.label_offset)[y]
     return made
+
+
+def _canary_vectors(plan: ReleasePlan, transform: RecordTransform, side: Side) -> tuple[Floats, NDArray[np.int64]]:
+    """(k, d + K) what each canary adds, on average, to a row that it is in, and (k,) their classes.
+
+    A person with records of several classes is looked for in the rows of one, in which most of them are.
+    """
+    made = contributions(plan, transform, side.features, side.labels)
+    if side.starts is None:
+        return made, side.labels
+    return persons_vectors(plan, made, side.starts, side.labels, side.copies)
 
 
 def meetings(plan: ReleasePlan) -> Floats:
@@ -231,10 +242,15 @@ class RowScores:
         classes = np.eye(len(by_class), dtype=np.float32)
         weights = filters.weights * self.tilt
         if rate < 1:
-            for x, y, share in self.others():
-                projected = contributions(self.plan, self.transform, x, y) @ weights
-                by_class -= share * rate * (classes[y].T @ projected)
-                by_class += share * (classes[y].T @ _ratio(projected, rate))
+            for block in self.others():
+                projected = contributions(self.plan, self.transform, block.x, block.y) @ weights
+                if block.persons is None:
+                    by_class -= block.share * rate * (classes[block.y].T @ projected)
+                    by_class += block.share * (classes[block.y].T @ _ratio(projected, rate))
+                else:
+                    by_class -= block.share * rate * (block.by_class(len(classes)).T @ projected)
+                    first, exponents = block.persons.first, block.persons.exponents(projected)
+                    by_class += block.share * (classes[block.y[first]].T @ _ratio(exponents, rate))
             # No canary blurs itself.
             itself = self.tilt * filters.shift
             own = (filters.labels, np.arange(len(itself)))

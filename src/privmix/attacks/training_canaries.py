@@ -5,6 +5,9 @@ adds the canaries' gradients to the sum of a batch, by the run's own rule of cli
 
 What is audited is the plan as it is: the sampling rate stays that of the public record count, and an included canary is
 one record more. Under replace-one a canary is always there, and its coin turns its gradient's sign.
+
+Where the plan's unit is a person, so is a canary: several records, all of them there or none, which the run itself
+finds to be of one person, and of which it draws up to K for a step. The mean of what they give is clipped once.
 """
 
 from __future__ import annotations
@@ -19,16 +22,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.accounting import Adjacency, Event
-from privmix.attacks.canaries import CanaryAudit, CanaryConfig
+from privmix.attacks.canaries import CanaryAudit, CanaryConfig, canaries_in_words
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, prove
 from privmix.errors import InvalidInput
-from privmix.mechanisms.plan import check_of_records
+from privmix.mechanisms.plan import RECORD, unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.training import ModelFacts, TrainedModel, Trainer, TrainingConfig, TrainingRecords
 from privmix.training.batches import Batch
-from privmix.training.dp_sgd import StepObserver
+from privmix.training.dp_sgd import StepObserver, drawn_records
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.plan import TrainingPlan
@@ -61,7 +64,7 @@ def audit_training_canaries(
     sees the noisy sum of every step and knows, as the accountant assumes, all of it but the canaries and the noise:
     this is the pair of distributions that the plan's price is about. ``"mislabelled"`` canaries are records of the
     dataset that are taken from it and given a wrong label, ``"blank"`` ones are of one value throughout; the attacker
-    sees the final model alone, by its probability of the label that was trained.
+    sees the final model alone, by its probability of the label that was trained, or of a person's records on average.
 
     Formal guarantees:
         * Valid: for an engine that does what the plan says, more than the claimed epsilon is proven with probability at
@@ -72,7 +75,7 @@ def audit_training_canaries(
     Args:
         config: settings of the run; without microbatches, banks of views and public data.
         facts: public facts of the data.
-        records: the owner's.
+        records: the owner's; of persons where the config's unit is a person.
         canaries: see :class:`privmix.attacks.canaries.CanaryConfig`; ``evidence`` is for planted ones.
         plan: what ran, if it is known; None: what ``config`` asks for with as many records.
         streams: fresh secret streams for the run; used up.
@@ -94,7 +97,8 @@ def audit_training_canaries(
     """
     check_auditable_training(config, canaries)
     job = Trainer(config, facts, len(records) if plan is None else plan.records, records_declared=True)
-    check_room(canaries, weights=job.weights, records=len(records))
+    unit = unit_of(job.plan)
+    check_room(canaries, weights=job.weights, records=len(records), units=unit.many)
     if plan is not None:
         # Calibrated by whichever version ran it; canaries come on top of the count that it states.
         job.plan = replace(plan, records_declared=True)
@@ -105,18 +109,19 @@ def audit_training_canaries(
     guesses = canaries.guesses_for(mechanism, job.plan.delta)
     coins = generator.random(canaries.canaries) < 0.5
     if canaries.kind == "planted":
-        scores = _planted_scores(job, records, coins, canaries.evidence, streams, generator, progress)
+        scores = _planted_scores(job, records, coins, canaries, streams, generator, progress)
     else:
-        scores = _input_scores(job, records, coins, canaries.kind, streams, generator, progress)
+        scores = _input_scores(job, records, coins, canaries, streams, generator, progress)
     proof = prove(OneRun.of(scores, coins, guesses), mechanism, job.plan.delta, canaries.confidence)
     seen = "noisy sums of every step" if canaries.kind == "planted" else "final model"
     named = mechanism_of(job.plan).called
-    return CanaryAudit(proof, int(coins.sum()), f"{canaries.kind} canaries in one {named} run, {seen}")
+    method = f"{canaries_in_words(canaries, unit)} in one {named} run, {seen}"
+    return CanaryAudit(proof, int(coins.sum()), method, unit.one)
 
 
 def check_auditable_training(config: TrainingConfig, canaries: CanaryConfig) -> None:
     """Raise :class:`InvalidInput` unless canaries can audit such a run; reads no data."""
-    check_of_records(config.per_person)
+    canaries.records_each(config.per_person)
     if config.microbatch_size > 1:
         raise InvalidInput("microbatch_size", config.microbatch_size, "1 for an audit with canaries")
     if config.bank_views or config.views.k_diff:
@@ -130,18 +135,19 @@ def check_auditable_training(config: TrainingConfig, canaries: CanaryConfig) -> 
         raise InvalidInput("canaries' kind", canaries.kind, allowed)
 
 
-def check_room(canaries: CanaryConfig, *, weights: int, records: int) -> None:
+def check_room(canaries: CanaryConfig, *, weights: int, records: int, units: str = RECORD.many) -> None:
     """Raise :class:`InvalidInput` where there are more canaries than places for them; reads no data.
 
     Args:
         canaries: of the audit.
         weights: how many are trained: a planted canary has one of its own.
         records: how many there are: mislabelled canaries are made of some of them.
+        units: what they are: records, or persons.
     """
     if canaries.kind == "planted" and canaries.canaries > weights:
         raise InvalidInput("canaries", canaries.canaries, f"at most {weights}, the weights that are trained")
     if canaries.kind == "mislabelled" and canaries.canaries >= records:
-        allowed = "fewer than there are records: mislabelled ones are made of them"
+        allowed = f"fewer than there are {units}: mislabelled ones are made of them"
         raise InvalidInput("canaries", canaries.canaries, allowed)
 
 
@@ -161,24 +167,28 @@ class _Planted(StepObserver):
     Attributes:
         plan: of the run.
         clipping: of the run.
+        records: of the run: real ones, and behind them those of the canaries.
         places: (k,) the weight of each canary.
         members: (c,) which canaries stand behind the real records.
         signs: (c,) of their gradients.
         real: how many real records there are.
+        each: how many records each canary has.
         evidence: ``"rows"``: steps, or ``"neighbours"``: differences of two steps.
         scores: (k,).
     """
 
     plan: TrainingPlan
     clipping: Clipping
+    records: TrainingRecords
     places: Tensor
     members: NDArray[np.int64]
     signs: NDArray[np.float64]
     real: int
+    each: int
     evidence: str
     scores: NDArray[np.float64] = field(init=False)
     _seen: list[NDArray[np.float64]] = field(default_factory=list, init=False)
-    _here: NDArray[np.int64] | None = field(default=None, init=False)
+    _here: tuple[NDArray[np.int64], NDArray[np.float64]] | None = field(default=None, init=False)
     _others: NDArray[np.float64] | None = field(default=None, init=False)
     _before: NDArray[np.float64] | None = field(default=None, init=False)
     _medians: list[float] = field(default_factory=list, init=False)
@@ -187,19 +197,36 @@ class _Planted(StepObserver):
         self.scores = np.zeros(len(self.places))
 
     def drawn(self, batch: Batch, step: int) -> Batch:
-        """The real records of the batch."""
-        real = batch.indices < self.real
-        self._here = batch.indices[~real] - self.real
+        """The real units of the batch."""
+        most = self.plan.per_person
+        # As the run itself finds and draws a unit's records: what goes wrong there shows.
+        found = (
+            batch.indices[:, None] if most is None else drawn_records(self.records, batch.indices, batch.seeds, most)
+        )
+        real = (found < self.real).all(axis=1)
+        self._here = self._planted((found[~real] - self.real) // self.each)
         return Batch(batch.indices[real], batch.seeds[real])
 
+    def _planted(self, found: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Which canaries have records in a step, (b, K) -> (e,), and the clipped gradients of these, summed by unit.
+
+        A record's gradient has its canary's direction; the mean of a unit's is clipped, as one.
+        """
+        units = np.repeat(np.arange(len(found)), found.shape[1])
+        own = found.reshape(-1) >= 0
+        pairs, counts = np.unique(units[own] * len(self.members) + found.reshape(-1)[own], return_counts=True)
+        units, canaries = np.divmod(pairs, max(1, len(self.members)))
+        lengths = _REACH * self.plan.clip_norm * counts / found.shape[1]
+        norms = torch.from_numpy(np.sqrt(np.bincount(units, lengths**2, minlength=len(found))))
+        return canaries, lengths * self.clipping.factors(norms).numpy()[units] * self.signs[canaries]
+
     def summed(self, total: Tensor, step: int) -> None:
-        """Add the clipped gradients of the canaries that were drawn to the sum of the other records'."""
+        """Add the clipped gradients of the canaries that were drawn to the sum of the others'."""
         assert self._here is not None
-        here = self._here
+        here, added = self._here
         self._others = total[self.places].double().cpu().numpy()
-        lengths = torch.full((len(here),), _REACH * self.plan.clip_norm, dtype=torch.float64)
-        added = lengths * self.clipping.factors(lengths) * torch.from_numpy(self.signs[here])
-        total[self.places[torch.from_numpy(self.members[here])]] += added.to(total.device, total.dtype)
+        places = self.places[torch.from_numpy(self.members[here])]
+        total.index_add_(0, places, torch.from_numpy(added).to(total.device, total.dtype))
 
     def noised(self, mean: Tensor, step: int) -> None:
         """Score the step by its noisy mean."""
@@ -248,22 +275,23 @@ def _planted_scores(
     job: Trainer,
     records: TrainingRecords,
     coins: NDArray[np.bool_],
-    evidence: str,
+    canaries: CanaryConfig,
     streams: SecretStreams,
     generator: np.random.Generator,
     progress: Progress | None,
 ) -> NDArray[np.float64]:
-    size = len(coins)
+    size, each = len(coins), canaries.records_each(job.plan.per_person)
     places = torch.from_numpy(generator.choice(job.weights, size, replace=False)).to(job.device)
     if job.plan.adjacency is Adjacency.ADD_REMOVE:
         members, signs = np.flatnonzero(coins), np.ones(int(coins.sum()))
     else:
         members, signs = np.arange(size), np.where(coins, 1.0, -1.0)
-    clipping = Clipping(job.config.clip_norm, job.config.clipping)
-    planted = _Planted(job.plan, clipping, places, members, signs, len(records), evidence)
     # Their features are never looked at.
     features, labels = np.zeros((len(members), records.dim), np.float32), np.zeros(len(members), np.int64)
-    job.observed(_joined(records, features, labels), [planted], streams=streams, progress=progress)
+    joined = _joined(records, features, labels, np.arange(len(members)), each)
+    clipping, real = Clipping(job.config.clip_norm, job.config.clipping), len(joined.x) - each * len(members)
+    planted = _Planted(job.plan, clipping, joined, places, members, signs, real, each, canaries.evidence)
+    job.observed(joined, [planted], streams=streams, progress=progress)
     return planted.scores
 
 
@@ -271,29 +299,55 @@ def _input_scores(
     job: Trainer,
     records: TrainingRecords,
     coins: NDArray[np.bool_],
-    kind: str,
+    canaries: CanaryConfig,
     streams: SecretStreams,
     generator: np.random.Generator,
     progress: Progress | None,
 ) -> NDArray[np.float64]:
-    size, classes = len(coins), records.classes
-    if kind == "mislabelled":
-        order = generator.permutation(len(records))
-        picked, others = np.sort(order[:size]), np.sort(order[size:])
+    size, classes, each = len(coins), records.classes, canaries.records_each(job.plan.per_person)
+    if canaries.kind == "mislabelled":
+        order, whose, each = generator.permutation(len(records)), records.whose(), 1
+        number = np.full(len(records) + 1, size)
+        number[np.sort(order[:size])] = np.arange(size)
+        # The last entry is that of records which do not count.
+        number = number[whose]
+        picked = np.flatnonzero((number < size) & (whose >= 0))
+        of = number[picked]
         features = np.array(records.x[picked])
-        labels = (records.labels[picked] + generator.integers(1, classes, size)) % classes
-        records = TrainingRecords(records.x[others], records.labels[others], classes)
+        labels = (records.labels[picked] + generator.integers(1, classes, size)[of]) % classes
+        records = records.kept(np.flatnonzero((number == size) & (whose >= 0)))
     else:
+        of = np.arange(size)
         features = np.repeat(np.linspace(0, 1, size, dtype=np.float32)[:, None], records.dim, axis=1)
         labels = generator.integers(0, classes, size)
-    model = job.run(_joined(records, features[coins], labels[coins]), streams=streams, progress=progress)
-    return _confidence(model, features, labels)
+    there = coins[of]
+    joined = _joined(records, features[there], labels[there], of[there], each)
+    model = job.run(joined, streams=streams, progress=progress)
+    scores = np.bincount(of, _confidence(model, features, labels), minlength=size)
+    return np.asarray(scores / np.bincount(of, minlength=size))
 
 
-def _joined(records: TrainingRecords, features: NDArray[np.float32], labels: NDArray[np.int64]) -> TrainingRecords:
-    """Records and canaries after them, (n + c, d)."""
-    x = np.concatenate([records.x, features])
-    return TrainingRecords(x, np.concatenate([records.labels, labels]), records.classes)
+def _joined(
+    records: TrainingRecords,
+    features: NDArray[np.float32],
+    labels: NDArray[np.int64],
+    of: NDArray[np.int64],
+    each: int,
+) -> TrainingRecords:
+    """Records, and behind them (c, d) those of canaries, each so many times; ``of`` says which canary has one."""
+    if records.units is None:
+        x = np.concatenate([records.x, features])
+        return TrainingRecords(x, np.concatenate([records.labels, labels]), records.classes)
+    whose = records.whose()
+    if (whose < 0).any():
+        counted = whose >= 0
+        records, whose = replace(records, x=records.x[counted], labels=records.labels[counted]), whose[counted]
+    return TrainingRecords.of(
+        np.concatenate([records.x, np.repeat(features, each, axis=0)]),
+        np.concatenate([records.labels, np.repeat(labels, each)]),
+        classes=records.classes,
+        persons=np.concatenate([whose, len(records) + np.repeat(of, each)]),
+    )
 
 
 def _confidence(model: TrainedModel, features: NDArray[np.float32], labels: NDArray[np.int64]) -> NDArray[np.float64]:

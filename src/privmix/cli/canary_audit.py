@@ -34,8 +34,8 @@ def audit_with_canaries(job: CanaryJob, record: Path | None, json_output: bool) 
         verdict = "[bold red]refuted[/]" if found.violated else "[green]not refuted[/]"
         out.print(f"claim: {claimed} at delta {exact(proof.delta)}: {verdict} at confidence {proof.confidence:g}")
         out.print(
-            f"guessed {proof.run.correct} of {proof.run.guesses} coins right, of {proof.run.canaries} canaries "
-            f"({found.audit.method})",
+            f"guessed {proof.run.correct} of {proof.run.guesses} coins right, of {proof.run.canaries} "
+            f"{found.audit.canaries} ({found.audit.method})",
             soft_wrap=True,
         )
         out.print(

@@ -16,6 +16,9 @@ from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
+from privmix.jobs.columns import Columns
+from privmix.jobs.options import TargetColumns
+from privmix.jobs.persons import Persons
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.recording import Measurement
 from privmix.plans import BasePlan, Plan
@@ -44,7 +47,8 @@ def audit(
     shape and independence with the certificate: a hundredth too little shows. Neither reads private data.
 
     ``"canaries"`` puts canaries among the owner's records by coins, runs the plan once more, and counts the guesses at
-    the coins. What that shows is for the owner, and costs what the plan costs.
+    the coins. What that shows is for the owner, and costs what the plan costs. Where the plan's unit is a person, each
+    canary is a person with several records.
 
     Args:
         target: a release, or the folder of one or of a trained model; or a plan, or a claim about one.
@@ -53,7 +57,9 @@ def audit(
         confidence: of what is said to be proven.
         seed: for tests: the same runs again.
         progress: called with (stage, done, total), or True for bars.
-        canaries: fields of :class:`privmix.jobs.canaries.CanaryJob`, such as ``data`` and ``canaries``.
+        canaries: fields of :class:`privmix.jobs.canaries.CanaryJob`, such as ``data`` and ``canaries``. ``person``: of
+            a target whose unit is a person, whose the records are, the name of a column or an array; see
+            :class:`privmix.jobs.persons.Persons`.
 
     Raises:
         InvalidInput: the certificate does not hold, a value is out of range, or an option belongs to another kind.
@@ -73,7 +79,10 @@ def audit(
     if kind == "canaries":
         if not isinstance(target, str | PathLike):
             raise InvalidInput("target", type(target).__name__, "the folder of a release or trained model")
-        job = CanaryJob(target=Path(target), confidence=confidence, seed=seed, **canaries)
+        persons, person = Persons.taken_from(canaries)
+        columns = Columns.declared(canaries.pop("columns", None) or TargetColumns(), person=person)
+        said = {"columns": columns, "persons": persons, **canaries}
+        job = CanaryJob(target=Path(target), confidence=confidence, seed=seed, **said)
         done = job.carry_out(job.plan(), callback(progress))
         for text in done.warnings:
             warnings.warn(text, stacklevel=3)

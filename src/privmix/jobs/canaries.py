@@ -26,6 +26,7 @@ from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.options import CanaryOptions
+from privmix.jobs.persons import check_persons, number_of
 from privmix.jobs.recording import Measurement
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.plan import unit_of
@@ -50,6 +51,7 @@ _PROOF: Final = (
     "The plan was run once more, on the data with canaries; a proof is about the mechanism and its implementation. "
     "A low one does not show that less is revealed."
 )
+_OF_PERSONS: Final = "A canary is one person: all of their records are in the data or none."
 _PRIVATE: Final = "These figures were computed from private records and nothing protects them: they are for the owner."
 _UNCHARGED: Final = "The run's cost was charged to no ledger: nothing of it but these figures was kept."
 
@@ -61,7 +63,7 @@ class PlannedAudit(PlannedJob["CanaryJob"]):
     @property
     def count_is_private(self) -> bool:
         """Whether the real number of records is not to be shown."""
-        return self.job.audited.declared
+        return self.job.audited.declared or self.plan.per_person is not None
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,7 +98,8 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
     @cached_property
     def config(self) -> CanaryConfig:
         """Of the canaries."""
-        return CanaryConfig(self.canaries, self.confidence, self.guesses, self.canary_kind, self.evidence)
+        kind, each = self.canary_kind, self.canary_records
+        return CanaryConfig(self.canaries, self.confidence, self.guesses, kind, self.evidence, each)
 
     @cached_property
     def extractor(self) -> Extractor:
@@ -127,9 +130,29 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
             raise InvalidInput("data", schema.input_shape, f"inputs of shape {shape}, as the target's")
         if tuple(schema.classes) != classes:
             raise InvalidInput("data", list(schema.classes), f"the target's classes: {', '.join(classes)}")
-        if not target.declared and schema.records != target.plan.records:
+        self._check_persons()
+        counted = not target.declared and target.plan.per_person is None
+        if counted and schema.records != target.plan.records:
             raise InvalidInput("data", WITHHELD, f"the target's {target.plan.records} records: its own data and split")
         return PlannedAudit(job=self, plan=target.plan, key=Key(self.seed))
+
+    def check_options(self) -> None:
+        """See :meth:`Job.check_options`."""
+        if self.persons.per_person is not None:
+            raise InvalidInput("per_person", self.persons.per_person, "none: it is the target's")
+
+    def _check_persons(self) -> None:
+        declared = self.persons.declared(self.columns.person)
+        if declared is not (self.audited.plan.per_person is not None):
+            allowed = "whose the records are (`person`, `person_pattern` or `person_file`): the target is of persons"
+            if declared:
+                allowed = "nothing: the target's unit is a record"
+            raise InvalidInput("person", "given" if declared else "nothing", allowed)
+        self.persons.check(self.opened)
+
+    def whose(self) -> NDArray[np.int64] | None:
+        """See :meth:`Job.whose`."""
+        return self.persons.read(self.opened) if self.persons.declared(self.columns.person) else None
 
     def cost(self, planned: PlannedAudit) -> Cost:
         """See :meth:`Job.cost`."""
@@ -138,10 +161,15 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
         return Cost(target.event, target.plan.adjacency, "canary audit", target.epsilon, target.delta, unit)
 
     def read(self, planned: PlannedAudit, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
-        """Features, on disk where asked for."""
+        """Features, on disk where asked for; and whose they are."""
+        # The cheaper part first: what does not fit ends the job before features are made.
+        whose = self.whose()
+        if whose is not None and isinstance(planned.plan, ReleasePlan):
+            check_persons(number_of(whose), planned.plan)
         if self.store is None:
-            return features_in_memory(self.opened.source, self.extractor, progress)
-        return features_on_disk(self.opened, self.extractor, Path(self.store), progress)
+            return replace(features_in_memory(self.opened.source, self.extractor, progress), persons=whose)
+        store = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
+        return store if whose is None else PrivateRecords(store.features, store.labels, whose)
 
     def compute(self, planned: PlannedAudit, work: Work, records: Any, progress: Progress) -> Audited[CanaryAudit]:
         """See :meth:`Job.compute`."""
@@ -157,7 +185,8 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
         return "canary audit"
 
     def _measurement(self, audit: CanaryAudit) -> Measurement:
-        statements = [_PROOF]
+        of_persons = self.audited.plan.per_person is not None
+        statements = [_PROOF, _OF_PERSONS] if of_persons else [_PROOF]
         if not self.public_data:
             statements += [_PRIVATE] if self.ledger is not None else [_PRIVATE, _UNCHARGED]
         return Measurement(
@@ -171,8 +200,9 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
                 "evidence": self.evidence,
                 "split": self.split,
                 "seed": self.seed,
+                **({"canary_records": self.canary_records} if of_persons else {}),
             },
-            title=f"One-run audit with {self.canaries:,} canaries",
+            title=f"One-run audit with {self.canaries:,} {audit.canaries}",
             statements=statements,
         )
 
@@ -249,7 +279,8 @@ class _TargetModel:
         checked, model = verify_trained(folder), load_trained(folder)
         plan, training = plan_of(model.certificate), trained_on_records(model.certificate)
         check_auditable_training(training, config)
-        check_room(config, weights=FlatParameters(model.network).size, records=plan.records)
+        weights = FlatParameters(model.network).size
+        check_room(config, weights=weights, records=plan.records, units=unit_of(plan).many)
         subject = {"kind": "model", "id": checked.id}
         return cls(plan, checked.epsilon, checked.delta, subject, training, model.facts_)
 
@@ -289,11 +320,11 @@ class _TargetModel:
         generator: np.random.Generator,
         progress: Progress | None,
     ) -> CanaryAudit:
-        facts = self.facts
+        facts, persons = self.facts, found.persons if isinstance(found, PrivateRecords) else None
         return audit_training_canaries(
             self.config,
             ModelFacts(facts.classes, facts.extractor, tuple(facts.input_shape), facts.dim),
-            TrainingRecords.of(found.features, found.labels, classes=len(facts.classes)),
+            TrainingRecords.of(found.features, found.labels, classes=len(facts.classes), persons=persons),
             config,
             plan=self.plan,
             streams=streams,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from privmix._registry import literals_of
 from privmix.audits.defaults import ATTACKS, CONFIDENCE, RUNS
 from privmix.jobs.columns import Columns
+from privmix.jobs.persons import PERSONS_PANEL, Persons
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
@@ -185,6 +186,17 @@ class TargetColumns(Columns):
     separator: str | None = _option(None, "CSV: what stands between cells: , ; | or tab.")
     decimal: str | None = _option(None, "CSV: the decimal mark of numbers, a point or a comma.")
     encoding: str | None = _option(None, "CSV: utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15.")
+    person: str | None = option(
+        None, "The column that says whose a record is, where TARGET's unit is a person.", PERSONS_PANEL
+    )
+
+
+@described
+@dataclass(frozen=True, eq=False)
+class TargetPersons(Persons):
+    """Whose the records are that a release or model was made of, which says how many of theirs count."""
+
+    per_person: int | None = field(default=None, init=False)
 
 
 @described
@@ -203,9 +215,15 @@ class CanaryOptions:
         "planted: what reveals most (models: gradients, seen step by step); mislabelled records; blank ones (models).",
     )
     evidence: str = _option("rows", "rows (or steps); neighbours, tiles: differences, which show noise used twice.")
+    canary_records: int | None = _option(
+        None,
+        "Records of each canary, where TARGET's unit is a person: a canary is a person then. Default: TARGET's "
+        "`per_person`, K. 100 times K tries the cap; the data grow by as many records.",
+    )
     guesses: int | None = _option(None, "Coins to guess. Default: what proves most if the claim holds.")
     split: str = _option("train", "Which part of the dataset.")
     columns: Columns = field(default_factory=TargetColumns)
+    persons: Persons = field(default_factory=TargetPersons)
     features_model: str | Path | None = option(None, FEATURES_MODEL_HELP, CANARIES)
     trust_features_model: bool = _option(False, TRUST_HELP)
     store: str | Path | None = option(None, "Keep extracted features here (private!) and reuse them.", CANARIES)

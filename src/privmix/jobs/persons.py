@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from privmix.jobs.dataset import Dataset
     from privmix.mechanisms.plan import Plan
 
-_PANEL: Final = "Persons"
+PERSONS_PANEL: Final = "Persons"
 _MISSING: Final = ("error", "own")
 
 
@@ -35,19 +35,21 @@ class Persons:
         default=None, repr=False, metadata=said("Identifiers, one a record, for data in memory.", python=True)
     )
     person_pattern: str | None = option(
-        None, "Folders of images: what says in a file's name whose it is, a regular expression with one group.", _PANEL
+        None,
+        "Folders of images: what says in a file's name whose it is, a regular expression with one group.",
+        PERSONS_PANEL,
     )
     person_file: Path | None = option(
-        None, "Folders of images: a CSV file with the columns file_name and person.", _PANEL
+        None, "Folders of images: a CSV file with the columns file_name and person.", PERSONS_PANEL
     )
     person_missing: str = option(
-        "error", "What a record without an identifier is: error, or own, a person of its own.", _PANEL
+        "error", "What a record without an identifier is: error, or own, a person of its own.", PERSONS_PANEL
     )
     per_person: int | None = option(
         None,
         "Records of a person that weigh as much as those of somebody with one, K (above 1 with `private_count`); "
         "trainings: records of theirs in a step. Default: 1.",
-        _PANEL,
+        PERSONS_PANEL,
     )
 
     @classmethod

@@ -100,6 +100,7 @@ def audit_card(one: Shown, context: Context) -> Card:
         "included",
         "guesses",
         "correct",
+        "unit",
     )
     return card_of(one, blocks, known, "Canaries" if one.record.kind == "canary-audit" else "Worst-case audit")
 
@@ -181,7 +182,7 @@ def _at(delta: float | None) -> str:
 
 
 def _audit_tables(content: Fields) -> list[Block]:
-    facts = [(name, content.text(name)) for name in ("design", "method", "attack") if content.text(name)]
+    facts = [(name, content.text(name)) for name in ("design", "method", "attack", "unit") if content.text(name)]
     facts += [
         (name, figure(value))
         for name in ("runs", "canaries", "included", "guesses", "correct")

@@ -177,8 +177,15 @@ class DpSgd:
             x, labels = self.records.take(indices, device)
             return self.views(x, labels, torch.from_numpy(seeds).to(device))
         # A person's views are those of up to K of their records: their mean gradient is clipped as one record's is.
-        random = RecordRandom(torch.from_numpy(seeds))
-        starts = random.integers("first record", 2**30, 1)[:, 0].numpy() * 2.0**-30
-        x, labels = self.records.take(self.records.of_persons(indices, starts, most).reshape(-1), device)
-        views, targets = self.views(x, labels, random.derive("records").bits("views", most).flatten().to(device))
+        x, labels = self.records.take(drawn_records(self.records, indices, seeds, most).reshape(-1), device)
+        own = RecordRandom(torch.from_numpy(seeds)).derive("records").bits("views", most)
+        views, targets = self.views(x, labels, own.flatten().to(device))
         return tuple(part.reshape(len(indices), -1, *part.shape[2:]) for part in (views, targets))  # type: ignore[return-value]
+
+
+def drawn_records(
+    records: TrainingRecords, persons: NDArray[np.int64], seeds: NDArray[np.int64], most: int
+) -> NDArray[np.int64]:
+    """(b, most) which of their records b persons have in a step; see :meth:`TrainingRecords.of_persons`."""
+    starts = RecordRandom(torch.from_numpy(seeds)).integers("first record", 2**30, 1)[:, 0].numpy() * 2.0**-30
+    return records.of_persons(persons, starts, most)

@@ -128,13 +128,21 @@ class TrainingRecords:
         order, begins = self.units
         return np.sort(order[begins[position] : begins[position + 1]])
 
+    def whose(self) -> NDArray[np.int64]:
+        """(n,) which unit each record is of; -1: of a person with more records than count, it does not."""
+        if self.units is None:
+            return np.arange(len(self.x))
+        order, begins = self.units
+        found = np.full(len(self.x), -1, np.int64)
+        found[order] = np.repeat(np.arange(len(self)), np.diff(begins))
+        return found
+
     def kept(self, kept: NDArray[np.int64]) -> TrainingRecords:
         """These records alone, of the persons that they are of."""
         if self.units is None:
             return replace(self, x=self.x[kept], labels=self.labels[kept])
-        order, begins = self.units
-        whose = np.empty(len(self.x), np.int64)
-        whose[order] = np.repeat(np.arange(len(self)), np.diff(begins))
+        whose = self.whose()
+        kept = kept[whose[kept] >= 0]
         return TrainingRecords.of(self.x[kept], self.labels[kept], classes=self.classes, persons=whose[kept])
 
     def digest(self, key: bytes) -> str:
