@@ -8,8 +8,8 @@ release of persons is priced for one person with all records. Beside it stand
 * one record a person, drawn at random, released as records: what a release of persons must beat;
 * records as units: the same epsilon, for one record alone.
 
-Two public tables have persons of their own (person_tables.py): person-years of the RAND Health Insurance Experiment, and
-ratings of lectures by students. There privacy for persons stands beside group privacy, privacy for records and none.
+Two public tables have persons of their own (person_tables.py): person-years of the RAND Health Insurance Experiment,
+and ratings of lectures by students. There privacy for persons stands beside that of groups and records, and none.
 
 Designs and the linear head have their defaults (moments: label share 0.5; DP-SGD: up to 4 records of a person in a
 step).
@@ -31,7 +31,6 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -244,7 +243,9 @@ def timed(pairs: int = 5) -> list[dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="banking77,mnist,randhie,insteval,time", help="parts, separated by commas; none: tables alone")
+    parser.add_argument(
+        "--only", default="banking77,mnist,randhie,insteval,time", help="parts, separated by commas; none: tables alone"
+    )
     parser.add_argument("--seeds", type=int, default=5)
     asked = parser.parse_args()
     wanted, runs = set(asked.only.split(",")), kept()
@@ -293,9 +294,7 @@ def own_table(dataset: str, runs: list[dict[str, Any]]) -> str:
     for method in methods(dataset):
         by = {"dataset": dataset, "method": method}
         for_all = {what: cell(runs, what, epsilon=None, **by) for what in ("accuracy", "auc")}
-        cells = [
-            cell(runs, what, epsilon=epsilon, **by) or for_all[what] for epsilon in EPSILONS for what in for_all
-        ]
+        cells = [cell(runs, what, epsilon=epsilon, **by) or for_all[what] for epsilon in EPSILONS for what in for_all]
         rows.append([row_name(method), *cells])
     header = ["", *(f"{what}, epsilon {epsilon:g}" for epsilon in EPSILONS for what in ("accuracy", "AUC"))]
     return f"## {TITLES[dataset]}\n\n{ABOUT[dataset]}\n\n" + common.table(header, rows)

@@ -1,4 +1,4 @@
-"""Two public tables of persons with many records, as a data owner would hand them over: declared columns, whole persons.
+"""Two public tables of persons with many records, as a data owner has them: declared columns, whole persons.
 
 * RandHIE: the RAND Health Insurance Experiment (1974 to 1982), 20,190 person-years of 5,912 persons, up to 5 each: R's
   package sampleSelection, from Deb and Trivedi (2002) and Cameron and Trivedi (2005). Asked is whether somebody saw a
@@ -51,13 +51,13 @@ _TOLD: Final = (
     "Test accuracy and area under the curve, %: mean (deviation, runs). Whole persons are parted by `privmix split`."
 )
 ABOUT: Final = {
-    "randhie": "Two or more visits to a doctor in the year? 21 declared columns (44 features), 4,730 persons to train on "
-    "with 16,192 person-years, at most 5 each; 1,182 others, with 3,998, to test. The commoner class: 51.4%. A person's "
-    "years are alike: all that is asked but the year stays, and the answers correlate by 0.38. Data: R's package "
-    f"sampleSelection (Deb and Trivedi 2002; Cameron and Trivedi 2005). {_TOLD}",
-    "insteval": "Is the rating 4 or 5 of 5? 5 declared columns (1,153 features, of which 1,128 are the lecturers), 2,378 "
-    "students to train on with 58,983 ratings, at most 92 each; 594 others, with 14,438, to test. The commoner class: "
-    f"56.1%. A student's ratings correlate by 0.03. Data: R's package lme4. {_TOLD}",
+    "randhie": "Two or more visits to a doctor in the year? 21 declared columns (44 features); 4,730 persons to train "
+    "on with 16,192 person-years, at most 5 each; 1,182 others, with 3,998, to test. The commoner class: 51.4%. A "
+    "person's years are alike: all that is asked but the year stays, and the answers correlate by 0.38. Data: R's "
+    f"package sampleSelection (Deb and Trivedi 2002; Cameron and Trivedi 2005). {_TOLD}",
+    "insteval": "Is the rating 4 or 5 of 5? 5 declared columns (1,153 features, of which 1,128 are the lecturers); "
+    "2,378 students to train on with 58,983 ratings, at most 92 each; 594 others, with 14,438, to test. The commoner "
+    f"class: 56.1%. A student's ratings correlate by 0.03. Data: R's package lme4. {_TOLD}",
 }
 
 RANDHIE: Final[dict[str, Any]] = {
