@@ -131,7 +131,7 @@ def choice(dataset: str, how: str, hint: str, epsilon: float) -> dict[str, Any]:
     model = replace(model, holdings=holdings(dataset, how) if hint == "hint" else ONE)
     found = choose_design(config, epsilon, persons.DELTA, model, model_words=words, curve=False).best
     plan = found.plan
-    if found.config.design.rows_follow:
+    if found.config.design.released:
         # Rows sampled from moments are for other learners: one is enough here.
         plan = replace(found.config, rows=1).calibrate(epsilon, persons.DELTA)
     reached = [released(dataset, how, plan, seed)[1] for seed in range(SEEDS[dataset])]
