@@ -8,13 +8,16 @@ release of persons is priced for one person with all records. Beside it stand
 * one record a person, drawn at random, released as records: what a release of persons must beat;
 * records as units: the same epsilon, for one record alone.
 
+Two public tables have persons of their own (person_tables.py): person-years of the RAND Health Insurance Experiment,
+and ratings of lectures by students. There privacy for persons stands beside that of groups and records, and none.
+
 Designs and the linear head have their defaults (moments: label share 0.5; DP-SGD: up to 4 records of a person in a
 step).
 Test sets were read for the figures here. Runs are kept in results/persons_runs.json, so a broken-off benchmark goes on
 where it stopped. The time of a release of a million records in memory, with persons and without, is measured pair by
 pair.
 
-    python benchmarks/bench_persons.py [--only banking77,mnist,time] [--seeds 5]
+    python benchmarks/bench_persons.py [--only banking77,mnist,randhie,insteval,time] [--seeds 5]
 """
 
 from __future__ import annotations
@@ -28,9 +31,12 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 import bench_designs
 import common
+from person_tables import ABOUT, TABLES, TITLES, parts
 from privmix import accounting
 from privmix.accounting.groups import group_event
 from privmix.designs import Classwise, Moments, Poisson, ThreeStage, TwoStage
@@ -47,8 +53,13 @@ from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecord
 RUNS = common.RESULTS / "persons_runs.json"
 DELTA: Final = 1e-5
 EPSILONS: Final = (1.0, 8.0)
-CLASSES: Final = {"banking77": 77, "mnist": 10}
+CLASSES: Final = {"banking77": 77, "mnist": 10, "randhie": 2, "insteval": 2}
 DEALT: Final = ("1", "5", "20", "Zipf")
+COUNTS: Final = {"banking77": 10_003, "mnist": 60_000}
+"""Records to train on of the datasets that are dealt."""
+
+OWN: Final = "own"
+"""Persons that the data have, not dealt."""
 DESIGNS: Final[dict[str, Any]] = {
     "moments": Moments(),
     "two stages": TwoStage(),
@@ -62,6 +73,7 @@ TRAINED, GROUP, ONE, RECORDS = (
     "moments, one record a person",
     "moments, records as units",
 )
+TRAINED_RECORDS, PLAIN = "DP-SGD, records as units", "logistic regression, without privacy"
 METHODS: Final = (*DESIGNS, TRAINED, GROUP, ONE, RECORDS)
 MOST_IN_A_STEP: Final = 4
 MILLION: Final = 1_000_000
@@ -71,7 +83,10 @@ Data = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArra
 
 @cache
 def data(dataset: str) -> Data:
-    """Features at norm 1 and labels, to train on and to test."""
+    """Features and labels, to train on and to test; those of texts and images have norm 1."""
+    if dataset in TABLES:
+        train, test, _ = parts(dataset, bench_designs.CACHE)
+        return (*train, *test)
     found: list[Any] = []
     for split in ("train", "test"):
         x, y = bench_designs.data(dataset, split)
@@ -80,6 +95,11 @@ def data(dataset: str) -> Data:
             x /= np.linalg.norm(x, axis=1, keepdims=True)
         found += [x, np.asarray(y)]
     return tuple(found)  # type: ignore[return-value]
+
+
+def whose_records(dataset: str, how: str) -> NDArray[np.int64]:
+    """(n,) whose each record to train on is."""
+    return parts(dataset, bench_designs.CACHE)[2] if how == OWN else dealt(len(data(dataset)[0]), how)
 
 
 def dealt(records: int, how: str, seed: int = 0) -> NDArray[np.int64]:
@@ -94,7 +114,7 @@ def dealt(records: int, how: str, seed: int = 0) -> NDArray[np.int64]:
 
 def release_run(dataset: str, how: str, method: str, epsilon: float, seed: int) -> dict[str, Any]:
     x, y, test_x, test_y = data(dataset)
-    whose = dealt(len(x), how)
+    whose = whose_records(dataset, how)
     persons = len(np.unique(whose))
     design: Any = DESIGNS.get(method, Moments())
     unit: dict[str, Any] = {"records": len(x)} if method in (GROUP, RECORDS) else {"records": persons}
@@ -115,7 +135,16 @@ def release_run(dataset: str, how: str, method: str, epsilon: float, seed: int) 
         plan, records, SecretStreams.from_seed(seed), extractor={"name": "identity"}, input_shape=(x.shape[1],)
     )
     model = LEARNERS[design.learner]().fit(release)
-    return {"accuracy": float((model.predict(test_x) == test_y).mean()), "cpu": time.process_time() - start}
+    return {**judged(model, test_x, test_y), "cpu": time.process_time() - start}
+
+
+def judged(model: Any, x: NDArray[np.float32], y: NDArray[np.int64]) -> dict[str, float]:
+    """Accuracy; and of two classes the area under the curve."""
+    scores = np.asarray(model.decision_function(x) if hasattr(model, "decision_function") else model.predict_proba(x))
+    if scores.ndim == 2 and scores.shape[1] > 2:
+        return {"accuracy": float((scores.argmax(axis=1) == y).mean())}
+    score = scores if scores.ndim == 1 else scores[:, 1] - scores[:, 0]
+    return {"accuracy": float(((score > 0) == y).mean()), "auc": float(roc_auc_score(y, score))}
 
 
 def group_plan(config: ReleaseConfig, records: int, epsilon: float) -> Any:
@@ -128,28 +157,54 @@ def group_plan(config: ReleaseConfig, records: int, epsilon: float) -> Any:
     return config.with_noise(noise, 20.0 * records / epsilon).priced(DELTA)
 
 
-def train_run(dataset: str, how: str, epsilon: float, seed: int) -> dict[str, Any]:
+def train_run(dataset: str, how: str, method: str, epsilon: float, seed: int) -> dict[str, Any]:
     x, y, test_x, test_y = data(dataset)
-    whose, classes = dealt(len(x), how), tuple(str(number) for number in range(CLASSES[dataset]))
-    persons = len(np.unique(whose))
-    most = min(MOST_IN_A_STEP, 1 if how == "1" else MOST_IN_A_STEP)
-    config = TrainingConfig.for_model("linear", records=persons, epsilon=epsilon, delta=DELTA, per_person=most)
+    whose: Any = whose_records(dataset, how)
+    classes = tuple(str(number) for number in range(CLASSES[dataset]))
+    persons, most = len(np.unique(whose)), 1 if how == "1" else MOST_IN_A_STEP
+    unit: dict[str, Any] = {"per_person": most}
+    if method == TRAINED_RECORDS:
+        whose, persons, unit = None, len(x), {}
+    config = TrainingConfig.for_model("linear", records=persons, epsilon=epsilon, delta=DELTA, **unit)
     facts = ModelFacts(classes, {"name": "identity", "version": 1, "options": {}}, (x.shape[1],), x.shape[1])
     start = time.process_time()
     records = TrainingRecords.of(x, y, classes=len(classes), persons=whose)
     model = Trainer(config, facts, persons).run(records, streams=SecretStreams.from_seed(seed))
-    return {"accuracy": float((model.predict(test_x) == test_y).mean()), "cpu": time.process_time() - start}
+    return {**judged(model, test_x, test_y), "cpu": time.process_time() - start}
+
+
+def plain_run(dataset: str) -> dict[str, Any]:
+    x, y, test_x, test_y = data(dataset)
+    start = time.process_time()
+    model = LogisticRegression(C=10.0, max_iter=2000).fit(x, y)
+    return {**judged(model, test_x, test_y), "cpu": time.process_time() - start}
+
+
+def one_run(dataset: str, how: str, method: str, epsilon: float | None, seed: int) -> dict[str, Any]:
+    if epsilon is None:
+        return plain_run(dataset)
+    if method in (TRAINED, TRAINED_RECORDS):
+        return train_run(dataset, how, method, epsilon, seed)
+    return release_run(dataset, how, method, epsilon, seed)
 
 
 def kept() -> list[dict[str, Any]]:
     return json.loads(RUNS.read_text()) if RUNS.exists() else []
 
 
-def jobs(parts: set[str], seeds: int) -> Iterator[tuple[str, str, str, float, int]]:
+def methods(dataset: str) -> tuple[str, ...]:
+    return (*METHODS, TRAINED_RECORDS, PLAIN) if dataset in TABLES else METHODS
+
+
+def jobs(asked: set[str], seeds: int) -> Iterator[tuple[str, str, str, float | None, int]]:
     for seed in range(seeds):
         for dataset in CLASSES:
-            for how in DEALT:
-                for method in METHODS if dataset in parts else ():
+            for how in (OWN,) if dataset in TABLES else DEALT:
+                for method in methods(dataset) if dataset in asked else ():
+                    if method == PLAIN:
+                        if seed == 0:
+                            yield dataset, how, method, None, seed
+                        continue
                     for epsilon in EPSILONS:
                         if not (how == "1" and method in (GROUP, ONE)):
                             yield dataset, how, method, epsilon, seed
@@ -188,58 +243,69 @@ def timed(pairs: int = 5) -> list[dict[str, float]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="banking77,mnist,time", help="parts, separated by commas; none: tables alone")
+    parser.add_argument(
+        "--only", default="banking77,mnist,randhie,insteval,time", help="parts, separated by commas; none: tables alone"
+    )
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--releases", action="store_true", help="leave trainings out, which take most of the time")
     asked = parser.parse_args()
-    parts, runs = set(asked.only.split(",")), kept()
+    wanted, runs = set(asked.only.split(",")), kept()
     done = {tuple(run.get(name) for name in ("dataset", "dealt", "method", "epsilon", "seed")) for run in runs}
-    for dataset, how, method, epsilon, seed in jobs(parts, asked.seeds):
-        if (dataset, how, method, epsilon, seed) in done:
+    for dataset, how, method, epsilon, seed in jobs(wanted, asked.seeds):
+        left_out = asked.releases and method in (TRAINED, TRAINED_RECORDS)
+        if left_out or (dataset, how, method, epsilon, seed) in done:
             continue
-        found = (
-            train_run(dataset, how, epsilon, seed)
-            if method == TRAINED
-            else release_run(dataset, how, method, epsilon, seed)
-        )
+        found = one_run(dataset, how, method, epsilon, seed)
         one = {"dataset": dataset, "dealt": how, "method": method, "epsilon": epsilon, "seed": seed, **found}
         runs.append(one)
         RUNS.write_text(json.dumps(runs, indent=1) + "\n")
         print(one, flush=True)
-    if "time" in parts and not any("records" in run for run in runs):
+    if "time" in wanted and not any("records" in run for run in runs):
         runs += timed()
         RUNS.write_text(json.dumps(runs, indent=1) + "\n")
     report(runs)
 
 
+def cell(runs: list[dict[str, Any]], what: str, **wanted: Any) -> str:
+    found = [100 * run[what] for run in runs if all(run.get(name) == value for name, value in wanted.items())]
+    return common.told(found) if found else ""
+
+
+def row_name(method: str) -> str:
+    return f"persons: {method}" if method in (*DESIGNS, TRAINED) else method
+
+
+def dealt_table(dataset: str, runs: list[dict[str, Any]]) -> str:
+    columns = [(how, epsilon) for how in DEALT for epsilon in EPSILONS]
+    rows = []
+    for method in METHODS:
+        by = {"dataset": dataset, "method": method}
+        cells = [cell(runs, "accuracy", dealt=how, epsilon=epsilon, **by) for how, epsilon in columns]
+        rows.append([row_name(method), *cells])
+    counts = {how: np.unique(dealt(COUNTS[dataset], how), return_counts=True)[1] for how in DEALT}
+    said = "; ".join(
+        f"{how}: {len(found):,} persons" + (f", at most {found.max()} records each" if how == "Zipf" else "")
+        for how, found in counts.items()
+    )
+    header = ["", *(f"{how} each, epsilon {epsilon:g}" for how, epsilon in columns)]
+    return f"## {dataset}\n\nTest accuracy, %: mean (deviation, runs). {said}.\n\n" + common.table(header, rows)
+
+
+def own_table(dataset: str, runs: list[dict[str, Any]]) -> str:
+    rows = []
+    for method in methods(dataset):
+        by = {"dataset": dataset, "method": method}
+        for_all = {what: cell(runs, what, epsilon=None, **by) for what in ("accuracy", "auc")}
+        cells = [cell(runs, what, epsilon=epsilon, **by) or for_all[what] for epsilon in EPSILONS for what in for_all]
+        rows.append([row_name(method), *cells])
+    header = ["", *(f"{what}, epsilon {epsilon:g}" for epsilon in EPSILONS for what in ("accuracy", "AUC"))]
+    return f"## {TITLES[dataset]}\n\n{ABOUT[dataset]}\n\n" + common.table(header, rows)
+
+
 def report(runs: list[dict[str, Any]]) -> None:
     """results/persons.md."""
-    tables = []
-    for dataset in CLASSES:
-        own = [run for run in runs if run.get("dataset") == dataset]
-        if not own:
-            continue
-        columns = [(how, epsilon) for how in DEALT for epsilon in EPSILONS]
-        rows = []
-        for method in METHODS:
-            cells = []
-            for how, epsilon in columns:
-                found = [
-                    100 * run["accuracy"]
-                    for run in own
-                    if (run["method"], run["dealt"], run["epsilon"]) == (method, how, epsilon)
-                ]
-                cells.append(common.told(found) if found else "")
-            rows.append([f"persons: {method}" if method in (*DESIGNS, TRAINED) else method, *cells])
-        persons = {how: len(np.unique(dealt(len(data(dataset)[0]), how))) for how in DEALT}
-        most = {how: int(np.bincount(dealt(len(data(dataset)[0]), how)).max()) for how in DEALT}
-        said = "; ".join(
-            f"{how}: {persons[how]:,} persons" + (f", at most {most[how]} records each" if how == "Zipf" else "")
-            for how in DEALT
-        )
-        header = ["", *(f"{how} each, epsilon {epsilon:g}" for how, epsilon in columns)]
-        tables.append(
-            f"## {dataset}\n\nTest accuracy, %: mean (deviation, runs). {said}.\n\n" + common.table(header, rows)
-        )
+    tables = [dealt_table(dataset, runs) for dataset in COUNTS if any(run.get("dataset") == dataset for run in runs)]
+    tables += [own_table(dataset, runs) for dataset in TABLES if any(run.get("dataset") == dataset for run in runs)]
     times = [run for run in runs if "records" in run]
     if times:
         rows = []
@@ -262,7 +328,7 @@ def report(runs: list[dict[str, Any]]) -> None:
     settings = {
         "delta": DELTA,
         "privacy": "PLD, add or remove one person with all records; queries for the mean are paid for",
-        "persons": "dealt at random by seed 0; their number is taken as public",
+        "persons": "dealt at random by seed 0, or those of the data; their number is taken as public",
         "group privacy": "a person with the most records; each query's noise counts for so much less",
         "DP-SGD": f"linear head, default settings, up to {MOST_IN_A_STEP} records of a person in a step",
     }

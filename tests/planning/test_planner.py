@@ -15,6 +15,7 @@ from privmix.designs import Classwise, Hierarchical, Moments, Poisson, ThreeStag
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DataModel, DiscriminantClassifier
+from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.planning import Choice, ReleaseConfig, choose_design, planner, predict_accuracy
 from privmix.planning.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels, reasons_of
 from privmix.plans import Design, Plan
@@ -486,3 +487,105 @@ def test_why_a_simpler_design_is_taken_is_said_plainly() -> None:
     check_choice_record(found)
     alone = {**found, "predicted": {**found["predicted"], "two-stage": 0.4}}
     assert "within the margin" not in reasons_of(alone)[0]
+
+
+def of_persons(**changes: object) -> ReleaseConfig:
+    return config(records=300, per_person=1, **changes)
+
+
+def sample_of(held: Holdings = ONE_EACH) -> DataModel:
+    """The records are a sample, as those are that public data are a sample of."""
+    return replace(declared(), sampled=True, holdings=held)
+
+
+@pytest.mark.parametrize("design", [Moments(), Poisson(64), Classwise(full_batch=True), TwoStage()], ids=str)
+def test_persons_with_more_records_are_a_better_sample(design: Design) -> None:  # type: ignore[type-arg]
+    plan = of_persons(design=design).calibrate(20.0, 1e-5)
+    found = [predict_accuracy(plan, sample_of(Holdings((count,)))).accuracy for count in (1, 4, 50)]
+    assert all(after > before - 0.01 for before, after in pairwise(found))
+    if isinstance(design, Moments):
+        assert found[-1] > found[0] + 0.005
+
+
+def test_a_declared_accuracy_has_the_error_of_all_records_in_it_and_only_unequal_persons_add_some() -> None:
+    model = declared()
+    assert not replace(model, holdings=Holdings((20,))).sampling_error(300).any()
+    assert not replace(model, holdings=Holdings((20,))).sampling_error(300, 20).any()
+    assert (replace(model, holdings=Holdings((1, 39))).sampling_error(300) > 0).all()
+    # One record of a person is shown where all that they have are of other classes.
+    assert (replace(model, holdings=Holdings((20,))).sampling_error(300, one_class=True) > 0.1 / 300).all()
+
+
+def test_single_records_and_persons_with_one_are_predicted_alike() -> None:
+    for model in (declared(), sample_of()):
+        accuracies = {
+            predict_accuracy(config(records=5000, per_person=unit, design=Moments()).with_noise(5.0), model).accuracy
+            for unit in (None, 1)
+        }
+        assert len(accuracies) == 1
+
+
+def test_weighing_by_records_costs_those_with_few_their_signal() -> None:
+    """K divides what a person with one record weighs: units are fewer, and as noisy."""
+    held = Holdings((1, 1, 1, 1, 20))
+    plans = [
+        config(records=round(2000 * held.weight(most)), per_person=most, design=Moments()).with_noise(2.0, 5.0)
+        for most in (1, 4, 20)
+    ]
+    found = [predict_accuracy(plan, sample_of(held)).accuracy for plan in plans]
+    assert found[0] > found[1] > found[2]
+
+
+def test_what_is_predicted_of_persons_is_reached() -> None:
+    """Twenty records each, drawn by the model, and little noise."""
+    held, rng, classes = Holdings((20,)), np.random.default_rng(5), 4
+    model = replace(DataModel.declared(48, classes, rng, attainable=0.85), tail=0.0, spread=1.0, sampled=True)
+    records = 20 * 150
+
+    def drawn(count: int) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+        y = rng.choice(classes, count, p=model.shares)
+        return model.means[y] + rng.normal(size=(count, 48)) * np.sqrt(model.within), y
+
+    names = tuple("abcd")
+    setting = ReleaseConfig(150, 48, names, Moments(), rows=1, clip_norm=4.0, centre="none", per_person=1)
+    plan = setting.calibrate(100.0, 1e-5)
+    x, y = drawn(records)
+    whose = np.repeat(np.arange(150), 20)
+    unit_x = x.astype(np.float32) * 4
+    test_x, test_y = drawn(4000)
+    release = release_to_memory(
+        plan,
+        PrivateRecords(unit_x, y, whose),
+        SecretStreams.from_seed(1),
+        extractor={"name": "identity"},
+        input_shape=(48,),
+    )
+    reached = (DiscriminantClassifier().fit(release).predict(test_x.astype(np.float32) * 4) == test_y).mean()
+    assert abs(predict_accuracy(plan, replace(model, holdings=held)).accuracy - reached) < 0.04
+
+
+def test_a_hint_is_on_record_and_said() -> None:
+    model = replace(declared(), holdings=Holdings((1, 1, 20)))
+    found = choose_design(of_persons(), 4.0, 1e-5, model, curve=False)
+    record = found.to_dict()
+    check_choice_record(record)
+    assert record["records_per_person"] == [1, 1, 20]
+    assert any("1, 1, 20 records" in sentence for sentence in record["reasons"])
+    for wrong in ([], [20, 1], [0], [1.0], [True], "1", None):
+        changed = {**record, "records_per_person": wrong}
+        with pytest.raises(InvalidInput):
+            check_choice_record(changed)
+    # Nothing is said where nothing was declared, as before.
+    plain = choose_design(of_persons(), 4.0, 1e-5, declared(), curve=False).to_dict()
+    assert "records_per_person" not in plain
+    with pytest.raises(InvalidInput, match="records are the units"):
+        choose_design(config(), 4.0, 1e-5, model, curve=False)
+
+
+def test_of_public_data_the_range_allows_for_persons_whose_records_are_alike() -> None:
+    model = replace(sample_of(), holdings=Holdings((50,)))
+    alike = choose_design(of_persons(), 20.0, 1e-5, sample_of(), model_words=f"500 {PUBLIC}", curve=False)
+    found = choose_design(of_persons(), 20.0, 1e-5, model, model_words=f"500 {PUBLIC}", curve=False)
+    low, least = ({item.name: item.low for item in one.candidates} for one in (found, alike))
+    assert found.best.accuracy >= alike.best.accuracy
+    assert all(low[name] <= least[name] + 0.02 for name in low)

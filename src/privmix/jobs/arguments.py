@@ -116,6 +116,7 @@ class ReleaseArguments(TypedDict, total=False):
     spectrum_decay: float | None
     between_share: float | None
     attainable: float | None
+    records_per_person: Any
     public: Any
     public_classes: Any
     public_records: int | None

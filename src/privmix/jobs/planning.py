@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from privmix.jobs.options import AUTO
 from privmix.jobs.public_data import origins_of
 from privmix.jobs.release_options import Assumptions
 from privmix.learning import DataModel
+from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.choice import DECLARED, PUBLIC
 from privmix.plans import Design, Plan, all_designs, made_by
@@ -69,7 +70,7 @@ def choose(
         InvalidInput: the assumptions do not go together, or public data have other features.
         StorageError: public data can't be read.
     """
-    assumptions.check()
+    assumptions.check(of_persons=config.per_person is not None)
     public: dict[str, Contents] = {}
     made_of: list[tuple[str, Sketch]] = []
     if assumptions.proxy is None:
@@ -80,7 +81,7 @@ def choose(
             assumptions.proxy, extractor, classes=named, columns=columns.elsewhere(), input_shape=input_shape
         )
         found = features_in_memory(proxy.source, extractor, progress)
-        model, words = public_model(config, found.features, found.labels)
+        model, words = public_model(config, found.features, found.labels, assumptions.holdings)
         public["proxy"] = Contents.of(proxy.source)
         made_of = origins_of({"proxy": proxy.source})
     choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
@@ -94,18 +95,29 @@ def declared_model(config: ReleaseConfig, assumptions: Assumptions, extractor: E
         name: value for name, value in given.items() if value is not None
     }
     model = DataModel.declared(config.dim, len(config.classes), np.random.default_rng(0), **chosen)
-    return model, DECLARED
+    return replace(model, holdings=assumptions.holdings or ONE_EACH), DECLARED
 
 
-def public_model(config: ReleaseConfig, features: NDArray[Any], labels: NDArray[Any]) -> tuple[DataModel, str]:
-    """Records like public ones of (n, d) features and (n,) labels, and what they are in words."""
+def public_model(
+    config: ReleaseConfig, features: NDArray[Any], labels: NDArray[Any], holdings: Holdings | None = None
+) -> tuple[DataModel, str]:
+    """Records like public ones of (n, d) features and (n,) labels, and what they are in words.
+
+    Args:
+        config: of the release.
+        features, labels: public.
+        holdings: how many records persons have, where these are the units.
+
+    Raises:
+        InvalidInput: other features than the private data's.
+    """
     if features.shape[1] != config.dim:
         raise InvalidInput("proxy", f"{features.shape[1]} features", f"{config.dim}, like the private data's")
     mean = np.zeros(config.dim, np.float32)
     transform = RecordTransform(config.clip_norm, "l2", mean, config.residual_clip_norm * config.clip_norm)
     generator = np.random.default_rng(0)
     model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
-    return model, f"{len(labels)} {PUBLIC}"
+    return replace(model, holdings=holdings or ONE_EACH), f"{len(labels)} {PUBLIC}"
 
 
 def picture_of(choice: Choice) -> bytes:

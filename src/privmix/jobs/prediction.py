@@ -81,7 +81,8 @@ def predict(
 
     Args:
         epsilon, delta: the budget.
-        records, classes: public facts of the private data; classes as :func:`privmix.jobs.columns.class_list`.
+        records, classes: public facts of the private data; classes as :func:`privmix.jobs.columns.class_list`. Where
+            ``assumptions`` say how many records persons have, ``records`` is how many persons there are.
         dim: number of features, unless public data say it.
         features: the public extractor, for public data.
         assumptions, columns: of the records.
@@ -100,7 +101,9 @@ def predict(
     if (dim is None) == (proxy is None):
         raise InvalidInput("dim, proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
     check_figure(figure)
-    assumptions.check()
+    # What is said of persons makes them the units.
+    of_persons = assumptions.holdings is not None
+    assumptions.check(of_persons=of_persons)
     collapse = distance = public = None
     if proxy is not None:
         listed = class_list(assumptions.proxy_classes) or list(names)
@@ -115,11 +118,12 @@ def predict(
         rows=rows,
         clip_norm=clip_norm,
         residual_clip_norm=residual_clip_norm,
+        per_person=1 if of_persons else None,
     )
     if public is None:
         model, words = declared_model(config, assumptions, extractor)
     else:
-        model, words = public_model(config, public.features, public.labels)
+        model, words = public_model(config, public.features, public.labels, assumptions.holdings)
         collapse = neural_collapse(public.features, public.labels)
         distance = _distance(public.features, public.labels, clip_norm)
     choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)

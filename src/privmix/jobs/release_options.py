@@ -16,6 +16,7 @@ from privmix.jobs.persons import Persons
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
+    from privmix.learning.holdings import Holdings
     from privmix.plans import Design
 
 DEFAULT_CLIP_NORM: Final = 1.0
@@ -48,14 +49,37 @@ class Assumptions:
     attainable: float | None = option(
         None, "Planner without `proxy`: accuracy that is expected WITHOUT privacy, from what is public. Default 0.9."
     )
+    records_per_person: Any = option(
+        None,
+        "Planner, for persons: how many records each has, by PUBLIC knowledge; or several numbers with commas, each of "
+        "equally many persons (quantiles). Never looked up in private data. Default: 1.",
+    )
 
     @property
     def given(self) -> bool:
         """Whether anything is assumed but what is usual."""
         return any(getattr(self, name) is not None for name in self.__dataclass_fields__)
 
-    def check(self) -> None:
-        """Raise :class:`InvalidInput` where these do not go together."""
+    @property
+    def holdings(self) -> Holdings | None:
+        """How many records persons have, where it is declared.
+
+        Raises:
+            InvalidInput: these are no such numbers.
+        """
+        if self.records_per_person is None:
+            return None
+        # Imported here: options are listed without it.
+        from privmix.learning.holdings import Holdings
+
+        return Holdings.of(self.records_per_person)
+
+    def check(self, *, of_persons: bool) -> None:
+        """Raise :class:`InvalidInput` where these do not go together, or not with the unit of privacy."""
+        if self.holdings is not None and not of_persons:
+            raise InvalidInput(
+                "records_per_person", self.records_per_person, "nothing without `person`: records are the units"
+            )
         if self.proxy is None and self.proxy_classes is not None:
             raise InvalidInput("proxy_classes", self.proxy_classes, "a class list of `proxy`, which is not given")
         declared = (self.spectrum_decay, self.between_share, self.attainable)
@@ -163,7 +187,9 @@ class PredictionOptions:
 
     epsilon: float = field(metadata=said("Privacy budget, epsilon."))
     delta: float = field(metadata=said("Privacy budget, delta."))
-    records: int = field(metadata=said("Record count: public, declared, or a private estimate."))
+    records: int = field(
+        metadata=said("Record count: public, declared, or a private estimate. With `records_per_person`: of persons.")
+    )
     classes: str = field(metadata=said("Class list: a number K, names with commas, or @FILE."))
     assumptions: Assumptions = field(default_factory=Assumptions)
     columns: Columns = field(default_factory=Columns)

@@ -95,9 +95,11 @@ class ReleaseSetting(ReleaseOptions):
         design_of(self.design, self.options)
         if self.design != AUTO and self.assumptions.given:
             raise InvalidInput(
-                "design", self.design_name, "auto with `proxy`, `attainable`, `spectrum_decay` or `between_share`"
+                "design",
+                self.design_name,
+                "auto with `proxy`, `attainable`, `spectrum_decay`, `between_share` or `records_per_person`",
             )
-        self.assumptions.check()
+        self.assumptions.check(of_persons=self.of_persons)
         self.prior.check()
         _ = self.about.licence_text()
         check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.learning.public_records import along_principal_axes, mixture, own_shapes, unlimited_accuracy
 from privmix.plans.setting import Assumed
 from privmix.publication.dataset import RecordTransform
@@ -70,6 +71,7 @@ class DataModel:
         doubt: standard error of the logarithm of :attr:`attainable`'s odds, where it is no declared figure.
         own_shapes: what a linear rule gains by each class's own scatter along q directions: exp(-own_shapes q) of its
             errors are left. Below 0 where classes' scatters mislead.
+        holdings: where persons are the unit of privacy, how many records they have.
 
     Example:
         >>> model = DataModel.declared(dim=1000, classes=10, generator=np.random.default_rng(0))
@@ -88,6 +90,7 @@ class DataModel:
     sampled: bool = False
     doubt: float = 0.0
     own_shapes: float = 0.0
+    holdings: Holdings = ONE_EACH
 
     @cached_property
     def between(self) -> Reals:
@@ -103,6 +106,25 @@ class DataModel:
     def assumed(self) -> Assumed:
         """What a design is told."""
         return Assumed(self.within, self.between, self.dim)
+
+    def sampling_error(self, units: float, most: int = 1, *, one_class: bool = False) -> Reals:
+        """(K,) what a class's mean errs by as that of a sample, as a share of the variance over the class's share.
+
+        Where :attr:`attainable` has the sampling error of all records in it, what is left is by how much persons of
+        whom some have many make a worse sample than their records do.
+
+        Args:
+            units: what the units of privacy weigh together: their number, where K is 1.
+            most: K, of :class:`privmix.plans.Setting`'s ``per_person``.
+            one_class: whether a person shows records of one class alone.
+        """
+        found = self.holdings.class_errors(self.shares) if one_class else np.full(len(self.shares), 1.0)
+        if not one_class:
+            found *= self.holdings.error(most)
+        if not self.sampled:
+            found -= self.holdings.weight(most) / self.holdings.mean
+        # What rounding leaves is no error.
+        return np.asarray(np.where(found > 1e-9, found, 0.0) / units)
 
     @cached_property
     def attainable(self) -> float:

@@ -56,8 +56,9 @@ class DrawnMoments:
         records, (classes, axes) = plan.records, model.means.shape
         counts = records * model.shares
         # Records may be a sample of the model, too.
-        error = 1 / records if model.sampled else 0.0
-        sampled = np.sqrt(error * model.within / model.shares[:, None]) * generator.standard_normal((classes, axes))
+        error = model.sampling_error(records, plan.per_person or 1, one_class=noise.one_class)
+        widths = np.sqrt(error[:, None] * model.within / model.shares[:, None])
+        sampled = widths * generator.standard_normal((classes, axes))
         told = counts + (noise.counts or 0.0) * generator.standard_normal(classes)
         shares = _told_shares(told / records, (noise.counts or 0.0) / records)
         if noise.counts is None:
@@ -68,7 +69,8 @@ class DrawnMoments:
         apart = model.means + sampled if noise.taken is None else sums / model.shares[:, None]
         width = np.sqrt(model.within)
         covariance = np.diag(model.within / noise.amplified) + (apart.T * model.shares) @ apart
-        covariance = covariance + _symmetric(generator, axes) * np.outer(width, width) * np.sqrt(error)
+        turned = math.sqrt(float(model.shares @ error))
+        covariance = covariance + _symmetric(generator, axes) * np.outer(width, width) * turned
         noisy = None
         if noise.second is not None:
             spread = np.sqrt(noise.second) / np.sqrt(records * noise.amplified)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from privmix.errors import InvalidInput
+from privmix.learning.holdings import Holdings
 from privmix.planning.config import ReleaseConfig
 from privmix.plans import Plan, all_designs, design_named, made_by
 from privmix.rounding import exact
@@ -20,6 +21,7 @@ _ROUNDING: Final = 2e-4
 # Far more than the planner's own curves have, and larger than any setting.
 _MOST_EPSILONS: Final = 32
 _LARGEST: Final = 2**63
+_PERSONS: Final = "records_per_person"
 _RECORD_FIELDS: Final = {
     "epsilon",
     "delta",
@@ -90,6 +92,7 @@ class Choice:
         model: how the records were modelled, in words.
         attainable: accuracy that a learner reaches there without privacy: low, predicted, high.
         left_out: settings that have no plan at the budget.
+        records_per_person: of equally many persons each, as was declared; None where nothing was.
     """
 
     epsilon: float
@@ -100,6 +103,7 @@ class Choice:
     model: str
     attainable: tuple[float, float, float]
     left_out: tuple[LeftOut, ...] = ()
+    records_per_person: tuple[int, ...] | None = None
 
     @property
     def best(self) -> Candidate:
@@ -131,6 +135,8 @@ class Choice:
         missing = {item.name for item in self.left_out} - {item.name for item in self.candidates}
         if missing:
             record["left_out"] = sorted(missing)
+        if self.records_per_person is not None:
+            record[_PERSONS] = list(self.records_per_person)
         return {**record, "reasons": reasons_of(record)}
 
 
@@ -206,6 +212,8 @@ def reasons_of(record: Mapping[str, Any], *, before: bool = False) -> list[str]:
         f"{_start(labels()[name])} was left out: no noise was found that meets the budget."
         for name in record.get("left_out", ())
     ]
+    if (counts := record.get(_PERSONS)) is not None:
+        sentences.append(_held(counts))
     low, expected, high = record["attainable"]
     sentences.append(
         f"Predictions come from a simulation of {record['model']}, on which a learner without privacy reaches "
@@ -220,6 +228,15 @@ def _accuracy(value: float, between: tuple[float, float] | list[float]) -> str:
     return f"{100 * value:.1f}%" + (f" ({100 * low:.0f} to {100 * high:.0f}%)" if high - low >= 0.01 else "")
 
 
+def _held(counts: list[int]) -> str:
+    """What was declared of persons, in words."""
+    if len(set(counts)) == 1:
+        told = f"have {counts[0]:,} record{'s' * (counts[0] > 1)} each"
+    else:
+        told = f"have {', '.join(f'{count}' for count in counts)} records, equally many of them each"
+    return f"Persons were taken to {told}, as was declared; no private data were looked at for it."
+
+
 def check_choice_record(record: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidInput` unless ``record`` has the form of :meth:`Choice.to_dict`, words and numbers agreeing.
 
@@ -228,8 +245,9 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
     try:
         names = list(record["predicted"])
         sound = (
-            set(record) - {"left_out"} == _RECORD_FIELDS
+            set(record) - {"left_out", _PERSONS} == _RECORD_FIELDS
             and _are_left_out(record.get("left_out"), names)
+            and (_PERSONS not in record or _are_counts(record[_PERSONS]))
             and record["chosen"] in names
             and list(record["settings"]) == list(record["ranges"]) == list(record["learners"]) == names
             and record["labels"] == {name: labels()[name] for name in names}
@@ -257,6 +275,12 @@ def _are_left_out(left_out: Any, tried: list[str]) -> bool:
     return left_out is None or (
         isinstance(left_out, list) and bool(left_out) and left_out == sorted({*left_out} & (labels().keys() - {*tried}))
     )
+
+
+def _are_counts(counts: Any) -> bool:
+    """Whether these are numbers of records as persons are declared to have them."""
+    whole = isinstance(counts, list) and all(type(count) is int for count in counts)
+    return whole and list(Holdings(tuple(counts)).counts) == sorted(counts) == counts
 
 
 def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning import LEARNERS
 from privmix.learning.data_model import DataModel
+from privmix.learning.holdings import ONE_EACH
 from privmix.planning.choice import DECLARED, PUBLIC, Candidate, Choice, LeftOut, counted_error, is_model_words
 from privmix.planning.config import ReleaseConfig
 from privmix.plans import Plan, all_designs, made_by
@@ -122,11 +123,16 @@ def choose_design(
         raise InvalidInput("model", (model.dim, len(model.means)), "a model of the release's features and classes")
     if not is_model_words(model_words):
         raise InvalidInput("model_words", model_words, f"{DECLARED!r} or '5 {PUBLIC}'")
+    if config.per_person is None and model.holdings != ONE_EACH:
+        raise InvalidInput("model", model.holdings.counts, "one record each: records are the units, not persons")
     odds = math.exp(math.hypot(math.log(_UNSURE if model_words == DECLARED else _SURE), 2 * model.doubt))
     harder, easier = model.with_odds(1 / odds), model.with_odds(odds)
     edges = [harder, easier]
     if model_words == DECLARED:
         edges += [edge.with_share_odds(factor) for edge in edges for factor in (1 / _APART, _APART)]
+    elif model.holdings != ONE_EACH:
+        # Persons' records may be as good as equal: each then shows no more than one.
+        edges.append(replace(harder, holdings=ONE_EACH))
     trials = _trials(config)
     steps = len(trials) + (len(_CURVE) if curve else 0)
     best: dict[str, tuple[ReleaseConfig, Plan, Prediction]] = {}
@@ -173,7 +179,8 @@ def choose_design(
             progress("planning", done, steps)
     attainable = harder.attainable, model.attainable, easier.attainable
     left_out = tuple(one for one, _ in refusals)
-    return Choice(epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out)
+    said = model.holdings.counts if model.holdings != ONE_EACH else None
+    return Choice(epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out, said)
 
 
 def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, float]:

@@ -407,7 +407,8 @@ average of many.
         features = (assumed.within + amplified * assumed.between) / degree + noise
         scale = plan.records * degree / math.sqrt(plan.rows) * assumed.unseen
         counts = None if plan.noise_std_y == 0 else plan.records * math.sqrt(labels / plan.rows)
-        return Forecast(scale * features, scale * np.sqrt(features * labels), amplified, counts)
+        cross, one_class = scale * np.sqrt(features * labels), plan.sampler.by_class
+        return Forecast(scale * features, cross, amplified, counts, one_class=one_class)
 
 
 def _check_degree(value: Any, high: int | None = None) -> None:

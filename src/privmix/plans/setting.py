@@ -131,6 +131,7 @@ class Forecast:
         counts: standard deviation of the noise in the number of records of a class; None: it is not told.
         taken: where rows are of one class each, so that X'X holds the same errors of class means as X'Y: (k,) what a
             learner takes ``cross`` for; else None.
+        one_class: whether a person with many records shows those of one class alone.
     """
 
     second: NDArray[np.float64] | None
@@ -138,3 +139,4 @@ class Forecast:
     amplified: float = 1.0
     counts: float | None = None
     taken: NDArray[np.float64] | None = None
+    one_class: bool = False
