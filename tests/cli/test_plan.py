@@ -158,6 +158,8 @@ def test_a_plan_is_better_with_more_budget(small: dict[str, Any]) -> None:
         ({"clip-norm": "0"}, ["--clip-norm"]),
         ({"features": "nonsense"}, ["features", "identity"]),
         ({"proxy-classes": "2"}, ["--proxy-classes"]),
+        ({"records-per-person": "0"}, ["--records-per-person"]),
+        ({"records-per-person": "some"}, ["--records-per-person", "a number of records"]),
     ],
 )
 def test_bad_figures(changes: dict[str, str | None], words: list[str]) -> None:
@@ -289,11 +291,34 @@ def test_auto_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("flag", ["proxy", "spectrum-decay", "between-share", "attainable", "proxy-classes"])
+@pytest.mark.parametrize(
+    "flag", ["proxy", "spectrum-decay", "between-share", "attainable", "proxy-classes", "records-per-person"]
+)
 def test_a_chosen_design_takes_no_planner_options(data: Path, tmp_path: Path, flag: str) -> None:
     value = {"proxy": str(data), "proxy-classes": "2"}.get(flag, "0")
     refused(release(data, tmp_path / "REL", design="poisson", **{flag: value}), "--design", "auto", "--proxy")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_records_per_person_are_for_persons(data: Path, tmp_path: Path) -> None:
+    outcome = release(data, tmp_path / "REL", design="auto", **{"records-per-person": "3"})
+    refused(outcome, "--records-per-person", "--person")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_auto_says_how_many_records_persons_were_taken_to_have(tmp_path: Path) -> None:
+    """In the choice that is on record; of public quantiles, in whatever order they are said."""
+    x, y = clusters(120, 0)
+    np.savez(tmp_path / "visits.npz", x_train=x, y_train=y, who_train=np.arange(120) % 40)
+    out = tmp_path / "REL"
+    line = {"design": "auto", "records": "40", "person": "who", "records-per-person": "4,1"}
+    outcome = release(tmp_path / "visits.npz", out, **line)
+    assert outcome.code == 0, outcome.err
+    choice = json.loads((out / "certificate.json").read_text())["choice"]
+    assert choice["records_per_person"] == [1, 4]
+    assert any("1, 4 records" in reason for reason in choice["reasons"])
+    verified = privmix("verify", str(out))
+    assert verified.code == 0, verified.err
 
 
 def test_auto_with_a_proxy_of_other_features(data: Path, tmp_path: Path) -> None:
