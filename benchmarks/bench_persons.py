@@ -24,9 +24,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import tempfile
 import time
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -39,9 +41,11 @@ import common
 from person_tables import ABOUT, TABLES, TITLES, parts
 from privmix import accounting
 from privmix.accounting.groups import group_event
+from privmix.data import FeatureStore, Schema
 from privmix.designs import Classwise, Moments, Poisson, ThreeStage, TwoStage
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
+from privmix.engine.grouping import store_by_person
 from privmix.features import Identity
 from privmix.features.projected import Projected
 from privmix.learning import LEARNERS
@@ -77,6 +81,8 @@ TRAINED_RECORDS, PLAIN = "DP-SGD, records as units", "logistic regression, witho
 METHODS: Final = (*DESIGNS, TRAINED, GROUP, ONE, RECORDS)
 MOST_IN_A_STEP: Final = 4
 MILLION: Final = 1_000_000
+SORTED: Final = 2_000_000
+SORTED_DIM: Final = 256
 
 Data = tuple[NDArray[np.float32], NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]
 
@@ -211,7 +217,7 @@ def jobs(asked: set[str], seeds: int) -> Iterator[tuple[str, str, str, float | N
 
 
 def timed(pairs: int = 5) -> list[dict[str, float]]:
-    """Seconds of a release of a million records of 64 numbers, as records and of 100,000 persons, in turns."""
+    """CPU seconds of a release of a million records of 64 numbers, as records and of 100,000 persons, in turns."""
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(MILLION, 64)).astype(np.float32), rng.integers(0, 10, MILLION)
     whose = dealt(MILLION, "10")
@@ -232,19 +238,39 @@ def timed(pairs: int = 5) -> list[dict[str, float]]:
                 )
                 plan = config.with_noise(2.0)
                 records = PrivateRecords(x, y, None if unit == "records" else whose)
-                start = time.perf_counter()
+                start = time.process_time()
                 for _ in make_engine(plan, records, SecretStreams.from_seed(number), workers=1).rows():
                     pass
-                seconds[unit] = time.perf_counter() - start
+                seconds[unit] = time.process_time() - start
             found.append({"design": design, **seconds})
             print(found[-1], flush=True)
     return found
 
 
+def sorted_store() -> dict[str, float]:
+    """A feature store of 2 GB, dealt to persons of ten records each, sorted with parts of 256 MiB: time and memory."""
+    rng = np.random.default_rng(0)
+    schema = Schema(records=SORTED, input_shape=(SORTED_DIM,), classes=tuple("0123456789"))
+    with tempfile.TemporaryDirectory(dir=common.RESULTS.parent) as folder:
+        place = Path(folder, "store")
+        with FeatureStore.create(place, SORTED, SORTED_DIM, schema=schema, extractor={"name": "identity"}) as writer:
+            for start in range(0, SORTED, 50_000):
+                count = min(50_000, SORTED - start)
+                x = rng.standard_normal((count, SORTED_DIM), dtype=np.float32)
+                writer.append(x, rng.integers(0, 10, count))
+        store, whose, part = FeatureStore.open(place), dealt(SORTED, "10"), 2**28
+        found: dict[str, float] = {"sorted": SORTED, "dim": SORTED_DIM, "part": part}
+        with common.watched(found):
+            store_by_person(store, whose, Path(folder, "by-person"), memory_bytes=part)
+        return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--only", default="banking77,mnist,randhie,insteval,time", help="parts, separated by commas; none: tables alone"
+        "--only",
+        default="banking77,mnist,randhie,insteval,time,sort",
+        help="parts, separated by commas; none: tables alone",
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--releases", action="store_true", help="leave trainings out, which take most of the time")
@@ -262,6 +288,9 @@ def main() -> None:
         print(one, flush=True)
     if "time" in wanted and not any("records" in run for run in runs):
         runs += timed()
+        RUNS.write_text(json.dumps(runs, indent=1) + "\n")
+    if "sort" in wanted and not any("sorted" in run for run in runs):
+        runs.append(sorted_store())
         RUNS.write_text(json.dumps(runs, indent=1) + "\n")
     report(runs)
 
@@ -321,10 +350,21 @@ def report(runs: list[dict[str, Any]]) -> None:
                 ]
             )
         tables.append(
-            "## Time\n\nA million records of 64 numbers in memory, one thread; 100,000 persons with ten each, grouping "
-            "included. Poisson: as many rows, of which a row holds 64 records or persons.\n\n"
+            "## Time\n\nCPU seconds for a million records of 64 numbers in memory, one thread; 100,000 persons with "
+            "ten each, grouping included. Poisson: as many rows, of which a row holds 64 records or persons.\n\n"
             + common.table(["design", "records, s", "persons, s", "ratio, pair by pair"], rows)
         )
+    for run in runs:
+        if "sorted" in run:
+            size = run["sorted"] * run["dim"] * 4 / 1e9
+            tables.append(
+                f"## Sorting on the disk\n\nA feature store of {run['sorted']:,} records of {run['dim']} numbers "
+                f"({size:.1f} GB), dealt to persons of ten records each and sorted by person with parts of "
+                f"{run['part'] / 2**20:.0f} MiB: {run['seconds']:.0f} s ({run['cpu_seconds']:.0f} s of CPU time) on "
+                "a busy machine, "
+                f"at most {run['peak_gib'] * 1024:.0f} MiB of memory more than before, of which "
+                f"{40 * run['sorted'] / 2**20:.0f} MiB may be the index (40 bytes a record). One run."
+            )
     settings = {
         "delta": DELTA,
         "privacy": "PLD, add or remove one person with all records; queries for the mean are paid for",

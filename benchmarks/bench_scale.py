@@ -15,10 +15,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -67,34 +64,8 @@ def store_of(n: int, d: int) -> FeatureStore:
 # --- one run, in a process of its own --------------------------------------------------------------------------------
 
 
-def anonymous_gib() -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return int(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) / 2**20
-
-
-@contextmanager
-def watched(found: dict[str, float]) -> Iterator[None]:
-    """Measure the time of the block, and the most anonymous memory it has above the memory before it."""
-    base, peak, done = anonymous_gib(), [0.0], threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.02):
-            peak[0] = max(peak[0], anonymous_gib())
-
-    thread = threading.Thread(target=watch)
-    thread.start()
-    start, processor = time.perf_counter(), time.process_time()
-    try:
-        yield
-    finally:
-        found |= {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - processor}
-        done.set()
-        thread.join()
-        found["peak_gib"] = max(0.0, peak[0] - base)
-
-
 def rows_only(engine: Any, found: dict[str, float]) -> None:
-    with watched(found):
+    with common.watched(found):
         for block in engine.rows():
             assert block.x.dtype == np.float32
 
@@ -154,7 +125,7 @@ def folder_point(mode: str, plan: ReleasePlan, store: FeatureStore, found: dict[
     facts: dict[str, Any] = {"target": TARGET, "extractor": {"name": "identity"}, "input_shape": (plan.dim,)}
     work = Path(tempfile.mkdtemp(dir=CACHE))
     try:
-        with watched(found):
+        with common.watched(found):
             streams = SecretStreams.from_entropy()
             if mode == "folder":
                 release_to_folder(plan, store, streams, work / "rel", **facts)

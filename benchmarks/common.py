@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import platform
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -100,3 +102,29 @@ def peak_memory_gib() -> float:
     import resource
 
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def anonymous_gib() -> float:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("RssAnon"))) / 2**20
+
+
+@contextmanager
+def watched(found: dict[str, float]) -> Iterator[None]:
+    """Measure the time of the block, and the most anonymous memory it has above the memory before it."""
+    base, peak, done = anonymous_gib(), [0.0], threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.02):
+            peak[0] = max(peak[0], anonymous_gib())
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    start, processor = time.perf_counter(), time.process_time()
+    try:
+        yield
+    finally:
+        found |= {"seconds": time.perf_counter() - start, "cpu_seconds": time.process_time() - processor}
+        done.set()
+        thread.join()
+        found["peak_gib"] = max(0.0, peak[0] - base)

@@ -18,8 +18,9 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
+from scipy.sparse import coo_matrix, csr_matrix
 
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.membership import ROW_TILE, Membership, offsets_of, tile_length
@@ -161,14 +162,23 @@ def numbers_of(persons: NDArray[Any]) -> NDArray[np.int64]:
         >>> numbers_of(np.array([7, 5, 7])).tolist()
         [0, 1, 0]
     """
-    if persons.dtype.kind in "iu" and persons[0] == 0 and persons.min() == 0:
-        highest = np.maximum.accumulate(persons)
-        if (np.diff(highest) <= 1).all():
-            return persons.astype(np.int64, copy=False)
+    if persons.dtype.kind in "iu":
+        # Entries of a dictionary are numbered as they are met.
+        return np.asarray(pa.array(persons).dictionary_encode().indices, np.int64)
     _, first, number = np.unique(persons, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return np.asarray(rank[number])
+
+
+def _by_person_and_class(number: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The order by number and, of each, by class; equal ones stay as they were."""
+    small = labels.astype(np.int16) if labels.max(initial=0) < 2**15 else labels
+    by_class = np.argsort(small, kind="stable")
+    # Rows of a sparse matrix keep the order in which their entries come, and making them takes no comparisons.
+    entries = coo_matrix((np.ones(len(number), np.int8), (number[by_class], np.arange(len(number)))))
+    entries.has_canonical_format = True
+    return np.asarray(by_class[entries.tocsr().indices])
 
 
 def grouped(
@@ -190,10 +200,8 @@ def grouped(
     counts = np.bincount(number)
     if counts.max() > most:
         order = np.flatnonzero(of_many(number, counts, np.zeros_like(counts), most))
-        own = number[order] * (int(labels.max()) + 1) + labels[order]
-        return order[np.argsort(own, kind="stable")], offsets_of(np.minimum(counts, most))
-    order = np.argsort(number * (int(labels.max()) + 1) + labels, kind="stable")
-    return order, offsets_of(counts)
+        return order[_by_person_and_class(number[order], labels[order])], offsets_of(np.minimum(counts, most))
+    return _by_person_and_class(number, labels), offsets_of(counts)
 
 
 def of_many(
