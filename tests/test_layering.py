@@ -77,6 +77,7 @@ BESIDE = (
     "ranges",
     "rounding",
     "scratch",
+    "shown",
     "untrusted",
     "world",
 )

@@ -12,10 +12,9 @@ from privmix.certificate import PublicKey, Subject, Verification, claimed_key, v
 from privmix.certificate.ledger_total import LedgerTotal, is_total
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
-from privmix.jobs.ledger_total import read_ledger_total, words
-from privmix.jobs.shown import Shown
+from privmix.jobs.ledger_total import read_ledger_total, total_bars, words
 from privmix.learning import load_model
-from privmix.rounding import exact, rounded_up
+from privmix.shown import Bars, Shown
 
 _FITTED_UNCHECKED: Final = (
     "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
@@ -56,21 +55,26 @@ class Checked(Shown):
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What holds."""
-        title, found, signed = f"{self.subject.kind} {self.subject.id}: holds", self.found, self.signature
-        facts: dict[str, object] = {}
+        title, signed = f"{self.subject.kind} {self.subject.id}: holds", self.signature
+        facts: Mapping[str, object] = {}
         if self.total is not None:
             title = f"Budget of {self.total.dataset}: well formed"
             facts = words(self.total)
         if self.held is not None:
-            facts["epsilon"] = f"{rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])}"
-            facts["recomputed"] = rounded_up(found["recomputed_epsilon"], 6)
-            facts["adjacency"] = self.held.relation
-            facts["files"] = f"the hashes of {self.files}"
-            facts["tests of its noise"] = len(self.held.tests)
+            _, facts = self.held.shown()
         by = "" if signed is None else f"by key {signed['key_id']}"
-        facts["signature"] = f"{by}, {'checked' if signed['checked'] else 'not checked'}" if signed else "none"
-        facts["not checked"] = f"{len(self.unchecked)} things, see `unchecked`"
-        return title, {**facts, **({"warnings": "; ".join(self.warnings)} if self.warnings else {})}
+        return title, {
+            **facts,
+            "signature": f"{by}, {'checked' if signed['checked'] else 'not checked'}" if signed else "none",
+            "not checked": f"{len(self.unchecked)} things, see `unchecked`",
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
+        }
+
+    def picture(self) -> Bars | None:
+        """Epsilon as stated and recomputed, or what is gone of a budget."""
+        if self.total is not None:
+            return total_bars(self.total)
+        return None if self.held is None else self.held.picture()
 
 
 def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Checked:

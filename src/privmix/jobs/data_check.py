@@ -25,7 +25,7 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.persons import Persons
 from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
+from privmix.shown import Shown
 
 NOT_FOR_OTHERS: Final = (
     "All of this is about private records: nothing of it may be passed on, and what it makes you change is a choice "

@@ -18,10 +18,10 @@ from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
 from privmix.features.spec import title_of
 from privmix.jobs.kinds import kind_of
-from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import load_model, save_model
 from privmix.rounding import exact, rounded_up
+from privmix.shown import PriceCurve, Shown
 from privmix.training.run import MODEL_FOLDER
 from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 
@@ -66,6 +66,10 @@ class Model(Shown):
         shape = " x ".join(map(str, facts.input_shape))
         size = {"inputs": shape, "features": facts.dim, "classes": len(facts.classes)}
         return "Model", {**made, "extractor": title_of(facts.extractor), **size}
+
+    def picture(self) -> PriceCurve | None:
+        """What is guaranteed of a trained model; a fitted one's guarantee is that of its release."""
+        return self.classifier.certificate.picture() if isinstance(self.classifier, TrainedModel) else None
 
     @property
     def certificate(self) -> Certificate:

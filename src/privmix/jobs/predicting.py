@@ -16,7 +16,7 @@ from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
+from privmix.shown import Bar, Bars, Shown
 
 # Classes that a summary names.
 _MOST_CLASSES: Final = 10
@@ -48,6 +48,11 @@ class Predictions(Shown):
         most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
         facts: dict[str, object] = {name: f"{count:,}" for name, count in most}
         return f"Predictions for {len(self):,} records", facts if self.out is None else {**facts, "file": self.out}
+
+    def picture(self) -> Bars:
+        """The same counts."""
+        most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
+        return Bars("Predicted classes", [Bar(name, count, f"{count:,}") for name, count in most])
 
     @property
     def predicted(self) -> NDArray[np.str_]:

@@ -16,7 +16,6 @@ from privmix.errors import check_choice
 from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.progress import Asked
-from privmix.jobs.shown import Shown
 from privmix.jobs.transforming import transform
 from privmix.learning.base import ReleaseLearner
 from privmix.plans import Plan, plan_from_dict
@@ -26,6 +25,7 @@ from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
 from privmix.rounding import exact, rounded_up
 from privmix.scratch import ScratchFolder
+from privmix.shown import PriceCurve, Shown
 from privmix.untrusted import open_plain
 
 SAMPLED: Final = 10_000
@@ -224,3 +224,7 @@ class Release(Shown):
             "folder": "none yet: save(FOLDER)" if where is None else where,
             **({"warnings": "; ".join(promise.warnings)} if promise.warnings else {}),
         }
+
+    def picture(self) -> PriceCurve | None:
+        """What is guaranteed."""
+        return self.certificate.picture()

@@ -20,9 +20,9 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.options import Said, SpecOptions
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
 from privmix.private_files import file_mode
 from privmix.progress import Progress
+from privmix.shown import Shown
 
 _STEP: Final = 4096
 # What stands in a draft where nothing was said, by what a schema declares.

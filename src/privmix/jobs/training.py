@@ -28,7 +28,6 @@ from privmix.jobs.persons import Persons
 from privmix.jobs.places import check_device
 from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
-from privmix.jobs.shown import Shown
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
@@ -36,6 +35,7 @@ from privmix.mechanisms.run_place import RunState
 from privmix.options import names_of
 from privmix.progress import Progress, silent
 from privmix.rounding import exact
+from privmix.shown import PriceCurve, Shown
 from privmix.training import (
     ModelFacts,
     PublicData,
@@ -112,6 +112,10 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """As it prints; what is planned is public, its data are not."""
         return "Planned training", self.facts()
+
+    def picture(self) -> PriceCurve | None:
+        """The price."""
+        return self.plan.picture()
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,11 +17,11 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.releases.folder import dataset_of
+from privmix.shown import Shown
 
 
 @dataclass(frozen=True, eq=False, repr=False)
