@@ -65,6 +65,7 @@ BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pand
 BESIDE = (
     "_lazy",
     "_registry",
+    "bars",
     "errors",
     "folders",
     "held_folders",

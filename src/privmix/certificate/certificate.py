@@ -22,7 +22,6 @@ from privmix.accounting import PrivacyCost, event_from_dict, event_to_dict
 from privmix.accounting.filters import LEDGER_MODES
 from privmix.certificate.about import check_about
 from privmix.certificate.assessment import as_rows
-from privmix.certificate.guarantee import Guarantee
 from privmix.errors import InvalidInput, check_choice
 from privmix.fields import (
     Amount,
@@ -176,6 +175,9 @@ class Certificate(Shown, Mapping[str, Any]):
 
     def picture(self) -> PriceCurve | None:
         """The guarantee, taken at its word: verification is what checks it."""
+        # It prices; most who read certificates don't.
+        from privmix.certificate.guarantee import Guarantee
+
         try:
             return Guarantee.of(self).picture()
         except InvalidInput:

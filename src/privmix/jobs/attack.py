@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.jobs.columns import Columns
 from privmix.jobs.membership import Membership, MembershipJob
-from privmix.jobs.progress import Asked, callback, shows_bars
 
 
 @shows_bars
@@ -30,7 +30,7 @@ def attack(
         data: members, as :func:`privmix.release` takes data; ``held_out``: others.
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         options: fields of :class:`privmix.jobs.membership.MembershipJob`.
 
     Returns:

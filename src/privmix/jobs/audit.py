@@ -13,13 +13,13 @@ from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
 from privmix.audits.audit import Audit, audit_plan, check_audit
 from privmix.audits.defaults import CONFIDENCE, RUNS
+from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.columns import Columns
 from privmix.jobs.options import TargetColumns
 from privmix.jobs.persons import Persons
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.recording import Measurement
 from privmix.plans import BasePlan, Plan
 from privmix.progress import Progress
@@ -56,7 +56,7 @@ def audit(
         runs: of the worst case: independent runs, half of them with the record; 10,000 where None.
         confidence: of what is said to be proven.
         seed: for tests: the same runs again.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         canaries: fields of :class:`privmix.jobs.canaries.CanaryJob`, such as ``data`` and ``canaries``. ``person``: of
             a target whose unit is a person, whose the records are, the name of a column or an array; see
             :class:`privmix.jobs.persons.Persons`.

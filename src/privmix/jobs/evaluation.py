@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data import open_dataset as open_table
 from privmix.engine import PrivateRecords
@@ -20,7 +21,6 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.places import check_figure
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.quality import Quality
 from privmix.jobs.recording import Measured, Measurement, place
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
@@ -118,7 +118,7 @@ def evaluate(
         figure: where to draw the confusion matrix and whether probabilities hold (.png, .svg, .pdf); not in a release
             or model.
         public_data: ``data`` are public: picture and record may be shown.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: the data have other inputs or classes than the model, or the picture can't be drawn there.

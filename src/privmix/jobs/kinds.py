@@ -14,6 +14,7 @@ from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
 from privmix.learning import is_fitted_model
 from privmix.mechanisms.plan import Plan
 from privmix.plans import plan_from_dict
+from privmix.progress import Progress
 from privmix.releases import verify_release
 from privmix.releases.certificate import read_certificate as read_release
 from privmix.training.certificate import read_certificate as read_model
@@ -33,13 +34,13 @@ class Kind:
     """
 
     read: Callable[[str | Path], Certificate]
-    verify: Callable[[str | Path], Verification]
+    verify: Callable[[str | Path, Progress], Verification]
     plan: Callable[[Mapping[str, Any]], Plan]
 
 
 KINDS: Final[Mapping[str, Kind]] = {
     RELEASE: Kind(read_release, verify_release, lambda certificate: plan_from_dict(certificate["plan"])),
-    MODEL: Kind(read_model, verify_trained, plan_of),
+    MODEL: Kind(read_model, lambda folder, _: verify_trained(folder), plan_of),
 }
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.private_tables import check_out, write_table
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.shown import Bar, Bars, Shown
 
 # Classes that a summary names.
@@ -117,7 +117,7 @@ def predict(
         trust_features_model: that file may be a program, and may run.
         probabilities: of each class, beside the predicted one.
         overwrite: replace the file that is there.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: the data have other inputs than the model, or the file can't be one, is there already or lies in

@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput
 from privmix.jobs.arguments import ReleaseArguments
 from privmix.jobs.columns import Columns
 from privmix.jobs.persons import Persons
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.release import Planned, ReleaseJob
 from privmix.jobs.release_options import Assumptions, Prior
 from privmix.jobs.released import Release
@@ -32,7 +32,7 @@ def plan(
         data: the private dataset: a path or address as on the command line; ``(x, y)`` of arrays, tensors or lists; a
             pandas or polars frame; or a Hugging Face ``Dataset``. See :func:`privmix.data.open_dataset`.
         epsilon, delta: the budget; delta well below 1/n.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         settings: ``features``: a public extractor or its name, as of ``privmix release --features``; default pixels.
             ``design``: one of :mod:`privmix.designs`, its name, or ``"auto"`` (default): the planner chooses.
             ``classes``: K or the classes, as declared, never looked up in the labels. ``label``: the labels' column.
@@ -111,7 +111,8 @@ def release(
             threads, or tasks of a cluster; its address.
         seed: for tests and benchmarks; the release is then NOT private.
         resume, overwrite: finish an interrupted run that was making ``out``; replace a release that is there.
-        progress: called with (stage, done, total); numbers can tell the count of records.
+        progress: called with (stage, done, total), where numbers can tell the count of records; True: bars; None: bars
+            where somebody looks on; False: none.
 
     Raises:
         InvalidInput: settings are out of range or do not go together, a record is not as declared.

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, in_terms_of
@@ -26,7 +27,6 @@ from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
 from privmix.jobs.persons import Persons
 from privmix.jobs.places import check_device
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
@@ -317,7 +317,7 @@ def train(
         epsilon, delta: the target.
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
             ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
             ``ledger`` and ``dataset``. ``person``: whose records are, the name of a column or an array: privacy is then

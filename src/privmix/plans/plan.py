@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
-from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost, price_picture
+from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
 from privmix.errors import InvalidInput, check_number
 from privmix.fields import Fraction, Number, PlainCount, Positive, Whole, check_fields, read, stored, used
 from privmix.mechanisms.noise import Lattice
@@ -152,6 +152,9 @@ class BasePlan(Shown):
 
     def picture(self) -> PriceCurve | None:
         """Its price; one point of it where that of a private count is added."""
+        # Help describes plans, and can't wait for what prices them.
+        from privmix.accounting import price_picture
+
         if self.delta is None:
             return None
         return price_picture(None if self.records_noise_multiplier is not None else self.event, self.cost())
