@@ -78,6 +78,7 @@ BESIDE = (
     "ranges",
     "rounding",
     "scratch",
+    "signatures",
     "shown",
     "untrusted",
     "world",

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from privmix.errors import InvalidInput
 from privmix.progress import Progress, silent
+from privmix.signatures import readable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -79,6 +80,8 @@ def shows_bars(function: Callable[P, R]) -> Callable[P, R]:
         finally:
             _showing.reset(before)
 
+    # With types as they are written, where editors and `help` ask for it.
+    called.__signature__ = readable(function)  # type: ignore[attr-defined]
     return called
 
 

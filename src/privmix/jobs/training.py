@@ -36,6 +36,7 @@ from privmix.options import names_of
 from privmix.progress import Progress, silent
 from privmix.rounding import exact
 from privmix.shown import PriceCurve, Shown
+from privmix.signatures import spelt_out
 from privmix.training import (
     ModelFacts,
     PublicData,
@@ -297,6 +298,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
 
 @shows_bars
+@spelt_out(TrainingOptions, Persons, Columns, types=TrainingArguments)
 def train(
     data: Any,
     *,
@@ -318,13 +320,10 @@ def train(
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
         progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
-        options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
-            ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
-            ``ledger`` and ``dataset``. ``person``: whose records are, the name of a column or an array: privacy is then
-            for persons, and ``records`` says how many there are; see :class:`privmix.jobs.persons.Persons`. In place of
-            single options a whole config is taken, such as
-            ``optimiser=OptimiserConfig(...)`` or ``views=ViewConfig(...)``:
-            :class:`privmix.training.config.TrainingConfig` says which there are.
+        options: the options below; what is None takes the model's own default. With ``out`` a killed run is finished by
+            ``resume``. ``person`` is the name of a column, or an array of identifiers: privacy is then for persons, and
+            ``records`` is how many there are. In place of single options a whole config is taken, such as
+            ``views=ViewConfig(...)``: :class:`privmix.training.config.TrainingConfig` says which there are.
 
     Returns:
         a model that takes raw inputs and has its ``certificate``; without ``out`` it is in memory until it is saved.
@@ -357,7 +356,7 @@ def train(
     with job.processes() as world:
         done = job.carry_out(job.plan(world), callback(progress))
     for text in done.warnings:
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
     model = Model(done.result)
     # The user's own, whose model may lie where a certificate may not point.
     model.__dict__["extractor"] = job.extractor

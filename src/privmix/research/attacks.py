@@ -12,11 +12,13 @@ from privmix.jobs.columns import Columns
 from privmix.research.collapse.job import Collapse, CollapseJob
 from privmix.research.inversion.job import Inversion, InversionJob
 from privmix.research.poisoning.job import Poisoning, PoisoningJob
+from privmix.signatures import spelt_out
 
 _KINDS: Final = ("inversion", "collapse", "poisoning")
 
 
 @shows_bars
+@spelt_out(InversionJob, CollapseJob, PoisoningJob, but=("release", "proxy"))
 def attack(
     target: str | Path | None,
     data: Any,

@@ -181,7 +181,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
                 f"each fit spends its own epsilon, here {exact(self.epsilon)}, and fits to the same records add up; "
                 "epsilon_ is that of one fit. Choose settings by public data, or count every fit"
             )
-            warnings.warn(words, NotPrivateWarning, stacklevel=3)
+            warnings.warn(words, NotPrivateWarning, stacklevel=4)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """(n, K) probabilities, columns in the order of ``classes_``; those of a linear head are calibrated."""

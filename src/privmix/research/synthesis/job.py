@@ -27,6 +27,7 @@ from privmix.research.synthesis.options import SynthesisOptions
 from privmix.research.synthesis.pool import POOL, WARNINGS, write_pool
 from privmix.research.synthesis.quality import LabelledImages, Measure
 from privmix.research.synthesis.work import SynthesisWork
+from privmix.signatures import spelt_out
 from privmix.world import World, current_world
 
 
@@ -197,6 +198,7 @@ class SynthesisJob(SynthesisOptions):
 
 
 @shows_bars
+@spelt_out(SynthesisJob)
 def synthesise(public: Any = None, *, out: str | Path, progress: Asked = None, **options: Any) -> Synthesised:
     """Draw synthetic images from PUBLIC ones, for :func:`privmix.train` to warm up on or to mix with.
 
