@@ -71,7 +71,7 @@ def readable(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def spelt_out(
-    *kinds: type[Any], types: Any = None, but: tuple[str, ...] = ()
+    *kinds: type[Any], types: Any = None, but: tuple[str, ...] = (), refused: tuple[str, ...] = ()
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: the function's ``**options`` are these, in its signature, its help and its errors.
 
@@ -79,6 +79,7 @@ def spelt_out(
         kinds: dataclasses whose fields the options are; where two have a field of one name, the first one says it.
         types: a TypedDict with the types of options, in their order; None: the fields of ``kinds`` as they are.
         but: fields that are no options.
+        refused: options that the function refuses in words of its own.
 
     Example:
         >>> from dataclasses import dataclass
@@ -113,7 +114,7 @@ def spelt_out(
 
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            if unknown := sorted(set(kwargs) - set(signature.parameters)):
+            if unknown := sorted(set(kwargs) - {*signature.parameters, *refused}):
                 known = ", ".join(signature.parameters)
                 raise TypeError(f"{function.__name__}() takes no argument {', '.join(unknown)}; there are: {known}")
             return function(*args, **kwargs)

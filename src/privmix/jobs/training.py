@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
@@ -298,7 +298,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
 
 @shows_bars
-@spelt_out(TrainingOptions, Persons, Columns, types=TrainingArguments)
+@spelt_out(TrainingOptions, Persons, Columns, types=TrainingArguments, refused=("dry_run",))
 def train(
     data: Any,
     *,
@@ -344,10 +344,6 @@ def train(
     given: dict[str, Any] = dict(options)
     if given.pop("dry_run", False):
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
-    known = {"person"} | {field.name for kind in (Persons, TrainingOptions) for field in fields(kind)}
-    known -= {"array", "persons", "dry_run"}
-    if unknown := sorted(set(given) - known):
-        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {', '.join(sorted(known))}")
     for name in ("out", "store"):
         if given.get(name) is not None:
             given[name] = Path(given[name])
