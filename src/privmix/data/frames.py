@@ -1,4 +1,4 @@
-"""Frames of pandas and polars, Arrow tables, and datasets of Hugging Face's library; what is not held is not imported."""
+"""Frames of pandas and polars, Arrow tables, datasets of Hugging Face's library; none but Arrow is imported here."""
 
 from __future__ import annotations
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow as pa
+
 from privmix.data.files import folder_split
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
 from privmix.scratch import ScratchFolder
@@ -67,9 +69,7 @@ def settled(data: Any, split: str = "train") -> Any:
         if tensors is not None:
             return tensors if len(tensors) == 2 else tensors[0] if len(tensors) == 1 else data
     if _of(data, "pyarrow", "RecordBatchReader"):
-        allowed = (
-            "what can be read again: its table (`reader.read_all()`), or the pyarrow Dataset or files that it reads"
-        )
+        allowed = "what can be read again: its table (`reader.read_all()`), or the Arrow dataset or files that it reads"
         raise InvalidInput("data", "a RecordBatchReader, which can be read once", allowed)
     if isinstance(data, Iterator):
         allowed = "what can be read again: a list, (x, y), or a file"
@@ -112,13 +112,12 @@ def _collected(frame: Any) -> Any:
     polars = sys.modules["polars"]
     with _running("a LazyFrame", "whose query runs; `.collect()` says what is wrong with it") as path:
         frame.sink_ipc(path, compression="uncompressed", maintain_order=True)
-        return polars.read_ipc(path, memory_map=True)
+        with pa.memory_map(str(path)) as file:
+            return polars.from_arrow(pa.ipc.open_file(file).read_all(), rechunk=False)
 
 
 def _spooled(stream: Any) -> Any:
     """A ``Dataset`` that is read from a file as it is needed."""
-    import pyarrow as pa
-
     if stream.features is None:
         allowed = (
             "one that declares its columns: `stream.cast(datasets.Features(...))`, or `features=` where it is made or "

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture
-from privmix.data.memory import Translate, declared_classes, declared_shape, objects, records_of, rows_of
+from privmix.data.memory import declared_classes, declared_shape, objects, records_of, rows_of
 from privmix.data.source import NO_LABELS, Schema, Source
 from privmix.errors import WITHHELD, InvalidInput
 
@@ -41,7 +41,7 @@ class IndexedSource(Source):
     """
 
     def __init__(self, data: Any, classes: Any, selection: Selection) -> None:
-        names, self._translate = _translated(classes)
+        names, self._translate = declared_classes(classes)
         self._data, self._selection = data, selection
         shape = (len(selection.table),) if selection.table is not None else declared_shape(selection)
         self._schema = Schema(len(data), shape, names, selection.table)
@@ -70,20 +70,16 @@ class IndexedSource(Source):
 
     def _record(self, place: int) -> Any:
         record = self._data[place]
-        if isinstance(record, tuple | list) and len(record) == 2 and (self._selection.labelled or _is_pair(record)):
+        # A list of two may be inputs without a label.
+        if len(record) == 2 if isinstance(record, tuple) else self._selection.labelled and _is_two(record):
             return record
         if self._selection.labelled:
             raise InvalidInput("records", WITHHELD, "pairs (inputs, label)")
         return record, None
 
 
-def _translated(classes: Any) -> tuple[tuple[str, ...], Translate | None]:
-    return declared_classes(classes)
-
-
-def _is_pair(record: Any) -> bool:
-    """Whether two things are inputs and a label, and not two numbers of the inputs."""
-    return isinstance(record, tuple)
+def _is_two(record: Any) -> bool:
+    return isinstance(record, list) and len(record) == 2
 
 
 def _label(label: Any) -> Any:

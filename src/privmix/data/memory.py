@@ -185,8 +185,8 @@ def declared_shape(selection: Selection) -> tuple[int, ...]:
     if selection.shape is None:
         allowed = (
             "an array of numbers (n, ...), which has one shape for all records; or lists with `feature_length`, the "
-            "numbers in each; or images with `image_size` and `colour`; or texts and rows with an extractor of texts or "
-            "tables"
+            "numbers in each; or images with `image_size` and `colour`; or texts and rows with an extractor of texts "
+            "or tables"
         )
         raise InvalidInput("x", "records without a declared shape", allowed)
     return selection.shape
@@ -204,14 +204,10 @@ def records_of(records: Sequence[Any], selection: Selection, pictures: bool) -> 
         InvalidInput: a record is the one where it should be the other, or of another shape.
     """
     shape = declared_shape(selection)
-    declared = selection.image_size is not None or selection.colour is not None
-    if not pictures and not declared:
+    if not pictures:
         return np.stack([_record(record, shape) for record in records])
     if len(shape) != 2 and shape[2:] != (3,):
         raise InvalidInput("x", WITHHELD, f"numbers of shape {shape}, as declared, and no images")
-    if not pictures and not any(map(is_picture, records)):
-        # Numbers of the declared shape are as good, where all records are numbers.
-        return np.stack([_record(record, shape) for record in records])
     return pictures_of(records, shape)
 
 
