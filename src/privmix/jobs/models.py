@@ -112,12 +112,14 @@ class Model(Shown):
         """
         extractor = self.extractor
         reads = extractor.reads
-        x = settled(x)
-        if library_of(x) in ("pandas", "polars"):
+        taken = settled(x)
+        apart = taken is not x or _needs_a_source(x)
+        if library_of(taken) in ("pandas", "polars"):
+            apart, x = False, taken
             texts = ("text",) if isinstance(reads, TextEncoder) else None
             numbers = reads.feature_names if isinstance(reads, Identity) else None
             x = frame_inputs(x, tuple(reads.columns) if isinstance(reads, Tabular) else texts, numbers)
-        if _needs_a_source(x):
+        if apart:
             raw = self._read(x)
         elif isinstance(reads, Tabular):
             raw = as_table(np.asarray(x, dtype=object), tuple(reads.columns))
