@@ -228,9 +228,10 @@ def test_channels_of_torch_come_last() -> None:
     images = torch.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5) / 200
     found = read(Indexed(list(images), [0, 1]), classes=2, image_size=(4, 5), colour="rgb")[0]
     assert found == images.permute(0, 2, 3, 1).tolist()
-    assert read(Indexed(list(images[:, :1]), [0, 1]), classes=2, image_size=(4, 5), colour="grey")[0] == images[
-        :, 0
-    ].tolist()
+    assert (
+        read(Indexed(list(images[:, :1]), [0, 1]), classes=2, image_size=(4, 5), colour="grey")[0]
+        == images[:, 0].tolist()
+    )
 
 
 class Flow(Stream[Any]):

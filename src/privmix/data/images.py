@@ -13,12 +13,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
-from PIL.BmpImagePlugin import BmpImageFile
-from PIL.GifImagePlugin import GifImageFile
-from PIL.JpegImagePlugin import JpegImageFile
-from PIL.MpoImagePlugin import MpoImageFile
-from PIL.PngImagePlugin import PngImageFile
-from PIL.WebPImagePlugin import WebPImageFile
 
 from privmix.data.files import reading
 from privmix.data.source import NO_LABELS, Schema, Source
@@ -38,7 +32,17 @@ IMAGE_SUFFIXES: Final = frozenset(suffix for suffixes in _FORMATS.values() for s
 _ALLOWED: Final = f"images of the formats {', '.join(_FORMATS)}, complete and undamaged"
 # Pillow's images in memory: plain ones hold pixels, the others decode a file of such a format. Any other kind may start
 # a program when somebody looks into it.
-_TAKEN: Final = (Image.Image, PngImageFile, JpegImageFile, MpoImageFile, BmpImageFile, WebPImageFile, GifImageFile)
+_TAKEN: Final = frozenset(
+    {
+        "PIL.Image.Image",
+        "PIL.PngImagePlugin.PngImageFile",
+        "PIL.JpegImagePlugin.JpegImageFile",
+        "PIL.MpoImagePlugin.MpoImageFile",
+        "PIL.BmpImagePlugin.BmpImageFile",
+        "PIL.WebPImagePlugin.WebPImageFile",
+        "PIL.GifImagePlugin.GifImageFile",
+    }
+)
 COLOURS: Final = ("grey", "rgb")
 _MAX_SIDE: Final = 2**12
 # A few kilobytes of PNG can announce gigabytes; this is 8,192 x 8,192.
@@ -218,7 +222,7 @@ def pictures_of(records: Sequence[Any], shape: tuple[int, ...]) -> NDArray[np.ui
     for record in records:
         if isinstance(record, bytes):
             images.append(decode_images(iter([record]), shape)[0])
-        elif type(record) in _TAKEN:
+        elif f"{type(record).__module__}.{type(record).__qualname__}" in _TAKEN:
             with _decoding():
                 images.append(_fitted(record, shape))
         elif isinstance(record, Image.Image):
