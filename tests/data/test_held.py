@@ -91,7 +91,7 @@ def test_splits_of_streams_are_found_by_name() -> None:
         {"validation": datasets.IterableDataset.from_generator(records, features=FEATURES)}
     )
     assert read(made, split="val", classes="ClassLabel", number_columns=["a", "b"]) == WANTED
-    with pytest.raises(InvalidInput, match="split.*validation"):
+    with pytest.raises(InvalidInput, match=r"split.*validation"):
         open_dataset(made, split="test", classes="ClassLabel")
 
 

@@ -14,7 +14,7 @@ from privmix.fields import Amount, Count, Positive, Share, Size, Switch, check_f
 from privmix.mechanisms.plan import check_count, check_target, relation_of, unit_of
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
-from privmix.shown import PriceCurve
+from privmix.shown import PriceCurve, Shown
 
 # What a run may be stretched to when the asked epsilon can't be met, in the error's advice.
 _NOISIEST: Final = 1e6
@@ -25,7 +25,7 @@ _MOST_STEPS: Final = 10**8
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
+class TrainingPlan(Shown):
     """``steps`` noisy sums of clipped gradients over Poisson batches.
 
     Each step, every record joins the batch independently with probability ``batch_size / records``; the batch may be
