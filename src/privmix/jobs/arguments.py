@@ -161,9 +161,15 @@ class CanaryArguments(TypedDict, total=False):
     canaries: int | None
     canary_kind: str
     evidence: str
+    canary_records: int | None
     guesses: int | None
     split: str
     columns: Columns | str | Sequence[str] | None
+    person: Any
+    person_pattern: str | None
+    person_file: Path | None
+    person_missing: str
+    per_person: int | None
     features_model: str | Path | None
     trust_features_model: bool
     store: str | Path | None

@@ -168,7 +168,9 @@ class TrainingPlan(Shown):
         return "Plan of a training", {
             unit.many: f"{self.records:,}",
             "steps": f"{self.steps:,}, with batches of about {self.batch_size:,}",
-            "epsilon, delta": f"{exact(self.epsilon)}, {exact(self.delta)}",
+            "epsilon, delta": "nothing asked"
+            if self.epsilon is None
+            else f"{exact(self.epsilon)}, {exact(self.delta)}",
             "adjacency": relation_of(self.adjacency.value, unit),
             "noise multiplier": f"{self.noise_multiplier:.5g}",
         }
