@@ -17,7 +17,6 @@ from privmix.jobs.options import DesignClaim
 from privmix.jobs.recording import Measured
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan
-from privmix.progress import silent
 from privmix.shown import Bars
 from privmix.training import TrainingPlan
 
@@ -78,7 +77,7 @@ class Claim:
             StorageError: a file is missing or can't be read.
         """
         kind = certified(folder)
-        held, plan = kind.verify(folder, silent), kind.plan(kind.read(folder))
+        held, plan = kind.verify(folder), kind.plan(kind.read(folder))
         assert isinstance(plan, Plan | TrainingPlan)
         return cls(plan, held.epsilon, held.delta, {"kind": held.kind, "id": held.id})
 
