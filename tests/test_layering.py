@@ -65,6 +65,7 @@ BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pand
 BESIDE = (
     "_lazy",
     "_registry",
+    "bars",
     "errors",
     "folders",
     "held_folders",
@@ -77,6 +78,8 @@ BESIDE = (
     "ranges",
     "rounding",
     "scratch",
+    "signatures",
+    "shown",
     "untrusted",
     "world",
 )

@@ -1,4 +1,4 @@
-"""What ``pm.train``, ``pm.plan`` and ``pm.release`` take by name and type: type checkers and editors need it as text.
+"""What Python's long calls take by name and type: type checkers and editors need it as text.
 
 ``python -m tests.golden.arguments`` writes it, from the dataclasses that own the options; a test compares.
 """
@@ -15,6 +15,8 @@ from typing import Annotated, Any, get_args, get_origin
 
 from privmix import jobs
 from privmix.cli.verb import hints_of
+from privmix.jobs.canaries import CanaryJob
+from privmix.jobs.membership import MembershipJob
 from privmix.jobs.persons import Persons
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.jobs.training_options import TrainingOptions
@@ -22,7 +24,7 @@ from privmix.options import groups, leaves
 from privmix.training.config import TrainingConfig
 
 FILE = Path(jobs.__file__).with_name("arguments.py")
-HEAD = '''"""What Python's users may say of a training or a release, by name and type, for editors and type checkers.
+HEAD = '''"""What Python's users may say of a release, training or attack, by name and type: for editors and checkers.
 
 They read text alone, so this repeats what the dataclasses say: ``python -m tests.golden.arguments`` writes it.
 """
@@ -56,6 +58,18 @@ class ReleaseArguments(TypedDict, total=False):
     """
 
 {release}
+
+
+class MembershipArguments(TypedDict, total=False):
+    """Fields of :class:`privmix.jobs.membership.MembershipJob` that :func:`privmix.attack` does not name itself."""
+
+{membership}
+
+
+class CanaryArguments(TypedDict, total=False):
+    """Fields of :class:`privmix.jobs.canaries.CanaryJob` that :func:`privmix.audit` does not name itself."""
+
+{canaries}
 '''
 
 
@@ -82,7 +96,8 @@ def _flat(kind: type[Any]) -> Iterator[tuple[str, str]]:
             yield "person", "Any"
         elif isinstance(written[item.name], str):
             # These are made paths of.
-            wide = written[item.name].replace("Path", "str | Path") if item.name in ("out", "store") else ""
+            place = item.name in ("out", "store") and "str" not in written[item.name]
+            wide = written[item.name].replace("Path", "str | Path") if place else ""
             ranged = written[item.name].startswith(("Annotated", "_"))
             yield item.name, wide or (_plain(hints[item.name]) if ranged else written[item.name])
 
@@ -116,13 +131,27 @@ def release() -> dict[str, str]:
     return {**found, "label": "str | None"}
 
 
+def membership() -> dict[str, str]:
+    """Name -> type."""
+    named = _named("attack", "attack.py")
+    return {name: kind for name, kind in _flat(MembershipJob) if name not in named}
+
+
+def canaries() -> dict[str, str]:
+    """Name -> type."""
+    named = _named("audit", "audit.py") | {"overwrite", "resume", "dry_run", "out"}
+    # It has to be given to one kind of audit alone.
+    return {name: kind for name, kind in _flat(CanaryJob) if name not in named} | {"canaries": "int | None"}
+
+
 def text() -> str:
     """Of the file."""
 
     def lines(found: Mapping[str, str]) -> str:
         return "\n".join(f"    {name}: {kind}" for name, kind in found.items())
 
-    return HEAD.format(training=lines(training()), release=lines(release()))
+    made = {one.__name__: lines(one()) for one in (training, release, membership, canaries)}
+    return HEAD.format(**made)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix import bars
 from privmix.attacks.membership import infer_membership
 from privmix.designs import Fixed, Poisson
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
-from privmix.jobs import progress
 from privmix.jobs.persons import check_persons
 from privmix.planning import ReleaseConfig
 from privmix.plans import all_designs
@@ -71,9 +71,9 @@ def test_only_rows_of_a_fixed_size_are_checked_for_persons() -> None:
 
 def test_bars_show_hundredths_where_the_count_was_declared(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
-    honest = progress.progress_bars
-    monkeypatch.setattr(progress, "progress_bars", lambda **given: seen.append(given) or honest(quiet=True, **given))
-    job = progress.shows_bars(lambda **given: None)
+    honest = bars.progress_bars
+    monkeypatch.setattr(bars, "progress_bars", lambda **given: seen.append(given) or honest(**{**given, "quiet": True}))
+    job = bars.shows_bars(lambda **given: None)
     for options in ({}, {"records": 9}, {"private_count": True}):
         job(progress=True, **options)
     assert [given["percent"] for given in seen] == [False, True, True]

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         epsilon,
         epsilon_delta_curve,
         get_accountant,
+        price_picture,
         tradeoff_curve,
     )
     from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
@@ -84,6 +85,7 @@ __all__ = [
     "poisoning_cost_bound",
     "poisoning_gain_bound",
     "poisoning_success_bound",
+    "price_picture",
     "published_noise_multiplier",
     "tradeoff_curve",
 ]

@@ -11,13 +11,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 
-from privmix.accounting.base import Accountant, PrivacyCost
+from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
 from privmix.accounting.events import Adjacency, Event
 from privmix.accounting.gdp import AsPublishedAccountant, GdpCltAccountant
 from privmix.accounting.pld import PldAccountant
 from privmix.accounting.pure import PureAccountant
 from privmix.accounting.rdp import MomentsAccountant, RdpAccountant
 from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.rounding import exact, rounded_up
+from privmix.shown import PriceCurve
 
 # Calibration stops when epsilon is this close below its target (relative).
 _CLOSE = 1e-4
@@ -31,6 +33,9 @@ _FURTHEST = math.log(10)
 _TELLING = 1e-3
 # Log of the price over its target where that is infinite.
 _HOPELESS = 60.0
+
+# Points of a small curve.
+_DRAWN = 41
 
 # Log of a price over its target, of a noise.
 _Price = Callable[[float], float]
@@ -198,6 +203,34 @@ def epsilon_delta_curve(
     # What holds at an epsilon holds at every larger one; bounds are not equally close everywhere.
     deltas[order] = np.minimum.accumulate(deltas[order])
     return deltas
+
+
+def price_picture(event: Event | None, cost: PrivacyCost) -> PriceCurve | None:
+    """What a notebook draws of a guarantee: delta against epsilon, and the point that is stated.
+
+    Args:
+        event: whose whole curve is promised, by the PLD accountant; None: one point alone is.
+        cost: the point.
+
+    Returns:
+        None where nothing is promised, or an event is one that can't be priced.
+
+    Example:
+        >>> from privmix.accounting.events import Gaussian
+        >>> price_picture(Gaussian(4.0), epsilon(Gaussian(4.0), 1e-5)).said
+        'ε 1.04 at δ 1e-05'
+    """
+    if not math.isfinite(cost.epsilon):
+        return None
+    at, said = (cost.epsilon, cost.delta), f"ε {rounded_up(cost.epsilon)} at δ {exact(cost.delta)}"
+    if event is None or cost.delta == 0:
+        return PriceCurve((), (), at, said)
+    epsilons = np.linspace(0.0, 2 * cost.epsilon, _DRAWN).tolist()
+    try:
+        deltas = epsilon_delta_curve(event, epsilons, adjacency=cost.adjacency)
+    except (UnsupportedEvent, InvalidInput):
+        return None
+    return PriceCurve(epsilons, deltas.tolist(), at, said)
 
 
 def tradeoff_curve(

@@ -26,6 +26,7 @@ from privmix.attacks.canary_records import KINDS, Block, Blocks, Canaries, WithC
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
+from privmix.audits.audit import Proof, ShownProof
 from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource, RecordTiles, tiles_of
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
@@ -99,8 +100,8 @@ class CanaryConfig:
         return best_guesses(self.canaries, mechanism.epsilon(delta), delta, self.confidence)
 
 
-@dataclass(frozen=True)
-class CanaryAudit:
+@dataclass(frozen=True, repr=False)
+class CanaryAudit(ShownProof):
     """The outcome of an audit with canaries. Private, like the records it ran on.
 
     Attributes:
@@ -119,6 +120,11 @@ class CanaryAudit:
     def canaries(self) -> str:
         """Many of them, in a word or two."""
         return "canaries" if self.unit == RECORD.one else f"canary {unit_named(self.unit).many}"
+
+    @property
+    def proves(self) -> Proof:
+        """See :attr:`proof`."""
+        return self.proof
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the unit where it is no record."""

@@ -8,7 +8,7 @@ pass where little is claimed to leak. Here the noise is measured alone, draw by 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import singledispatch
 from typing import Any, Final
@@ -23,6 +23,7 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.plans import BasePlan, Plan
 from privmix.progress import Progress
+from privmix.shown import Bar, Bars, Shown
 from privmix.training.plan import TrainingPlan
 from privmix.training.pure_noise import training_noise
 
@@ -81,8 +82,8 @@ class MeasuredNoise:
     verdict: str
 
 
-@dataclass(frozen=True)
-class NoiseAudit:
+@dataclass(frozen=True, repr=False)
+class NoiseAudit(Shown):
     """What an audit of the noise found.
 
     Formal guarantees:
@@ -100,6 +101,19 @@ class NoiseAudit:
     design: str
     confidence: float
     noises: tuple[MeasuredNoise, ...]
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The verdict, and each noise."""
+        measured = {one.name: f"{one.measured / one.certified:.4f} of the certified" for one in self.noises}
+        return f"Audit of noise: {'not as certified' if self.violated else AS_CERTIFIED}", measured
+
+    def picture(self) -> Bars:
+        """Each noise beside its certified size, the line."""
+        shares = [(one, one.measured / one.certified) for one in self.noises]
+        bars = [Bar(one.name, share, f"{share:.4f}", one.verdict == AS_CERTIFIED) for one, share in shares]
+        return Bars(
+            "Measured noise, of the certified", bars, full=max([1.1, *(share for _, share in shares)]), mark=1.0
+        )
 
     @property
     def violated(self) -> bool:

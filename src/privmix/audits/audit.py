@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 from scipy.special import ndtri
@@ -27,14 +29,57 @@ from privmix.audits.worst_case import AttackScores, EngineFactory, attack, real_
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.plans import Plan
 from privmix.progress import Progress
-from privmix.rounding import rounded_up
+from privmix.rounding import exact, rounded_down, rounded_up
+from privmix.shown import Bar, Bars, Shown
 
 _POINTS: Final = 60
 _LEAST: Final = 1e-300
 
 
-@dataclass(frozen=True)
-class Audit:
+class Proof(Protocol):
+    """A claim, and what an attack proves beside it."""
+
+    @property
+    def claimed_epsilon(self) -> float: ...
+    @property
+    def proven_epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def violated(self) -> bool: ...
+
+
+class ShownProof(Shown):
+    """An audit that shows its claim beside what is proven."""
+
+    @property
+    @abstractmethod
+    def proves(self) -> Proof:
+        """What is shown."""
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The verdict, and what it rests on."""
+        proof = self.proves
+        claimed = "nothing" if math.isinf(proof.claimed_epsilon) else f"epsilon {rounded_up(proof.claimed_epsilon, 4)}"
+        return f"Audit: {'refuted' if proof.violated else 'not refuted'} at confidence {proof.confidence:g}", {
+            "claim": f"{claimed} at delta {exact(proof.delta)}",
+            "proven": f"epsilon at least {rounded_down(proof.proven_epsilon, 4)}",
+        }
+
+    def picture(self) -> Bars:
+        """The claim, and what is proven."""
+        proof, bars = self.proves, []
+        if not math.isinf(proof.claimed_epsilon):
+            claimed = f"at most {rounded_up(proof.claimed_epsilon)}"
+            bars.append(Bar("claimed", proof.claimed_epsilon, claimed, strong=False))
+        proven = f"at least {rounded_down(proof.proven_epsilon)}"
+        return Bars(f"Epsilon at delta {exact(proof.delta)}", [*bars, Bar("proven", proof.proven_epsilon, proven)])
+
+
+@dataclass(frozen=True, repr=False)
+class Audit(ShownProof):
     """What a worst-case audit found.
 
     Formal guarantees:
@@ -83,6 +128,11 @@ class Audit:
     violated: bool
     linear_epsilon: float | None
     points: tuple[Rates, ...]
+
+    @property
+    def proves(self) -> Proof:
+        """Its own figures."""
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, as the run record of an audit holds them."""

@@ -44,6 +44,7 @@ from privmix.fields import (
 from privmix.mechanisms.plan import Plan, Unit, relation_of, unit_of, unit_of_stored
 from privmix.packages import package_version
 from privmix.rounding import exact, rounded_up
+from privmix.shown import PriceCurve, Shown
 from privmix.untrusted import MEBIBYTE, parse_json, read_plain
 
 # The version that is written, and the oldest that is read. A field that comes with a new version says so:
@@ -127,7 +128,7 @@ class CommonFields(Checked):
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate(Mapping[str, Any]):
+class Certificate(Shown, Mapping[str, Any]):
     """A certificate as it was written: a mapping of its JSON fields, whose common ones are attributes too.
 
     Attributes:
@@ -161,6 +162,26 @@ class Certificate(Mapping[str, Any]):
     def __repr__(self) -> str:
         promise = f"epsilon={rounded_up(self.epsilon)}, delta={exact(self.delta)}, adjacency={self.adjacency!r}"
         return f"Certificate({self.kind} {self.id}, {promise})"
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The promise."""
+        names = ", ".join(str(item["file"]) for item in self.files)
+        return f"Certificate of {self.kind} {self.id}", {
+            "guarantee": f"epsilon={rounded_up(self.epsilon)}, delta={exact(self.delta)}, {self.relation}",
+            "ledger": self.in_ledger,
+            **({"files": names} if names else {}),
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
+        }
+
+    def picture(self) -> PriceCurve | None:
+        """The guarantee, taken at its word: verification is what checks it."""
+        # It prices; most who read certificates don't.
+        from privmix.certificate.guarantee import Guarantee
+
+        try:
+            return Guarantee.of(self).picture()
+        except InvalidInput:
+            return None
 
     @property
     def kind(self) -> str:

@@ -14,13 +14,16 @@ from privmix.accounting import (
     Adjacency,
     Event,
     NeighbourCurve,
+    PrivacyCost,
     UnsupportedEvent,
     epsilon,
     epsilon_delta_curve,
     event_from_dict,
+    price_picture,
     tradeoff_curve,
 )
 from privmix.errors import InvalidInput
+from privmix.shown import PriceCurve
 
 # At these false-alarm rates the trade-off curve is drawn; membership panels need the small ones. 5% is quoted.
 _ALPHAS: Final = np.unique(np.concatenate(([0.0, 0.05, 1.0], np.geomspace(1e-5, 0.05, 30), np.linspace(0.05, 1.0, 60))))
@@ -103,6 +106,11 @@ class Guarantee:
             return min(1.0, (1 + distance) / 2)
         growth = math.exp(-min(self.epsilon, 700.0))
         return (1 + self.delta * growth) / (1 + growth)
+
+    def picture(self) -> PriceCurve | None:
+        """What a notebook draws of it; None where nothing is promised."""
+        cost = PrivacyCost(self.epsilon, self.delta, self.adjacency, "pld", True)
+        return price_picture(self.event if self.exact else None, cost)
 
     def curves(self) -> dict[str, Any]:
         """The epsilon-delta curve, the trade-off curve, and what an attacker gains by the latter, as JSON values."""

@@ -10,6 +10,8 @@ from typing import Any, Protocol
 from privmix.accounting import PrivacyCost
 from privmix.certificate.certificate import Certificate
 from privmix.mechanisms.plan import RECORD, Unit, relation_of
+from privmix.rounding import exact, rounded_up
+from privmix.shown import Bar, Bars, Shown
 
 
 class NoiseFinding(Protocol):
@@ -38,8 +40,8 @@ class NoiseFinding(Protocol):
         """JSON values."""
 
 
-@dataclass(frozen=True)
-class Verification:
+@dataclass(frozen=True, repr=False)
+class Verification(Shown):
     """What held. Every check that fails raises instead.
 
     Attributes:
@@ -103,6 +105,24 @@ class Verification:
     @property
     def false_alarm(self) -> float:
         return math.fsum(test.false_alarm for test in self.tests)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What holds."""
+        return f"{self.kind} {self.id}: holds", {
+            "epsilon": f"{rounded_up(self.epsilon, 6)} at delta {exact(self.delta)}",
+            "recomputed": rounded_up(self.recomputed_epsilon, 6),
+            "adjacency": self.relation,
+            "files": f"the hashes of {'1 file' if self.files == 1 else f'{self.files} files'}",
+            "tests of its noise": len(self.tests),
+            "not checked": f"{len(self.unchecked)} things, see `unchecked`",
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
+        }
+
+    def picture(self) -> Bars:
+        """What is stated beside what was recomputed."""
+        stated = Bar("stated", self.epsilon, rounded_up(self.epsilon, 5), strong=False)
+        found = Bar("recomputed", self.recomputed_epsilon, rounded_up(self.recomputed_epsilon, 5))
+        return Bars(f"Epsilon at delta {exact(self.delta)}", [stated, found])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""

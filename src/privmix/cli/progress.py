@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import Final
 
+from privmix.bars import progress_bars as bars_on
 from privmix.cli.app import err, plain
-from privmix.jobs.progress import progress_bars as bars_on
 from privmix.progress import Progress
 
 # Between two lines where no bars can be drawn.
@@ -17,7 +17,7 @@ _SECONDS: Final = 30.0
 
 @contextmanager
 def progress_bars(*, quiet: bool = False, percent: bool = False) -> Iterator[Progress]:
-    """:func:`privmix.jobs.progress.progress_bars` on standard error; where that is no terminal, now and then a line."""
+    """:func:`privmix.bars.progress_bars` on standard error; where that is no terminal, now and then a line."""
     if not quiet and not err.is_terminal:
         yield _lines(percent)
         return

@@ -10,8 +10,10 @@ from typing import Any, Final
 from privmix.data.columns import Selection, check_columns, check_names
 from privmix.data.dialect import Dialect
 from privmix.data.files import SPLITS, folder_split, reading, split_of
-from privmix.data.frames import library_of, open_frame, open_hugging_face
+from privmix.data.frames import library_of, open_arrow, open_frame, open_hugging_face
+from privmix.data.held import is_indexed, may_have_splits, settled
 from privmix.data.images import check_colour, check_image_size, class_folders, is_image
+from privmix.data.indexed import IndexedSource
 from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
 from privmix.data.memory import open_arrays
 from privmix.data.openers import holds_split, open_files, open_images, open_saved
@@ -23,7 +25,8 @@ from privmix.errors import InvalidInput, StorageError, check_choice, check_integ
 __all__ = ["ArraySource", "LabelledArray", "Schema", "Source", "open_dataset"]
 
 MEMORY: Final = (
-    "a path or address, (x, y) of arrays, tensors or lists, a pandas or polars data frame, or a Hugging Face Dataset"
+    "a path or address; (x, y) of arrays, tensors, sparse matrices, images or lists; a pandas or polars frame; an "
+    "Arrow table; a Hugging Face dataset; a dataset of torch's that can be indexed"
 )
 
 
@@ -59,9 +62,12 @@ def open_dataset(
     Formats: idx, .npz, .npy, .safetensors (tensors x and y), .parquet, .arrow, .feather, .csv and .jsonl (these two
     plain or gzipped), folders that Hugging Face's ``save_to_disk`` wrote, folders with a sub-folder of images a class.
 
-    In memory: ``(x, y)`` of arrays, tensors or lists (:func:`privmix.data.memory.open_arrays`), pandas and polars
-    frames (:func:`privmix.data.frames.open_frame`), Hugging Face's ``Dataset`` and ``DatasetDict``
-    (:func:`privmix.data.frames.open_hugging_face`), and sources that are open already.
+    In memory: ``(x, y)`` of arrays, tensors, sparse matrices, images or lists
+    (:func:`privmix.data.memory.open_arrays`), pandas and polars frames (:func:`privmix.data.frames.open_frame`), Arrow
+    tables and datasets (:func:`privmix.data.frames.open_arrow`), Hugging Face's ``Dataset`` and ``DatasetDict``
+    (:func:`privmix.data.frames.open_hugging_face`), datasets of torch's that can be indexed
+    (:class:`privmix.data.indexed.IndexedSource`), what streams or waits (:func:`privmix.data.held.settled`), and
+    sources that are open already.
 
     Args:
         data: data in memory; or a file, which is its own split (but for an .npz or .safetensors with ``x_train``,
@@ -145,26 +151,38 @@ def open_dataset(
 def _open_memory(data: Any, request: Request) -> Source:
     refuse_dialect(request)
     selection, split = request.selection, request.split
+    if split != "train" and not may_have_splits(data):
+        raise InvalidInput("split", split, "train: data in memory are one split")
+    data = settled(data, split)
     library = library_of(data)
     if library == "datasets":
         return open_hugging_face(data, split, request.classes, selection)
-    if split != "train":
-        raise InvalidInput("split", split, "train: data in memory are one split")
+    if library == "pyarrow":
+        return open_arrow(data, request.classes, selection)
     if isinstance(data, Source):
         if request.classes is not None and selection.labelled:
             raise InvalidInput("classes", request.classes, "none: an open source has its own")
         return data
-    refuse_images(request)
+    if is_indexed(data):
+        return IndexedSource(data, request.classes, selection)
     if not selection.labelled and isinstance(data, tuple) and len(data) == 2:
         data = data[0]
         library = library_of(data)
+    if library == "pyarrow":
+        return open_arrow(data, request.classes, selection)
     if library:
+        refuse_images(request)
         return open_frame(data, request.classes, selection)
     if not selection.labelled:
         return open_arrays(data, None, request.classes, selection)
     if not isinstance(data, tuple) or len(data) != 2:
         raise InvalidInput("data", type(data).__name__, MEMORY)
+    if library_of(data[0]) == "pyarrow":
+        raise InvalidInput(
+            "x", "an Arrow table beside labels", 'labels within: `table.append_column("label", [labels])`'
+        )
     if library_of(data[0]) in ("pandas", "polars"):
+        refuse_images(request)
         return open_frame(data[0], request.classes, selection, data[1])
     return open_arrays(*data, request.classes, selection)
 

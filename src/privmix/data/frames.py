@@ -1,4 +1,4 @@
-"""Frames of pandas and polars, and datasets of Hugging Face's library, in memory; none of these is imported here."""
+"""Frames of pandas and polars, Arrow tables, datasets of Hugging Face's library; none but Arrow is imported here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource
@@ -31,14 +32,20 @@ CLASS_LABEL: Final = "ClassLabel"
 
 
 def library_of(data: Any) -> str:
-    """``"pandas"``, ``"polars"`` or ``"datasets"`` where ``data`` is that library's kind of table; else empty.
+    """``"pandas"``, ``"polars"``, ``"datasets"`` or ``"pyarrow"`` where ``data`` is that library's table; else empty.
 
     Example:
         >>> import pandas
         >>> library_of(pandas.DataFrame({"a": [1]})), library_of([1])
         ('pandas', '')
     """
-    kinds = {"DataFrame": ("pandas", "polars"), "Dataset": ("datasets",), "DatasetDict": ("datasets",)}
+    kinds = {
+        "DataFrame": ("pandas", "polars"),
+        "Dataset": ("datasets", "pyarrow"),
+        "DatasetDict": ("datasets",),
+        "Table": ("pyarrow",),
+        "RecordBatch": ("pyarrow",),
+    }
     for kind in type(data).__mro__:
         library = kind.__module__.partition(".")[0]
         if library in kinds.get(kind.__name__, ()):
@@ -180,24 +187,57 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
         names = resolve_classes(list(declared))
     else:
         names, translate = declared_classes(classes)
+    content = data.with_format("arrow")
+
+    def blocks(_: Path, columns: list[str], size: int) -> Iterator[Any]:
+        for table in content.select_columns(columns).iter(size):
+            yield from table.combine_chunks().to_batches()
+
+    format_ = ArrowFormat("records of its features", lambda _: (content.features.arrow_schema, len(content)), blocks)
     # Numbers of a ClassLabel are places in its list, whatever its names are.
-    return HuggingFaceSource(data, selection, names, translate if declared is None else None)
+    return HeldTableSource(format_, selection, names, translate if declared is None else None)
 
 
-class HuggingFaceSource(ArrowSource):
-    """A ``Dataset`` of the library ``datasets``, in its own order; see :func:`open_hugging_face`."""
+def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
+    """A ``Table``, ``RecordBatch`` or ``Dataset`` of Arrow's; its schema is what a Parquet file's is.
 
-    def __init__(self, data: Any, selection: Selection, classes: tuple[str, ...], translate: Translate | None) -> None:
-        content, self._translate = data.with_format("arrow"), translate
+    Args:
+        data: of the library ``pyarrow``. A dataset's files are read as they are asked for.
+        classes: K or the classes; see :func:`privmix.data.memory.declared_classes`.
+        selection: names of columns, as for Parquet.
 
-        def blocks(_: Path, columns: list[str], size: int) -> Iterator[Any]:
-            for table in content.select_columns(columns).iter(size):
-                yield from table.combine_chunks().to_batches()
+    Raises:
+        InvalidInput: there is no such column, or classes are not declared.
 
-        def describe(_: Path) -> tuple[Any, int]:
-            return content.features.arrow_schema, len(content)
+    Example:
+        >>> import pyarrow
+        >>> table = pyarrow.table({"size": [3.0, 4.5], "label": ["cat", "dog"]})
+        >>> open_arrow(table, ["cat", "dog"], Selection()).read().y.tolist()
+        [0, 1]
+    """
+    names, translate = declared_classes(classes)
+    table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
 
-        super().__init__([Path("data")], ArrowFormat("records of its features", describe, blocks), selection, classes)
+    def describe(_: Path) -> tuple[Any, int]:
+        return table.schema, table.num_rows if isinstance(table, pa.Table) else table.count_rows()
+
+    def blocks(_: Path, columns: list[str], size: int) -> Iterator[Any]:
+        if isinstance(table, pa.Table):
+            yield from table.select(columns).to_batches(max_chunksize=size)
+        else:
+            yield from table.to_batches(columns=columns, batch_size=size)
+
+    return HeldTableSource(ArrowFormat("records of its schema", describe, blocks), selection, names, translate)
+
+
+class HeldTableSource(ArrowSource):
+    """A table that its schema describes, in its own order; see :func:`open_hugging_face` and :func:`open_arrow`."""
+
+    def __init__(
+        self, format_: ArrowFormat, selection: Selection, classes: tuple[str, ...], translate: Translate | None
+    ) -> None:
+        self._translate = translate
+        super().__init__([Path("data")], format_, selection, classes)
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         return super()._chunks(size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +30,19 @@ _FORMATS: Final = {
 }
 IMAGE_SUFFIXES: Final = frozenset(suffix for suffixes in _FORMATS.values() for suffix in suffixes)
 _ALLOWED: Final = f"images of the formats {', '.join(_FORMATS)}, complete and undamaged"
+# Pillow's images in memory: plain ones hold pixels, the others decode a file of such a format. Any other kind may start
+# a program when somebody looks into it.
+_TAKEN: Final = frozenset(
+    {
+        "PIL.Image.Image",
+        "PIL.PngImagePlugin.PngImageFile",
+        "PIL.JpegImagePlugin.JpegImageFile",
+        "PIL.MpoImagePlugin.MpoImageFile",
+        "PIL.BmpImagePlugin.BmpImageFile",
+        "PIL.WebPImagePlugin.WebPImageFile",
+        "PIL.GifImagePlugin.GifImageFile",
+    }
+)
 COLOURS: Final = ("grey", "rgb")
 _MAX_SIDE: Final = 2**12
 # A few kilobytes of PNG can announce gigabytes; this is 8,192 x 8,192.
@@ -169,17 +182,54 @@ def decode_images(encoded: Iterator[bytes], shape: tuple[int, ...]) -> NDArray[n
         InvalidInput: an image is of another format, damaged, too large, or of more than 8 bits a channel; which one is
             not said.
     """
-    mode = "L" if len(shape) == 2 else "RGB"
     images = []
     with _decoding():
         for content in encoded:
             with Image.open(io.BytesIO(content), formats=tuple(_FORMATS)) as image:
-                if image.height * image.width > _MAX_PIXELS:
-                    raise InvalidInput("image size", WITHHELD, f"at most {_MAX_PIXELS:,} pixels")
-                if image.mode not in _GREY_MODES | _COLOUR_MODES:
-                    raise InvalidInput("image mode", WITHHELD, "grey or colour with 8 bits a channel")
-                plain = image if image.mode == mode else image.convert(mode)
-                images.append(np.asarray(_cover(plain, shape[0], shape[1]), dtype=np.uint8))
+                images.append(_fitted(image, shape))
+    return np.stack(images)
+
+
+def _fitted(image: Image.Image, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    mode = "L" if len(shape) == 2 else "RGB"
+    if image.height * image.width > _MAX_PIXELS:
+        raise InvalidInput("image size", WITHHELD, f"at most {_MAX_PIXELS:,} pixels")
+    if image.mode not in _GREY_MODES | _COLOUR_MODES:
+        raise InvalidInput("image mode", WITHHELD, "grey or colour with 8 bits a channel")
+    plain = image if image.mode == mode else image.convert(mode)
+    return np.asarray(_cover(plain, shape[0], shape[1]), dtype=np.uint8)
+
+
+def is_picture(record: Any) -> bool:
+    """Whether a record in memory is an image of Pillow's, or the bytes of an encoded one; it is not looked into."""
+    return isinstance(record, Image.Image | bytes)
+
+
+def pictures_of(records: Sequence[Any], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+    """(n, *shape) uint8 of images in memory, Pillow's or encoded; converted as :func:`decode_images` does.
+
+    Formal guarantees: those of :func:`decode_images`. An image that Pillow opened decodes when somebody looks into it:
+    only those of the same formats are looked into.
+
+    Raises:
+        InvalidInput: a record is no image, or as :func:`decode_images`.
+
+    Example:
+        >>> pictures_of([Image.new("RGB", (4, 2), "white")], (2, 2)).tolist()
+        [[[255, 255], [255, 255]]]
+    """
+    images = []
+    for record in records:
+        if isinstance(record, bytes):
+            images.append(decode_images(iter([record]), shape)[0])
+        elif f"{type(record).__module__}.{type(record).__qualname__}" in _TAKEN:
+            with _decoding():
+                images.append(_fitted(record, shape))
+        elif isinstance(record, Image.Image):
+            allowed = f"images of Pillow's in memory or of the formats {', '.join(_FORMATS)}; of others `image.copy()`"
+            raise InvalidInput("x", WITHHELD, allowed)
+        else:
+            raise InvalidInput("x", WITHHELD, "images of Pillow's or encoded ones, as every other record is")
     return np.stack(images)
 
 

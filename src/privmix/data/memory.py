@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
+from privmix.data.images import is_picture, pictures_of
 from privmix.data.source import NO_LABELS, NUMERIC, Schema, Source, outside_classes, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
 # (start, stop) -> those records' inputs or labels.
 Part = Callable[[int, int], NDArray[Any]]
 Translate = Callable[[NDArray[Any]], NDArray[Any]]
-_X: Final = "an array (n, ...) of numbers, n texts, n rows of a table, or a data frame"
+_X: Final = "an array (n, ...) or sparse matrix (n, d) of numbers, n texts, n images, n rows of a table, or a frame"
 
 
 class MemorySource(Source):
@@ -75,7 +76,8 @@ def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
 
     Args:
         x: (n, *input_shape) numbers (uint8 is pixels), or a list of n records, whose length or shape is then declared;
-            n texts or n rows where the selection is of a table's columns.
+            n texts or n rows where the selection is of a table's columns; a sparse matrix (n, d) of SciPy's; a list of
+            n images, Pillow's or encoded, whose size and colour are declared.
         y: n labels: texts, or numbers; see :func:`declared_classes`. Not looked at where the selection asks for none.
         classes: K or the classes, which are never taken from ``y``.
         selection: which columns; its lengths and shapes where ``x`` has none of its own.
@@ -88,13 +90,18 @@ def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
         [1, 0, 1]
     """
     names, translate = declared_classes(classes)
-    x = plain(x, "x")
+    sparse = is_sparse(x)
+    x = x if sparse else plain(x, "x")
     labels: Part = column_part(y := plain(y, "y"), "y") if selection.labelled else no_labels
-    shape, inputs = _table(x, selection.table) if selection.table is not None else _numbers(x, selection)
-    if selection.labelled and len(x) != len(y):
+    if sparse:
+        shape, inputs = _sparse(x, selection)
+    else:
+        shape, inputs = _table(x, selection.table, selection) if selection.table is not None else _numbers(x, selection)
+    records = int(x.shape[0]) if sparse else len(x)
+    if selection.labelled and records != len(y):
         # How many would differ between neighbours.
         raise InvalidInput("y", "another number of labels", "one label a record of x")
-    return MemorySource(Schema(len(x), shape, names, selection.table), inputs, labels, translate)
+    return MemorySource(Schema(records, shape, names, selection.table), inputs, labels, translate)
 
 
 def plain(values: Any, field: str) -> Any:
@@ -163,31 +170,98 @@ def _number(cell: Any) -> float:
     return math.nan
 
 
-def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
-    length = selection.length
+def declared_shape(selection: Selection) -> tuple[int, ...]:
+    """Shape of a record that has none of its own: of images, of lists, of another dataset or a model.
+
+    Raises:
+        InvalidInput: none is declared.
+    """
     if selection.numbers is not None:
         raise InvalidInput("columns", list(selection.numbers), "none: arrays have no columns with names")
-    declared = selection.shape if length is None else (length,)
+    if selection.image_size is not None or selection.colour is not None:
+        return selection.image_shape
+    if selection.length is not None:
+        return (selection.length,)
+    if selection.shape is None:
+        allowed = (
+            "an array of numbers (n, ...), which has one shape for all records; or lists with `feature_length`, the "
+            "numbers in each; or images with `image_size` and `colour`; or texts and rows with an extractor of texts "
+            "or tables"
+        )
+        raise InvalidInput("x", "records without a declared shape", allowed)
+    return selection.shape
+
+
+def records_of(records: Sequence[Any], selection: Selection, pictures: bool) -> NDArray[Any]:
+    """(n, *shape) of records that stand for themselves: images as uint8, or numbers.
+
+    Args:
+        records: images of Pillow's or encoded ones, or arrays and lists.
+        selection: declares the shape.
+        pictures: whether they are images, as the first of all records is.
+
+    Raises:
+        InvalidInput: a record is the one where it should be the other, or of another shape.
+    """
+    shape = declared_shape(selection)
+    if not pictures:
+        return np.stack([_record(record, shape) for record in records])
+    if len(shape) != 2 and shape[2:] != (3,):
+        raise InvalidInput("x", WITHHELD, f"numbers of shape {shape}, as declared, and no images")
+    return pictures_of(records, shape)
+
+
+def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
+    length = selection.length
     if isinstance(x, np.ndarray) and x.ndim > 1:
+        if selection.numbers is not None:
+            raise InvalidInput("columns", list(selection.numbers), "none: arrays have no columns with names")
+        refuse_declared_images(selection)
         if length is not None and x.shape[1:] != (length,):
             raise InvalidInput("feature_length", length, f"none, or that of x, whose records are {x.shape[1:]}")
         if x.dtype.kind in NUMERIC:
             return x.shape[1:], lambda start, stop: x[start:stop]
         return x.shape[1:], lambda start, stop: as_numbers(x[start:stop])
-    if declared is None:
-        allowed = (
-            "an array of numbers (n, ...), which has one shape for all records; or lists with `feature_length`, the "
-            "numbers in each; or texts and rows with an extractor of texts or tables"
-        )
-        raise InvalidInput("x", "records without a declared shape", allowed)
-    shape = declared
-    return shape, lambda start, stop: np.stack([_record(record, shape) for record in x[start:stop]])
+    shape = declared_shape(selection)
+    return shape, lambda start, stop: records_of(x[start:stop], selection, is_picture(x[0]))
+
+
+def _sparse(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
+    """A sparse matrix of SciPy's, which is dense a part at a time."""
+    if selection.table is not None or selection.numbers is not None:
+        raise InvalidInput("columns", list(selection.table or selection.numbers or ()), "none with a sparse matrix")
+    refuse_declared_images(selection)
+    if x.ndim != 2 or x.dtype.kind not in NUMERIC:
+        raise InvalidInput("x", f"a sparse array of {x.ndim} axes, {x.dtype.name}", "a sparse matrix (n, d) of numbers")
+    if selection.length not in (None, x.shape[1]):
+        raise InvalidInput("feature_length", selection.length, f"none, or that of x, whose records are {x.shape[1:]}")
+    made: list[Any] = []
+
+    def part(start: int, stop: int) -> NDArray[Any]:
+        # By rows, once somebody reads: most other forms can't be cut.
+        rows = made[0] if made else x.tocsr()
+        made[:] = [rows]
+        return np.asarray(rows[start:stop].toarray())
+
+    return (int(x.shape[1]),), part
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether it is one of SciPy's sparse arrays or matrices, without importing them."""
+    return type(x).__module__.startswith("scipy.sparse") and hasattr(x, "tocsr")
+
+
+def refuse_declared_images(selection: Selection) -> None:
+    """Raise :class:`InvalidInput` where something is declared of images, and each record has its shape already."""
+    for field, value in (("image_size", selection.image_size), ("colour", selection.colour)):
+        if value is not None:
+            raise InvalidInput(field, value, "none: the inputs are not encoded images")
 
 
 def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    if any(kind.__module__.partition(".")[0] == "PIL" for kind in type(record).__mro__):
+    if is_picture(record) or any(kind.__module__.partition(".")[0] == "PIL" for kind in type(record).__mro__):
         # Looking into one decodes it, whatever its file is, and some decoders start programs.
-        raise InvalidInput("x", WITHHELD, "arrays or lists of numbers, and no image of Pillow's")
+        raise InvalidInput("x", WITHHELD, "arrays or lists of numbers, as every other record is, and no image")
     try:
         made = np.asarray(record)
     except ValueError:
@@ -200,15 +274,19 @@ def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
     return as_numbers(made)
 
 
-def _table(x: Any, columns: tuple[str, ...]) -> tuple[tuple[int, ...], Part]:
+def _table(x: Any, columns: tuple[str, ...], selection: Selection) -> tuple[tuple[int, ...], Part]:
     width = len(columns)
+    refuse_declared_images(selection)
     if isinstance(x, np.ndarray):
         if x.shape[1:] not in ((width,), () if width == 1 else (width,)):
             raise InvalidInput("shape of x", ("n", *x.shape[1:]), f"(n, {width}), one value a column")
         return (width,), lambda start, stop: _rows(x[start:stop].reshape(-1, width).tolist(), width)
-    if width == 1:
-        return (1,), lambda start, stop: _rows([_single(record) for record in x[start:stop]], 1)
-    return (width,), lambda start, stop: _rows(x[start:stop], width)
+    return (width,), lambda start, stop: rows_of(x[start:stop], width)
+
+
+def rows_of(records: Sequence[Any], width: int) -> NDArray[np.object_]:
+    """(n, width) cells of records that are rows of a table; of one column also without a row around each."""
+    return _rows([_single(record) for record in records] if width == 1 else records, width)
 
 
 def _single(record: Any) -> Any:

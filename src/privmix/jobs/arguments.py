@@ -1,4 +1,4 @@
-"""What Python's users may say of a training or a release, by name and type, for editors and type checkers.
+"""What Python's users may say of a release, training or attack, by name and type: for editors and checkers.
 
 They read text alone, so this repeats what the dataclasses say: ``python -m tests.golden.arguments`` writes it.
 """
@@ -134,3 +134,45 @@ class ReleaseArguments(TypedDict, total=False):
     per_person: int | None
     project: int | None
     label: str | None
+
+
+class MembershipArguments(TypedDict, total=False):
+    """Fields of :class:`privmix.jobs.membership.MembershipJob` that :func:`privmix.attack` does not name itself."""
+
+    members: str
+    nonmembers: str
+    held_out: Any
+    attacks: str | Sequence[str]
+    references: int
+    release: str | Path | None
+    work: str | Path | None
+    confidence: float
+    highest: int
+    public_data: bool
+    classes: Any
+    features_model: str | Path | None
+    trust_features_model: bool
+
+
+class CanaryArguments(TypedDict, total=False):
+    """Fields of :class:`privmix.jobs.canaries.CanaryJob` that :func:`privmix.audit` does not name itself."""
+
+    data: Any
+    canaries: int | None
+    canary_kind: str
+    evidence: str
+    canary_records: int | None
+    guesses: int | None
+    split: str
+    columns: Columns | str | Sequence[str] | None
+    person: Any
+    person_pattern: str | None
+    person_file: Path | None
+    person_missing: str
+    per_person: int | None
+    features_model: str | Path | None
+    trust_features_model: bool
+    store: str | Path | None
+    ledger: str | None
+    dataset: str | None
+    public_data: bool

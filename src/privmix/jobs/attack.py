@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
+from privmix.bars import Asked, callback, shows_bars
+from privmix.jobs.arguments import MembershipArguments
 from privmix.jobs.columns import Columns
 from privmix.jobs.membership import Membership, MembershipJob
-from privmix.jobs.progress import Asked, callback, shows_bars
+from privmix.signatures import spelt_out
 
 
 @shows_bars
+@spelt_out(MembershipJob, types=MembershipArguments)
 def attack(
     model: str | Path,
     data: Any,
@@ -19,7 +22,7 @@ def attack(
     columns: Columns | str | Sequence[str] | None = None,
     label: str | None = None,
     progress: Asked = None,
-    **options: Any,
+    **options: Unpack[MembershipArguments],
 ) -> Membership:
     """Ask of each record whether a model was made of it, and measure how often that is right.
 
@@ -30,8 +33,8 @@ def attack(
         data: members, as :func:`privmix.release` takes data; ``held_out``: others.
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
-        progress: called with (stage, done, total), or True for bars.
-        options: fields of :class:`privmix.jobs.membership.MembershipJob`.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
+        options: the options below.
 
     Returns:
         what it found, which can be kept as a record.
@@ -46,6 +49,7 @@ def attack(
         ...
         privmix.errors.InvalidInput: references: got 0; allowed: an integer >= 1
     """
+    given: dict[str, Any] = dict(options)
     if columns is not None or label is not None:
-        options["columns"] = Columns.declared(columns, label)
-    return MembershipJob(model=model, data=data, **options).run(callback(progress))
+        given["columns"] = Columns.declared(columns, label)
+    return MembershipJob(model=model, data=data, **given).run(callback(progress))

@@ -7,22 +7,24 @@ from collections.abc import Mapping
 from functools import singledispatch
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
 from privmix.audits.audit import Audit, audit_plan, check_audit
 from privmix.audits.defaults import CONFIDENCE, RUNS
+from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import InvalidInput, check_choice
+from privmix.jobs.arguments import CanaryArguments
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import TargetColumns
+from privmix.jobs.options import CanaryOptions, TargetColumns
 from privmix.jobs.persons import Persons
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.recording import Measurement
 from privmix.plans import BasePlan, Plan
 from privmix.progress import Progress
+from privmix.signatures import spelt_out
 from privmix.training import TrainingPlan
 from privmix.training.worst_case import audit_training
 
@@ -30,6 +32,7 @@ KINDS: Final = ("worst-case", "noise", "canaries")
 
 
 @shows_bars
+@spelt_out(CanaryOptions, Persons, TargetColumns, types=CanaryArguments)
 def audit(
     target: str | PathLike[str] | Plan | TrainingPlan | Claim,
     kind: str = "worst-case",
@@ -38,7 +41,7 @@ def audit(
     confidence: float = CONFIDENCE,
     seed: int | None = None,
     progress: Asked = None,
-    **canaries: Any,
+    **options: Unpack[CanaryArguments],
 ) -> Audited[Audit] | Audited[NoiseAudit] | Audited[CanaryAudit]:
     """Attack the plan of a release, a trained model or a design with the real engine, and say what that proves.
 
@@ -56,10 +59,9 @@ def audit(
         runs: of the worst case: independent runs, half of them with the record; 10,000 where None.
         confidence: of what is said to be proven.
         seed: for tests: the same runs again.
-        progress: called with (stage, done, total), or True for bars.
-        canaries: fields of :class:`privmix.jobs.canaries.CanaryJob`, such as ``data`` and ``canaries``. ``person``: of
-            a target whose unit is a person, whose the records are, the name of a column or an array; see
-            :class:`privmix.jobs.persons.Persons`.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
+        options: the options below, of ``"canaries"`` alone, which needs ``data`` and ``canaries``. ``person``: of a
+            target whose unit is a person, whose the records are, the name of a column or an array.
 
     Raises:
         InvalidInput: the certificate does not hold, a value is out of range, or an option belongs to another kind.
@@ -79,16 +81,20 @@ def audit(
     if kind == "canaries":
         if not isinstance(target, str | PathLike):
             raise InvalidInput("target", type(target).__name__, "the folder of a release or trained model")
-        persons, person = Persons.taken_from(canaries)
-        columns = Columns.declared(canaries.pop("columns", None) or TargetColumns(), person=person)
-        said = {"columns": columns, "persons": persons, **canaries}
+        given: dict[str, Any] = dict(options)
+        for name in ("data", "canaries"):
+            if given.get(name) is None:
+                raise InvalidInput(name, None, "what `canaries` needs: the records, and how many canaries")
+        persons, person = Persons.taken_from(given)
+        columns = Columns.declared(given.pop("columns", None) or TargetColumns(), person=person)
+        said = {"columns": columns, "persons": persons, **given}
         job = CanaryJob(target=Path(target), confidence=confidence, seed=seed, **said)
         done = job.carry_out(job.plan(), callback(progress))
         for text in done.warnings:
-            warnings.warn(text, stacklevel=3)
+            warnings.warn(text, stacklevel=4)
         return done.result
-    if canaries:
-        raise InvalidInput(", ".join(canaries), "given", "options of canaries alone")
+    if options:
+        raise InvalidInput(", ".join(options), "given", "options of canaries alone")
     if isinstance(target, str | PathLike):
         claim = Claim.of_folder(Path(target))
     else:

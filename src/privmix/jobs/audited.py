@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from privmix.jobs.options import DesignClaim
 from privmix.jobs.recording import Measured
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan
-from privmix.rounding import exact, rounded_down, rounded_up
+from privmix.shown import Bars
 from privmix.training import TrainingPlan
 
 A = TypeVar("A", Audit, NoiseAudit, CanaryAudit)
@@ -36,18 +35,11 @@ class Audited(Measured, Generic[A]):
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """The verdict, and what it rests on."""
-        found, verdict = self.audit, "refuted" if self.violated else "not refuted"
-        if isinstance(found, NoiseAudit):
-            measured = {
-                noise.name: f"{noise.measured / noise.certified:.4f} of the certified" for noise in found.noises
-            }
-            return f"Audit of noise: {'not as certified' if self.violated else 'as certified'}", measured
-        proof = found.proof if isinstance(found, CanaryAudit) else found
-        claimed = "nothing" if math.isinf(proof.claimed_epsilon) else f"epsilon {rounded_up(proof.claimed_epsilon, 4)}"
-        return f"Audit: {verdict} at confidence {proof.confidence:g}", {
-            "claim": f"{claimed} at delta {exact(proof.delta)}",
-            "proven": f"epsilon at least {rounded_down(proof.proven_epsilon, 4)}",
-        }
+        return self.audit.shown()
+
+    def picture(self) -> Bars:
+        """See :meth:`shown`."""
+        return self.audit.picture()
 
     @property
     def violated(self) -> bool:

@@ -8,14 +8,15 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate import PublicKey, Subject, Verification, claimed_key, verify_signature
 from privmix.certificate.ledger_total import LedgerTotal, is_total
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
-from privmix.jobs.ledger_total import read_ledger_total, words
-from privmix.jobs.shown import Shown
+from privmix.jobs.ledger_total import read_ledger_total, total_bars, words
 from privmix.learning import load_model
-from privmix.rounding import exact, rounded_up
+from privmix.progress import Progress, silent
+from privmix.shown import Bars, Shown
 
 _FITTED_UNCHECKED: Final = (
     "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
@@ -56,24 +57,30 @@ class Checked(Shown):
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What holds."""
-        title, found, signed = f"{self.subject.kind} {self.subject.id}: holds", self.found, self.signature
-        facts: dict[str, object] = {}
+        title, signed = f"{self.subject.kind} {self.subject.id}: holds", self.signature
+        facts: Mapping[str, object] = {}
         if self.total is not None:
             title = f"Budget of {self.total.dataset}: well formed"
             facts = words(self.total)
         if self.held is not None:
-            facts["epsilon"] = f"{rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])}"
-            facts["recomputed"] = rounded_up(found["recomputed_epsilon"], 6)
-            facts["adjacency"] = self.held.relation
-            facts["files"] = f"the hashes of {self.files}"
-            facts["tests of its noise"] = len(self.held.tests)
+            _, facts = self.held.shown()
         by = "" if signed is None else f"by key {signed['key_id']}"
-        facts["signature"] = f"{by}, {'checked' if signed['checked'] else 'not checked'}" if signed else "none"
-        facts["not checked"] = f"{len(self.unchecked)} things, see `unchecked`"
-        return title, {**facts, **({"warnings": "; ".join(self.warnings)} if self.warnings else {})}
+        return title, {
+            **facts,
+            "signature": f"{by}, {'checked' if signed['checked'] else 'not checked'}" if signed else "none",
+            "not checked": f"{len(self.unchecked)} things, see `unchecked`",
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
+        }
+
+    def picture(self) -> Bars | None:
+        """Epsilon as stated and recomputed, or what is gone of a budget."""
+        if self.total is not None:
+            return total_bars(self.total)
+        return None if self.held is None else self.held.picture()
 
 
-def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Checked:
+@shows_bars
+def verify(folder: str | PathLike[str], *, key: str | Path | None = None, progress: Asked = None) -> Checked:
     """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
 
     Of a ledger's total (:func:`privmix.ledger_total`) the form is checked, and whose it is.
@@ -82,6 +89,7 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Che
         folder: a release, or the folder of one, of a trained model, or of a model fitted on a release; or the file of
             a ledger's total.
         key: public key (PEM) of whoever must have signed it. Without it a signature is named and not checked.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Returns:
         what was found, and what can't be checked.
@@ -90,22 +98,22 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None) -> Che
         InvalidInput: something does not hold.
         StorageError: a file is missing or can't be read.
     """
-    path = Path(folder)
+    path, tell = Path(folder), callback(progress)
     if is_total(path):
         stated = read_ledger_total(path, key)
         total = stated.total
         subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency, total.unit)
         return Checked(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=stated.signature)
     if key is None:
-        checked, claimed = check_folder(path), claimed_key(path)
+        checked, claimed = check_folder(path, tell), claimed_key(path)
         return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})
     # Who made it comes before what it says.
     found: list[Checked] = []
-    signed = verify_signature(path, PublicKey.read(Path(key)), remembered(found))
+    signed = verify_signature(path, PublicKey.read(Path(key)), remembered(found, tell))
     return replace(found[-1], signature={"key_id": signed.key_id, "checked": True})
 
 
-def check_folder(folder: Path) -> Checked:
+def check_folder(folder: Path, progress: Progress = silent) -> Checked:
     """Verify a release, a trained model or a model fitted on a release.
 
     Raises:
@@ -116,17 +124,17 @@ def check_folder(folder: Path) -> Checked:
         facts = load_model(folder).facts_
         subject, found = Subject(FITTED, facts.release_id), {"fitted_on": facts.release_id}
         return Checked(subject, found, "", _FITTED_UNCHECKED, wanted_model(facts.extractor))
-    held = certified(folder).verify(folder)
+    held = certified(folder).verify(folder, progress)
     files = "1 file" if held.files == 1 else f"{held.files} files"
     wanted = wanted_model(held.extractor)
     return Checked(Subject.of(held), held.to_dict(), files, held.unchecked, wanted, held.warnings, held)
 
 
-def remembered(found: list[Checked]) -> Callable[[Path], Subject]:
+def remembered(found: list[Checked], progress: Progress = silent) -> Callable[[Path], Subject]:
     """:func:`check_folder` for signatures; what it found is put into the list, for printing."""
 
     def check(folder: Path) -> Subject:
-        found.append(check_folder(folder))
+        found.append(check_folder(folder, progress))
         return found[-1].subject
 
     return check

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.data.csv import rows_of
 from privmix.data.dialect import Dialect
 from privmix.data.files import open_binary
@@ -24,8 +25,7 @@ from privmix.features.table_kinds import REFUSED
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.persons import Persons
-from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
+from privmix.shown import Shown
 
 NOT_FOR_OTHERS: Final = (
     "All of this is about private records: nothing of it may be passed on, and what it makes you change is a choice "
@@ -200,7 +200,7 @@ def check(
         data: as :func:`privmix.release` takes it; also ``features``, ``classes``, ``split``, ``columns`` and ``label``.
         clip_norm: the bound that features are clipped to.
         show_values: keep the values that do not fit.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         person: whose the records are, the name of a column or an array: how many persons there are is counted then.
         persons: what else is declared of them; see :class:`privmix.jobs.persons.Persons`.
 

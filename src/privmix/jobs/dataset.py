@@ -13,6 +13,7 @@ from privmix import data as readers
 from privmix.data import Schema, Source, content_hashes
 from privmix.data.fingerprint import fingerprint, hashed_files, listing_hash, records_hash
 from privmix.data.frames import CLASS_LABEL
+from privmix.data.held import may_have_splits, settled
 from privmix.data.remote import is_remote, public_name
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Pixels, Tabular, TextEncoder
@@ -166,6 +167,8 @@ def open_dataset(
     ``classes`` may also be what :func:`privmix.jobs.columns.class_list` reads.
     """
     columns = Columns() if columns is None else columns
+    # What streams does so once: persons and records are of one reading.
+    data = data if isinstance(data, str | Path) else settled(data, split)
     if isinstance(classes, str) and classes != CLASS_LABEL:
         classes = class_list(classes)
     source = open_for(extractor, data, split, classes, columns, input_shape, labelled)
@@ -195,6 +198,8 @@ def open_unlabelled(
         StorageError: they can't be read.
     """
     shape = tuple(input_shape)
+    if not isinstance(data, str | Path) and not may_have_splits(data):
+        data = settled(data)
     # New records mostly have no parts: what is not named for one is taken for the training part elsewhere.
     for part in ("test", "train") if split is None else (split,):
         try:

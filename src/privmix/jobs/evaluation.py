@@ -10,6 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data import open_dataset as open_table
 from privmix.engine import PrivateRecords
@@ -20,13 +21,13 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.places import check_figure
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.quality import Quality
 from privmix.jobs.recording import Measured, Measurement, place
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.reference import Reference, without_privacy
 from privmix.private_files import file_mode
 from privmix.reports.pictures import draw_confusion
+from privmix.shown import Bars
 from privmix.training import ModelFacts, TrainedModel
 
 _GROUP_STEP: Final = 65_536
@@ -53,17 +54,18 @@ class Evaluation(Measured):
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What ``privmix evaluate`` prints first."""
-        quality, without = self.quality, self.reference
-        return f"Evaluation on {quality.n:,} records", {
-            "accuracy": f"{100 * quality.accuracy:.2f}%",
-            f"always {quality.majority}": f"{100 * quality.majority_accuracy:.2f}%",
-            "balanced accuracy": f"{100 * quality.balanced_accuracy:.2f}%",
-            **({} if quality.auc is None else {f"AUC for {quality.classes[1]}": f"{quality.auc:.3f}"}),
-            **({} if quality.log_loss is None else {"log loss": f"{quality.log_loss:.3f}"}),
+        title, facts = self.quality.shown()
+        without = self.reference
+        return title, {
+            **{name: value for name, value in facts.items() if name != "warnings"},
             **({} if without is None else {"accuracy without privacy": f"{100 * without.accuracy:.2f}%"}),
             **({"groups": len(self.groups)} if self.groups else {}),
-            **({"warnings": "; ".join(quality.warnings)} if quality.warnings else {}),
+            **({"warnings": facts["warnings"]} if "warnings" in facts else {}),
         }
+
+    def picture(self) -> Bars:
+        """Accuracy, beside what takes no model or no privacy."""
+        return self.quality.picture(self.reference)
 
     @property
     def accuracy(self) -> float:
@@ -116,7 +118,7 @@ def evaluate(
         figure: where to draw the confusion matrix and whether probabilities hold (.png, .svg, .pdf); not in a release
             or model.
         public_data: ``data`` are public: picture and record may be shown.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: the data have other inputs or classes than the model, or the picture can't be drawn there.

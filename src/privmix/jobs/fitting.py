@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import InvalidInput, check_choice, check_number
 from privmix.features import Extractor, from_spec, parse_features
 from privmix.jobs.class_texts import class_prior
@@ -19,7 +20,6 @@ from privmix.jobs.evaluation import open_for_model, split_of
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.models import Model
 from privmix.jobs.options import AUTO
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
@@ -80,7 +80,7 @@ def fit(
             :class:`~privmix.jobs.models.Model`.
         out: a folder to create for the model; None creates none.
         overwrite: replace a model at ``out``.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Returns:
         a model that takes raw inputs.

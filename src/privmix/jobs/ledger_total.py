@@ -25,12 +25,12 @@ from privmix.certificate.ledger_total import (
 )
 from privmix.errors import InvalidInput
 from privmix.jobs.places import check_unpublished
-from privmix.jobs.shown import Shown
 from privmix.ledger import Ledger, verify_ledger
 from privmix.ledger.database import canonical
 from privmix.mechanisms.plan import unit_named
 from privmix.reports.records import RunRecord
 from privmix.rounding import exact, rounded_down, rounded_up
+from privmix.shown import Bars, Shown, spent_bars
 
 # What a page says of where it has the total from.
 LEDGER, SIGNED, NAMED, UNSIGNED = "ledger", "signed", "named", "unsigned"
@@ -56,6 +56,10 @@ class Stated(Shown):
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Budget, spent and left."""
         return f"Budget of {self.total.dataset}", {**words(self.total), "signed by key": self.key_id or "nobody"}
+
+    def picture(self) -> Bars:
+        """What is gone of it."""
+        return total_bars(self.total)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -181,6 +185,11 @@ def words(total: LedgerTotal) -> dict[str, object]:
     if total.outcomes is not None:
         said["without a result"] = total.outcomes.open
     return said
+
+
+def total_bars(total: LedgerTotal) -> Bars:
+    """What is gone of it, for a notebook."""
+    return spent_bars(total.epsilon, total.spent, total.share)
 
 
 def _total(book: Ledger, dataset: str, outcomes: bool) -> LedgerTotal:

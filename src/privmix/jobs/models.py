@@ -6,24 +6,30 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.certificate.certificate import MODEL, Certificate
 from privmix.data.frames import frame_inputs, library_of
+from privmix.data.held import is_indexed, settled
+from privmix.data.images import is_picture
+from privmix.data.memory import is_sparse
 from privmix.data.source import as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
 from privmix.features.spec import title_of
+from privmix.jobs.dataset import open_dataset
 from privmix.jobs.kinds import kind_of
-from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import load_model, save_model
 from privmix.rounding import exact, rounded_up
+from privmix.shown import PriceCurve, Shown
 from privmix.training.run import MODEL_FOLDER
 from privmix.training.trained import ModelFacts, TrainedModel, load_trained
+
+_BATCH: Final = 4096
 
 
 @dataclass(eq=False, repr=False)
@@ -67,6 +73,10 @@ class Model(Shown):
         size = {"inputs": shape, "features": facts.dim, "classes": len(facts.classes)}
         return "Model", {**made, "extractor": title_of(facts.extractor), **size}
 
+    def picture(self) -> PriceCurve | None:
+        """What is guaranteed of a trained model; a fitted one's guarantee is that of its release."""
+        return self.classifier.certificate.picture() if isinstance(self.classifier, TrainedModel) else None
+
     @property
     def certificate(self) -> Certificate:
         """What was guaranteed of a trained model.
@@ -95,16 +105,23 @@ class Model(Shown):
     def features(self, x: Any) -> NDArray[np.float32]:
         """(n, d) features of n raw inputs: arrays (n, *input_shape), n texts, n rows of a table's columns, or a frame.
 
+        Sparse matrices, Arrow tables, lazy frames, images of Pillow's and datasets of torch's are taken, too.
+
         Raises:
             InvalidInput: inputs of another shape, or values that the extractor does not take.
         """
         extractor = self.extractor
         reads = extractor.reads
-        if library_of(x) in ("pandas", "polars"):
+        taken = settled(x)
+        apart = taken is not x or _needs_a_source(x)
+        if library_of(taken) in ("pandas", "polars"):
+            apart, x = False, taken
             texts = ("text",) if isinstance(reads, TextEncoder) else None
             numbers = reads.feature_names if isinstance(reads, Identity) else None
             x = frame_inputs(x, tuple(reads.columns) if isinstance(reads, Tabular) else texts, numbers)
-        if isinstance(reads, Tabular):
+        if apart:
+            raw = self._read(x)
+        elif isinstance(reads, Tabular):
             raw = as_table(np.asarray(x, dtype=object), tuple(reads.columns))
         elif isinstance(reads, TextEncoder):
             raw = as_table(np.asarray(list(x), dtype=object).reshape(-1, 1), ("text",))
@@ -114,6 +131,12 @@ class Model(Shown):
             raise InvalidInput("inputs", 0, "at least one")
         step = extractor.step
         return np.concatenate([extractor.transform(raw[start : start + step]) for start in range(0, len(raw), step)])
+
+    def _read(self, x: Any) -> NDArray[Any]:
+        """Raw inputs by the door that data come in by."""
+        shape, names = tuple(self.facts.input_shape), list(self.classes)
+        found = open_dataset(x, self.extractor, classes=names, input_shape=shape, labelled=False).source
+        return np.concatenate(list(found.inputs(_BATCH)))
 
     def scores(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n, K) scores of (n, d) extractor outputs; the largest of a row names its class."""
@@ -168,6 +191,12 @@ class Model(Shown):
         with MODEL_FOLDER.new(place, overwrite=overwrite) as draft:
             self.classifier.write(draft)
         return place
+
+
+def _needs_a_source(x: Any) -> bool:
+    """Whether raw inputs are neither an array nor a frame nor lists."""
+    images = isinstance(x, list | tuple) and len(x) > 0 and is_picture(x[0])
+    return images or is_sparse(x) or is_indexed(x) or library_of(x) in ("pyarrow", "datasets")
 
 
 def model_in(

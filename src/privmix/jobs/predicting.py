@@ -11,12 +11,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.models import Model, model_in
 from privmix.jobs.private_tables import check_out, write_table
-from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
+from privmix.shown import Bar, Bars, Shown
 
 # Classes that a summary names.
 _MOST_CLASSES: Final = 10
@@ -48,6 +48,11 @@ class Predictions(Shown):
         most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
         facts: dict[str, object] = {name: f"{count:,}" for name, count in most}
         return f"Predictions for {len(self):,} records", facts if self.out is None else {**facts, "file": self.out}
+
+    def picture(self) -> Bars:
+        """The same counts."""
+        most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
+        return Bars("Predicted classes", [Bar(name, count, f"{count:,}") for name, count in most])
 
     @property
     def predicted(self) -> NDArray[np.str_]:
@@ -112,7 +117,7 @@ def predict(
         trust_features_model: that file may be a program, and may run.
         probabilities: of each class, beside the predicted one.
         overwrite: replace the file that is there.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: the data have other inputs than the model, or the file can't be one, is there already or lies in

@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import xlogy
 from sklearn.metrics import log_loss, roc_auc_score
 
+from privmix.shown import Bar, Bars, Shown
+
 _BINS: Final = 15
 
 
@@ -52,8 +54,8 @@ class Calibration:
         return float(self.counts @ np.abs(self.confidence - self.accuracy) / self.counts.sum())
 
 
-@dataclass(frozen=True, eq=False)
-class Quality:
+@dataclass(frozen=True, eq=False, repr=False)
+class Quality(Shown):
     """Figures of one classifier on n labelled records. They are about these records; no guarantee covers them.
 
     Attributes:
@@ -103,6 +105,27 @@ class Quality:
             return cls(classes, matrix, auc)
         loss = float(log_loss(labels, probabilities, labels=list(range(size))))
         return cls(classes, matrix, auc, loss, Calibration.of(probabilities, labels))
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The figures, beside what takes no model."""
+        return f"Evaluation on {self.n:,} records", {
+            "accuracy": f"{100 * self.accuracy:.2f}%",
+            f"always {self.majority}": f"{100 * self.majority_accuracy:.2f}%",
+            "balanced accuracy": f"{100 * self.balanced_accuracy:.2f}%",
+            **({} if self.auc is None else {f"AUC for {self.classes[1]}": f"{self.auc:.3f}"}),
+            **({} if self.log_loss is None else {"log loss": f"{self.log_loss:.3f}"}),
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
+        }
+
+    def picture(self, without: Quality | None = None) -> Bars:
+        """Accuracy, beside that of a classifier ``without`` privacy where there is one."""
+        known = {"accuracy": self.accuracy, "balanced": self.balanced_accuracy}
+        bars = [Bar(name, share, f"{100 * share:.1f}%") for name, share in known.items()]
+        beside = {f"always {self.majority}": self.majority_accuracy}
+        if without is not None:
+            beside["without privacy"] = without.accuracy
+        bars += [Bar(name, share, f"{100 * share:.1f}%", strong=False) for name, share in beside.items()]
+        return Bars("Accuracy", bars, full=1.0)
 
     @property
     def n(self) -> int:

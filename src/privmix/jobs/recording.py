@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from privmix.data.remote import public_name
 from privmix.jobs.places import check_unpublished
-from privmix.jobs.shown import Shown
 from privmix.packages import package_version
 from privmix.reports.places import last_name
 from privmix.reports.records import RunRecord, write_record
+from privmix.shown import Shown
 
 _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn", "torch")
 

@@ -27,7 +27,6 @@ from privmix.jobs.persons import check_persons, number_of
 from privmix.jobs.planning import Chosen, choose, design_facts
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
-from privmix.jobs.shown import Shown
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
@@ -39,6 +38,7 @@ from privmix.plans.pricing import private_record_count
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
 from privmix.rounding import exact
+from privmix.shown import Picture, Shown
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -140,6 +140,10 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             **({"why": " ".join(self.reasons)} if self.reasons else {}),
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
+
+    def picture(self) -> Picture | None:
+        """What the planner expects of each design; else the price."""
+        return self.plan.picture() if self.choice is None else self.choice.picture()
 
     def __str__(self) -> str:
         told = [f"warning: {text}" for text in self.warnings]

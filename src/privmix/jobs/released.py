@@ -12,11 +12,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privmix.bars import Asked
 from privmix.errors import check_choice
 from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
-from privmix.jobs.progress import Asked
-from privmix.jobs.shown import Shown
 from privmix.jobs.transforming import transform
 from privmix.learning.base import ReleaseLearner
 from privmix.plans import Plan, plan_from_dict
@@ -26,6 +25,7 @@ from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
 from privmix.rounding import exact, rounded_up
 from privmix.scratch import ScratchFolder
+from privmix.shown import PriceCurve, Shown
 from privmix.untrusted import open_plain
 
 SAMPLED: Final = 10_000
@@ -128,7 +128,7 @@ class Release(Shown):
             columns: names of the columns of numbers, or :class:`privmix.Columns`.
             label: a column that is no input.
             features_model, trust_features_model: for an extractor whose model no package brings.
-            progress: called with (stage, done, total), or True for bars.
+            progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
         Returns:
             (n, d) float32.
@@ -224,3 +224,7 @@ class Release(Shown):
             "folder": "none yet: save(FOLDER)" if where is None else where,
             **({"warnings": "; ".join(promise.warnings)} if promise.warnings else {}),
         }
+
+    def picture(self) -> PriceCurve | None:
+        """What is guaranteed."""
+        return self.certificate.picture()

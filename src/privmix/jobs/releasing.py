@@ -7,22 +7,26 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput
 from privmix.jobs.arguments import ReleaseArguments
 from privmix.jobs.columns import Columns
 from privmix.jobs.persons import Persons
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.release import Planned, ReleaseJob
-from privmix.jobs.release_options import Assumptions, Prior
+from privmix.jobs.release_options import Assumptions, Prior, ReleaseOptions
 from privmix.jobs.released import Release
 from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
 from privmix.progress import Progress
 from privmix.scratch import ScratchFolder
+from privmix.signatures import spelt_out
+
+_takes = spelt_out(ReleaseOptions, Assumptions, Prior, About, Persons, Columns, types=ReleaseArguments)
 
 
 @shows_bars
+@_takes
 def plan(
     data: Any, *, epsilon: float, delta: float, progress: Asked = None, **settings: Unpack[ReleaseArguments]
 ) -> Planned:
@@ -32,21 +36,11 @@ def plan(
         data: the private dataset: a path or address as on the command line; ``(x, y)`` of arrays, tensors or lists; a
             pandas or polars frame; or a Hugging Face ``Dataset``. See :func:`privmix.data.open_dataset`.
         epsilon, delta: the budget; delta well below 1/n.
-        progress: called with (stage, done, total), or True for bars.
-        settings: ``features``: a public extractor or its name, as of ``privmix release --features``; default pixels.
-            ``design``: one of :mod:`privmix.designs`, its name, or ``"auto"`` (default): the planner chooses.
-            ``classes``: K or the classes, as declared, never looked up in the labels. ``label``: the labels' column.
-            ``columns``: names of the columns of numbers, or :class:`privmix.Columns`. ``split``. ``rows``, ``centre``,
-            ``clip_norm``, ``residual_clip_norm``: see :class:`privmix.plans.Setting`. ``records``: a public count in
-            place of the real one. ``proxy``, ``proxy_classes``, ``attainable``, ``spectrum_decay``, ``between_share``:
-            what design ``"auto"`` may assume. ``public``, ``public_classes``, ``public_records``: public data that
-            features are whitened by, such as ``"procedural:digits"``; see :class:`privmix.jobs.release_options.Prior`.
-            ``project``: so many numbers that features are projected to, see
-            :class:`privmix.features.projected.Projected`. ``title``, ``owner``, ``contact``, ``licence``,
-            ``licence_file``, ``purpose``, ``date``: the owner's words, see :class:`privmix.certificate.about.About`.
-            ``person``: whose records are, the name of a column or an array; privacy is then for persons with all their
-            records, ``records`` is how many there are; ``person_pattern``, ``person_file``, ``person_missing``,
-            ``per_person``: see :class:`privmix.jobs.persons.Persons`.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
+        settings: the options below. In Python ``classes`` may be integers or names, ``design`` an object such as
+            ``pm.designs.Moments()``, ``features`` a :class:`privmix.features.Extractor`, ``public`` and ``proxy`` data
+            in memory. ``person`` is the name of a column, or an array of identifiers: privacy is then for persons with
+            all their records, and ``records`` is how many there are.
 
     Returns:
         the plan, which prints readably; give it to :func:`release`.
@@ -67,6 +61,7 @@ def plan(
 
 
 @shows_bars
+@_takes
 def release(
     data: Any,
     plan: Planned | None = None,
@@ -111,7 +106,8 @@ def release(
             threads, or tasks of a cluster; its address.
         seed: for tests and benchmarks; the release is then NOT private.
         resume, overwrite: finish an interrupted run that was making ``out``; replace a release that is there.
-        progress: called with (stage, done, total); numbers can tell the count of records.
+        progress: called with (stage, done, total), where numbers can tell the count of records; True: bars; None: bars
+            where somebody looks on; False: none.
 
     Raises:
         InvalidInput: settings are out of range or do not go together, a record is not as declared.
@@ -166,19 +162,14 @@ def _carried_out(
     assert job.out is not None
     planned = job.plan(progress, made)
     for text in planned.warnings:
-        warnings.warn(text, stacklevel=4)
+        warnings.warn(text, stacklevel=5)
     for text in job.carry_out(planned, progress).warnings:
-        warnings.warn(text, stacklevel=4)
+        warnings.warn(text, stacklevel=5)
     return Release(job.out, scratch)
 
 
 def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **running: Any) -> ReleaseJob:
     given: dict[str, Any] = dict(settings)
-    unknown = sorted(set(given) - set(ReleaseArguments.__annotations__))
-    if unknown:
-        raise TypeError(
-            f"{', '.join(unknown)}: no argument of a release; there are {', '.join(ReleaseArguments.__annotations__)}"
-        )
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if value is None:
             raise InvalidInput(name, None, "a budget: `epsilon` and `delta`, or a plan")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
@@ -21,6 +21,7 @@ from privmix.ledger import Ledger
 from privmix.reports.context import AUDIENCES, OWNER, PUBLIC
 from privmix.reports.page import check_target, render_page, write_page
 from privmix.reports.records import RECORDS_FOLDER, RunRecord, public_records, read_records
+from privmix.shown import Shown
 
 _CERTIFICATE: Final = "certificate.json"
 _MODEL: Final = "model.json"
@@ -33,8 +34,8 @@ Part = str | PathLike[str] | RunRecord | Measured
 """What goes into a report: a folder, a release, a record, or what a job has measured."""
 
 
-@dataclass(frozen=True)
-class Report:
+@dataclass(frozen=True, repr=False)
+class Report(Shown):
     """A page, made.
 
     Attributes:
@@ -49,6 +50,12 @@ class Report:
     audience: str
     refuted_in_private: bool
     out: Path | None = None
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What it is, and where."""
+        where = "nowhere yet: `page` holds it" if self.out is None else self.out
+        told = {"for your eyes": "a private record refutes a claim"} if self.refuted_in_private else {}
+        return f"Report for {self.audience}", {"page": f"{len(self.page):,} characters", "file": where, **told}
 
 
 def report(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix import data as readers
+from privmix.bars import Asked, callback, shows_bars
 from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT, columns_of
 from privmix.data.jsonl import JsonlSource
 from privmix.errors import InvalidInput, StorageError
@@ -19,10 +20,9 @@ from privmix.held_folders import new_file
 from privmix.jobs.columns import Columns
 from privmix.jobs.options import Said, SpecOptions
 from privmix.jobs.places import check_unpublished, check_writable
-from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
 from privmix.private_files import file_mode
 from privmix.progress import Progress
+from privmix.shown import Shown
 
 _STEP: Final = 4096
 # What stands in a draft where nothing was said, by what a schema declares.
@@ -115,7 +115,7 @@ def spec(
         split: which part of a folder.
         columns: how CSV files are written, and the labels' column; see :class:`privmix.Columns`.
         overwrite: replace the file that is there.
-        progress: called with (stage, done, total), or True for bars, where records are looked at.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: something is said of a column that is not there, or twice, or it makes no sense; the file is there

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, in_terms_of
@@ -26,9 +27,7 @@ from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
 from privmix.jobs.persons import Persons
 from privmix.jobs.places import check_device
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
-from privmix.jobs.shown import Shown
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
@@ -36,6 +35,8 @@ from privmix.mechanisms.run_place import RunState
 from privmix.options import names_of
 from privmix.progress import Progress, silent
 from privmix.rounding import exact
+from privmix.shown import PriceCurve, Shown
+from privmix.signatures import spelt_out
 from privmix.training import (
     ModelFacts,
     PublicData,
@@ -112,6 +113,10 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """As it prints; what is planned is public, its data are not."""
         return "Planned training", self.facts()
+
+    def picture(self) -> PriceCurve | None:
+        """The price."""
+        return self.plan.picture()
 
 
 @dataclass(frozen=True, eq=False)
@@ -293,6 +298,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
 
 @shows_bars
+@spelt_out(TrainingOptions, Persons, Columns, types=TrainingArguments, refused=("dry_run",))
 def train(
     data: Any,
     *,
@@ -313,14 +319,11 @@ def train(
         epsilon, delta: the target.
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
-        progress: called with (stage, done, total), or True for bars.
-        options: fields of :class:`privmix.jobs.training_options.TrainingOptions`, such as ``features``, ``model``,
-            ``classes``, ``views="dp-mix-self"``, ``out`` (a folder to write; ``resume`` finishes an interrupted run) or
-            ``ledger`` and ``dataset``. ``person``: whose records are, the name of a column or an array: privacy is then
-            for persons, and ``records`` says how many there are; see :class:`privmix.jobs.persons.Persons`. In place of
-            single options a whole config is taken, such as
-            ``optimiser=OptimiserConfig(...)`` or ``views=ViewConfig(...)``:
-            :class:`privmix.training.config.TrainingConfig` says which there are.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
+        options: the options below; what is None takes the model's own default. With ``out`` a killed run is finished by
+            ``resume``. ``person`` is the name of a column, or an array of identifiers: privacy is then for persons, and
+            ``records`` is how many there are. In place of single options a whole config is taken, such as
+            ``views=ViewConfig(...)``: :class:`privmix.training.config.TrainingConfig` says which there are.
 
     Returns:
         a model that takes raw inputs and has its ``certificate``; without ``out`` it is in memory until it is saved.
@@ -341,10 +344,6 @@ def train(
     given: dict[str, Any] = dict(options)
     if given.pop("dry_run", False):
         raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
-    known = {"person"} | {field.name for kind in (Persons, TrainingOptions) for field in fields(kind)}
-    known -= {"array", "persons", "dry_run"}
-    if unknown := sorted(set(given) - known):
-        raise TypeError(f"{', '.join(unknown)}: no argument of a training; there are {', '.join(sorted(known))}")
     for name in ("out", "store"):
         if given.get(name) is not None:
             given[name] = Path(given[name])
@@ -353,7 +352,7 @@ def train(
     with job.processes() as world:
         done = job.carry_out(job.plan(world), callback(progress))
     for text in done.warnings:
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
     model = Model(done.result)
     # The user's own, whose model may lie where a certificate may not point.
     model.__dict__["extractor"] = job.extractor

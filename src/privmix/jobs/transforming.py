@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.features import from_spec
 from privmix.features.spec import feature_names
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.private_tables import check_out, write_table
-from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
 from privmix.learning.base import ReleaseFacts
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.releases.folder import dataset_of
+from privmix.shown import Shown
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -89,7 +89,7 @@ def transform(
         features_model: your own copy of the extractor's model, where it is a file or folder.
         trust_features_model: that file may be a program, and may run.
         overwrite: replace the file that is there.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: the data have other inputs than the release, or the file can't be one, is there already or lies

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -45,6 +45,8 @@ from privmix.ledger.pricing import (
     stated_of,
     with_event,
 )
+from privmix.rounding import exact, rounded_up
+from privmix.shown import Bars, Shown, spent_bars
 
 _LONGEST = 200
 # What an entry of each kind holds besides its time.
@@ -59,8 +61,8 @@ _FIELDS: dict[Any, set[str]] = {
 _PATIENCE = 300.0
 
 
-@dataclass(frozen=True)
-class Budget:
+@dataclass(frozen=True, repr=False)
+class Budget(Shown):
     """A dataset's budget and what is gone of it.
 
     Attributes:
@@ -93,6 +95,19 @@ class Budget:
     filter: str | None = None
     share: float | None = None
     unit: str = RECORD
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """Budget and spent."""
+        return f"Budget of {self.dataset}", {
+            "spent": f"epsilon {rounded_up(self.spent, 4)} of {exact(self.epsilon)}, at delta {exact(self.delta)}",
+            "charges": f"{self.reservations:,}, {self.uncommitted:,} of them not committed",
+            "adjacency": f"{self.adjacency.value}, one {self.unit}",
+            "mode": self.mode,
+        }
+
+    def picture(self) -> Bars:
+        """What is gone of it."""
+        return spent_bars(self.epsilon, self.spent, self.share)
 
 
 @dataclass(frozen=True)
@@ -134,6 +149,9 @@ class Ledger:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._shown = shown_url(engine.url)
+
+    def __repr__(self) -> str:
+        return f"Ledger({self._shown})"
 
     @classmethod
     def open(cls, url: str, *, patience: float = _PATIENCE) -> Ledger:

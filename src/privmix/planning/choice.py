@@ -13,6 +13,7 @@ from privmix.learning.holdings import Holdings
 from privmix.planning.config import ReleaseConfig
 from privmix.plans import Plan, all_designs, design_named, made_by
 from privmix.rounding import exact
+from privmix.shown import Bar, Bars, Shown
 
 DECLARED: Final = "a declared spectrum"
 PUBLIC: Final = "records that the owner declared public"
@@ -80,8 +81,8 @@ class LeftOut:
         return f"{_start(labels()[self.name])}" + (f" ({chosen})" if chosen else "") + f" was left out: {self.reason}."
 
 
-@dataclass(frozen=True)
-class Choice:
+@dataclass(frozen=True, repr=False)
+class Choice(Shown):
     """What the planner found. All of it is public.
 
     Attributes:
@@ -109,6 +110,24 @@ class Choice:
     def best(self) -> Candidate:
         """The design to use."""
         return self.candidates[0]
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What was chosen, and why."""
+        return f"Choice of a design: {labels()[self.best.name]}", {
+            "epsilon, delta": f"{exact(self.epsilon)}, {exact(self.delta)}",
+            "forecast": f"{100 * self.best.accuracy:.1f}% ({100 * self.best.low:.0f} to {100 * self.best.high:.0f}%)",
+            "without privacy": f"{100 * self.attainable[1]:.1f}%",
+            "why": " ".join(self.reasons),
+        }
+
+    def picture(self) -> Bars:
+        """What is expected of each design."""
+        names = labels()
+        bars = [
+            Bar(names[one.name], one.accuracy, f"{100 * one.accuracy:.1f}%", one is self.best)
+            for one in self.candidates
+        ]
+        return Bars("Predicted accuracy", bars, full=1.0)
 
     @property
     def reasons(self) -> list[str]:

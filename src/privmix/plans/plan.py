@@ -11,14 +11,16 @@ from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, Pr
 from privmix.errors import InvalidInput, check_number
 from privmix.fields import Fraction, Number, PlainCount, Positive, Whole, check_fields, read, stored, used
 from privmix.mechanisms.noise import Lattice
-from privmix.mechanisms.plan import ClassNames
+from privmix.mechanisms.plan import ClassNames, relation_of, unit_of
 from privmix.mechanisms.sampling import Sampler
 from privmix.plans.pricing import budget_after_count, deltas, price, price_after_count
 from privmix.plans.setting import check_declared
+from privmix.rounding import exact
+from privmix.shown import PriceCurve, Shown
 
 
 @dataclass(frozen=True, kw_only=True)
-class BasePlan:
+class BasePlan(Shown):
     """Public constants that all designs have; a :class:`privmix.mechanisms.plan.Plan`.
 
     Attributes:
@@ -133,6 +135,29 @@ class BasePlan:
         if self.records_noise_multiplier is None:
             return price(self.event, at, self.adjacency)
         return price_after_count(self.records_noise_multiplier, self.event_after_count, at, self.adjacency)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What it asks for and with which noise; a notebook's card. Public."""
+        unit = unit_of(self)
+        asked = (
+            "nothing" if self.epsilon is None or self.delta is None else f"{exact(self.epsilon)}, {exact(self.delta)}"
+        )
+        return f"Plan of design {self.design}", {
+            f"{unit.many}, features, classes": f"{self.records:,}, {self.dim:,}, {len(self.classes):,}",
+            "rows": f"{self.rows:,}",
+            "epsilon, delta": asked,
+            "adjacency": relation_of(self.adjacency.value, unit),
+            "noise multiplier": f"{self.noise_multiplier:.5g}",
+        }
+
+    def picture(self) -> PriceCurve | None:
+        """Its price; one point of it where that of a private count is added."""
+        # Help describes plans, and can't wait for what prices them.
+        from privmix.accounting import price_picture
+
+        if self.delta is None:
+            return None
+        return price_picture(None if self.records_noise_multiplier is not None else self.event, self.cost())
 
     def priced(self, delta: float) -> Self:
         """This plan asking for just what its noise costs at ``delta``: for a noise that was given and not calibrated.

@@ -15,6 +15,7 @@ from privmix.fields import Choice, Positive, check_fields
 from privmix.mechanisms.clipping import clip_l1, clip_l2
 from privmix.plans import design_named
 from privmix.publication.second_moments import SecondMoments
+from privmix.shown import PriceCurve, Shown
 
 # The transform works in float64, so a batch bounds the memory.
 _BATCH: Final = 4096
@@ -76,8 +77,8 @@ def _clip(x: NDArray[Any], bound: float, norm: str) -> NDArray[np.float64]:
     return clip_l2(x, bound) if norm == "l2" else clip_l1(x, bound)
 
 
-@dataclass(frozen=True)
-class ReleasedDataset:
+@dataclass(frozen=True, repr=False)
+class ReleasedDataset(Shown):
     """A DP release in memory. Everything here is public: use it as often as you like.
 
     Attributes:
@@ -130,6 +131,19 @@ class ReleasedDataset:
             raise InvalidInput("released rows", (self.x.shape, self.y.shape), "x (T, d) and y (T, K) with one T >= 1")
         if self.y.shape[1] != len(self.classes):
             raise InvalidInput("classes", len(self.classes), f"{self.y.shape[1]} names, one a label column")
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What there is of it. Public."""
+        return f"Released dataset {self.release_id}", {
+            "design": self.design,
+            "rows, features, classes": f"{self.rows:,}, {self.dim:,}, {self.num_classes:,}",
+            "noise of an entry": f"{self.noise_std_x:.4g} in x, {self.noise_std_y:.4g} in y",
+            **({} if self.beside is None else {"beside": type(self.beside).__name__}),
+        }
+
+    def picture(self) -> PriceCurve | None:
+        """What is guaranteed, where a release made it."""
+        return None if self.certificate is None else self.certificate.picture()
 
     @property
     def moments(self) -> SecondMoments | None:

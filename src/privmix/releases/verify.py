@@ -19,6 +19,7 @@ from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_carried, check_spec, stated_names
 from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans import Plan, plan_from_dict
+from privmix.progress import Progress, silent
 from privmix.releases.card import EDITIONS, data_card
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, told_in_shards
 from privmix.releases.folder import (
@@ -38,7 +39,7 @@ from privmix.releases.unchecked import unchecked
 from privmix.untrusted import read_plain
 
 
-def verify_release(folder: str | Path) -> Verification:
+def verify_release(folder: str | Path, progress: Progress = silent) -> Verification:
     """Recompute what a release's certificate claims, and test what its numbers can show.
 
     Formal guarantees:
@@ -59,6 +60,10 @@ def verify_release(folder: str | Path) -> Verification:
 
     What it can't see is in the result's ``unchecked``: :data:`privmix.releases.unchecked.UNCHECKED`, and of this
     release how much noise may be missing unnoticed, and arrays that could not be made again.
+
+    Args:
+        folder: of the release.
+        progress: called with (stage, done, total).
 
     Raises:
         InvalidInput: a check failed; the message names it.
@@ -99,13 +104,17 @@ def verify_release(folder: str | Path) -> Verification:
     metadata = croissant(certificate, hashlib.sha256(content).hexdigest())
     if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, len(metadata)) != metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
-    tests = tuple(_check_numbers(root, certificate, plan, shards))
+    tests = tuple(_check_numbers(root, certificate, plan, shards, progress))
     left = unchecked(certificate, tests, laplace=certificate["plan"].get("noise") == "laplace")
     return Verification.of(certificate, cost, extractor=certificate["extractor"], unchecked=left, tests=tests)
 
 
 def _check_numbers(
-    root: Path, certificate: Mapping[str, Any], plan: Plan, shards: Sequence[Mapping[str, Any]]
+    root: Path,
+    certificate: Mapping[str, Any],
+    plan: Plan,
+    shards: Sequence[Mapping[str, Any]],
+    progress: Progress,
 ) -> list[NoiseTest]:
     """Read every listed file once: its hash, and what its numbers show."""
     found: list[NoiseTest] = []
@@ -133,6 +142,7 @@ def _check_numbers(
         except InvalidInput as error:
             # A shard that is not the certified one is to be called that, and its hash is known at its end.
             odd = error
+        progress(f"tests of {column}", min(start + len(values), plan.rows), plan.rows)
     if odd is not None:
         raise odd
     return found + rows.finish()

@@ -6,17 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.columns import Columns
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.research.collapse.job import Collapse, CollapseJob
 from privmix.research.inversion.job import Inversion, InversionJob
 from privmix.research.poisoning.job import Poisoning, PoisoningJob
+from privmix.signatures import spelt_out
 
 _KINDS: Final = ("inversion", "collapse", "poisoning")
 
 
 @shows_bars
+@spelt_out(InversionJob, CollapseJob, PoisoningJob, but=("release", "proxy"))
 def attack(
     target: str | Path | None,
     data: Any,
@@ -44,7 +46,7 @@ def attack(
         kind: see above.
         columns: names of the columns of numbers, or :class:`privmix.Columns`.
         label: the labels' column.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         options: fields of :class:`privmix.research.inversion.InversionJob`,
             :class:`privmix.research.collapse.CollapseJob` or :class:`privmix.research.poisoning.PoisoningJob`.
 

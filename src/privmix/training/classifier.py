@@ -12,9 +12,9 @@ from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
-from privmix.progress import Progress
 from privmix.rounding import exact
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.examples import PublicData
@@ -103,6 +103,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         self.views = views
         self.settings = settings
 
+    @shows_bars
     def fit(
         self,
         X: Any,
@@ -112,7 +113,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         synthetic: PublicData | None = None,
         pool: PublicData | None = None,
         streams: SecretStreams | None = None,
-        progress: Progress | None = None,
+        progress: Asked = None,
     ) -> Self:
         """Train on private records.
 
@@ -123,7 +124,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
             synthetic: synthetic public records.
             pool: public examples to mix with.
             streams: randomness; None takes fresh secret streams. A seed is for tests and takes the privacy away.
-            progress: called with (stage, steps done, steps in all).
+            progress: called with (stage, steps done, steps in all), or True for bars; see :func:`privmix.train`.
 
         Raises:
             InvalidInput: classes are not declared, a label is none of them, shapes don't fit, or the target can't be
@@ -156,7 +157,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
             **dict(self.settings or {}),
         )
         job = Trainer(config, facts, len(x), public=public, synthetic=synthetic, pool=pool)
-        self.model_ = job.run(records, streams=streams, progress=progress)
+        self.model_ = job.run(records, streams=streams, progress=callback(progress))
         # scikit-learn's scorers take columns of probabilities to be in the order of sorted labels.
         self._order = np.argsort(np.asarray(names))
         self.classes_ = np.asarray(names)[self._order]
@@ -180,7 +181,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
                 f"each fit spends its own epsilon, here {exact(self.epsilon)}, and fits to the same records add up; "
                 "epsilon_ is that of one fit. Choose settings by public data, or count every fit"
             )
-            warnings.warn(words, NotPrivateWarning, stacklevel=3)
+            warnings.warn(words, NotPrivateWarning, stacklevel=4)
 
     def predict_proba(self, X: Any) -> NDArray[np.float32]:
         """(n, K) probabilities, columns in the order of ``classes_``; those of a linear head are calibrated."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
 
-from privmix.accounting import Adjacency, Bounded, Event, Gaussian, PrivacyCost, calibrate, epsilon
+from privmix.accounting import Adjacency, Bounded, Event, Gaussian, PrivacyCost, calibrate, epsilon, price_picture
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.fields import Amount, Count, Positive, Share, Size, Switch, check_fields, read, stored, used
-from privmix.mechanisms.plan import check_count, check_target
+from privmix.mechanisms.plan import check_count, check_target, relation_of, unit_of
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
+from privmix.shown import PriceCurve, Shown
 
 # What a run may be stretched to when the asked epsilon can't be met, in the error's advice.
 _NOISIEST: Final = 1e6
@@ -24,7 +25,7 @@ _MOST_STEPS: Final = 10**8
 
 
 @dataclass(frozen=True)
-class TrainingPlan:
+class TrainingPlan(Shown):
     """``steps`` noisy sums of clipped gradients over Poisson batches.
 
     Each step, every record joins the batch independently with probability ``batch_size / records``; the batch may be
@@ -160,6 +161,23 @@ class TrainingPlan:
         if steps == 0 or self.steps == 0:
             return PrivacyCost(0.0, self.delta, self.adjacency, "pld", True)
         return _price(self.event if steps is None else self.event_of(steps), self.delta, self.adjacency)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What it asks for, with which batches and noise; a notebook's card. Public."""
+        unit = unit_of(self)
+        return "Plan of a training", {
+            unit.many: f"{self.records:,}",
+            "steps": f"{self.steps:,}, with batches of about {self.batch_size:,}",
+            "epsilon, delta": "nothing asked"
+            if self.epsilon is None
+            else f"{exact(self.epsilon)}, {exact(self.delta)}",
+            "adjacency": relation_of(self.adjacency.value, unit),
+            "noise multiplier": f"{self.noise_multiplier:.5g}",
+        }
+
+    def picture(self) -> PriceCurve | None:
+        """Its price, where private records are read."""
+        return price_picture(self.event, self.cost()) if self.steps else None
 
     def priced(self) -> Self:
         """This plan asking for just what its noise costs: for a noise that was given and not calibrated."""

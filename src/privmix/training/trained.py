@@ -21,6 +21,8 @@ from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.fields import Count, check_fields
 from privmix.held_folders import HeldFolder, held
 from privmix.mechanisms.plan import check_classes
+from privmix.rounding import exact, rounded_up
+from privmix.shown import PriceCurve, Shown
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier, model_from_spec
@@ -121,8 +123,8 @@ class NetworkClassifier:
         return np.asarray(self.predict_proba(features).argmax(axis=1), dtype=np.int64)
 
 
-@dataclass(eq=False)
-class TrainedModel(NetworkClassifier):
+@dataclass(eq=False, repr=False)
+class TrainedModel(Shown, NetworkClassifier):
     """A network with its facts and its certificate.
 
     Attributes:
@@ -133,7 +135,20 @@ class TrainedModel(NetworkClassifier):
 
     network: Classifier
     facts_: ModelFacts
-    certificate: Certificate = field(repr=False)
+    certificate: Certificate
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """What it is, and what is guaranteed."""
+        promise, facts = self.certificate, self.facts_
+        return "Trained model", {
+            "guarantee": f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.relation}",
+            "network": self.network.name,
+            "features, classes": f"{facts.dim:,}, {len(facts.classes):,}",
+        }
+
+    def picture(self) -> PriceCurve | None:
+        """What is guaranteed."""
+        return self.certificate.picture()
 
     def write(self, folder: Path | HeldFolder) -> None:
         """Write the model's files into an existing folder; into one that is held, by its descriptor."""

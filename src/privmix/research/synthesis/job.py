@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from privmix import data as readers
+from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data.pool_card import KIND
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.folders import PathLock
 from privmix.jobs.columns import class_list
 from privmix.jobs.places import check_unpublished, check_writable
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.public_data import refuse_charged
 from privmix.progress import Progress, silent
 from privmix.research.synthesis.makers import Maker, from_public, from_text
@@ -27,6 +27,7 @@ from privmix.research.synthesis.options import SynthesisOptions
 from privmix.research.synthesis.pool import POOL, WARNINGS, write_pool
 from privmix.research.synthesis.quality import LabelledImages, Measure
 from privmix.research.synthesis.work import SynthesisWork
+from privmix.signatures import spelt_out
 from privmix.world import World, current_world
 
 
@@ -80,7 +81,7 @@ class SynthesisJob(SynthesisOptions):
         Under torchrun each process computes its share, and the first one writes.
 
         Args:
-            progress: called with (stage, done, total), or True for bars.
+            progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
         Raises:
             InvalidInput: an option is out of range, the data are no images, the ledger knows them as private, or it
@@ -197,13 +198,14 @@ class SynthesisJob(SynthesisOptions):
 
 
 @shows_bars
+@spelt_out(SynthesisJob)
 def synthesise(public: Any = None, *, out: str | Path, progress: Asked = None, **options: Any) -> Synthesised:
     """Draw synthetic images from PUBLIC ones, for :func:`privmix.train` to warm up on or to mix with.
 
     Args:
         public: PUBLIC images with labels; as :func:`privmix.release` takes data. None with ``text=`` and ``model=``.
         out: folder to create.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         options: fields of :class:`SynthesisJob`, such as ``images=``, ``minutes=``, ``guidance=``.
 
     Returns:

@@ -1,0 +1,160 @@
+"""Data that people hold in other forms, made into forms that have sources: streams, lazy frames, torch's datasets.
+
+What streams is run once, into a private file without a name: whatever is read afterwards (hashes, persons, records) is
+then of the same records in the same order, however often, and no memory holds them all. None of the libraries is
+imported here; whoever holds such data has done so.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from privmix.data.files import folder_split
+from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
+from privmix.scratch import ScratchFolder
+
+_BATCH: Final = 1024
+
+
+def settled(data: Any, split: str = "train") -> Any:
+    """The same records in a form that can be read several times; what is in none of these forms as it is.
+
+    ============================ ============================================================================
+    given                        taken
+    ============================ ============================================================================
+    ``datasets.IterableDataset`` a ``Dataset`` of what it gives, from a private file
+    polars' ``LazyFrame``        a frame of what its query gives, from a private file; also in ``(x, labels)``
+    torch's ``DataLoader``       its dataset, if it can be indexed, in the dataset's own order
+    ``TensorDataset``            ``(x, y)`` of its tensors; of a ``Subset`` those of its indices
+    ============================ ============================================================================
+
+    Formal guarantees:
+        * Once: a stream or query runs a single time for each call, so that all that is read of it agrees.
+        * Private: the file lies in an owner-only folder and has no name any more when this returns: nobody else opens
+          it, and nothing is left after a kill.
+        * Silent: what a stream or query raises is not shown; it may quote a record.
+
+    Args:
+        data: in memory.
+        split: of an ``IterableDatasetDict``.
+
+    Raises:
+        InvalidInput: it can be read once only, declares no columns, draws records by itself, or fails.
+        StorageError: there is no room for the file.
+    """
+    if isinstance(data, tuple) and len(data) == 2 and _of(data[0], "polars", "LazyFrame"):
+        return settled(data[0]), data[1]
+    if _of(data, "polars", "LazyFrame"):
+        return _collected(data)
+    if _of(data, "datasets", "IterableDatasetDict"):
+        found = [name for name in data if name == split or folder_split(name) == split]
+        if not found:
+            raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
+        data = data[found[0]]
+    if _of(data, "datasets", "IterableDataset"):
+        return _spooled(data)
+    if _of(data, "torch", "DataLoader"):
+        data = _loaded(data)
+    if _of(data, "torch", "IterableDataset"):
+        allowed = "a dataset that can be indexed (`__len__` and `__getitem__`); or (x, y) of what this one gives"
+        raise InvalidInput("data", "torch's IterableDataset, whose records have no place", allowed)
+    if _of(data, "torch", "Dataset"):
+        tensors = _tensors(data)
+        if tensors is not None:
+            return tensors if len(tensors) == 2 else tensors[0] if len(tensors) == 1 else data
+    if _of(data, "pyarrow", "RecordBatchReader"):
+        allowed = "what can be read again: its table (`reader.read_all()`), or the Arrow dataset or files that it reads"
+        raise InvalidInput("data", "a RecordBatchReader, which can be read once", allowed)
+    if isinstance(data, Iterator):
+        allowed = "what can be read again: a list, (x, y), or a file"
+        raise InvalidInput("data", f"{type(data).__name__}, which can be read once", allowed)
+    return data
+
+
+def may_have_splits(data: Any) -> bool:
+    """Whether it is one of Hugging Face's datasets, which may have several splits."""
+    return any(one.__module__.partition(".")[0] == "datasets" for one in type(data).__mro__)
+
+
+def is_indexed(data: Any) -> bool:
+    """Whether it is one of torch's datasets whose records have places."""
+    return _of(data, "torch", "Dataset") and hasattr(data, "__len__")
+
+
+def _of(data: Any, library: str, name: str) -> bool:
+    return any(one.__name__ == name and one.__module__.partition(".")[0] == library for one in type(data).__mro__)
+
+
+@contextmanager
+def _running(what: str, allowed: str) -> Iterator[Path]:
+    """A private file for what runs inside, which has no name any more at the end."""
+    with ScratchFolder() as folder:
+        try:
+            yield folder / "records.arrow"
+        except (PrivmixError, MemoryError):
+            raise
+        except OSError as error:
+            if error.errno is None:
+                raise InvalidInput("data", WITHHELD, f"{what} {allowed}") from None
+            raise StorageError(f"data: {what} can't be copied to the folder for temporary files") from None
+        except Exception:
+            raise InvalidInput("data", WITHHELD, f"{what} {allowed}") from None
+
+
+def _collected(frame: Any) -> Any:
+    """A frame that is read from a file as it is needed."""
+    polars = sys.modules["polars"]
+    with _running("a LazyFrame", "whose query runs; `.collect()` says what is wrong with it") as path:
+        frame.sink_ipc(path, compression="uncompressed", maintain_order=True)
+        with pa.memory_map(str(path)) as file:
+            return polars.from_arrow(pa.ipc.open_file(file).read_all(), rechunk=False)
+
+
+def _spooled(stream: Any) -> Any:
+    """A ``Dataset`` that is read from a file as it is needed."""
+    if stream.features is None:
+        allowed = (
+            "one that declares its columns: `stream.cast(datasets.Features(...))`, or `features=` where it is made or "
+            "mapped; they are never taken from records"
+        )
+        raise InvalidInput("data", "an IterableDataset without features", allowed)
+    schema = stream.features.arrow_schema
+    with _running("an IterableDataset", "that gives records of its features; `next(iter(stream))` shows one") as path:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+            for table in stream.with_format("arrow").iter(_BATCH):
+                writer.write_table(table.select(schema.names).cast(schema))
+        return sys.modules["datasets"].Dataset.from_file(str(path))
+
+
+def _loaded(loader: Any) -> Any:
+    """A loader's dataset, where all that the loader adds is batches of neighbours."""
+    utils = sys.modules["torch.utils.data"]
+    mechanism = (
+        "none: who is in a batch or a row is drawn by the mechanism, whose price depends on it. Hand over "
+        "`loader.dataset`, or DataLoader(dataset) without shuffle and samplers"
+    )
+    if type(loader.sampler) is not utils.SequentialSampler and not _of(loader.dataset, "torch", "IterableDataset"):
+        raise InvalidInput("data", f"a DataLoader with a {type(loader.sampler).__name__}", mechanism)
+    if loader.batch_sampler is not None and type(loader.batch_sampler) is not utils.BatchSampler:
+        raise InvalidInput("data", f"a DataLoader with a {type(loader.batch_sampler).__name__}", mechanism)
+    if loader.collate_fn not in (utils.default_collate, utils.default_convert):
+        allowed = "none: a batch is no unit here. What it does to one record belongs into the dataset"
+        raise InvalidInput("data", "a DataLoader with a collate_fn of its own", allowed)
+    return loader.dataset
+
+
+def _tensors(data: Any) -> tuple[Any, ...] | None:
+    """Tensors of a ``TensorDataset``, or of what is left of one."""
+    utils = sys.modules["torch.utils.data"]
+    if type(data) is utils.TensorDataset:
+        return tuple(data.tensors)
+    if type(data) is utils.Subset:
+        inner = _tensors(data.dataset)
+        return None if inner is None else tuple(one[list(data.indices)] for one in inner)
+    return None

@@ -1,0 +1,156 @@
+"""Signatures that say every option by name, type and default, where a function takes them as ``**options``.
+
+This module sits beside the floors, so every floor may use it. The options have their owners: dataclasses, whose fields
+say what each is (:mod:`privmix.options`). What ``help`` and editors show of a function follows from these.
+"""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import MISSING, Field, fields
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
+
+from privmix.options import with_default
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_WIDTH: Final = 100
+_SECTIONS: Final = ("Returns:", "Raises:", "Example:")
+_WORDS: Final = {
+    "columns": "Names of the columns of numbers, or :class:`privmix.Columns`.",
+    "label": "The labels' column.",
+}
+
+
+class _Type(str):
+    """A type as it is written in the source, which shows without quotation marks."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class _Signature(inspect.Signature):
+    """A signature that goes over several lines where it is long."""
+
+    def __str__(self) -> str:
+        whole = super().__str__()
+        if len(whole) <= _WIDTH:
+            return whole
+        lines, kind = [], None
+        for one in self.parameters.values():
+            if kind is inspect.Parameter.POSITIONAL_ONLY is not one.kind:
+                lines.append("/")
+            if one.kind is inspect.Parameter.KEYWORD_ONLY and kind not in (one.kind, inspect.Parameter.VAR_POSITIONAL):
+                lines.append("*")
+            kind = one.kind
+            lines.append(str(one))
+        returned = "" if self.return_annotation is self.empty else f" -> {self.return_annotation}"
+        return "(\n" + "".join(f"    {line},\n" for line in lines) + f"){returned}"
+
+
+def readable(function: Callable[..., Any]) -> inspect.Signature:
+    """The signature of a function, types as they are written.
+
+    Example:
+        >>> def draw(share: float = 0.1) -> "list[int]": ...
+        >>> print(readable(draw))
+        (share: float = 0.1) -> list[int]
+    """
+    found = inspect.signature(function)
+
+    def plain(annotation: Any) -> Any:
+        return _Type(annotation) if isinstance(annotation, str) else annotation
+
+    made = [one.replace(annotation=plain(one.annotation)) for one in found.parameters.values()]
+    return _Signature(made, return_annotation=plain(found.return_annotation))
+
+
+def spelt_out(
+    *kinds: type[Any], types: Any = None, but: tuple[str, ...] = (), refused: tuple[str, ...] = ()
+) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """A decorator: the function's ``**options`` are these, in its signature, its help and its errors.
+
+    Args:
+        kinds: dataclasses whose fields the options are; where two have a field of one name, the first one says it.
+        types: a TypedDict with the types of options, in their order; None: the fields of ``kinds`` as they are.
+        but: fields that are no options.
+        refused: options that the function refuses in words of its own.
+
+    Example:
+        >>> from dataclasses import dataclass
+        >>> from privmix.options import option
+        >>> @dataclass(frozen=True)
+        ... class Draw:
+        ...     share: float = option(0.1, "Share of all records.")
+        >>> @spelt_out(Draw)
+        ... def draw(data: str, **options: object) -> None:
+        ...     '''Draw records.'''
+        >>> print(inspect.signature(draw))
+        (data: str, *, share: float = 0.1) -> None
+        >>> draw("mnist", shares=1)
+        Traceback (most recent call last):
+        ...
+        TypeError: draw() takes no argument shares; there are: data, share
+    """
+    said: dict[str, Field[Any]] = {}
+    for kind in kinds:
+        said = {**{one.name: one for one in fields(kind) if one.init and one.name not in but}, **said}
+
+    def change(function: Callable[P, R]) -> Callable[P, R]:
+        own = readable(function)
+        named = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        taken = {one.name for one in named}
+        listed = {name: kind for name, kind in _typed(said, types) if name not in taken}
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_default(said.get(name)), annotation=kind)
+            for name, kind in listed.items()
+        ]
+        signature = _Signature([*named, *added], return_annotation=own.return_annotation)
+
+        @wraps(function)
+        def called(*args: P.args, **kwargs: P.kwargs) -> R:
+            if unknown := sorted(set(kwargs) - {*signature.parameters, *refused}):
+                known = ", ".join(signature.parameters)
+                raise TypeError(f"{function.__name__}() takes no argument {', '.join(unknown)}; there are: {known}")
+            return function(*args, **kwargs)
+
+        called.__signature__ = signature  # type: ignore[attr-defined]
+        called.__doc__ = _told(function.__doc__, {name: said.get(name) for name in listed})
+        return called
+
+    return change
+
+
+def _typed(said: Mapping[str, Field[Any]], types: Any) -> Iterator[tuple[str, _Type]]:
+    if types is None:
+        for name, item in said.items():
+            yield name, _Type(item.type if isinstance(item.type, str) else getattr(item.type, "__name__", "Any"))
+        return
+    for name, kind in types.__annotations__.items():
+        yield name, _Type(getattr(kind, "__forward_arg__", kind))
+
+
+def _default(item: Field[Any] | None) -> Any:
+    return None if item is None or item.default is MISSING else item.default
+
+
+def _told(text: str | None, listed: Mapping[str, Field[Any] | None]) -> str | None:
+    """The docstring, with what each option is before what it returns."""
+    if text is None:
+        # Python was told to keep no docstrings.
+        return None
+    lines = ["Options:"]
+    for name, item in listed.items():
+        own = "" if item is None else item.metadata.get("help", "")
+        words = with_default(own, _default(item)) if own else _WORDS.get(name, "")
+        if words:
+            told = textwrap.fill(f"{name}: {words}", 112, initial_indent="    ", subsequent_indent=" " * 8)
+            lines.append(told)
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    place = next((at for at, one in enumerate(paragraphs) if one.startswith(_SECTIONS)), len(paragraphs))
+    return "\n\n".join([*paragraphs[:place], "\n".join(lines), *paragraphs[place:]])

@@ -1,0 +1,294 @@
+"""Data in other forms that people hold: the same records as in a file, read once where they stream, or refused."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+import scipy.sparse
+import torch
+from PIL import EpsImagePlugin, Image
+from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, Subset, TensorDataset
+from torch.utils.data import IterableDataset as Stream
+
+from privmix.data import content_hashes, open_dataset
+from privmix.data.held import settled
+from privmix.data.persons import persons_in_column
+from privmix.errors import InvalidInput
+
+CLASSES = ["cat", "dog"]
+FRAME = {"who": ["p", "q", "p"], "a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "label": ["cat", "dog", "cat"]}
+FEATURES = datasets.Features(
+    who=datasets.Value("string"),
+    a=datasets.Value("int64"),
+    b=datasets.Value("float64"),
+    label=datasets.ClassLabel(names=CLASSES),
+)
+WANTED = ([[1.0, 0.5], [2.0, 1.5], [3.0, 2.5]], [0, 1, 0])
+X = np.arange(12, dtype=np.float64).reshape(4, 3) / 4
+Y = [1, 0, 1, 0]
+SECRET = "patient-4711"
+
+
+def records() -> Iterator[dict[str, Any]]:
+    for place in range(3):
+        yield {name: cells[place] for name, cells in FRAME.items()}
+
+
+def read(data: Any, **options: Any) -> tuple[Any, list[int]]:
+    source = open_dataset(data, **options)
+    found, again = source.read(), source.read()
+    assert np.array_equal(found.x, again.x)
+    return found.x.tolist(), found.y.tolist()
+
+
+def tables() -> dict[str, Any]:
+    table = pa.table(FRAME)
+    return {
+        "lazy": polars.LazyFrame(FRAME),
+        "table": table,
+        "chunks": pa.concat_tables([table.slice(0, 1), table.slice(1)]),
+        "batch": table.to_batches()[0],
+        "dataset": pyarrow.dataset.dataset(table),
+        "stream": datasets.IterableDataset.from_generator(records, features=FEATURES),
+        "shuffled": datasets.IterableDataset.from_generator(records, features=FEATURES).map(dict, features=FEATURES),
+    }
+
+
+@pytest.mark.parametrize("name", list(tables()))
+def test_tables_of_any_kind_are_the_same_records(name: str) -> None:
+    data = tables()[name]
+    numbers = {"number_columns": ["a", "b"], "person_column": "who"}
+    assert read(data, classes=CLASSES, **numbers) == WANTED
+    assert read(data, classes=CLASSES, columns=["who", "b"])[0] == [["p", 0.5], ["q", 1.5], ["p", 2.5]]
+    # Persons, of what was read once.
+    assert persons_in_column(settled(data), "who").tolist() == [0, 1, 0]
+    assert len(content_hashes(open_dataset(data, classes=CLASSES, **numbers))) > 0
+    with pytest.raises(InvalidInput, match="classes"):
+        open_dataset(data, **numbers)
+    with pytest.raises(InvalidInput, match="columns"):
+        open_dataset(data, classes=CLASSES, number_columns=["c"])
+
+
+def test_arrow_files_are_read_as_they_are_asked_for(tmp_path: Path) -> None:
+    for part in range(3):
+        pyarrow.parquet.write_table(pa.table(FRAME).slice(part, 1), tmp_path / f"{part}.parquet")
+    data = pyarrow.dataset.dataset(tmp_path, format="parquet")
+    assert read(data, classes=CLASSES, number_columns=["a", "b"]) == WANTED
+
+
+def test_splits_of_streams_are_found_by_name() -> None:
+    made = datasets.IterableDatasetDict(
+        {"validation": datasets.IterableDataset.from_generator(records, features=FEATURES)}
+    )
+    assert read(made, split="val", classes="ClassLabel", number_columns=["a", "b"]) == WANTED
+    with pytest.raises(InvalidInput, match=r"split.*validation"):
+        open_dataset(made, split="test", classes="ClassLabel")
+
+
+def test_streams_and_queries_run_once_and_leave_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """However often their records are read; the file has no name when the source is there."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    runs = []
+
+    def counted() -> Iterator[dict[str, Any]]:
+        runs.append(1)
+        yield from records()
+
+    def query(frame: polars.DataFrame) -> polars.DataFrame:
+        runs.append(2)
+        return frame
+
+    wanted = {"classes": CLASSES, "number_columns": ["a", "b"]}
+    for data, mark in (
+        (datasets.IterableDataset.from_generator(counted, features=FEATURES), 1),
+        (polars.LazyFrame(FRAME).map_batches(query), 2),
+    ):
+        runs.clear()
+        held = settled(data)
+        source = open_dataset(held, **wanted)
+        assert os.listdir(tmp_path) == []
+        content_hashes(source)
+        assert (source.read().x.tolist(), source.read().y.tolist()) == WANTED
+        assert persons_in_column(held, "who").tolist() == [0, 1, 0]
+        assert runs == [mark]
+        assert settled(held) is held
+
+
+def test_labels_beside_a_lazy_frame() -> None:
+    assert read((polars.LazyFrame(FRAME).select("a", "b"), FRAME["label"]), classes=CLASSES) == WANTED
+    with pytest.raises(InvalidInput, match=r"append_column"):
+        open_dataset((pa.table(FRAME), FRAME["label"]), classes=CLASSES)
+
+
+@pytest.mark.parametrize(
+    "kind", [scipy.sparse.csr_matrix, scipy.sparse.csc_array, scipy.sparse.coo_array, scipy.sparse.lil_matrix]
+)
+def test_sparse_matrices_are_the_arrays_that_they_stand_for(kind: Any) -> None:
+    source = open_dataset((kind(X), Y), classes=2)
+    assert (source.read().x.tolist(), source.read().y.tolist()) == (X.tolist(), Y)
+    assert content_hashes(source) == content_hashes(open_dataset((X, Y), classes=2))
+    assert next(source.inputs(3)).shape == (3, 3)
+    assert open_dataset(kind(X), classes=2, labelled=False).schema.input_shape == (3,)
+    with pytest.raises(InvalidInput, match="one label a record"):
+        open_dataset((kind(X), Y[1:]), classes=2)
+
+
+IMAGES = [Image.fromarray(np.full((8, 10, 3), 40 * level, np.uint8)) for level in range(4)]
+
+
+def opened(image: Image.Image, path: Path, **options: Any) -> Image.Image:
+    image.save(path, **options)
+    return Image.open(path)
+
+
+def test_lists_of_images_are_a_folder_of_them(tmp_path: Path) -> None:
+    for place, image in enumerate(IMAGES):
+        folder = tmp_path / "data" / CLASSES[Y[place]]
+        folder.mkdir(parents=True, exist_ok=True)
+        image.save(folder / f"{place}.png")
+    declared = {"image_size": 4, "colour": "grey"}
+    wanted = open_dataset(tmp_path / "data", classes=CLASSES, **declared).read()
+    order = [1, 3, 0, 2]
+    encoded = [(tmp_path / "data" / CLASSES[Y[place]] / f"{place}.png").read_bytes() for place in range(4)]
+    lazily = [Image.open(tmp_path / "data" / CLASSES[Y[place]] / f"{place}.png") for place in range(4)]
+    for images in (IMAGES, encoded, lazily, [IMAGES[0], encoded[1], lazily[2], IMAGES[3].convert("RGBA")]):
+        found = open_dataset((images, Y), classes=CLASSES, **declared).read()
+        assert found.x.dtype == np.uint8
+        assert np.array_equal(found.x[order], wanted.x)
+    # A model's shape says what is not declared.
+    assert open_dataset(IMAGES, classes=CLASSES, labelled=False, input_shape=(6, 6, 3)).schema.input_shape == (6, 6, 3)
+    with pytest.raises(InvalidInput, match="image_size"):
+        open_dataset((IMAGES, Y), classes=CLASSES)
+    with pytest.raises(InvalidInput, match="image_size: got"):
+        open_dataset((X, Y), classes=CLASSES, image_size=4)
+
+
+def test_an_image_that_would_start_a_program_is_not_looked_into(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def started(*_: Any, **__: Any) -> None:
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", started)
+    shut = opened(IMAGES[1], tmp_path / "x.eps"), opened(IMAGES[1], tmp_path / "x.tiff")
+    for image in shut:
+        for images in ([image, *IMAGES[1:]], [*IMAGES[1:], image]):
+            with pytest.raises(InvalidInput, match=r"private.*image\.copy"):
+                open_dataset((images, Y), classes=CLASSES, image_size=4, colour="rgb").read()
+
+
+@pytest.mark.parametrize("size", [1, 4])
+def test_images_and_numbers_do_not_stand_side_by_side(size: int) -> None:
+    """Whatever the chunks are that they are read in."""
+    grey = [np.zeros((4, 4)), *IMAGES[1:]]
+    for mixed in (grey, grey[::-1]):
+        source = open_dataset((mixed, Y), classes=CLASSES, image_size=4, colour="grey")
+        with pytest.raises(InvalidInput, match="private"):
+            list(source.batches(size))
+
+
+class Indexed(Dataset[Any]):
+    """A dataset of torch's, as people write them."""
+
+    def __init__(self, inputs: list[Any], labels: Any = Y) -> None:
+        self.inputs, self.labels = inputs, labels
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def __getitem__(self, place: int) -> Any:
+        return self.inputs[place], self.labels[place]
+
+
+def test_torch_datasets_are_read_by_their_places() -> None:
+    tensors = TensorDataset(torch.tensor(X), torch.tensor(Y))
+    for data in (tensors, Subset(tensors, [0, 1, 2, 3]), DataLoader(tensors, batch_size=3, drop_last=True)):
+        assert read(data, classes=2) == (X.tolist(), Y)
+    assert read(Subset(tensors, [2, 1]), classes=2) == (X[[2, 1]].tolist(), [1, 0])
+    assert read(Indexed(list(torch.tensor(X))), classes=2, feature_length=3) == (X.tolist(), Y)
+    assert read(Indexed(["a", "b"], torch.tensor([1, 0])), classes=2, text_column="text") == ([["a"], ["b"]], [1, 0])
+    declared = {"classes": 2, "image_size": 4, "colour": "rgb"}
+    assert read(DataLoader(Indexed(IMAGES)), **declared) == read((IMAGES, Y), **declared)
+    assert open_dataset(Indexed(IMAGES), labelled=False, **declared).schema.records == 4
+    with pytest.raises(InvalidInput, match="declared shape"):
+        open_dataset(Indexed(list(torch.tensor(X))), classes=2)
+
+
+def test_channels_of_torch_come_last() -> None:
+    images = torch.arange(2 * 3 * 4 * 5).reshape(2, 3, 4, 5) / 200
+    found = read(Indexed(list(images), [0, 1]), classes=2, image_size=(4, 5), colour="rgb")[0]
+    assert found == images.permute(0, 2, 3, 1).tolist()
+    assert (
+        read(Indexed(list(images[:, :1]), [0, 1]), classes=2, image_size=(4, 5), colour="grey")[0]
+        == images[:, 0].tolist()
+    )
+
+
+class Flow(Stream[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter([])
+
+
+TENSORS = TensorDataset(torch.tensor(X), torch.tensor(Y))
+REFUSED = {
+    "shuffled": (lambda: DataLoader(TENSORS, shuffle=True), r"RandomSampler.*drawn by the mechanism.*loader\.dataset"),
+    "batches": (
+        lambda: DataLoader(
+            TENSORS, batch_sampler=type("Mine", (BatchSampler,), {})(SequentialSampler(TENSORS), 2, False)
+        ),
+        "a Mine.*drawn by the mechanism",
+    ),
+    "collated": (lambda: DataLoader(TENSORS, collate_fn=list), "collate_fn.*into the dataset"),
+    "flow": (Flow, "__getitem__"),
+    "loaded flow": (lambda: DataLoader(Flow()), "__getitem__"),
+    "reader": (lambda: pa.table(FRAME).to_reader(), "read_all"),
+    "generator": (records, "generator, which can be read once.*a list"),
+    "no features": (lambda: datasets.IterableDataset.from_generator(records), r"stream\.cast"),
+}
+
+
+@pytest.mark.parametrize("case", list(REFUSED))
+def test_what_is_refused_says_what_to_do(case: str) -> None:
+    make, said = REFUSED[case]
+    with pytest.raises(InvalidInput, match=said) as refused:
+        open_dataset(make(), classes=2)
+    assert refused.value.field == "data"
+
+
+def failing() -> Iterator[dict[str, Any]]:
+    yield {name: cells[0] for name, cells in FRAME.items()}
+    raise ValueError(SECRET)
+
+
+class Failing(Indexed):
+    def __getitem__(self, place: int) -> Any:
+        raise RuntimeError(SECRET)
+
+
+SECRETS = {
+    "query": lambda: polars.LazyFrame({"label": ["cat", SECRET]}).select(polars.col("label").cast(polars.Int64)),
+    "stream": lambda: datasets.IterableDataset.from_generator(failing, features=FEATURES),
+    "dataset": lambda: Failing(IMAGES),
+    "label": lambda: pa.table({"a": [1, 2], "label": ["cat", SECRET]}),
+}
+
+
+@pytest.mark.parametrize("case", list(SECRETS))
+def test_no_error_quotes_a_record(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    declared = {"image_size": 4, "colour": "grey"} if case == "dataset" else {}
+    with pytest.raises(InvalidInput) as refused:
+        open_dataset(SECRETS[case](), classes=CLASSES, **declared).read()
+    shown = f"{refused.value}{refused.value.__cause__}{refused.value.__suppress_context__ or refused.value.__context__}"
+    assert SECRET not in shown
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,128 @@
+"""What editors and `help` show of public calls: every option by name, type and default, and what it is."""
+
+from __future__ import annotations
+
+import inspect
+import io
+import pydoc
+import types
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import privmix as pm
+import privmix.research
+from privmix.jobs.arguments import CanaryArguments, MembershipArguments, ReleaseArguments, TrainingArguments
+from privmix.options import option
+from privmix.signatures import readable, spelt_out
+
+VERBS = [name for name in pm.__all__ if isinstance(getattr(pm, name), types.FunctionType)]
+SPELT = {
+    "plan": ReleaseArguments,
+    "release": ReleaseArguments,
+    "train": TrainingArguments,
+    "attack": MembershipArguments,
+    "audit": CanaryArguments,
+}
+
+
+def test_completion_offers_the_verbs_and_nothing_of_the_source() -> None:
+    offered = [name for name in dir(pm) if not name.startswith("__")]
+    assert set(VERBS) <= set(offered) == set(pm.__all__)
+    assert {"release", "report"} == {name for name in offered if name.startswith("re")}
+
+
+@pytest.mark.parametrize("name", [*VERBS, "research.attack", "research.synthesise"])
+def test_every_argument_has_a_name_and_a_type(name: str) -> None:
+    owner: Any = pm.research if name.startswith("research.") else pm
+    signature = inspect.signature(getattr(owner, name.rpartition(".")[2]))
+    for one in signature.parameters.values():
+        assert one.kind not in (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL), one
+        assert one.annotation is not one.empty, one
+    assert signature.return_annotation is not signature.empty
+
+
+@pytest.mark.parametrize("name", list(SPELT))
+def test_options_are_those_of_their_owners(name: str) -> None:
+    found = inspect.signature(getattr(pm, name)).parameters
+    for option_name, kind in SPELT[name].__annotations__.items():
+        assert str(found[option_name].annotation) == kind.__forward_arg__
+    words = getattr(pm, name).__doc__ or ""
+    for option_name in SPELT[name].__annotations__:
+        assert f"    {option_name}: " in words, option_name
+
+
+def test_defaults_are_those_that_hold() -> None:
+    found = inspect.signature(pm.release).parameters
+    assert (found["design"].default, found["clip_norm"].default, found["classes"].default) == ("auto", 1.0, None)
+    assert inspect.signature(pm.train).parameters["batch_size"].default is None
+
+
+def test_help_reads_line_by_line() -> None:
+    written = io.StringIO()
+    with redirect_stdout(written):
+        pydoc.help(pm.release)
+    lines = written.getvalue().splitlines()
+    assert "    design: str | Design[Any] = 'auto'," in lines
+    assert max(map(len, lines)) <= 125
+    assert any(line.strip().startswith("design: A design, or its name; auto:") for line in lines)
+    # What is said of arguments comes before what comes out.
+    titles = [line.strip() for line in lines if line.strip() in ("Args:", "Options:", "Raises:")]
+    assert titles == ["Args:", "Options:", "Raises:"]
+
+
+def test_another_name_is_refused_with_those_that_there_are() -> None:
+    for name in SPELT:
+        with pytest.raises(TypeError, match=rf"{name}\(\) takes no argument callbacks; there are: .*progress"):
+            getattr(pm, name)("own", callbacks=[])
+
+
+@dataclass(frozen=True)
+class First:
+    share: float = option(0.1, "Share of all records.")
+    secret: int = option(1, "None of these.")
+
+
+@dataclass(frozen=True)
+class Second:
+    share: int = option(3, "Not this one.")
+    rows: "list[int] | None" = option(None, "Which.")  # noqa: UP037
+
+
+def test_the_first_owner_says_it() -> None:
+    @spelt_out(First, Second, but=("secret",), refused=("old",))
+    def draw(data: str, *, rows: int = 2, **more: Any) -> dict[str, Any]:
+        """Draw.
+
+        Returns:
+            nothing.
+        """
+        return {"rows": rows, **more}
+
+    assert str(inspect.signature(draw)) == "(data: str, *, rows: int = 2, share: float = 0.1) -> dict[str, Any]"
+    assert draw.__doc__ == "Draw.\n\nOptions:\n    share: Share of all records. Default: 0.1.\n\nReturns:\n    nothing."
+    assert draw("x", share=1, old=2) == {"rows": 2, "share": 1, "old": 2}
+    with pytest.raises(TypeError, match="secret"):
+        draw("x", secret=1)
+
+
+def test_long_signatures_are_what_python_reads() -> None:
+    """Line by line, it is still a signature."""
+
+    def many(
+        first: int, /, second: str = "x", *rest: int, third: dict[str, Any] | None = None, **more: int
+    ) -> list[int]: ...
+
+    for function in (many, pm.release, pm.plan):
+        text = str(readable(function)).partition(" -> ")[0]
+        for types_of in ("Design[Any]", "dict[str, Any]"):
+            text = text.replace(types_of, "object")
+        scope: dict[str, Any] = {}
+        exec(f"from __future__ import annotations\ndef made{text}: ...", scope)
+        made = inspect.signature(scope["made"])
+        assert list(made.parameters) == list(inspect.signature(function).parameters)
+        assert [one.kind for one in made.parameters.values()] == [
+            one.kind for one in inspect.signature(function).parameters.values()
+        ]
