@@ -68,6 +68,7 @@ def audited(plan: ReleasePlan, found: PrivateRecords | None = None, **changes: A
     ("choices", "changes"),
     [
         ({"design": "poisson"}, {"canary_records": 100}),
+        ({"design": "poisson", "person_mean": True, "per_person": 4}, {"canary_records": 100}),
         ({"design": "hierarchical", "expected_classes": 1.5}, {}),
         ({"design": "classwise"}, {"canary_records": 3}),
         (FULL, {"canary_records": 100}),
@@ -76,7 +77,7 @@ def audited(plan: ReleasePlan, found: PrivateRecords | None = None, **changes: A
         ({"design": "fixed", "centre": "none"}, {"canary_records": 2}),
         (STRONG, {"kind": "mislabelled"}),
     ],
-    ids=["poisson", "hierarchical", "classwise", "sums", "sums-4", "sums-4-many", "fixed", "mislabelled"],
+    ids=["poisson", "means", "hierarchical", "classwise", "sums", "sums-4", "sums-4-many", "fixed", "mislabelled"],
 )
 def test_honest_runs_pass_and_canaries_are_seen(choices: dict[str, Any], changes: dict[str, Any]) -> None:
     plan = plan_of(**choices)

@@ -14,14 +14,15 @@ from privmix.designs.moments.engine import MomentSums
 from privmix.designs.rows.poisson import Poisson
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
-from privmix.engine.records import PersonTiles
+from privmix.engine.records import PersonTiles, tiles_of
+from privmix.engine.tiles import TileSummer
 from privmix.errors import InvalidInput
 from privmix.mechanisms import membership
 from privmix.mechanisms.membership import Membership
 from privmix.mechanisms.persons import Givers, Weights, grouped
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, check_plan, design_named, made_by, plan_from_dict
+from privmix.plans import Plan, ReleasePlan, check_plan, design_named, made_by, plan_from_dict
 from privmix.plans.registry import takes_persons
 from privmix.publication import RecordTransform
 from privmix.research.rivals.embedding.engine import EmbeddingSums
@@ -34,6 +35,9 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "poisson": {"mixup_degree": 8},
     "fixed": {"design": "fixed", "mixup_degree": 8},
     "random-weight": {"design": "random-weight", "mixup_degree": 8},
+    "poisson-means": {"mixup_degree": 8, "person_mean": True},
+    "fixed-means": {"design": "fixed", "mixup_degree": 8, "person_mean": True},
+    "random-weight-means": {"design": "random-weight", "mixup_degree": 8, "person_mean": True},
     "hierarchical": {"design": "hierarchical", "mixup_degree": 8},
     "classwise": {"design": "classwise", "mixup_degree": 8},
     "full-batch": {"design": "classwise", "full_batch": True},
@@ -43,8 +47,11 @@ every_design = pytest.mark.parametrize("name", DESIGNS)
 
 
 def plan_of(name: str, persons: int, dim: int, per_person: int | None = 1, noise: float = 1.0) -> Plan:
+    options = dict(DESIGNS[name])
+    if per_person is None:
+        options.pop("person_mean", None)
     return ReleaseConfig(
-        records=persons, dim=dim, classes=CLASSES, rows=60, per_person=per_person, **DESIGNS[name]
+        records=persons, dim=dim, classes=CLASSES, rows=60, per_person=per_person, **options
     ).with_noise(noise)
 
 
@@ -268,6 +275,53 @@ def test_a_row_gets_one_record_of_a_person_drawn_anew_for_each() -> None:
         assert (drawn.indices[1::2] == 4).all()
         counts += np.bincount(drawn.indices, minlength=5)
     assert (np.abs(counts[:4] - 5000) < 5 * np.sqrt(20_000 * 3 / 16)).all()
+
+
+@pytest.mark.parametrize("name", ["poisson-means", "fixed-means", "random-weight-means"])
+@pytest.mark.parametrize("per_person", [1, 3])
+def test_rows_of_means_are_sums_of_their_members_means(name: str, per_person: int) -> None:
+    """Beside a naive reference in floats, of the members that were drawn; features and labels."""
+    records, plan = some(60, 400, dim=4), plan_of(name, 60, 4, per_person)
+    assert isinstance(plan, ReleasePlan)
+    child = SecretStreams.from_seed(2).derive("membership")
+    summer, transform = TileSummer(plan, tiles_of(records), child), RecordTransform(plan.clip_norm)
+    sums = summer.empty_sums(range(1))
+    summer.add(sums, range(1), 0, summer.quantise(0, transform, summer.empty_tile(0)))
+    members, rows = summer.members(0, 0), plan.rows
+    held = np.repeat(np.arange(rows), members.counts)
+    weights = np.ones(len(held)) if members.weights is None else members.weights
+    x, y = np.zeros((rows, 4)), np.zeros((rows, 3))
+    # Persons are in the order in which their first records stand.
+    _, first = np.unique(whose_of(records), return_index=True)
+    for row, member, weight in zip(held, members.indices, weights, strict=True):
+        own = whose_of(records) == whose_of(records)[np.sort(first)[member]]
+        share = weight * min(1.0, own.sum() / per_person)
+        x[row] += share * transform(records.features[own]).mean(axis=0)
+        # With K above 1 the offset weighs what the person does, and comes off the row in full.
+        full = plan.label_offset * (weight - share)
+        y[row] += share * np.eye(3)[records.labels[own]].mean(axis=0) + (full if per_person > 1 else 0.0)
+    step, most = 2.0**-plan.lattice_bits, max(1, members.counts.max())
+    assert np.allclose(sums.x * step * plan.weight_step, x, atol=2 * most * step)
+    assert np.allclose(sums.counts / plan.label_steps * plan.weight_step, y, atol=4 * most * step)
+    assert np.allclose(sums.totals * plan.weight_step, np.bincount(held, weights, rows))
+
+
+def whose_of(records: PrivateRecords) -> NDArray[np.int64]:
+    assert records.persons is not None
+    return records.persons
+
+
+def test_means_are_of_persons_in_rows_that_draw_their_members_alone() -> None:
+    with pytest.raises(InvalidInput, match="person_mean: got True; allowed: false where records are"):
+        ReleaseConfig(records=40, dim=5, classes=CLASSES, mixup_degree=8, person_mean=True)
+    plan = plan_of("hierarchical", 40, 5)
+    with pytest.raises(InvalidInput, match="false with rows by class"):
+        replace(plan, person_mean=True)
+    with pytest.raises(InvalidInput, match="person_mean"):
+        replace(plan_of("poisson-means", 40, 5), per_person=None)
+    assert "person_mean" not in plan.to_dict()
+    means = plan_of("poisson-means", 40, 5)
+    assert plan_from_dict(means.to_dict()) == means
 
 
 def test_where_rows_are_drawn_by_class_a_person_is_in_one() -> None:

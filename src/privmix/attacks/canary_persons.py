@@ -35,13 +35,17 @@ class Persons:
             hold one record of a person, at most 1 where they hold weighted means.
         first: (g,) where the records begin which one row may hold of one person: all of theirs, or, in rows by class,
             those of a class.
+        mean: whether a row holds the weighted mean of these, and not one of them.
     """
 
     weights: NDArray[np.float64]
     first: NDArray[np.int64]
+    mean: bool = False
 
     def exponents(self, projected: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(b, k) -> (g, k): log of the mean e^z over the records of which a person gives a row one."""
+        """(b, k) -> (g, k): log of the mean e^z over the records of which a person gives a row one, or their mean z."""
+        if self.mean:
+            return np.asarray(np.add.reduceat(projected * self.weights.astype(np.float32)[:, None], self.first, axis=0))
         raised = np.expm1(np.clip(projected, -_CERTAIN, _CERTAIN, out=projected), out=projected)
         raised *= self.weights.astype(np.float32)[:, None]
         return np.asarray(np.log1p(np.maximum(np.add.reduceat(raised, self.first, axis=0), _LEAST - 1)))
@@ -65,7 +69,7 @@ def standing(plan: ReleasePlan, starts: NDArray[np.int64], labels: NDArray[np.in
         new[1:] = labels[1:] != labels[:-1]
         new[first] = True
         first = np.flatnonzero(new)
-    return Persons(np.repeat(copies / np.maximum(copies * counts, most), counts), first)
+    return Persons(np.repeat(copies / np.maximum(copies * counts, most), counts), first, plan.person_mean)
 
 
 def persons_vectors(
@@ -99,7 +103,7 @@ def _by_class(plan: ReleasePlan) -> bool:
 def _most(plan: ReleasePlan) -> int:
     """Records of a person that weigh as much as one of somebody with one; where rows hold one of them, all do."""
     assert plan.per_person is not None
-    return plan.per_person if plan.as_means else 1
+    return plan.per_person if plan.as_means or plan.person_mean else 1
 
 
 def person_blocks(

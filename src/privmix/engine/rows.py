@@ -195,7 +195,7 @@ class RowEngine(Engine):
     def _label_sums(self, counts: NDArray[Any], totals: NDArray[np.float64]) -> NDArray[np.float64]:
         """(rows, K) integers: sum of one-hot labels minus the offset, in lattice steps."""
         steps = 2.0**self._plan.lattice_bits
-        found = np.asarray(counts * steps)
+        found = np.asarray(counts * (steps / self._plan.label_steps))
         if offset := self._plan.label_offset:
             found -= offset * steps * totals[:, None]
         return found

@@ -162,7 +162,7 @@ class TileSummer(TileReader):
         self, index: int, transform: RecordTransform, into: LatticeRecords, done: Callable[[int], None] = _ignore
     ) -> LatticeRecords:
         """A tile's transformed records on the lattice, in the first entries of ``into``; returns those."""
-        if self.plan.as_means:
+        if self.plan.as_means or self.plan.person_mean:
             return self._means(index, transform, into, done)
         features, _ = self._read(index)
         for _ in self._blocks(
@@ -174,11 +174,12 @@ class TileSummer(TileReader):
     def _means(
         self, index: int, transform: RecordTransform, into: LatticeRecords, done: Callable[[int], None]
     ) -> LatticeRecords:
-        """The means of each person's records of each class on the lattice, as much as they weigh."""
+        """The means of each person's records, or of those of each class, on the lattice, as much as they weigh."""
         filled = 0
         for features, _, weights in self.blocks(index, _PERSON_RECORDS):
             assert weights is not None
-            means = weights.class_means(transform(np.asarray(features)) / transform.final_clip_norm)
+            mean = weights.person_means if self.plan.person_mean else weights.class_means
+            means = mean(transform(np.asarray(features)) / transform.final_clip_norm)
             into.fill(filled, self._lattice.quantise(means))
             filled += len(means)
             done(filled)
@@ -225,6 +226,8 @@ class TileSummer(TileReader):
             return self._sampler.draw(self._membership, row_tile, index, self._labels(index))
         if self.plan.as_means:
             return every_of_class(self.plan.rows, row_tile, self._labels(index), self.plan.num_classes)
+        if self.plan.person_mean:
+            return self._sampler.draw(self._membership, row_tile, index)
         givers = self._givers(index)
         units = givers.classes if givers.by_class else givers.starts[:-1]
         return givers.given(self._sampler.draw(self._membership, row_tile, index, units), row_tile)
@@ -233,11 +236,20 @@ class TileSummer(TileReader):
         """(units + 1,) where what :meth:`quantise` makes of each unit of a tile begins."""
         if (starts := self.records.starts(index)) is None:
             return np.arange(self.records.length(index) + 1)
+        if self.plan.person_mean:
+            return np.arange(len(starts))
         return np.searchsorted(self._groups(index).starts, starts) if self.plan.as_means else starts
 
     def _labels(self, index: int) -> NDArray[np.int64]:
-        """The class of each of those that :meth:`quantise` makes."""
+        """The class of each of those that :meth:`quantise` makes; of persons' means (b, K) of each class, in steps."""
+        if self.plan.person_mean:
+            return self._kept(index, "mixed", self._mixed_labels)
         return self._groups(index).labels if self.plan.as_means else self._read(index)[1]
+
+    def _mixed_labels(self, starts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        one, offset = self.plan.label_steps, round(self.plan.label_offset * self.plan.label_steps)
+        # The offset comes off again with the row's, as often as there are members.
+        return Weights(starts, labels, self._most or 1).label_vectors(self.plan.num_classes, one, offset) + offset
 
     def _groups(self, index: int) -> Groups:
         return self._kept(index, "groups", lambda starts, labels: Weights(starts, labels, self._most or 1).groups)
@@ -276,6 +288,7 @@ def _empty(plan: ReleasePlan, rows: int) -> RowSums:
         plan.num_classes,
         largest=largest_step(plan),
         weight_step=None if plan.max_weight is None else plan.weight_step,
+        label_steps=plan.label_steps,
         # Nine standard deviations of a Poisson variable and some more: hardly ever is there more.
         draws_expected=expected + 9 * expected**0.5 + 9,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import csr_matrix
 from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput
@@ -217,6 +218,7 @@ class RowSums:
     Attributes:
         x: (rows, d) float32, int32 or float64: sums in lattice steps (times ``weight_step`` with weights).
         counts: (rows, K) int32 or int64: draws of each class; with weights float64, their weights in ``weight_step``.
+            Of members in several classes float64, in ``label_steps`` of which a whole one has so many.
         totals: (rows,) float64: a row's draws, or their weights in ``weight_step``.
 
     Args:
@@ -225,6 +227,7 @@ class RowSums:
         classes: K.
         largest: no record entry is larger in magnitude, in lattice steps.
         weight_step: unit of the weights, a power of two; None where draws have no weights.
+        label_steps: parts of which a member's labels have so many at most; 1: each member is of one class.
         draws_expected: a public guess at a row's most draws: a type that holds them is taken at once.
 
     Example:
@@ -245,11 +248,14 @@ class RowSums:
         *,
         largest: int,
         weight_step: float | None = None,
+        label_steps: int = 1,
         draws_expected: float = 0,
     ) -> None:
         self._largest, self._weight_step = largest, weight_step
         self.x: NDArray[Any] = np.zeros((rows, dim), sum_type(draws_expected * largest, weight_step is not None))
-        self.counts: NDArray[Any] = np.zeros((rows, classes), np.int32 if weight_step is None else np.float64)
+        self.counts: NDArray[Any] = np.zeros(
+            (rows, classes), np.int32 if weight_step is None and label_steps == 1 else np.float64
+        )
         self.totals = np.zeros(rows)
 
     def __repr__(self) -> str:
@@ -261,7 +267,7 @@ class RowSums:
         Args:
             start: the row that ``members`` begins with.
             records: the tile's records.
-            labels: (records in the tile,) class numbers from 0 to K - 1.
+            labels: (records in the tile,) class numbers from 0 to K - 1; or (records in the tile, K) parts of labels.
             members: which of the tile's records each row holds.
         """
         rows = slice(start, start + members.rows)
@@ -269,10 +275,17 @@ class RowSums:
             # In the weights' steps, weighted sums are integers too; scaling by a power of two is exact.
             assert members.weights is not None
             members = Membership(members.offsets, members.indices, members.weights / self._weight_step)
-        classes = self.counts.shape[1]
-        cell = np.repeat(np.arange(members.rows) * classes, members.counts) + labels[members.indices]
-        counted = np.bincount(cell, members.weights, members.rows * classes).reshape(members.rows, classes)
-        self._make_room(rows, members.counts if members.weights is None else counted.sum(axis=1))
+        if labels.ndim == 1:
+            classes = self.counts.shape[1]
+            cell = np.repeat(np.arange(members.rows) * classes, members.counts) + labels[members.indices]
+            counted = np.bincount(cell, members.weights, members.rows * classes).reshape(members.rows, classes)
+            totals = members.counts if members.weights is None else counted.sum(axis=1)
+        else:
+            weights = np.ones(len(members.indices)) if members.weights is None else members.weights
+            held = csr_matrix((weights, members.indices, members.offsets), shape=(members.rows, len(labels)))
+            # Whole numbers below 2^53, as the sums of features are.
+            counted, totals = held @ labels.astype(np.float64), np.asarray(held.sum(axis=1)).ravel()
+        self._make_room(rows, totals)
         self.counts[rows] += counted.astype(self.counts.dtype, copy=False)
         add_rows(self.x[rows], records, members)
 

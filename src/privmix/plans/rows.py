@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Event, Gaussian, Laplace
 from privmix.errors import InvalidInput, check_integer
-from privmix.fields import Choice, Number, PlainCount
+from privmix.fields import Choice, Number, PlainCount, used
 from privmix.mechanisms.sampling import DirichletWeights, Sampler
 from privmix.options import described, option
 from privmix.plans.design import Design, RowFacts
@@ -47,6 +47,7 @@ class ReleasePlan(BasePlan):
         noise: ``"gaussian"`` or ``"laplace"``.
         label_noise_ratio: lambda = s_y / s_x.
         dirichlet_alpha, max_weight: of the weights, where the design has random ones.
+        person_mean: whether a person is in a row by the mean of their records, and not by one that is drawn for it.
 
     The rest: :class:`privmix.plans.setting.Setting`.
     """
@@ -58,6 +59,7 @@ class ReleasePlan(BasePlan):
     label_noise_ratio: Annotated[float, Number(1e-3, 1e3)]
     dirichlet_alpha: float | None
     max_weight: float | None
+    person_mean: bool = used(False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,6 +67,9 @@ class ReleasePlan(BasePlan):
             raise InvalidInput("design", self.design, "a design whose rows mix records")
         for name, low, high in _PARTS:
             self._check_part(name, name in self.kind.parts, low, high)
+        check_person_mean(
+            self.person_mean, self.per_person, by_class="class_rate" in self.kind.parts or self.public_labels
+        )
         if self.noise not in self.kind.noises or (self.noise == LAPLACE and self.centred):
             raise InvalidInput("noise", self.noise, "gaussian, unless the design is fixed and uncentred")
         expected = self.kind.rate_of(self)
@@ -92,6 +97,11 @@ class ReleasePlan(BasePlan):
         moves by the means of their records, each as much as these weigh.
         """
         return self.per_person is not None and self.public_labels and self.record_rate == 1
+
+    @property
+    def label_steps(self) -> int:
+        """Steps in which the labels of a row's members are counted, of which a whole member has so many."""
+        return 2**self.lattice_bits if self.person_mean else 1
 
     def sampler_for(self, records: int) -> Sampler:
         """The same law over ``records`` records: rates stay, so a declared public count may differ from the real one.
@@ -411,6 +421,14 @@ average of many.
         return Forecast(scale * features, cross, amplified, counts, one_class=one_class)
 
 
+def check_person_mean(asked: bool, per_person: int | None, *, by_class: bool) -> None:
+    """Raise :class:`InvalidInput` where rows can't hold means of persons' records."""
+    if asked and per_person is None:
+        raise InvalidInput("person_mean", asked, "false where records are the unit of privacy")
+    if asked and by_class:
+        raise InvalidInput("person_mean", asked, "false with rows by class, where a person is in one class")
+
+
 def _check_degree(value: Any, high: int | None = None) -> None:
     try:
         check_integer("mixup_degree", value, low=1, high=high)
@@ -430,3 +448,20 @@ class NoisyLabels(RowDesign):
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         return {"label_noise_ratio": float(self.label_noise_ratio)}
+
+
+@described
+@dataclass(frozen=True)
+class DrawnMembers(NoisyLabels):
+    """A design whose rows draw their members whatever their classes are."""
+
+    person_mean: bool = option(
+        False, "With persons: rows hold the mean of a member's records, not one that is drawn for each row."
+    )
+
+    def check(self, setting: Setting) -> None:
+        super().check(setting)
+        check_person_mean(self.person_mean, setting.per_person, by_class=False)
+
+    def fields(self, setting: Setting) -> dict[str, Any]:
+        return {**super().fields(setting), "person_mean": self.person_mean}

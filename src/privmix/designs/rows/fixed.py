@@ -14,13 +14,13 @@ from privmix.fields import Choice
 from privmix.mechanisms.sampling import FixedSizeSampling, Sampler
 from privmix.options import described, option
 from privmix.plans.registry import register
-from privmix.plans.rows import GAUSSIAN, LAPLACE, NOISES, NoisyLabels, ReleasePlan
+from privmix.plans.rows import GAUSSIAN, LAPLACE, NOISES, DrawnMembers, ReleasePlan
 from privmix.plans.setting import Setting
 
 
 @described
 @dataclass(frozen=True)
-class FixedSize(NoisyLabels):
+class FixedSize(DrawnMembers):
     """Rows of exactly m records, drawn uniformly without replacement; priced for replaced records."""
 
     fixed_size = True

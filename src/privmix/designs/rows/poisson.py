@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.mechanisms.sampling import PoissonSampling, Sampler
 from privmix.options import described
 from privmix.plans.registry import register
-from privmix.plans.rows import NoisyLabels, ReleasePlan
+from privmix.plans.rows import DrawnMembers, ReleasePlan
 from privmix.plans.setting import Setting
 
 DEGREES = (16, 64, 256, 1024)
@@ -22,7 +22,7 @@ DEGREES = (16, 64, 256, 1024)
 @register
 @described
 @dataclass(frozen=True)
-class Poisson(NoisyLabels):
+class Poisson(DrawnMembers):
     """Each record joins each row independently with probability m/n (DPMix, DPFMix, NeuroMixGDP).
 
     Example:
