@@ -14,6 +14,7 @@ from privmix.audits.noise_tests import NoiseTest
 from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_licence
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.certificate.sealed_key import commitment_of
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_carried, check_spec, stated_names
@@ -170,8 +171,11 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     _check_names(certificate, plan)
     _check_noise(certificate["noise_std"], plan)
     _check_curve(certificate, plan)
-    facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"]
-    check_said(certificate, public_text(plan, *facts, choice), public_text(plan, *facts, choice, before=True))
+    facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"], choice
+    said = public_text(plan, *facts, commitment_of(certificate))
+    # What has a sealed key was never written otherwise.
+    before = [] if "replay" in certificate else [public_text(plan, *facts, before=True)]
+    check_said(certificate, said, *before)
     return plan, cost
 
 
