@@ -248,8 +248,8 @@ def _trust(facts: Facts) -> Answer:
     if facts.key_with is not None:
         gone += f" The key of the noise is sealed for {facts.key_with}: whoever opens it can take off all the noise."
         unknown = (
-            "That the key of the noise was secret, that no copy of it is left but the sealed one, and what is done with "
-            "that. Who made this, unless it is signed."
+            "That the key of the noise was secret, that no copy of it is left but the sealed one, and what is done "
+            "with that. Who made this, unless it is signed."
         )
     return Answer(
         "Trust model",

@@ -93,7 +93,8 @@ class AuditorKey:
         try:
             return bytes(_SUITE.decrypt(sealed, self._key, bound))
         except (InvalidTag, ValueError):
-            raise InvalidInput("sealed key", WITHHELD, "what was sealed to this key for this release, unchanged") from None
+            allowed = "what was sealed to this key for this release, unchanged"
+            raise InvalidInput("sealed key", WITHHELD, allowed) from None
 
     @classmethod
     def new(cls) -> AuditorKey:

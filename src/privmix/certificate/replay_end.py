@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -88,14 +89,13 @@ def state_end(ending: Ending, certificate_sha256: str, key: PrivateKey) -> bytes
     return Envelope(payload, unsigned.key_id, key.sign(unsigned.signed_bytes)).to_bytes()
 
 
-def read_end(root: Path, release: str, commitment: Commitment, certificate_sha256: str) -> Ended | None:
-    """The statement in a release's folder, if there is one, once it is found to be about this release.
+def read_end(path: Path, release: str, commitment: Commitment, certificate_sha256: str) -> Ended | None:
+    """The statement in a file, if there is one, once it is found to be about this release.
 
     Raises:
         InvalidInput: it is malformed, or about something else.
         StorageError: it can't be read.
     """
-    path = root / ENDED_FILE
     if not os.path.lexists(path):
         return None
     envelope = Envelope.from_bytes(read_plain(path, ENDED_FILE, _MOST_BYTES), ENDED_FILE)
@@ -108,6 +108,35 @@ def read_end(root: Path, release: str, commitment: Commitment, certificate_sha25
     if found != _statement(ending, certificate_sha256):
         raise InvalidInput(ENDED_FILE, "a statement about another certificate", "one about this release's")
     return Ended(ending, envelope)
+
+
+def sealed_state(commitment: Commitment, ended: Ended | None) -> dict[str, Any]:
+    """Whether a key still exists, for whom and until when, as JSON values."""
+    state: dict[str, Any] = {**stored(commitment), "ended": None}
+    if ended is not None:
+        state["ended"] = {"date": ended.ending.date, "by_key": ended.key_id, "checked": False}
+    return state
+
+
+def sealed_words(commitment: Commitment, ended: Ended | None, checked: bool = False, today: str | None = None) -> str:
+    """Whether a key still exists, for whom and until when, for people.
+
+    Args:
+        commitment: of the certificate.
+        ended: what somebody stated of its end.
+        checked: whose statement that is was checked.
+        today: the day, as YYYY-MM-DD; None takes the clock's, in UTC.
+    """
+    today = today or datetime.now(UTC).date().isoformat()
+    if ended is not None:
+        gone = " with keys of its auditors" if ended.ending.auditor_keys else ""
+        known = "checked" if checked else "not checked"
+        by = f"says key {ended.key_id} ({known}); that no copy is left is its word"
+        return f"destroyed on {ended.ending.date}{gone}, {by}"
+    if today > commitment.until:
+        why = f"{commitment.until}, the day of its end, is past, and nobody states that it was destroyed"
+        return f"sealed for {commitment.whom}; {why}: ask its owner for the signed statement"
+    return f"it exists, sealed for {commitment.whom}, until {commitment.until}: the guarantee rests on them, too"
 
 
 def _statement(ending: Ending, certificate_sha256: str) -> dict[str, Any]:

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privmix.engine.tiles import RecordTiles, mapping, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
@@ -39,7 +41,7 @@ def records_root(records: RecordTiles, key: bytes, workers: int = 1) -> str:
     Formal guarantees:
         * binding: other records, in another order, of other persons or labels, have another root, unless BLAKE2b is
           broken;
-        * hiding: without ``key`` it is a pseudo-random number, which tells nothing of records nor of how many there are;
+        * hiding: without ``key`` it is a pseudo-random number, which tells nothing of records or of their number;
         * the same root whatever the number of workers, and wherever the records lie.
 
     Args:
@@ -80,12 +82,12 @@ def _leaves(records: RecordTiles, index: int, key: bytes) -> Iterator[bytes]:
             for row, label in zip(block, labels[first : first + _AT_ONCE], strict=True):
                 yield _leaf(head, [row], label, key)
         return
-    for first, stop in zip(starts[:-1], starts[1:], strict=True):
+    for first, stop in pairwise(starts):
         rows = (np.ascontiguousarray(features[at : min(at + _AT_ONCE, stop)]) for at in range(first, stop, _AT_ONCE))
         yield _leaf(head, rows, labels[first:stop], key)
 
 
-def _leaf(head: bytes, rows: Iterable[np.ndarray], labels: np.ndarray, key: bytes) -> bytes:
+def _leaf(head: bytes, rows: Iterable[NDArray[Any]], labels: NDArray[np.int64], key: bytes) -> bytes:
     hasher = hashlib.blake2b(head, key=key, digest_size=32, person=_LEAF)
     hasher.update(labels.tobytes())
     for row in rows:

@@ -65,8 +65,8 @@ class Run(RunPlace):
         * One key, one dataset: a run goes on only with the records that it began with; where it was refused for them,
           the next attempt's key is another, and the first one is overwritten.
         * One key, one setting: it goes on only with the settings and in the versions that it began with.
-        * Same bits: killed anywhere, it ends with the result, certificate included, that it would have had; a key that is
-          sealed is sealed anew, into other bytes.
+        * Same bits: killed anywhere, it ends with the result, certificate included, that it would have had; but a key
+          that is sealed is sealed anew, into other bytes.
         * For the owner: folder and key can be read by nobody else; a folder that others can enter, or a link in its
           place, is neither used nor emptied.
         * Sealed: notes, and what is kept beside them, are refused if they were changed since the key sealed them.
