@@ -212,7 +212,8 @@ def open_sealed(content: bytes, commitment: Commitment, bound: bytes, keys: Sequ
 def _read(content: bytes) -> tuple[bytes, dict[str, bytes]]:
     """The sealed key, and the sealed share of each auditor, of a stranger's file."""
     found = parse_json(content, "sealed key")
-    if not isinstance(found, dict) or set(found) != {"version", "key", "shares"} or found["version"] != 1:
+    known = isinstance(found, dict) and set(found) == {"version", "key", "shares"}
+    if not known or type(found["version"]) is not int or found["version"] != 1:
         raise InvalidInput("sealed key", "other fields", "a file as privmix release --replay-for writes it")
     if not isinstance(found["shares"], dict):
         raise InvalidInput("sealed key shares", type(found["shares"]).__name__, "one for each auditor")
