@@ -179,8 +179,9 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
     prior = {name: given.pop(name, None) for name in Prior.__dataclass_fields__}
     about = {name: given.pop(name, None) for name in About.__dataclass_fields__}
     replay = {name: given.pop(name, None) for name in ReplayTerms.__dataclass_fields__}
-    if isinstance(replay["replay_for"], str | Path):
-        replay["replay_for"] = [replay["replay_for"]]
+    if (auditors := replay["replay_for"]) is not None:
+        several = [auditors] if isinstance(auditors, str | Path) else auditors
+        replay["replay_for"] = [Path(one) for one in several]
     persons, person = Persons.taken_from(given)
     columns = Columns.declared(given.pop("columns", None), given.pop("label", None), person)
     return ReleaseJob(

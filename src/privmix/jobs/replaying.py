@@ -282,6 +282,7 @@ def _sealed(held: Held) -> Commitment:
 def _opened(held: Held, data: Any, asked: ReplayOptions) -> tuple[Dataset, Extractor]:
     """The records as the release read them, none of them looked into, and its extractor."""
     certificate, plan, inputs = held.certificate, held.plan, asked.inputs
+    _check_unit(asked, plan)
     extractor = from_spec(
         certificate["extractor"],
         inputs.features_model,
@@ -294,16 +295,16 @@ def _opened(held: Held, data: Any, asked: ReplayOptions) -> tuple[Dataset, Extra
         raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
     if tuple(found.schema.classes) != tuple(plan.classes):
         raise InvalidInput("classes", list(found.schema.classes), f"the release's: {', '.join(plan.classes)}")
-    _check_persons(asked, found, plan)
+    asked.persons.check(found)
     return found, extractor
 
 
-def _check_persons(asked: ReplayOptions, dataset: Dataset, plan: Plan) -> None:
+def _check_unit(asked: ReplayOptions, plan: Plan) -> None:
+    """Raise :class:`InvalidInput` unless persons are declared exactly where they are the release's unit."""
     declared = asked.persons.declared(asked.inputs.columns.person)
     if declared is not (plan.per_person is not None):
         allowed = "none: the release's unit is a record" if declared else "whose records are: its unit is a person"
         raise InvalidInput("person", "some" if declared else None, allowed)
-    asked.persons.check(dataset)
 
 
 def _records(
@@ -380,7 +381,7 @@ class ReplayEnded(Shown):
             "auditors' keys destroyed": keys,
             "signed by": self.key_id,
             "statement": self.statement,
-            "what it shows": self.ending.says,
+            "what it shows": "its signer's word; that no copy is left can't be shown",
         }
 
 
