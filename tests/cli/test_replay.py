@@ -55,7 +55,7 @@ def test_without_the_key_nothing_opens(place: Path) -> None:
     for more, code in (
         (["--key=bo.pem"], "that of the auditor"),
         (["--key=ana.pem"], "X25519"),
-        (["--key=aud.pub.pem"], "private key"),
+        (["--key=aud.pub.pem"], "owner alone"),
         ([], "key"),
     ):
         refused = privmix("replay", "REL", "--data=own.npz", *more)

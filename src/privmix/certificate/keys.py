@@ -6,7 +6,7 @@ import hashlib
 import os
 import stat
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -30,8 +30,6 @@ _PUBLIC_MARK: Final = b"-----BEGIN PUBLIC KEY-----"
 _PRIVATE_MARKS: Final = (b"-----BEGIN PRIVATE KEY-----", b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
 _PRIVATE_WORDS: Final = "the private key that privmix keygen wrote (Ed25519, PEM)"
 _PUBLIC_WORDS: Final = "the public key that privmix keygen wrote (Ed25519, PEM)"
-
-K = TypeVar("K")
 
 
 class PublicHalf(Protocol):
@@ -152,7 +150,7 @@ def public_pem(key: Any) -> bytes:
     return found
 
 
-def read_public_pem(path: Path, kind: type[K], words: str) -> K:
+def read_public_pem(path: Path, kind: Any, words: str) -> Any:
     """The public key in a PEM file.
 
     Args:
@@ -182,7 +180,7 @@ def write_private_pem(path: Path, key: Any, passphrase: bytes | None) -> None:
     _write_new(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock), 0o600)
 
 
-def read_private_pem(path: Path, passphrase: bytes | None, kind: type[K], words: str) -> K:
+def read_private_pem(path: Path, passphrase: bytes | None, kind: Any, words: str) -> Any:
     """The private key in a PEM file; arguments and errors as :func:`read_public_pem` and :meth:`PrivateKey.read`."""
     with open_plain(path, "key") as stream:
         if stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:

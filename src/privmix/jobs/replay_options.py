@@ -32,7 +32,7 @@ class ReplayOptions:
     sealed_key: Path | None = option(None, "The sealed key. Default: RELEASE.sealed-key.json, beside the release.")
     features_store: Path | None = option(
         None,
-        "Features as the release mixed them (its --store), for an extractor whose last bits are other on this machine. "
+        "Features as the release mixed them (its `store`), for an extractor whose last bits are other on this machine. "
         "The certificate commits to them; some are made anew and compared.",
     )
     spot_checks: int = option(SPOT_CHECKS, "With `features_store`: records whose features are made anew.")
