@@ -100,7 +100,12 @@ def _told(results: dict[str, list[dict[str, Any]]]) -> None:
     common.save(
         "replay",
         "What a replay takes beside its release: whole commands, wall / CPU seconds (medians)",
-        {"runs": {name: len(runs) for name, runs in results.items()}, "epsilon": 1, "delta": 1e-5, "goal": "replay / release at most 1.2"},
+        {
+            "runs": {name: len(runs) for name, runs in results.items()},
+            "epsilon": 1,
+            "delta": 1e-5,
+            "goal": "replay / release at most 1.2",
+        },
         results,
         [
             "A replay reads and extracts, mixes and adds noise as the release did, hashes the records, and compares "

@@ -12,7 +12,7 @@ from privmix.data import FeatureStore, Schema
 from privmix.engine import PrivateRecords, record_tree
 from privmix.engine.grouping import store_by_person
 from privmix.engine.record_tree import FAN_IN, HEIGHT, commitment_key, records_root
-from privmix.engine.tiles import tiles_of
+from privmix.engine.records import tiles_of
 from privmix.mechanisms.streams import SecretStreams
 
 KEY = bytes(range(32))

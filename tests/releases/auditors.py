@@ -7,7 +7,7 @@ from typing import Any
 
 from privmix.certificate.auditor_keys import AuditorKey
 from privmix.certificate.sealed_key import SEALED_FILE, Auditors, bound_to, commitment_of, open_sealed
-from privmix.engine.tiles import RecordSource
+from privmix.engine.records import RecordSource
 from privmix.mechanisms.run_folder import beside
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan

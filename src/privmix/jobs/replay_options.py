@@ -9,7 +9,7 @@ from typing import Any, Final
 from privmix.jobs.inputs import Inputs
 from privmix.jobs.persons import Persons
 from privmix.jobs.release_options import ReleaseOptions
-from privmix.options import described, option, said
+from privmix.options import described, option
 
 SPOT_CHECKS: Final = 256
 """Records whose features are made anew, where a store has them."""
@@ -36,7 +36,7 @@ class ReplayOptions:
         "The certificate commits to them; some are made anew and compared.",
     )
     spot_checks: int = option(SPOT_CHECKS, "With `features_store`: records whose features are made anew.")
-    engine: str = field(default="local", metadata=said("local, or ray for a cluster (moments: local)."))
+    engine: str = _as_in_release("engine")
     memory_gb: float | None = _as_in_release("memory_gb")
     workers: int | None = _as_in_release("workers")
     ray_address: str | None = _as_in_release("ray_address")

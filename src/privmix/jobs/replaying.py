@@ -27,7 +27,7 @@ from privmix.certificate.sealed_key import (
     open_sealed,
 )
 from privmix.data import FeatureStore
-from privmix.engine.tiles import PrivateRecords
+from privmix.engine.records import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.features import Extractor, from_spec
 from privmix.held_folders import hold

@@ -20,7 +20,7 @@ from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.certificate.sealed_key import Commitment
 from privmix.engine.engines import make_engine
 from privmix.engine.record_tree import commitment_key, records_root
-from privmix.engine.tiles import RecordSource, tiles_of
+from privmix.engine.records import RecordSource, tiles_of
 from privmix.errors import InvalidInput
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.streams import SecretStreams
