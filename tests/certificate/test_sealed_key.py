@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
 from itertools import combinations
 from pathlib import Path
@@ -227,5 +228,18 @@ def test_a_statement_that_was_edited_is_not_its_signers(tmp_path: Path) -> None:
     assert found is not None
     assert not found.is_signed_by(signer.public)
     place.write_bytes(b"{}")
+    with pytest.raises(InvalidInput):
+        read_end(place, RELEASE, sealed, "3" * 64)
+
+
+@pytest.mark.parametrize("how", ["pipe", "link", "long"])
+def test_a_strangers_statement_is_a_plain_file_of_some_size(how: str, tmp_path: Path) -> None:
+    sealed, place = sealed_for(KEYS[:1], 1)[1], tmp_path / ENDED_FILE
+    if how == "pipe":
+        os.mkfifo(place)
+    elif how == "link":
+        place.symlink_to("/etc/hostname")
+    else:
+        place.write_bytes(b" " * 2**17)
     with pytest.raises(InvalidInput):
         read_end(place, RELEASE, sealed, "3" * 64)
