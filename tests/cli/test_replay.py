@@ -30,6 +30,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     np.savez("other.npz", x=x, y=y)
     made = release("REL", "--replay-for=aud.pub.pem")
     assert made.code == 0, made.err
+    assert "the run's key is not destroyed but sealed for the auditor whose key is" in made.err
+    assert "sealed key: REL.sealed-key.json, for the auditor" in made.out
     return tmp_path
 
 

@@ -22,7 +22,9 @@ from privmix.features import Identity
 from privmix.jobs import replaying
 from tests.jobs.persons_data import KINDS, MOMENTS, frame, given
 
-pytestmark = pytest.mark.filterwarnings("ignore:delta", "ignore:features are plain", "ignore:`seed`")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:delta", "ignore:features are plain", "ignore:`seed`", "ignore:the run's key"
+)
 UNTIL = "2099-01-01"
 KEY = AuditorKey.new()
 WISHES: dict[str, Any] = {

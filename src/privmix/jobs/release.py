@@ -105,6 +105,11 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
                 "record only the proportions are left, so a column of large numbers hides the others. Give a bound by "
                 "what is public of their ranges (`clip_norm`), or ranges and categories (`features` tabular:SPEC.json)"
             )
+        if (auditors := self.job.auditors) is not None:
+            found.append(
+                f"the run's key is not destroyed but sealed for {auditors.terms.whom}, until {auditors.until}: whoever "
+                "opens it can take off all the noise"
+            )
         if self.job.seed is not None:
             found.append("`seed` makes the noise reproducible: this release is NOT private")
         return tuple(found)

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
-from privmix.certificate.sealed_key import Auditors
+from privmix.certificate.sealed_key import SEALED_FILE, Auditors
 from privmix.data.overlap import Sketch
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer, check_number
 from privmix.features import Extractor, parse_features
@@ -20,6 +21,7 @@ from privmix.jobs.planning import design_of
 from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import ReleaseOptions
+from privmix.mechanisms.run_folder import beside
 from privmix.planning import ReleaseConfig
 from privmix.plans import design_named
 from privmix.plans.pricing import count_noise
@@ -75,6 +77,11 @@ class ReleaseSetting(ReleaseOptions):
     def auditors(self) -> Auditors | None:
         """Whom the run's key is sealed for at its end, if anybody."""
         return self.replay.auditors()
+
+    @property
+    def sealed_key(self) -> Path | None:
+        """Where the sealed key goes, if there is one: beside the release."""
+        return None if self.auditors is None or self.out is None else beside(self.out, SEALED_FILE)
 
     @property
     def of_persons(self) -> bool:
