@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix import private_files
+from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate.auditor_keys import AuditorKey
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES
 from privmix.certificate.keys import PrivateKey
@@ -36,10 +37,8 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import records_of, sorted_store
 from privmix.jobs.inputs import Inputs
 from privmix.jobs.persons import Persons, number_of
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.release_setting import check_engine
 from privmix.jobs.replay_options import SPOT_CHECKS, ReplayOptions
-from privmix.jobs.shown import Shown
 from privmix.mechanisms.run_folder import beside
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan
@@ -48,6 +47,7 @@ from privmix.progress import Progress
 from privmix.releases.replay import Comparison, replay_release
 from privmix.releases.verify import Held, check_but_numbers
 from privmix.scratch import ScratchFolder
+from privmix.shown import Shown
 from privmix.untrusted import read_plain
 
 TOLERANCE: Final = 0.01
@@ -190,7 +190,7 @@ def replay(
             :class:`ReplayOptions`.
         spot_checks: so many of its records' features are made anew.
         engine, memory_gb, workers, ray_address: as of :func:`privmix.release`; another engine gives the same.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: the release has no sealed key, or its day is past; a key is not its auditor's; it does not open;
