@@ -135,7 +135,7 @@ class Verification(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
-        apart = tuple | Mapping | Unit | Commitment | Ended | None
+        apart = (tuple, Mapping, Unit, Commitment, Ended, type(None))
         own = {name: value for name, value in vars(self).items() if not isinstance(value, apart)}
         if self.unit.per_person is not None:
             own["unit"] = self.unit.one

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from privmix import jobs
+from privmix import certificate, jobs
 from privmix.cli.app import REFUTED, app, err, out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.passphrase import VARIABLE, passphrase_of
@@ -62,7 +62,7 @@ def replay(
     if data is None or not key:
         missing = "data" if data is None else "key"
         raise InvalidInput(missing, None, "the private dataset and an auditor's key, to make the release again")
-    keys = [jobs.replaying.AuditorKey.read(path, passphrase_of(path)) for path in key]
+    keys = [certificate.AuditorKey.read(path, passphrase_of(path)) for path in key]
     with progress_bars() as progress:
         found = jobs.replaying.carry_out(release, data, keys, asked, progress)
     if json_output:

@@ -56,7 +56,7 @@ def records_root(records: RecordTiles, key: bytes, workers: int = 1) -> str:
     if records.units > FAN_IN**HEIGHT:
         raise InvalidInput("records", WITHHELD, f"at most {FAN_IN**HEIGHT}")
     with mapping(workers) as each:
-        level = list(each(lambda index: _tile_node(records, index, key), range(record_tiles(records))))
+        level: list[bytes] = list(each(lambda index: _tile_node(records, index, key), range(record_tiles(records))))
     for height in range(_TILE_LEVELS, HEIGHT):
         level = _above(level, height, key)
     return level[0].hex()
