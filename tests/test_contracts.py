@@ -25,6 +25,8 @@ from privmix.accounting import events, filters
 from privmix.attacks.one_run import OneRun
 from privmix.certificate.certificate import CommonFields, File, Promise
 from privmix.certificate.ledger_total import LedgerTotal, Outcomes
+from privmix.certificate.replay_end import Ending
+from privmix.certificate.sealed_key import Commitment, Terms
 from privmix.certificate.signing import Subject
 from privmix.data.overlap import Contents, Sketch
 from privmix.data.public_share import PublicShare
@@ -117,6 +119,9 @@ def examples() -> dict[type[Any], Any]:
             Outcomes(1, 1, ("release",)),
         ),
         Subject("release", "0" * 32),
+        Terms(("0" * 64,), 1, "2026-01-31"),
+        Commitment(("0" * 64,), 1, "2026-01-31", "1" * 64, "2" * 64),
+        Ending("0" * 32, "0" * 64, (), "2026-01-31"),
         Sketch.of(Contents({bytes([one]) * 16: 1 for one in range(9)}, telling=True)),
         PublicShare(share=0.5),
         NormalWeights(10, 5),
@@ -147,7 +152,7 @@ def examples() -> dict[type[Any], Any]:
 
 
 STORED = (*events._KINDS.values(), filters.GaussianFilter, filters.RenyiFilter, filters.PureFilter, CommonFields)
-STORED += (BasePlan, TrainingPlan, LedgerTotal, Sketch, RunRecord)
+STORED += (BasePlan, TrainingPlan, LedgerTotal, Sketch, RunRecord, Terms, Ending)
 # Bases that nothing is: their subclasses are looked at.
 BASES = {"BasePlan", "EmbeddingPlan"}
 

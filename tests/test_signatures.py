@@ -31,7 +31,7 @@ SPELT = {
 def test_completion_offers_the_verbs_and_nothing_of_the_source() -> None:
     offered = [name for name in dir(pm) if not name.startswith("__")]
     assert set(VERBS) <= set(offered) == set(pm.__all__)
-    assert {"release", "report"} == {name for name in offered if name.startswith("re")}
+    assert {"release", "replay", "report"} == {name for name in offered if name.startswith("re")}
 
 
 @pytest.mark.parametrize("name", [*VERBS, "research.attack", "research.synthesise"])

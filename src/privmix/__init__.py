@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from privmix.jobs.predicting import Predictions, predict
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release
+    from privmix.jobs.replaying import end_replay, replay
     from privmix.jobs.report import report
     from privmix.jobs.specification import TableSpec, spec
     from privmix.jobs.training import train
@@ -108,6 +109,7 @@ __all__ = [
     "check",
     "delta",
     "designs",
+    "end_replay",
     "epsilon",
     "evaluate",
     "fit",
@@ -116,6 +118,7 @@ __all__ = [
     "plan",
     "predict",
     "release",
+    "replay",
     "report",
     "spec",
     "train",

@@ -174,7 +174,7 @@ def test_ctrl_c_tells_what_was_spent(verb: Verb, monkeypatch: pytest.MonkeyPatch
     def stop(*_: Any, **__: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(verb.job, "features_in_memory", stop)
+    monkeypatch.setattr(verb.job, "records_of" if verb.name == "release" else "features_in_memory", stop)
     outcome = verb.run()
     assert outcome.code == 130
     assert outcome.err.endswith("stopped\n")

@@ -16,8 +16,8 @@ import polars
 import pytest
 
 import privmix as pm
+from privmix.jobs import features as feature_jobs
 from privmix.jobs import job as order
-from privmix.jobs import release as release_job
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.spending import spent_of
@@ -216,7 +216,7 @@ def test_an_interrupted_run_goes_on_with_the_records_that_it_began_with(
         raise OSError(5, "Input/output error")
 
     with monkeypatch.context() as broken:
-        broken.setattr(release_job, "features_in_memory", fail)
+        broken.setattr(feature_jobs, "features_in_memory", fail)
         with pytest.raises((pm.StorageError, OSError)):
             pm.release((X, Y), **paid, out="REL")
     with pytest.raises(pm.InvalidInput, match="resume"):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
+    from privmix.certificate.auditor_keys import AuditorKey, AuditorPublicKey
     from privmix.certificate.certificate import Certificate, read_certificate
     from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
     from privmix.certificate.signing import (
@@ -23,6 +24,8 @@ else:
 
 __all__ = [
     "ATTESTATION_FILE",
+    "AuditorKey",
+    "AuditorPublicKey",
     "Certificate",
     "PrivateKey",
     "PublicKey",

@@ -26,7 +26,8 @@ _MARKUP: Final = re.compile(r"([\\`*_{}\[\]<>()#+!|~&$^=:-])")
 _KNOWN: Final = ("cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "cc-by-nc-sa-4.0", "mit", "apache-2.0", "odbl")
 
 
-def _check_date(name: str, text: Any) -> None:
+def check_date(name: str, text: Any) -> None:
+    """Raise :class:`InvalidInput` unless a text is a day, in the one way that ISO 8601 writes it with hyphens."""
     try:
         known = isinstance(text, str) and date.fromisoformat(text).isoformat() == text
     except ValueError:
@@ -35,7 +36,8 @@ def _check_date(name: str, text: Any) -> None:
         raise InvalidInput(name, text, "a day as YYYY-MM-DD")
 
 
-_Day = Annotated[str, By(_check_date, "", "1/2/26", 1)]
+Day = Annotated[str, By(check_date, "", "1/2/26", 1)]
+"""A day, as a field."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class About(Checked):
     )
     licence_file: Path | None = option(None, "The licence's text, a file; it goes along as LICENSE.txt.", _PANEL)
     purpose: Annotated[str, Line(LONGEST["purpose"])] | None = option(None, "What it is published for.", _PANEL)
-    date: _Day | None = option(None, "YYYY-MM-DD. Default: today (UTC), where something else is said.", _PANEL)
+    date: Day | None = option(None, "YYYY-MM-DD. Default: today (UTC), where something else is said.", _PANEL)
 
     @property
     def given(self) -> bool:
@@ -105,7 +107,7 @@ def check_about(field: str, found: Any) -> None:
             if text != LICENCE_FILE:
                 raise InvalidInput(f"{field} licence_file", text, LICENCE_FILE)
         elif name == "date":
-            _check_date(f"{field} date", text)
+            check_date(f"{field} date", text)
         else:
             Line(LONGEST[name]).check(f"{field} {name}", text)
 

@@ -43,6 +43,7 @@ class Facts:
         public_data: what was taken as public.
         reads_records: whether private records had a part in it at all.
         unit: what the guarantee is for; ``records`` is how many of it there are.
+        key_with: whom the key of the noise was sealed for, in words; None: it is destroyed.
     """
 
     what: Literal["release", "model"]
@@ -61,6 +62,7 @@ class Facts:
     public_data: Sequence[str] = ()
     reads_records: bool = True
     unit: Unit = RECORD
+    key_with: str | None = None
 
 
 @dataclass(frozen=True)
@@ -182,12 +184,10 @@ def _parameters(facts: Facts) -> Answer:
 
 def _mechanism(facts: Facts) -> Answer:
     made = "rows" if facts.what == "release" else "weights"
-    return Answer(
-        "Mechanism and noise",
-        facts.mechanism,
-        "",
-        f"That these {made} came from running this plan: no check of the files can show that.",
-    )
+    unknown = f"That these {made} came from running this plan: no check of the files can show that."
+    if facts.key_with is not None:
+        unknown += " Beside the records the sealed key shows it."
+    return Answer("Mechanism and noise", facts.mechanism, "", unknown)
 
 
 def _composition(facts: Facts) -> Answer:
@@ -243,11 +243,19 @@ def _trust(facts: Facts) -> Answer:
         holds = "No private record was needed: whoever has the public data can make this."
         unknown = "Whether the public data hold private records. Who made this, unless it is signed."
         return Answer("Trust model", holds, "", unknown)
+    gone = "Whoever ran it saw the records. Attackers with unbounded computing power could break the generator."
+    unknown = "That the key of the noise was secret and is gone. Who made this, unless it is signed."
+    if facts.key_with is not None:
+        gone += f" The key of the noise is sealed for {facts.key_with}: whoever opens it can take off all the noise."
+        unknown = (
+            "That the key of the noise was secret, that no copy of it is left but the sealed one, and what is done "
+            "with that. Who made this, unless it is signed."
+        )
     return Answer(
         "Trust model",
         "Central: the owner of the records adds the noise; whoever receives this need not be trusted.",
-        "Whoever ran it saw the records. Attackers with unbounded computing power could break the generator.",
-        "That the key of the noise was secret and is gone. Who made this, unless it is signed.",
+        gone,
+        unknown,
     )
 
 

@@ -91,13 +91,18 @@ class Envelope:
         key_id = one["keyid"]
         if not isinstance(key_id, str) or len(key_id) != _KEY_ID_LENGTH or set(key_id) - set("0123456789abcdef"):
             raise InvalidInput(f"{name} keyid", key_id, f"{_KEY_ID_LENGTH} hexadecimal digits")
-        signature = _decoded(one["sig"], f"{name} sig")
+        signature = decoded(one["sig"], f"{name} sig")
         if len(signature) != _SIGNATURE_BYTES:
             raise InvalidInput(f"{name} sig", f"{len(signature)} bytes", f"{_SIGNATURE_BYTES} bytes, as of Ed25519")
-        return cls(_decoded(found["payload"], f"{name} payload"), key_id, signature)
+        return cls(decoded(found["payload"], f"{name} payload"), key_id, signature)
 
 
-def _decoded(text: Any, name: str) -> bytes:
+def decoded(text: Any, name: str) -> bytes:
+    """The bytes of a text in base64, which has one form.
+
+    Raises:
+        InvalidInput: it is none, or not in that form.
+    """
     try:
         found = base64.b64decode(text, validate=True) if isinstance(text, str) else None
     except (binascii.Error, ValueError):

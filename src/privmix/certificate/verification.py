@@ -9,6 +9,8 @@ from typing import Any, Protocol
 
 from privmix.accounting import PrivacyCost
 from privmix.certificate.certificate import Certificate
+from privmix.certificate.replay_end import Ended, sealed_state
+from privmix.certificate.sealed_key import Commitment, commitment_of
 from privmix.mechanisms.plan import RECORD, Unit, relation_of
 from privmix.rounding import exact, rounded_up
 from privmix.shown import Bar, Bars, Shown
@@ -56,6 +58,8 @@ class Verification(Shown):
         tests: of released numbers; a model's weights can't be tested.
         unit: what neighbours differ by; records' goes without saying among the figures for machines.
         false_alarm: probability, at most, that an honest release is refused by any of them.
+        sealed: whom the run's key was sealed for; None: it was destroyed.
+        ended: what somebody stated of the sealed key's end, which nobody checked; None where nothing is.
     """
 
     kind: str
@@ -70,6 +74,8 @@ class Verification(Shown):
     extractor: Mapping[str, Any] = field(default_factory=dict, repr=False)
     tests: tuple[NoiseFinding, ...] = ()
     unit: Unit = RECORD
+    sealed: Commitment | None = None
+    ended: Ended | None = None
 
     @classmethod
     def of(
@@ -80,6 +86,7 @@ class Verification(Shown):
         extractor: Mapping[str, Any],
         unchecked: tuple[str, ...],
         tests: tuple[NoiseFinding, ...] = (),
+        ended: Ended | None = None,
     ) -> Verification:
         """Of a certificate that holds, at the price that was recomputed."""
         return cls(
@@ -95,6 +102,8 @@ class Verification(Shown):
             extractor=extractor,
             tests=tests,
             unit=certificate.unit,
+            sealed=commitment_of(certificate),
+            ended=ended,
         )
 
     @property
@@ -126,7 +135,8 @@ class Verification(Shown):
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
-        own = {name: value for name, value in vars(self).items() if not isinstance(value, tuple | Mapping | Unit)}
+        apart = (tuple, Mapping, Unit, Commitment, Ended, type(None))
+        own = {name: value for name, value in vars(self).items() if not isinstance(value, apart)}
         if self.unit.per_person is not None:
             own["unit"] = self.unit.one
         return {
@@ -135,4 +145,5 @@ class Verification(Shown):
             "false_alarm": self.false_alarm,
             "tests": [test.to_dict() for test in self.tests],
             "unchecked": list(self.unchecked),
+            **({} if self.sealed is None else {"sealed_key": sealed_state(self.sealed, self.ended)}),
         }

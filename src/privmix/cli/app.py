@@ -54,7 +54,12 @@ VERBS: Final = {
         "privmix.cli.inspect", "Show what a release or a model is and what it guarantees, in words and numbers."
     ),
     "keygen": Verb(
-        "privmix.cli.keygen", "Make a key to sign with: NAME.pem for you alone, NAME.pub.pem for those who check."
+        "privmix.cli.keygen",
+        "Make a key to sign with, or an auditor's: NAME.pem for you alone, NAME.pub.pem for others.",
+    ),
+    "replay": Verb(
+        "privmix.cli.replay",
+        "Make every byte of a release again, beside its records, by an auditor's key; say equal, or where not.",
     ),
     "sign": Verb(
         "privmix.cli.sign",

@@ -17,6 +17,7 @@ from privmix.cli.app import out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.features import wanted_model
 from privmix.features.spec import drafted_statements, title_of
+from privmix.jobs.checking import sealed_key_of
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.planning import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model
@@ -43,14 +44,14 @@ def show(folder: Path, json_output: bool) -> None:
         _as_json(model.certificate) if json_output else _show_model(model)
     else:
         certificate = read_certificate(folder)
-        _as_json(certificate) if json_output else _show_release(certificate)
+        _as_json(certificate) if json_output else _show_release(folder, certificate)
 
 
 def _as_json(certificate: Certificate) -> None:
     print_json(certificate.to_dict())
 
 
-def _show_release(certificate: Certificate) -> None:
+def _show_release(folder: Path, certificate: Certificate) -> None:
     plan = plan_from_dict(certificate["plan"])
     _show_guarantee(f"release {plain(certificate.id)}", certificate)
     _show_power(certificate)
@@ -58,6 +59,8 @@ def _show_release(certificate: Certificate) -> None:
         out.print(f"{name.replace('_', ' ')}: {plain(text)}", soft_wrap=True)
     for text in certificate["warnings"]:
         out.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
+    if state := sealed_key_of(folder, certificate):
+        out.print(f"[yellow]key of the noise:[/] {plain(state)}", soft_wrap=True)
     _constants(plan, certificate["extractor"])
     curve = Table(title="epsilon-delta curve", title_justify="left")
     curve.add_column("epsilon", justify="right")

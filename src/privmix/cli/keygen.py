@@ -1,4 +1,4 @@
-"""``privmix keygen``: make a key to sign releases and models with."""
+"""``privmix keygen``: make a key to sign releases and models with, or to replay releases with."""
 
 from __future__ import annotations
 
@@ -23,19 +23,32 @@ def keygen(
     passphrase: Annotated[
         bool, typer.Option("--passphrase", help=f"Encrypt the private key; asked for, or taken from {VARIABLE}.")
     ] = False,
+    auditor: Annotated[
+        bool,
+        typer.Option(
+            "--auditor", help="Of an auditor: what privmix release --replay-for seals to it, it opens. Signs nothing."
+        ),
+    ] = False,
 ) -> None:
-    """Make a key to sign with: NAME.pem for you alone, NAME.pub.pem for those who check.
+    """Make a key to sign with, or an auditor's: NAME.pem for you alone, NAME.pub.pem for others.
 
     Publish the public key where partners find it without you: your site, a paper, a contract. Keep the private key out
     of every folder that you hand over.
 
+    An auditor makes a key of their own (--auditor), one for each release: whoever has its private half and a sealed key
+    can take all noise off, and destroying it ends every copy of what was sealed to it.
+
     Example: privmix keygen ana
+
+    For an auditor: privmix keygen auditor --auditor --passphrase
     """
     private, public = Path(f"{name}.pem"), Path(f"{name}.pub.pem")
     _keep_out(private)
-    key = certificate.new_key_files(private, public, new_passphrase() if passphrase else None)
+    made = certificate.AuditorKey.new() if auditor else certificate.PrivateKey.new()
+    key = certificate.new_key_files(private, public, new_passphrase() if passphrase else None, made)
     out.print(f"private key: {plain(private)} (yours alone)", soft_wrap=True)
-    out.print(f"public key: {plain(public)} (publish it)", soft_wrap=True)
+    others = "for whoever releases" if auditor else "publish it"
+    out.print(f"public key: {plain(public)} ({others})", soft_wrap=True)
     out.print(f"key id: {key.key_id}", soft_wrap=True)
 
 

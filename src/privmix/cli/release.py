@@ -66,6 +66,10 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
     beside = made_by(plan).released
     if planned.reasons:
         out.print(f"design: {plain(planned.reasons[0])}", soft_wrap=True)
+    if (auditors := planned.job.auditors) is not None:
+        place = plain(planned.job.sealed_key)
+        told = f"for {auditors.terms.whom} until {auditors.until}: hand it to nobody else"
+        out.print(f"sealed key: {place}, {told}", soft_wrap=True)
     out.print(
         f"released: {f'{beside} and ' if beside else ''}{plan.rows:,} rows of {plan.dim:,} features to "
         f"{plain(folder)}\n"

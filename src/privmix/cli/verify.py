@@ -55,6 +55,8 @@ def verify(
         return
     out.print(_held(checked), soft_wrap=True)
     out.print(_signed(checked.signature, checked.total is not None), soft_wrap=True)
+    if checked.sealed:
+        out.print(f"[yellow]key of the noise:[/] {plain(checked.sealed)}", soft_wrap=True)
     if checked.held is not None and checked.held.tests:
         _show_tests(checked.held)
     out.print("not checked:")

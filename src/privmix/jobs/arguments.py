@@ -132,6 +132,9 @@ class ReleaseArguments(TypedDict, total=False):
     person_file: Path | None
     person_missing: str
     per_person: int | None
+    replay_for: str | Path | Sequence[str | Path] | None
+    replay_until: str | None
+    replay_together: int | None
     project: int | None
     label: str | None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -9,8 +10,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.bars import Asked, callback, shows_bars
-from privmix.certificate import PublicKey, Subject, Verification, claimed_key, verify_signature
+from privmix.certificate import Certificate, PublicKey, Subject, Verification, claimed_key, verify_signature
 from privmix.certificate.ledger_total import LedgerTotal, is_total
+from privmix.certificate.replay_end import ENDED_FILE, read_end, sealed_words
+from privmix.certificate.sealed_key import commitment_of
+from privmix.errors import InvalidInput
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
 from privmix.jobs.ledger_total import read_ledger_total, total_bars, words
@@ -43,6 +47,7 @@ class Checked(Shown):
         held: what was verified; None where there is no certificate.
         total: of a ledger, where that is what was checked.
         signature: whose it says it is, and whether that was checked; None where there is none, or nobody looked.
+        sealed: of a release whose key was sealed for auditors: whether it still exists, in words; empty elsewhere.
     """
 
     subject: Subject
@@ -54,6 +59,7 @@ class Checked(Shown):
     held: Verification | None = None
     total: LedgerTotal | None = None
     signature: dict[str, Any] | None = None
+    sealed: str = ""
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What holds."""
@@ -64,6 +70,8 @@ class Checked(Shown):
             facts = words(self.total)
         if self.held is not None:
             _, facts = self.held.shown()
+        if self.sealed:
+            facts = {**facts, "sealed key": self.sealed}
         by = "" if signed is None else f"by key {signed['key_id']}"
         return title, {
             **facts,
@@ -109,8 +117,25 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None, progre
         return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})
     # Who made it comes before what it says.
     found: list[Checked] = []
-    signed = verify_signature(path, PublicKey.read(Path(key)), remembered(found, tell))
-    return replace(found[-1], signature={"key_id": signed.key_id, "checked": True})
+    public = PublicKey.read(Path(key))
+    signed = verify_signature(path, public, remembered(found, tell))
+    return replace(_end_checked(found[-1], public), signature={"key_id": signed.key_id, "checked": True})
+
+
+def _end_checked(checked: Checked, key: PublicKey) -> Checked:
+    """The same, once a statement that the sealed key was destroyed is found to be signed by ``key``, if it says so.
+
+    Raises:
+        InvalidInput: it says so, and is not.
+    """
+    held = checked.held
+    if held is None or held.sealed is None or held.ended is None or held.ended.key_id != key.key_id:
+        return checked
+    if not held.ended.is_signed_by(key):
+        raise InvalidInput(ENDED_FILE, "a signature that is wrong", "the signature of its own payload by `key`")
+    stated = {**checked.found["sealed_key"], "ended": {**checked.found["sealed_key"]["ended"], "checked": True}}
+    words = sealed_words(held.sealed, held.ended, checked=True)
+    return replace(checked, found={**checked.found, "sealed_key": stated}, sealed=words)
 
 
 def check_folder(folder: Path, progress: Progress = silent) -> Checked:
@@ -127,7 +152,23 @@ def check_folder(folder: Path, progress: Progress = silent) -> Checked:
     held = certified(folder).verify(folder, progress)
     files = "1 file" if held.files == 1 else f"{held.files} files"
     wanted = wanted_model(held.extractor)
-    return Checked(Subject.of(held), held.to_dict(), files, held.unchecked, wanted, held.warnings, held)
+    sealed = "" if held.sealed is None else sealed_words(held.sealed, held.ended)
+    return Checked(Subject.of(held), held.to_dict(), files, held.unchecked, wanted, held.warnings, held, sealed=sealed)
+
+
+def sealed_key_of(folder: str | Path, certificate: Certificate) -> str:
+    """Whether the key of a release's noise still exists, for whom and until when; empty where it was destroyed at once.
+
+    As the certificate and whoever states its end say: neither is checked here.
+
+    Raises:
+        InvalidInput: the statement is malformed, or about something else.
+        StorageError: it can't be read.
+    """
+    if (sealed := commitment_of(certificate)) is None:
+        return ""
+    digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
+    return sealed_words(sealed, read_end(Path(folder) / ENDED_FILE, certificate.id, sealed, digest))
 
 
 def remembered(found: list[Checked], progress: Progress = silent) -> Callable[[Path], Subject]:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source
 from privmix.engine import PrivateRecords
+from privmix.engine.grouping import by_person, store_by_person
+from privmix.engine.rows import default_memory
 from privmix.features import Extractor, from_spec, write_features
 from privmix.jobs.dataset import Dataset
 from privmix.progress import Progress
@@ -44,6 +48,44 @@ def features_of_all(sources: Sequence[Source], extractor: Extractor, progress: P
             done = end
             progress(f"features ({extractor.name})", done, total)
     return PrivateRecords(features, labels)
+
+
+def records_of(
+    dataset: Dataset,
+    extractor: Extractor,
+    whose: NDArray[np.int64] | None,
+    store: Path | None,
+    place: Callable[[], Path],
+    memory_gb: float | None,
+    progress: Progress,
+) -> PrivateRecords | FeatureStore:
+    """Features of a dataset as engines take them: on disk where asked for or where they would fill the memory.
+
+    Args:
+        dataset: private, or not.
+        extractor: public, per record.
+        whose: (n,) whose each record is, where persons are the units.
+        store: where features are kept.
+        place: where they may be otherwise, asked for once they have to.
+        memory_gb: what sorting by person may take.
+        progress: called as work proceeds.
+    """
+    schema = dataset.schema
+    large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
+    if store is None and not large:
+        return replace(features_in_memory(dataset.source, extractor, progress), persons=whose)
+    kept = features_on_disk(dataset, extractor, store or place(), progress)
+    return sorted_store(kept, whose, by_person(kept.path), memory_gb, progress)
+
+
+def sorted_store(
+    store: FeatureStore, whose: NDArray[np.int64] | None, place: Path, memory_gb: float | None, progress: Progress
+) -> FeatureStore:
+    """The store, by person where persons are the units; another store, at ``place``, then."""
+    if whose is None:
+        return store
+    memory = None if memory_gb is None else int(memory_gb * 2**30)
+    return store_by_person(store, whose, place, memory_bytes=memory, progress=progress)
 
 
 def features_on_disk(dataset: Dataset, extractor: Extractor, store: Path, progress: Progress) -> FeatureStore:

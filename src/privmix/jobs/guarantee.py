@@ -12,6 +12,7 @@ from privmix.certificate.about import about_of
 from privmix.certificate.certificate import MODEL, RELEASE
 from privmix.certificate.guarantee import Guarantee
 from privmix.features.spec import title_of
+from privmix.jobs.checking import sealed_key_of
 from privmix.jobs.kinds import kind_of
 from privmix.mechanisms.plan import RECORD, unit_of
 from privmix.plans import Plan, made_by
@@ -45,7 +46,8 @@ def _release(folder: Path) -> RunRecord:
         "files": len(certificate["files"]),
     }
     summary = _release_summary(plan, title_of(certificate["extractor"]))
-    return _record(certificate, cost.epsilon, summary, settings, "Release")
+    state = sealed_key_of(folder, certificate)
+    return _record(certificate, cost.epsilon, summary, settings, "Release", state)
 
 
 def _model(folder: Path) -> RunRecord:
@@ -66,7 +68,12 @@ def _model(folder: Path) -> RunRecord:
 
 
 def _record(
-    certificate: Certificate, recomputed: float, summary: str, settings: Mapping[str, Any], title: str
+    certificate: Certificate,
+    recomputed: float,
+    summary: str,
+    settings: Mapping[str, Any],
+    title: str,
+    state: str = "",
 ) -> RunRecord:
     stated, digest = certificate["guarantee"], str(certificate["content_sha256"])
     promise = Guarantee.of(certificate)
@@ -97,7 +104,7 @@ def _record(
         dict(settings),
         title=f"{title} {certificate.id[:8]}",
         command=f"privmix verify {'RELEASE' if certificate.kind == RELEASE else 'MODEL'}",
-        statements=list(certificate["statements"]),
+        statements=[*certificate["statements"], *([f"The key of the noise: {state}."] if state else [])],
         versions={name: str(found) for name, found in certificate["versions"].items() if found is not None},
         # The same certificate gives the same record.
         record_id=digest[:32],

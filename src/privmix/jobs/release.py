@@ -15,12 +15,10 @@ from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.data.overlap import Contents, Sketch
 from privmix.engine import PrivateRecords
-from privmix.engine.grouping import by_person, store_by_person
-from privmix.engine.rows import default_memory
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.budget import Charge
-from privmix.jobs.features import features_in_memory, features_on_disk
+from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.options import AUTO
 from privmix.jobs.persons import check_persons, number_of
@@ -106,6 +104,11 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
                 f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default: of a longer "
                 "record only the proportions are left, so a column of large numbers hides the others. Give a bound by "
                 "what is public of their ranges (`clip_norm`), or ranges and categories (`features` tabular:SPEC.json)"
+            )
+        if (auditors := self.job.auditors) is not None:
+            found.append(
+                f"the run's key is not destroyed but sealed for {auditors.terms.whom}, until {auditors.until}: whoever "
+                "opens it can take off all the noise"
             )
         if self.job.seed is not None:
             found.append("`seed` makes the noise reproducible: this release is NOT private")
@@ -304,27 +307,23 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             reservation=charged.reserved,
             choice=None if chosen is None else chosen.choice.to_dict(),
             picture=None if chosen is None else chosen.picture,
+            auditors=self.auditors,
             **given,
         )
 
     def read(self, planned: Planned, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for or where they would fill the memory; and whose they are."""
         assert isinstance(work.run, ReleaseRun)
-        schema, extractor, plan = self.opened.schema, planned.extractor, planned.plan
         whose = None
         if self.of_persons:
             # The cheaper part first: what does not fit ends the run before features are made.
             whose = self.whose()
             assert whose is not None
-            check_persons(number_of(whose), plan)
-        large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
-        if self.store is None and not large:
-            return replace(features_in_memory(self.opened.source, extractor, progress), persons=whose)
-        store = features_on_disk(self.opened, extractor, self.store or work.run.features_folder, progress)
-        if whose is None:
-            return store
-        memory = None if self.memory_gb is None else int(self.memory_gb * 2**30)
-        return store_by_person(store, whose, by_person(store.path), memory_bytes=memory, progress=progress)
+            check_persons(number_of(whose), planned.plan)
+        run = work.run
+        return records_of(
+            self.opened, planned.extractor, whose, self.store, lambda: run.features_folder, self.memory_gb, progress
+        )
 
     def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:
         """See :meth:`Job.compute`."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from privmix._registry import literals_of
 from privmix.certificate.about import About
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.options import AUTO, CLASSES_HELP, JobOptions
 from privmix.jobs.persons import Persons
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
+    from privmix.certificate.sealed_key import Auditors
     from privmix.learning.holdings import Holdings
     from privmix.plans import Design
 
@@ -120,6 +121,57 @@ class Prior:
                 raise InvalidInput(name, _shown(getattr(self, name)), "nothing without `public`")
 
 
+_REPLAY: Final = "Replay by auditors"
+
+
+@described
+@dataclass(frozen=True, eq=False)
+class ReplayTerms:
+    """Who may make the release again, beside the records: auditors to whose public keys the run's key is sealed."""
+
+    replay_for: list[Path] | None = option(
+        None,
+        "Seal the run's key to this auditor's public key (privmix keygen --auditor) in place of destroying it, as "
+        "OUT.sealed-key.json: keep that closed. Whoever opens it can take off all noise. Once for each auditor.",
+        _REPLAY,
+    )
+    replay_until: str | None = option(
+        None, "YYYY-MM-DD: by the end of that day the sealed key is to be destroyed. Needed with `replay_for`.", _REPLAY
+    )
+    replay_together: int | None = option(
+        None, "How many of several auditors it takes to open it. Default: all of them.", _REPLAY
+    )
+
+    @property
+    def given(self) -> bool:
+        """Whether anything is asked for."""
+        return any(getattr(self, name) is not None for name in self.__dataclass_fields__)
+
+    def auditors(self) -> Auditors | None:
+        """Whom the key is to be sealed for; None: nobody.
+
+        Raises:
+            InvalidInput: options do not go together, or a file holds no auditor's public key.
+            StorageError: one can't be read.
+            MissingExtra: several auditors are needed together, and what shares keys is not installed.
+        """
+        if not self.given:
+            return None
+        if not self.replay_for:
+            name = "replay_until" if self.replay_until is not None else "replay_together"
+            raise InvalidInput(name, getattr(self, name), "nothing without `replay_for`")
+        if self.replay_until is None:
+            raise InvalidInput("replay_until", None, "the day, YYYY-MM-DD, by whose end the sealed key is destroyed")
+        # Help is made without it.
+        from privmix.certificate.auditor_keys import AuditorPublicKey
+        from privmix.certificate.sealed_key import Auditors
+
+        together = len(self.replay_for) if self.replay_together is None else self.replay_together
+        keys = tuple(AuditorPublicKey.read(Path(path)) for path in self.replay_for)
+        with in_terms_of({"until": "replay_until", "together": "replay_together", "auditors": "replay_for"}):
+            return Auditors(keys, self.replay_until, together)
+
+
 @described
 @dataclass(frozen=True, eq=False)
 class ReleaseOptions(JobOptions):
@@ -144,6 +196,7 @@ class ReleaseOptions(JobOptions):
     prior: Prior = field(default_factory=Prior)
     about: About = field(default_factory=About)
     persons: Persons = field(default_factory=Persons)
+    replay: ReplayTerms = field(default_factory=ReplayTerms)
     project: int | None = option(
         None, "Project features to this many numbers, by a public random projection; for more than 8,192 of them."
     )

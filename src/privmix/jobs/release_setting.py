@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Final
 
+from privmix.certificate.sealed_key import SEALED_FILE, Auditors
 from privmix.data.overlap import Sketch
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer, check_number
 from privmix.features import Extractor, parse_features
@@ -18,11 +21,13 @@ from privmix.jobs.planning import design_of
 from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import ReleaseOptions
+from privmix.mechanisms.run_folder import beside
 from privmix.planning import ReleaseConfig
 from privmix.plans import design_named
 from privmix.plans.pricing import count_noise
 from privmix.progress import silent
 from privmix.releases.folder import RELEASE_FOLDER
+from privmix.releases.run import check_no_sealed_key
 
 ENGINES: Final = ("local", "ray")
 # More records than any setting asks for, and no more than any design can take.
@@ -68,6 +73,16 @@ class ReleaseSetting(ReleaseOptions):
         """The dataset; opening it reads no record."""
         return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
 
+    @cached_property
+    def auditors(self) -> Auditors | None:
+        """Whom the run's key is sealed for at its end, if anybody."""
+        return self.replay.auditors()
+
+    @property
+    def sealed_key(self) -> Path | None:
+        """Where the sealed key goes, if there is one: beside the release."""
+        return None if self.auditors is None or self.out is None else beside(self.out, SEALED_FILE)
+
     @property
     def of_persons(self) -> bool:
         """Whether a person with all records is the unit of privacy."""
@@ -101,11 +116,22 @@ class ReleaseSetting(ReleaseOptions):
             )
         self.assumptions.check(of_persons=self.of_persons)
         self.prior.check()
+        self._check_replay()
         _ = self.about.licence_text()
         check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)
         refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)
+
+    def _check_replay(self) -> None:
+        if self.auditors is None:
+            return
+        if self.out is not None and not self.resume:
+            check_no_sealed_key(self.out)
+        today = datetime.now(UTC).date().isoformat()
+        # A run that goes on keeps to the day that it began with.
+        if self.auditors.until < today and not self.resume:
+            raise InvalidInput("replay_until", self.auditors.until, f"today ({today}, UTC) or a later day")
 
     @cached_property
     def config(self) -> ReleaseConfig:

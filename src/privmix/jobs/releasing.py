@@ -14,7 +14,7 @@ from privmix.jobs.arguments import ReleaseArguments
 from privmix.jobs.columns import Columns
 from privmix.jobs.persons import Persons
 from privmix.jobs.release import Planned, ReleaseJob
-from privmix.jobs.release_options import Assumptions, Prior, ReleaseOptions
+from privmix.jobs.release_options import Assumptions, Prior, ReleaseOptions, ReplayTerms
 from privmix.jobs.released import Release
 from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
@@ -22,7 +22,7 @@ from privmix.progress import Progress
 from privmix.scratch import ScratchFolder
 from privmix.signatures import spelt_out
 
-_takes = spelt_out(ReleaseOptions, Assumptions, Prior, About, Persons, Columns, types=ReleaseArguments)
+_takes = spelt_out(ReleaseOptions, Assumptions, Prior, About, Persons, ReplayTerms, Columns, types=ReleaseArguments)
 
 
 @shows_bars
@@ -144,6 +144,8 @@ def release(
         if given or private_count:
             raise InvalidInput("plan", [*given, *["private_count"] * private_count], "none of these beside a plan")
         job = replace(plan.job, data=data, dry_run=False, **running)
+    if out is None and job.auditors is not None:
+        raise InvalidInput("out", None, "a folder, with `replay_for`: the sealed key is kept beside it")
     if out is not None:
         return _carried_out(replace(job, out=Path(out)), plan, callback(progress))
     scratch = ScratchFolder()
@@ -176,6 +178,10 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
     assumed = {name: given.pop(name, None) for name in Assumptions.__dataclass_fields__}
     prior = {name: given.pop(name, None) for name in Prior.__dataclass_fields__}
     about = {name: given.pop(name, None) for name in About.__dataclass_fields__}
+    replay = {name: given.pop(name, None) for name in ReplayTerms.__dataclass_fields__}
+    if (auditors := replay["replay_for"]) is not None:
+        several = [auditors] if isinstance(auditors, str | Path) else auditors
+        replay["replay_for"] = [Path(one) for one in several]
     persons, person = Persons.taken_from(given)
     columns = Columns.declared(given.pop("columns", None), given.pop("label", None), person)
     return ReleaseJob(
@@ -186,6 +192,7 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
         assumptions=Assumptions(**assumed),
         prior=Prior(**prior),
         about=About(**about),
+        replay=ReplayTerms(**replay),
         persons=persons,
         **given,
         **running,

@@ -6,12 +6,13 @@ The run folder ``.NAME.run`` beside the result's place (for its owner only) hold
 * ``run.json``: settings, versions, a keyed fingerprint of the records, and what the caller must find again, such as a
   reservation; sealed by the key;
 * what one kind of run keeps beside these: finished shards, or a checkpoint;
+* what goes to the owner beside the result, such as a sealed copy of the key;
 * the result itself, whose certificate is written last and marks that all is there.
 
 Draws depend on key, settings and records alone, so a resumed run ends with the bits that the first would have had.
 Steps are ordered so that a kill between any two leaves a folder that can be resumed: key before ``run.json``,
-``run.json`` before rows, certificate before the end of the key, end of the key before ``run.json`` goes, and then the
-rename.
+``run.json`` before rows, certificate before what goes beside the result, that before the end of the key, end of the key
+before ``run.json`` goes, and then the rename.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+import os
 import uuid
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -30,9 +32,10 @@ from typing import Any, ClassVar, Final, Self
 
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.folders import put_in_place, sync_folder
-from privmix.held_folders import FolderLost
+from privmix.held_folders import FolderLost, hold
 from privmix.mechanisms.run_folder import (
     RunFolder,
+    beside,
     check_same,
     damaged,
     is_whole,
@@ -62,12 +65,14 @@ class Run(RunPlace):
         * One key, one dataset: a run goes on only with the records that it began with; where it was refused for them,
           the next attempt's key is another, and the first one is overwritten.
         * One key, one setting: it goes on only with the settings and in the versions that it began with.
-        * Same bits: killed anywhere, it ends with the result, certificate included, that it would have had.
+        * Same bits: killed anywhere, it ends with the result, certificate included, that it would have had; but a key
+          that is sealed is sealed anew, into other bytes.
         * For the owner: folder and key can be read by nobody else; a folder that others can enter, or a link in its
           place, is neither used nor emptied.
         * Sealed: notes, and what is kept beside them, are refused if they were changed since the key sealed them.
         * The key is in the run folder only, and is overwritten and removed before the result appears; see
-          :func:`privmix.private_files.shred` for what overwriting can't do.
+          :func:`privmix.private_files.shred` for what overwriting can't do. Beside the result there is at most what a
+          subclass sealed of it, for its owner's eyes, whole and in its place before the key ends.
         * One at a time: two processes never work on one run.
         * Where it was opened: what is written goes into the folder that was opened. Where somebody renames that one or
           puts another in its place, the run ends with :class:`FolderLost`, its key first; nothing is written elsewhere.
@@ -297,7 +302,10 @@ class Run(RunPlace):
             if not self.complete:
                 raise RuntimeError("only a whole result is published")
             self.kind.check_target(self.out, overwrite=self._overwrite)
-            held, files = self.held, self.stated(self.folder).files
+            held, stated = self.held, self.stated(self.folder)
+            files = stated.files
+            for name, digest in stated.beside.items():
+                self._put_beside(held, name, digest)
             held.end_key()
             held.sync()
             for name in self.leaves - {name.split("/")[0] for name in files}:
@@ -307,6 +315,23 @@ class Run(RunPlace):
             put_in_place(held, self.out, self.kind.marks)
             sync_folder(self.out.parent)
             self._release()
+
+    def _put_beside(self, held: RunFolder, name: str, digest: str) -> None:
+        """Give a file its place beside the result, for the owner only; it may have it already."""
+        place = beside(self.out, name)
+        there = os.path.lexists(place)
+        if there and (place.is_symlink() or not is_whole(place, digest)):
+            raise InvalidInput(self.kind.field, str(place), "nothing of that name; move it away")
+        if not held.has(name):
+            if not there:
+                raise damaged(held, name)
+            return
+        if not is_whole(held.path / name, digest):
+            raise damaged(held, name)
+        with hold(self.out.parent) as above:
+            os.replace(name, place.name, src_dir_fd=held.descriptor, dst_dir_fd=above.descriptor)
+            above.sync()
+        held.sync()
 
     def discard(self) -> None:
         """Overwrite the key, and remove what is kept of the run."""

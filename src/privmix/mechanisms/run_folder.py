@@ -122,6 +122,16 @@ def run_folder_of(out: Path) -> Path:
     return out.with_name(f".{out.name}.run")
 
 
+def beside(out: Path, name: str) -> Path:
+    """Where what a run hands its owner beside the result at ``out`` goes.
+
+    Example:
+        >>> beside(Path("work/rel"), "key.json").as_posix()
+        'work/rel.key.json'
+    """
+    return out.with_name(f"{out.name}.{name}")
+
+
 def sealed(streams: SecretStreams, purpose: str, notes: Mapping[str, Any]) -> bytes:
     """JSON values as text with the key's seal of them; :func:`unsealed` gives them back."""
     # As they will be read: tuples come back as lists, and all names as text.

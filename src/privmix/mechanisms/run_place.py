@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -53,11 +53,13 @@ class Stated:
         id: names the result.
         settings: of the run, as far as the certificate has them.
         files: all files of the result, with their SHA-256 where the certificate has it.
+        beside: files that its owner gets beside it and that are no part of it, with their SHA-256.
     """
 
     id: str
     settings: Mapping[str, Any]
     files: Mapping[str, str | None]
+    beside: Mapping[str, str] = field(default_factory=dict)
 
 
 VERSION: Final = 4

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -48,8 +49,9 @@ class SecretStreams:
     Formal guarantees:
         * Same name, same bits: equal key, purpose and indices give generators with equal outputs.
         * Different name, different stream: the map from (purpose, indices) to what is hashed is injective.
-        * The key stays inside: it is in no ``repr``, and pickling or copying raises. Two methods let it out, each by
-          its name: :meth:`save` writes it to a file of the owner's, :meth:`share` hands out a derived key.
+        * The key stays inside: it is in no ``repr``, and pickling or copying raises. Three methods let it out, each by
+          its name: :meth:`save` writes it to a file of the owner's, :meth:`share` hands out a derived key,
+          :meth:`entrust` lends it to what seals it.
         * Sealed: without the key, no code of :meth:`seal` can be made for any content.
         * One way: a derived key tells nothing about its parent's streams, nor about those of its siblings.
         * One run: a second :meth:`claim` raises, so no two runs share their noise.
@@ -139,6 +141,37 @@ class SecretStreams:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+    def entrust(self, seal: Callable[[bytes], bytes]) -> bytes:
+        """What ``seal`` makes of the master key, which :meth:`of_entrusted` takes; it must keep no copy.
+
+        Whoever can open that can take off all the noise.
+
+        Raises:
+            RuntimeError: the key was destroyed, or is a derived one.
+
+        Example:
+            >>> streams = SecretStreams.from_seed(0)
+            >>> again = SecretStreams.of_entrusted(bytearray(streams.entrust(bytes)))
+            >>> again.generator("noise").random() == streams.generator("noise").random(), again.insecure_seed
+            (True, True)
+        """
+        if self._key is None or self._derived:
+            raise RuntimeError("only a live master key is sealed")
+        return seal(bytes([self._insecure_seed]) + self._key)
+
+    @classmethod
+    def of_entrusted(cls, content: bytearray) -> SecretStreams:
+        """Streams under a key that :meth:`entrust` lent; ``content`` is overwritten.
+
+        Raises:
+            InvalidInput: it is no such key.
+        """
+        if len(content) != _FILE_BYTES or content[0] not in (0, 1) or not any(content[1:]):
+            raise InvalidInput(_KEY_FILE, WITHHELD, "a key as privmix sealed it")
+        key, insecure = content[1:], bool(content[0])
+        content[:] = bytes(len(content))
+        return cls(key, insecure_seed=insecure)
 
     def derive(self, purpose: str) -> SecretStreams:
         """Return child streams under a key of their own: BLAKE2b of ``purpose``, keyed with this key.

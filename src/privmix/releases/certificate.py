@@ -15,11 +15,12 @@ from privmix.certificate import certificate as common
 from privmix.certificate.assessment import assess
 from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
+from privmix.certificate.sealed_key import Commitment
 from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import arrays_beside, stated_names, statements_of
 from privmix.features.whitened import DATA
-from privmix.fields import Amount, By, Whole, Words, used
+from privmix.fields import Amount, By, Whole, Words, stored, used
 from privmix.mechanisms.plan import unit_of
 from privmix.planning.choice import chosen_by_data
 from privmix.plans import Plan, check_plan, made_by
@@ -59,7 +60,10 @@ def _check_curve(name: str, points: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFields(common.CommonFields):
-    """What the certificates of releases have beside the common fields; ``choice`` None: no planner chose."""
+    """What the certificates of releases have beside the common fields.
+
+    ``choice`` None: no planner chose; ``replay`` None: the key was destroyed, and nobody can replay the release.
+    """
 
     of: ClassVar = common.RELEASE
     file_names: ClassVar = re.compile(
@@ -72,6 +76,7 @@ class ReleaseFields(common.CommonFields):
     input_shape: tuple[Annotated[int, Whole(1, _LARGEST_AXIS)], ...]
     choice: dict[str, Any] | None
     feature_names: tuple[Words, ...] = used(())
+    replay: Commitment | None = used(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,6 +95,7 @@ def make_certificate(
     choice: Mapping[str, Any] | None = None,
     release_id: str | None = None,
     about: Mapping[str, Any] | None = None,
+    replay: Commitment | None = None,
 ) -> Certificate:
     """Assemble the certificate of a finished release from public facts only.
 
@@ -103,6 +109,7 @@ def make_certificate(
         choice: how the planner came to the plan; see :meth:`privmix.planning.choice.Choice.to_dict`.
         release_id: names the release; a fresh one if None.
         about: the owner's words, of :meth:`privmix.certificate.about.About.to_dict`.
+        replay: whom the run's key was sealed for; None: it is destroyed.
 
     Raises:
         InvalidInput: the plan costs more than was asked.
@@ -126,8 +133,9 @@ def make_certificate(
             "input_shape": [int(size) for size in input_shape],
             **({"feature_names": list(names)} if (names := stated_names(extractor, plan.dim)) else {}),
             "choice": None if choice is None else dict(choice),
+            **({} if replay is None else {"replay": stored(replay)}),
         },
-        said=public_text(plan, insecure_seed, in_ledger, extractor, choice),
+        said=public_text(plan, insecure_seed, in_ledger, extractor, choice, replay),
         files=files,
         insecure_seed=insecure_seed,
         in_ledger=in_ledger,
@@ -173,6 +181,7 @@ def public_text(
     in_ledger: str,
     extractor: Mapping[str, Any],
     choice: Mapping[str, Any] | None,
+    replay: Commitment | None = None,
     *,
     before: bool = False,
 ) -> dict[str, Any]:
@@ -182,15 +191,21 @@ def public_text(
         plan: what ran.
         insecure_seed, in_ledger, extractor: as the certificate states them.
         choice: as the certificate states it; None where the planner did not choose the design.
+        replay: as the certificate states it; None where the key was destroyed.
         before: as it was written before statements said how public data were compared.
     """
     statements = _statements(plan, in_ledger, extractor)
     if not before and (_fitted_to_data(extractor) or chosen_by_data(choice)):
         statements.append(PUBLISHED if plan.per_person is None else PUBLISHED_OF_PERSONS)
+    warnings = _warnings(plan, insecure_seed)
+    if replay is not None:
+        warnings.append(replay.warning)
+        statements.append(replay.statement)
+    facts = release_facts(plan, insecure_seed, in_ledger, chosen=choice is not None)
     return {
-        "warnings": _warnings(plan, insecure_seed),
+        "warnings": warnings,
         "statements": statements,
-        "assessment": assess(release_facts(plan, insecure_seed, in_ledger, chosen=choice is not None)),
+        "assessment": assess(facts if replay is None else replace(facts, key_with=replay.whom)),
     }
 
 

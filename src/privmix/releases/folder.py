@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import json
 import os
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 from privmix.certificate.about import LICENCE_FILE, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE
+from privmix.certificate.replay_end import ENDED_FILE
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput, StorageError
@@ -78,6 +80,7 @@ def members(plan: Plan) -> tuple[Member, ...]:
         Member(CARD_FILE),
         Member(CROISSANT_FILE),
         Member(ATTESTATION_FILE, optional=True),
+        Member(ENDED_FILE, lambda _, certificate: "replay" in certificate, optional=True),
         *(() if beside is None else (Member(beside.file, rows=lambda _: beside.rows),)),
         Member(PICTURE_FILE, lambda _, certificate: certificate["choice"] is not None, lambda _: 0),
         Member(CENTRE_FILE, lambda plan, _: plan.centred, lambda _: 1),
@@ -119,7 +122,45 @@ def shard_name(number: int, shards: int) -> str:
     return f"train-{number:05d}-of-{shards:05d}.parquet"
 
 
-class ShardWriter:
+class ShardCutter(ABC):
+    """Takes row blocks of any size and gives them on as shards of a fixed public number of rows.
+
+    Args:
+        rows: T.
+        done: shards that are there already, from the first on.
+    """
+
+    def __init__(self, rows: int, done: int = 0) -> None:
+        self._rows, self._done, self._waiting = rows, done, 0
+        self._pending: list[RowBlock] = []
+
+    @property
+    def first(self) -> int:
+        """The row that the next block begins with."""
+        return min(self._rows, self._done * SHARD_ROWS) + self._waiting
+
+    def write(self, block: RowBlock) -> None:
+        """Take the next block, of any size; give on the shards that are full, and the last one."""
+        assert block.start == self.first
+        self._pending.append(block)
+        self._waiting += len(block.x)
+        while self._waiting >= SHARD_ROWS or (self._waiting and self.first == self._rows):
+            x = np.concatenate([held.x for held in self._pending]) if len(self._pending) > 1 else self._pending[0].x
+            y = np.concatenate([held.y for held in self._pending]) if len(self._pending) > 1 else self._pending[0].y
+            start = self.first - self._waiting
+            self._shard(self._done, start, x[:SHARD_ROWS], y[:SHARD_ROWS])
+            self._done += 1
+            self._pending = [RowBlock(start + SHARD_ROWS, x[SHARD_ROWS:], y[SHARD_ROWS:])]
+            self._waiting = len(self._pending[0].x)
+        if not self._waiting:
+            self._pending = []
+
+    @abstractmethod
+    def _shard(self, number: int, start: int, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
+        """Do with a whole shard, whose first row is ``start``, what is to be done."""
+
+
+class ShardWriter(ShardCutter):
     """Writes row blocks as Parquet shards of a fixed public number of rows, hashes and records them.
 
     A shard is written beside its place, on disk for good, before it is renamed into it and noted in the run's journal:
@@ -141,34 +182,14 @@ class ShardWriter:
         files: Sequence[Mapping[str, Any]] = (),
         told: Told = (),
     ) -> None:
+        super().__init__(rows, len(files))
         self._above, self._folder = folder, folder.folder(DATA_FOLDER)
-        self._rows, self._journal, self._told = rows, journal, told
-        self._pending: list[RowBlock] = []
+        self._journal, self._told = journal, told
         self.files: list[dict[str, Any]] = [dict(item) for item in files]
-        self._waiting = 0
 
-    @property
-    def first(self) -> int:
-        """The row that the next block begins with."""
-        return min(self._rows, len(self.files) * SHARD_ROWS) + self._waiting
-
-    def write(self, block: RowBlock) -> None:
-        """Take the next block, of any size; write the shards that are full, and the last one."""
-        assert block.start == self.first
-        self._pending.append(block)
-        self._waiting += len(block.x)
-        while self._waiting >= SHARD_ROWS or (self._waiting and self.first == self._rows):
-            x = np.concatenate([held.x for held in self._pending]) if len(self._pending) > 1 else self._pending[0].x
-            y = np.concatenate([held.y for held in self._pending]) if len(self._pending) > 1 else self._pending[0].y
-            start = self.first - self._waiting
-            self._shard(x[:SHARD_ROWS], y[:SHARD_ROWS])
-            self._pending = [RowBlock(start + SHARD_ROWS, x[SHARD_ROWS:], y[SHARD_ROWS:])]
-            self._waiting = len(self._pending[0].x)
-        if not self._waiting:
-            self._pending = []
-
-    def _shard(self, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
-        name = shard_name(len(self.files), -(-self._rows // SHARD_ROWS))
+    def _shard(self, number: int, start: int, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
+        del start
+        name = shard_name(number, -(-self._rows // SHARD_ROWS))
         # What is written to a folder that nobody finds any more is work for nothing.
         self._above.check_in_place()
         with self._folder.new(name, shared=True) as stream:
@@ -234,7 +255,12 @@ def file_hash(path: Path) -> str:
 
 def write_centre(folder: HeldFolder, centre: NDArray[np.float32]) -> dict[str, Any]:
     """Store the released mean; returns its entry for the certificate."""
-    return _write(folder, CENTRE_FILE, arrays_bytes({"centre": centre}), 1)
+    return _write(folder, CENTRE_FILE, centre_bytes(centre), 1)
+
+
+def centre_bytes(centre: NDArray[np.float32]) -> bytes:
+    """The released mean as its file has it."""
+    return arrays_bytes({"centre": centre})
 
 
 def _write(folder: HeldFolder, name: str, content: bytes, rows: int) -> dict[str, Any]:
@@ -244,12 +270,20 @@ def _write(folder: HeldFolder, name: str, content: bytes, rows: int) -> dict[str
 
 def write_beside(folder: HeldFolder, plan: Plan, beside: Any) -> list[dict[str, Any]]:
     """Store what is released beside the rows, if anything is; returns its entry for the certificate."""
+    content, declared = beside_bytes(plan, beside), made_by(plan).beside(plan)
+    if content is None or declared is None:
+        return []
+    return [_write(folder, declared.file, content, declared.rows)]
+
+
+def beside_bytes(plan: Plan, beside: Any) -> bytes | None:
+    """What is released beside the rows as its file has it; None where nothing is."""
     declared = made_by(plan).beside(plan)
     if declared is None:
-        return []
+        return None
     arrays = to_arrays(plan, beside)
     assert {name: array.shape for name, array in arrays.items()} == dict(declared.shapes), "other arrays than declared"
-    return [_write(folder, declared.file, arrays_bytes(arrays), declared.rows)]
+    return arrays_bytes(arrays)
 
 
 def write_certificate(folder: HeldFolder, certificate: Certificate) -> None:

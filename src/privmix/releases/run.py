@@ -3,7 +3,8 @@
 Beside key, notes and the release itself, its folder holds
 
 * ``run.shards``: the finished shards and their hashes, each line sealed by the key;
-* ``features/``: if the caller wants, the features while the run needs them.
+* ``features/``: if the caller wants, the features while the run needs them;
+* ``sealed-key.json``: where auditors may replay the release, the key sealed to them, once all rows are there.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from privmix.certificate.about import LICENCE_FILE, About, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
+from privmix.certificate.sealed_key import SEALED_FILE, Auditors, Commitment, Terms, bound_to, commitment_of
 from privmix.engine.engines import make_engine
 from privmix.engine.grouping import by_person
-from privmix.engine.records import RecordSource, content_fingerprint, tiles_of
+from privmix.engine.record_tree import commitment_key, records_root
+from privmix.engine.records import RecordSource, RecordTiles, content_fingerprint, tiles_of
 from privmix.engine.rows import Engine
 from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried, stated_names
+from privmix.fields import stored
 from privmix.mechanisms.run import Run
-from privmix.mechanisms.run_folder import run_folder_of
+from privmix.mechanisms.run_folder import beside, run_folder_of
 from privmix.mechanisms.run_place import RunState, Stated
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, check_plan
@@ -61,6 +65,11 @@ class ReleaseRun(Run):
     No record is read before :meth:`release`, so features may still have to be extracted: into ``features_folder``, if
     they should outlive a kill and then be gone.
 
+    Formal guarantees, where auditors may replay it:
+        * Sealed, then ended: the key is sealed to them once all rows are there, and is destroyed as always once that
+          copy is in its place; the sealed copy is the owner's, beside the release and no part of it.
+        * Never replaced: a sealed key that lies there ends the run before it begins.
+
     Args:
         out: the release's folder; nothing is there before the run is done.
         plan: from :meth:`ReleaseConfig.calibrate`; it holds the target.
@@ -71,6 +80,7 @@ class ReleaseRun(Run):
         picture: SVG of the planner's predictions; given exactly with ``choice``.
         extractor_arrays: what the extractor carries.
         about: the owner's words.
+        auditors: whom the key is sealed for at the end; None: nobody.
 
     Example:
         >>> import numpy as np, tempfile
@@ -99,6 +109,7 @@ class ReleaseRun(Run):
         picture: bytes | None = None,
         extractor_arrays: Mapping[str, NDArray[np.float32]] | None = None,
         about: About | None = None,
+        auditors: Auditors | None = None,
         streams: SecretStreams | None = None,
         extra: Mapping[str, Any] | None = None,
         overwrite: bool = False,
@@ -110,7 +121,9 @@ class ReleaseRun(Run):
             raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
         if (choice is None) != (picture is None):
             raise ValueError("a choice and its picture come together")
-        self._plan, self._reservation = plan, reservation
+        if auditors is not None and not resume:
+            check_no_sealed_key(Path(out))
+        self._plan, self._reservation, self._auditors, self._root = plan, reservation, auditors, ""
         self._carried = dict(extractor_arrays or {})
         check_carried(extractor, self._carried)
         settings = {
@@ -126,6 +139,8 @@ class ReleaseRun(Run):
             settings["about"] = about.dated().to_dict()
             if (licence := about.licence_text()) is not None:
                 files[LICENCE_FILE] = licence
+        if auditors is not None:
+            settings["replay"] = stored(auditors.terms)
         if self._carried:
             # Kept from the beginning: another attempt's fit may differ in last bits, and would be another extractor.
             files[EXTRACTOR_FILE] = arrays_bytes(self._carried)
@@ -135,7 +150,7 @@ class ReleaseRun(Run):
     @property
     def leaves(self) -> frozenset[str]:
         """See :attr:`Run.leaves`."""
-        own = {_SHARDS, DATA_FOLDER}
+        own = {_SHARDS, DATA_FOLDER, SEALED_FILE}
         for name in (_FEATURES, by_person(Path(_FEATURES)).name):
             own |= {name, f".{name}.partial", f".{name}.lock", f".{name}.parts"}
         return frozenset(own | {member.name for member in members(self._plan)})
@@ -146,7 +161,11 @@ class ReleaseRun(Run):
         found = read_certificate(folder)
         settings = {name: found[name] for name in ("plan", "extractor", "input_shape", "about") if name in found}
         listed = {item["file"]: item["sha256"] for item in found["files"]}
-        return Stated(found.id, settings, {**dict.fromkeys(_UNLISTED), **listed})
+        files = {**dict.fromkeys(_UNLISTED), **listed}
+        if (sealed := commitment_of(found)) is None:
+            return Stated(found.id, settings, files)
+        settings["replay"] = stored(Terms(sealed.auditors, sealed.together, sealed.until))
+        return Stated(found.id, settings, files, {SEALED_FILE: sealed.sealed_sha256})
 
     @classmethod
     def kept_arrays(cls, out: str | Path, state: RunState) -> dict[str, NDArray[np.float32]]:
@@ -194,7 +213,7 @@ class ReleaseRun(Run):
             if records is None:
                 raise InvalidInput("records", None, "the private records: the run is not complete")
             with self.writing():
-                self.bind(content_fingerprint(tiles_of(records), self.fingerprint_key, os.cpu_count() or 1))
+                self.bind(self._fingerprint(tiles_of(records)))
                 try:
                     maker = make_engine(
                         self._plan, records, self.streams, engine, memory_gb=memory_gb, workers=workers, address=address
@@ -206,6 +225,26 @@ class ReleaseRun(Run):
                 self._write(maker, progress)
         self.publish()
         return read_certificate(self.out)
+
+    def _fingerprint(self, records: RecordTiles) -> str:
+        """What binds the run to its records, and what the certificate commits to of them where it does."""
+        workers = os.cpu_count() or 1
+        if self._auditors is None:
+            return content_fingerprint(records, self.fingerprint_key, workers)
+        self._root = records_root(records, commitment_key(self.streams), workers)
+        return self._root
+
+    def _sealed(self) -> Commitment | None:
+        """Seal the key to its auditors, if there are any; what the certificate states of it."""
+        auditors = self._auditors
+        if auditors is None:
+            return None
+        terms = auditors.terms
+        bound = bound_to(terms, self.id, self.settings["plan"], self._root)
+        sealed = self.streams.entrust(lambda key: auditors.seal(key, bound))
+        self.held.write(SEALED_FILE, sealed)
+        digest = hashlib.sha256(sealed).hexdigest()
+        return Commitment(**vars(terms), records_root=self._root, sealed_sha256=digest)
 
     def _write(self, engine: Engine, progress: Progress | None) -> None:
         held = self.held
@@ -238,9 +277,18 @@ class ReleaseRun(Run):
             choice=settings["choice"],
             release_id=self.id,
             about=about,
+            replay=self._sealed(),
         )
         held.write(CARD_FILE, data_card(self._plan, certificate).encode(), shared=True)
         digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
         held.write(CROISSANT_FILE, croissant(certificate, digest), shared=True)
         # Last: a folder with a certificate is a whole release.
         write_certificate(held, certificate)
+
+
+def check_no_sealed_key(out: Path) -> None:
+    """Raise :class:`InvalidInput` where a sealed key lies beside the place of a release: it is never replaced."""
+    place = beside(out, SEALED_FILE)
+    if os.path.lexists(place):
+        allowed = "no sealed key of an earlier release there: end it (`replay` with `destroy`), or move it away"
+        raise InvalidInput("out", str(place), allowed)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING
 from privmix.audits.noise_tests import ON_THE_GRID, NoiseTest
+from privmix.certificate.sealed_key import commitment_of
 from privmix.releases.prior_evidence import obstacle
 from privmix.rounding import rounded_down
 
@@ -27,6 +28,8 @@ UNCHECKED: Final = (
     "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",
 )
 """What verification can't see of any release."""
+
+_KEY: Final = next(text for text in UNCHECKED if "the key was kept secret" in text)
 
 # Shares of the noise that are called nothing.
 _LEAST: Final = 0.05
@@ -70,7 +73,15 @@ def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, lap
         )
     if (why := obstacle(certificate["extractor"], tuple(certificate["input_shape"]))) is not None:
         own.append(why)
-    return (UNCHECKED[0], *own, *UNCHECKED[1:])
+    found_open = (UNCHECKED[0], *own, *UNCHECKED[1:])
+    if (sealed := commitment_of(certificate)) is None:
+        return found_open
+    replayed = f"{UNCHECKED[0]}; with the sealed key privmix replay shows it"
+    key = (
+        "that insecure_seed is honest, that the key was drawn at random and kept secret, that no copy of it is left "
+        f"but the sealed one, what {sealed.whom} did with it, and that it was destroyed by the end of {sealed.until}"
+    )
+    return tuple({UNCHECKED[0]: replayed, _KEY: key}.get(text, text) for text in found_open)
 
 
 def _sampled(tests: tuple[NoiseTest, ...]) -> bool:

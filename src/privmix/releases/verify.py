@@ -5,8 +5,12 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from privmix.accounting import PrivacyCost
 from privmix.audits.evidence import RowEvidence, beside_tests, centre_tests, row_law
@@ -14,6 +18,8 @@ from privmix.audits.noise_tests import NoiseTest
 from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_licence
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.certificate.replay_end import ENDED_FILE, Ended, read_end
+from privmix.certificate.sealed_key import commitment_of
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_carried, check_spec, stated_names
@@ -86,6 +92,43 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
         (True, True)
     """
     root = Path(folder)
+    held = check_but_numbers(root)
+    certificate = held.certificate
+    tests = tuple(_check_numbers(root, held, progress))
+    left = unchecked(certificate, tests, laplace=certificate["plan"].get("noise") == "laplace")
+    cost, ended = held.cost, held.ended
+    extractor = certificate["extractor"]
+    return Verification.of(certificate, cost, extractor=extractor, unchecked=left, tests=tests, ended=ended)
+
+
+@dataclass(frozen=True)
+class Held:
+    """What holds of a release before its released numbers are looked at.
+
+    Attributes:
+        certificate: as it was read.
+        plan: that it states.
+        cost: its price, recomputed.
+        shards: their entries in the certificate, in order.
+        carried: arrays of its extractor, by name.
+        ended: what somebody stated of the end of its sealed key, if anything.
+    """
+
+    certificate: Certificate
+    plan: Plan
+    cost: PrivacyCost
+    shards: Sequence[Mapping[str, Any]]
+    carried: Mapping[str, NDArray[np.float32]]
+    ended: Ended | None
+
+
+def check_but_numbers(root: Path) -> Held:
+    """The part of :func:`verify_release` that looks at no released number: all that follows from the certificate.
+
+    Raises:
+        InvalidInput: a check failed; the message names it.
+        StorageError: a file is missing or unreadable.
+    """
     content = read_plain(root / CERTIFICATE_FILE, "certificate", MOST_BYTES)
     certificate = parse_certificate(content)
     check_spec(certificate["extractor"])
@@ -104,20 +147,16 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
     metadata = croissant(certificate, hashlib.sha256(content).hexdigest())
     if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, len(metadata)) != metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
-    tests = tuple(_check_numbers(root, certificate, plan, shards, progress))
-    left = unchecked(certificate, tests, laplace=certificate["plan"].get("noise") == "laplace")
-    return Verification.of(certificate, cost, extractor=certificate["extractor"], unchecked=left, tests=tests)
+    _check_pictures_and_licences(root, certificate)
+    carried = read_extractor(root, certificate)
+    check_carried(certificate["extractor"], carried)
+    sealed = commitment_of(certificate)
+    digest = hashlib.sha256(content).hexdigest()
+    ended = None if sealed is None else read_end(root / ENDED_FILE, certificate.id, sealed, digest)
+    return Held(certificate, plan, cost, shards, carried, ended)
 
 
-def _check_numbers(
-    root: Path,
-    certificate: Mapping[str, Any],
-    plan: Plan,
-    shards: Sequence[Mapping[str, Any]],
-    progress: Progress,
-) -> list[NoiseTest]:
-    """Read every listed file once: its hash, and what its numbers show."""
-    found: list[NoiseTest] = []
+def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> None:
     for item in certificate["files"]:
         if item["file"] == PICTURE_FILE:
             picture = read_plain(root / PICTURE_FILE, PICTURE_FILE, MOST_PICTURE_BYTES)
@@ -127,10 +166,14 @@ def _check_numbers(
             licence = read_plain(root / LICENCE_FILE, LICENCE_FILE, MOST_LICENCE_BYTES)
             check_hash(item, hashlib.sha256(licence).hexdigest())
             check_licence(licence, LICENCE_FILE)
+
+
+def _check_numbers(root: Path, held: Held, progress: Progress) -> list[NoiseTest]:
+    """Read every file of released numbers once: its hash, and what its numbers show."""
+    found: list[NoiseTest] = []
+    certificate, plan, shards, carried = held.certificate, held.plan, held.shards, held.carried
     if (centre := read_centre(root, plan, certificate)) is not None:
         found += centre_tests(centre, plan)
-    carried = read_extractor(root, certificate)
-    check_carried(certificate["extractor"], carried)
     found += whitening_tests(certificate["extractor"], carried, tuple(certificate["input_shape"]))
     beside = read_beside(root, plan, certificate)
     found += beside_tests(plan, beside)
@@ -170,8 +213,11 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     _check_names(certificate, plan)
     _check_noise(certificate["noise_std"], plan)
     _check_curve(certificate, plan)
-    facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"]
-    check_said(certificate, public_text(plan, *facts, choice), public_text(plan, *facts, choice, before=True))
+    facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"], choice
+    said = public_text(plan, *facts, commitment_of(certificate))
+    # What has a sealed key was never written otherwise.
+    before = [] if "replay" in certificate else [public_text(plan, *facts, before=True)]
+    check_said(certificate, said, *before)
     return plan, cost
 
 

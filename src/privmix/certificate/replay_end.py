@@ -1,0 +1,148 @@
+"""The end of a sealed key, stated: who says that it was destroyed, and when. An in-toto statement in a DSSE envelope.
+
+It is somebody's word. That a file was overwritten can be shown to nobody, and a copy leaves no trace where it was made.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+from privmix import __version__
+from privmix.certificate.about import Day
+from privmix.certificate.certificate import CERTIFICATE_FILE
+from privmix.certificate.dsse import Envelope
+from privmix.certificate.keys import PrivateKey, PublicKey
+from privmix.certificate.sealed_key import Commitment
+from privmix.errors import InvalidInput
+from privmix.fields import Checked, Choice, Digest, Text, read, stored
+from privmix.untrusted import parse_json, read_plain
+
+ENDED_FILE: Final = "replay-ended.dsse.json"
+SAYS: Final = (
+    "The signer says that the sealed key, and the private keys of the auditors listed, were overwritten and removed "
+    "where they lay. That no copy of them is left, or of the key that was sealed, is not shown by this and can't be."
+)
+_STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+_PREDICATE_TYPE: Final = "urn:privmix:replay-ended:v1"
+_MOST_BYTES: Final = 2**16
+
+
+@dataclass(frozen=True)
+class Ending(Checked):
+    """What is stated.
+
+    Attributes:
+        release: its id.
+        sealed_sha256: of the sealed key's file, which is gone by the signer's word.
+        auditor_keys: ids of auditors' keys that are gone, too.
+        date: of the day.
+        says: what that means.
+        tool: that it was made with.
+    """
+
+    release: Annotated[str, Text("[0-9a-f]{32}", "32 hexadecimal digits")]
+    sealed_sha256: Digest
+    auditor_keys: tuple[Digest, ...]
+    date: Day
+    says: Annotated[str, Choice(SAYS)] = SAYS
+    tool: Annotated[str, Text(r"privmix [\w.+-]{1,40}", "privmix and its version")] = f"privmix {__version__}"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A statement that was read, and whose it says it is: nobody checked that yet.
+
+    Attributes:
+        ending: what is stated.
+        envelope: that it is in.
+    """
+
+    ending: Ending
+    envelope: Envelope
+
+    @property
+    def key_id(self) -> str:
+        """Of the key that it names, unchecked."""
+        return self.envelope.key_id
+
+    def is_signed_by(self, key: PublicKey) -> bool:
+        """Whether the owner of ``key`` signed it."""
+        return self.key_id == key.key_id and key.verifies(self.envelope.signature, self.envelope.signed_bytes)
+
+
+def state_end(ending: Ending, certificate_sha256: str, key: PrivateKey) -> bytes:
+    """The statement's file, signed.
+
+    Example:
+        >>> key, ending = PrivateKey.new(), Ending("0" * 32, "1" * 64, (), "2026-11-25")
+        >>> content = state_end(ending, "2" * 64, key)
+        >>> Ended(ending, Envelope.from_bytes(content, ENDED_FILE)).is_signed_by(key.public)
+        True
+    """
+    payload = json.dumps(_statement(ending, certificate_sha256), sort_keys=True, separators=(",", ":")).encode()
+    unsigned = Envelope(payload, key.public.key_id, bytes(64))
+    return Envelope(payload, unsigned.key_id, key.sign(unsigned.signed_bytes)).to_bytes()
+
+
+def read_end(path: Path, release: str, commitment: Commitment, certificate_sha256: str) -> Ended | None:
+    """The statement in a file, if there is one, once it is found to be about this release.
+
+    Raises:
+        InvalidInput: it is malformed, or about something else.
+        StorageError: it can't be read.
+    """
+    if not os.path.lexists(path):
+        return None
+    envelope = Envelope.from_bytes(read_plain(path, ENDED_FILE, _MOST_BYTES), ENDED_FILE)
+    found = parse_json(envelope.payload, f"{ENDED_FILE} payload")
+    stated = found.get("predicate") if isinstance(found, dict) else None
+    ending = read(Ending, stated, f"{ENDED_FILE} predicate")
+    about = ending.release == release and ending.sealed_sha256 == commitment.sealed_sha256
+    if not about or not set(ending.auditor_keys) <= set(commitment.auditors):
+        raise InvalidInput(ENDED_FILE, "a statement about something else", "one about this release's sealed key")
+    if found != _statement(ending, certificate_sha256):
+        raise InvalidInput(ENDED_FILE, "a statement about another certificate", "one about this release's")
+    return Ended(ending, envelope)
+
+
+def sealed_state(commitment: Commitment, ended: Ended | None) -> dict[str, Any]:
+    """Whether a key still exists, for whom and until when, as JSON values."""
+    state: dict[str, Any] = {**stored(commitment), "ended": None}
+    if ended is not None:
+        state["ended"] = {"date": ended.ending.date, "by_key": ended.key_id, "checked": False}
+    return state
+
+
+def sealed_words(commitment: Commitment, ended: Ended | None, checked: bool = False, today: str | None = None) -> str:
+    """Whether a key still exists, for whom and until when, for people.
+
+    Args:
+        commitment: of the certificate.
+        ended: what somebody stated of its end.
+        checked: whose statement that is was checked.
+        today: the day, as YYYY-MM-DD; None takes the clock's, in UTC.
+    """
+    today = today or datetime.now(UTC).date().isoformat()
+    if ended is not None:
+        gone = " with keys of its auditors" if ended.ending.auditor_keys else ""
+        known = "checked" if checked else "not checked"
+        by = f"says key {ended.key_id} ({known}); that no copy is left is its word"
+        return f"destroyed on {ended.ending.date}{gone}, {by}"
+    if today > commitment.until:
+        why = f"{commitment.until}, the day of its end, is past, and nobody states that it was destroyed"
+        return f"sealed for {commitment.whom}; {why}: ask its owner for the signed statement"
+    return f"it exists, sealed for {commitment.whom}, until {commitment.until}: the guarantee rests on them, too"
+
+
+def _statement(ending: Ending, certificate_sha256: str) -> dict[str, Any]:
+    return {
+        "_type": _STATEMENT_TYPE,
+        "subject": [{"name": CERTIFICATE_FILE, "digest": {"sha256": certificate_sha256}}],
+        "predicateType": _PREDICATE_TYPE,
+        "predicate": stored(ending),
+    }

@@ -1,0 +1,107 @@
+"""What a run commits to of its records: the root of a Merkle tree (1979) over them, under a key of its own.
+
+Nodes are keyed BLAKE2b, so that leaves, inner nodes and the root are pseudo-random to whoever has not the key: no guess
+at a record, at several, or at how many there are, can be confirmed by them. The tree has one fixed height, whatever the
+records are: what is beyond them is empty, of which each level has one known node.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.engine.records import RecordTiles, mapping, record_tiles
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.mechanisms.membership import RECORD_TILE
+from privmix.mechanisms.streams import SecretStreams
+
+FAN_IN: Final = 16
+HEIGHT: Final = 10
+"""Of the tree: room for 16**10 units, some 10**12."""
+
+_AT_ONCE: Final = 1024
+_LEAF, _NODE, _EMPTY = b"privmix-leaf", b"privmix-node", b"privmix-empty"
+# Levels of the tree that the leaves of a record tile fill: 16**4 is a tile.
+_TILE_LEVELS: Final = 4
+
+
+def commitment_key(streams: SecretStreams) -> bytes:
+    """The key of the tree of a run with these streams; the streams' own key does not follow from it."""
+    return streams.derive("record commitment").share()
+
+
+def records_root(records: RecordTiles, key: bytes, workers: int = 1) -> str:
+    """The root over records as they are mixed: features, label and, of persons, whose; 64 hexadecimal digits.
+
+    Formal guarantees:
+        * binding: other records, in another order, of other persons or labels, have another root, unless BLAKE2b is
+          broken;
+        * hiding: without ``key`` it is a pseudo-random number, which tells nothing of records or of their number;
+        * the same root whatever the number of workers, and wherever the records lie.
+
+    Args:
+        records: a leaf is a unit: a record, or a person with all of theirs.
+        key: 32 bytes, which serve nothing else.
+        workers: threads.
+
+    Raises:
+        InvalidInput: there are more units than the tree has room for.
+    """
+    assert FAN_IN**_TILE_LEVELS == RECORD_TILE
+    if records.units > FAN_IN**HEIGHT:
+        raise InvalidInput("records", WITHHELD, f"at most {FAN_IN**HEIGHT}")
+    with mapping(workers) as each:
+        level: list[bytes] = list(each(lambda index: _tile_node(records, index, key), range(record_tiles(records))))
+    for height in range(_TILE_LEVELS, HEIGHT):
+        level = _above(level, height, key)
+    return level[0].hex()
+
+
+def _tile_node(records: RecordTiles, index: int, key: bytes) -> bytes:
+    """The node over all units of a record tile."""
+    level = list(_leaves(records, index, key))
+    for height in range(_TILE_LEVELS):
+        level = _above(level, height, key)
+    return level[0]
+
+
+def _leaves(records: RecordTiles, index: int, key: bytes) -> Iterator[bytes]:
+    """A hash of each unit of a tile: of its records' features and labels, and what they look like in bytes."""
+    features, labels = records.tile(index)
+    starts = records.starts(index)
+    head = f"{features.dtype.str} {features.shape[1]}".encode()
+    labels = np.ascontiguousarray(labels, np.int64)
+    if starts is None:
+        for first in range(0, len(labels), _AT_ONCE):
+            block = np.ascontiguousarray(features[first : first + _AT_ONCE])
+            for row, label in zip(block, labels[first : first + _AT_ONCE], strict=True):
+                yield _leaf(head, [row], label, key)
+        return
+    for first, stop in pairwise(starts):
+        rows = (np.ascontiguousarray(features[at : min(at + _AT_ONCE, stop)]) for at in range(first, stop, _AT_ONCE))
+        yield _leaf(head, rows, labels[first:stop], key)
+
+
+def _leaf(head: bytes, rows: Iterable[NDArray[Any]], labels: NDArray[np.int64], key: bytes) -> bytes:
+    hasher = hashlib.blake2b(head, key=key, digest_size=32, person=_LEAF)
+    hasher.update(labels.tobytes())
+    for row in rows:
+        hasher.update(row.data)
+    return hasher.digest()
+
+
+def _above(level: list[bytes], height: int, key: bytes) -> list[bytes]:
+    """The nodes one level up; groups that are not full are filled with the empty node of their level."""
+    empty = hashlib.blake2b(bytes([height]), key=key, digest_size=32, person=_EMPTY).digest()
+    level = level + [empty] * (-len(level) % FAN_IN)
+    return [
+        hashlib.blake2b(
+            bytes([height]) + b"".join(level[first : first + FAN_IN]), key=key, digest_size=32, person=_NODE
+        ).digest()
+        for first in range(0, len(level), FAN_IN)
+    ]

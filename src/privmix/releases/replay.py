@@ -1,0 +1,213 @@
+"""Make a release again, beside its records and under its own key, and compare every byte with what was released.
+
+What statistical tests can't see, this does: noise is a function of the key, so that noise of another law, of another
+size or used twice is other noise.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.certificate.certificate import CERTIFICATE_FILE
+from privmix.certificate.sealed_key import Commitment
+from privmix.engine.engines import make_engine
+from privmix.engine.record_tree import commitment_key, records_root
+from privmix.engine.records import RecordSource, tiles_of
+from privmix.errors import InvalidInput
+from privmix.mechanisms.run import Run
+from privmix.mechanisms.streams import SecretStreams
+from privmix.packages import package_version
+from privmix.plans import made_by
+from privmix.plans.pricing import private_record_count
+from privmix.progress import Progress
+from privmix.releases.certificate import told_in_shards
+from privmix.releases.folder import CENTRE_FILE, DATA_FOLDER, ShardCutter, beside_bytes, centre_bytes
+from privmix.releases.folder import shard_name as name_of
+from privmix.releases.shards import ShardForm, read_shard
+from privmix.releases.verify import Held
+from privmix.untrusted import open_plain
+
+SHOWN_ROWS: Final = 20
+"""How many rows that differ are listed of a file."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What is not as it is made again.
+
+    Attributes:
+        file: in which.
+        what: in words.
+        rows: how many rows differ, where it has rows.
+        first: the first of these, numbered over the whole release.
+    """
+
+    file: str
+    what: str
+    rows: int = 0
+    first: tuple[int, ...] = ()
+
+    def __str__(self) -> str:
+        if not self.rows:
+            return f"{self.file}: {self.what}"
+        more = "" if self.rows <= len(self.first) else ", ..."
+        numbers = ", ".join(map(str, self.first))
+        return f"{self.file}: {self.what}: {self.rows:,} rows ({numbers}{more})"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"file": self.file, "what": self.what, "rows": self.rows, "first": list(self.first)}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A release that was made again.
+
+    Attributes:
+        records: whether the records are those that the certificate commits to.
+        differences: what is not as it is made again; nothing where every byte is.
+        files: how many files were made again.
+        rows: how many rows.
+        other_versions: packages that the release was made with in other versions than these: (there, here).
+    """
+
+    records: bool
+    differences: tuple[Difference, ...]
+    files: int
+    rows: int
+    other_versions: Mapping[str, tuple[str, str]]
+
+    @property
+    def equal(self) -> bool:
+        """Whether the records are the committed ones and every byte is as it is made again."""
+        return self.records and not self.differences
+
+
+def replay_release(
+    root: Path,
+    held: Held,
+    commitment: Commitment,
+    streams: SecretStreams,
+    records: RecordSource,
+    *,
+    count: int | None = None,
+    engine: str = "local",
+    memory_gb: float | None = None,
+    workers: int | None = None,
+    address: str | None = None,
+    progress: Progress | None = None,
+) -> Comparison:
+    """Make a release again and compare; the streams' key is destroyed at the end, whatever it is.
+
+    Formal guarantees:
+        * Certain: rows that differ in one bit from those that plan, key and records give are found, whatever law they
+          have; so are other records, another order or other labels, a released mean or array that is not as made, a
+          private count that is not as drawn, and a seed that the certificate does not admit.
+        * Same on every engine: what is compared does not depend on it.
+        * Nothing leaves: neither key nor noise nor record is in the result; it is nevertheless private, since it says
+          of records whether they are those of a release.
+
+    Args:
+        root: of the release.
+        held: what :func:`privmix.releases.verify.check_but_numbers` found.
+        commitment: of its certificate.
+        streams: under the key that was sealed.
+        records: features and labels, as they are now.
+        count: the real number of units, where the plan's is a private estimate.
+        engine, memory_gb, workers, address: see :meth:`privmix.releases.run.ReleaseRun.release`.
+        progress: called as work proceeds.
+
+    Raises:
+        InvalidInput: the records have another dimension or other classes than the plan, or an option is out of range.
+        StorageError: a file can't be read.
+    """
+    certificate, plan = held.certificate, held.plan
+    try:
+        found: list[Difference] = []
+        tiles = tiles_of(records)
+        root_now = records_root(tiles, commitment_key(streams), os.cpu_count() or 1)
+        if certificate.insecure_seed != streams.insecure_seed:
+            found.append(Difference(CERTIFICATE_FILE, "insecure_seed is not what the key says"))
+        if (noise := plan.records_noise_multiplier) is not None:
+            assert count is not None, "a private count is made again, too"
+            if private_record_count(count, noise, streams) != plan.records:
+                found.append(Difference(CERTIFICATE_FILE, "the private count is not the one that the key draws"))
+        maker = make_engine(plan, tiles, streams, engine, memory_gb=memory_gb, workers=workers, address=address)
+        shards = _ShardComparison(root, held)
+        for block in maker.rows(progress):
+            shards.write(block)
+        found += shards.found
+        made: dict[str, bytes] = {}
+        declared = made_by(plan).beside(plan)
+        if declared is not None and (content := beside_bytes(plan, maker.beside)) is not None:
+            made[declared.file] = content
+        if maker.transform.centre is not None:
+            made[CENTRE_FILE] = centre_bytes(maker.transform.centre)
+        found += _compared(root, held, made)
+    finally:
+        streams.destroy()
+    versions = {name: (str(certificate["versions"].get(name)), package_version(name)) for name in Run.packages}
+    other = {name: both for name, both in versions.items() if both[0] != both[1]}
+    files = len(held.shards) + len(made)
+    return Comparison(root_now == commitment.records_root, tuple(found), files, plan.rows, other)
+
+
+def _compared(root: Path, held: Held, made: Mapping[str, bytes]) -> list[Difference]:
+    """Files of arrays against their bytes, made again."""
+    found = []
+    for name, content in made.items():
+        with open_plain(root / name, name) as stream:
+            released = stream.read(len(content) + 1)
+        if released != content:
+            found.append(Difference(name, "other numbers than are made again"))
+        elif hashlib.sha256(content).hexdigest() != _listed(held, name)["sha256"]:
+            found.append(Difference(name, "not the file that the certificate lists"))
+    return found
+
+
+def _listed(held: Held, name: str) -> Mapping[str, Any]:
+    return next(item for item in held.certificate.files if item["file"] == name)
+
+
+class _ShardComparison(ShardCutter):
+    """Compares rows, shard by shard, with the released ones, bit by bit."""
+
+    def __init__(self, root: Path, held: Held) -> None:
+        super().__init__(held.plan.rows)
+        self._root, self._held, self.found = root, held, list[Difference]()
+        self._told = told_in_shards(held.certificate)
+
+    def _shard(self, number: int, start: int, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
+        item, plan = self._held.shards[number], self._held.plan
+        name = f"{DATA_FOLDER}/{name_of(number, len(self._held.shards))}"
+        assert item["file"] == name
+        made = {"x": _bits(x), "y": _bits(y)}
+        differs, hasher = np.zeros(len(x), bool), hashlib.sha256()
+        form = ShardForm(len(x), plan.dim, plan.num_classes, self._told)
+        with open_plain(self._root / name, name) as stream:
+            try:
+                for place, values in read_shard(stream, form, name, hasher.update):
+                    part = slice(place.start, place.stop)
+                    differs[part] |= (made[place.column][part] != _bits(values)).any(axis=1)
+            except InvalidInput as error:
+                self.found.append(Difference(name, f"not readable as a shard of this release ({error.field})"))
+                return
+        if differs.any():
+            rows = np.flatnonzero(differs) + start
+            first = tuple(int(row) for row in rows[:SHOWN_ROWS])
+            self.found.append(Difference(name, "other rows than are made again", len(rows), first))
+        elif hasher.hexdigest() != item["sha256"]:
+            self.found.append(Difference(name, "not the file that the certificate lists"))
+
+
+def _bits(values: NDArray[np.float32]) -> NDArray[np.uint32]:
+    """Numbers as bits: zeros of both signs differ, and what is not a number equals itself."""
+    return np.ascontiguousarray(values, np.float32).view(np.uint32)

@@ -1,0 +1,146 @@
+"""Replaying on the command line: what is printed, exit codes, and what every other verb says of a sealed key."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.helpers import Outcome, privmix
+
+UNTIL = "2099-01-01"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: two auditors, a signer, records, and a release of them for one of these."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("aud", "bo"):
+        made = privmix("keygen", name, "--auditor")
+        assert made.code == 0, made.err
+        assert "for whoever releases" in made.out
+    assert privmix("keygen", "ana").code == 0
+    random = np.random.default_rng(0)
+    x, y = random.normal(size=(300, 5)).astype(np.float32), random.integers(0, 2, 300)
+    np.savez("own.npz", x=x, y=y)
+    x[11] += 1
+    np.savez("other.npz", x=x, y=y)
+    made = release("REL", "--replay-for=aud.pub.pem")
+    assert made.code == 0, made.err
+    assert "the run's key is not destroyed but sealed for the auditor whose key is" in made.err
+    assert "sealed key: REL.sealed-key.json, for the auditor" in made.out
+    return tmp_path
+
+
+def release(out: str, *more: str, until: str = UNTIL) -> Outcome:
+    given = ["--data=own.npz", "--classes=2", "--features=identity", "--design=moments", "--rows=40", "--epsilon=4"]
+    return privmix("release", *given, "--delta=1e-4", "--clip-norm=3", f"--out={out}", f"--replay-until={until}", *more)
+
+
+def test_equal_or_where_not(place: Path) -> None:
+    done = privmix("replay", "REL", "--data=own.npz", "--key=aud.pem")
+    assert (done.code, done.out.startswith("equal: the records are those")) == (0, True), done.err
+    told = json.loads(privmix("replay", "REL", "--data=own.npz", "--key=aud.pem", "--json").out)
+    assert told["equal"] is True
+    other = privmix("replay", "REL", "--data=other.npz", "--key=aud.pem")
+    assert other.code == 4, "as where an audit refutes"
+    assert "not equal:" in other.out
+    assert "the records are not those" in other.out
+    assert re.search(r"data/train-00000-of-00001\.parquet: other rows than are made again: 40 rows \(0, 1,", other.out)
+    assert "moments.safetensors: other numbers" in other.out
+
+
+def test_without_the_key_nothing_opens(place: Path) -> None:
+    for more, code in (
+        (["--key=bo.pem"], "that of the auditor"),
+        (["--key=ana.pem"], "X25519"),
+        (["--key=aud.pub.pem"], "owner alone"),
+        ([], "key"),
+    ):
+        refused = privmix("replay", "REL", "--data=own.npz", *more)
+        assert (refused.code, refused.out, code in refused.err) == (2, "", True), refused.err
+    assert privmix("replay", "REL", "--key=aud.pem").code == 2
+    assert privmix("replay", "REL", "--data=own.npz", "--key=aud.pem", "--sign-key=ana.pem").code == 2
+
+
+def test_everything_says_whether_a_key_exists_whose_and_until_when(place: Path) -> None:
+    key_id = json.loads(Path("REL/certificate.json").read_text())["replay"]["auditors"][0][:16]
+    pages = {
+        "verify": privmix("verify", "REL").out,
+        "inspect": privmix("inspect", "REL").out,
+        "card": Path("REL/README.md").read_text(),
+        "certificate": Path("REL/certificate.json").read_text(),
+    }
+    assert privmix("report", "REL", "--out", "page.html").code == 0
+    pages["report"] = Path("page.html").read_text()
+    for name, text in pages.items():
+        assert key_id in text, name
+        assert UNTIL in text, name
+    warned = privmix("verify", "REL").err
+    assert f"sealed for the auditor whose key is {key_id}, to be destroyed by the end of {UNTIL}" in warned
+    told = json.loads(privmix("verify", "REL", "--json").out)
+    assert told["sealed_key"]["until"] == UNTIL
+    assert told["sealed_key"]["ended"] is None
+    assert "what the auditor whose key is" in " ".join(told["unchecked"])
+    # Of a release whose key was destroyed none of this is said.
+    given = ["--data=own.npz", "--classes=2", "--features=identity", "--design=moments", "--rows=40", "--epsilon=4"]
+    assert privmix("release", *given, "--delta=1e-4", "--clip-norm=3", "--out=PLAIN").code == 0
+    for verb in ("verify", "inspect"):
+        assert "sealed" not in privmix(verb, "PLAIN").out
+    assert "sealed_key" not in json.loads(privmix("verify", "PLAIN", "--json").out)
+    assert "sealed" not in Path("PLAIN/README.md").read_text()
+
+
+def test_a_day_that_is_past_is_said(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from privmix.certificate import replay_end
+
+    class Later(replay_end.datetime):
+        @classmethod
+        def now(cls, tz: object = None) -> Later:  # type: ignore[override]
+            return cls(2100, 1, 1)
+
+    monkeypatch.setattr(replay_end, "datetime", Later)
+    for verb in ("verify", "inspect"):
+        assert f"{UNTIL}, the day of its end, is past" in privmix(verb, "REL").out
+
+
+def test_the_end(place: Path) -> None:
+    assert privmix("sign", "REL", "--key=ana.pem").code == 0
+    for wrong in (["--destroy"], ["--destroy", "--sign-key=aud.pem"], ["--destroy", "--sign-key=ana.pem", "--data=a"]):
+        assert privmix("replay", "REL", *wrong).code == 2
+    assert Path("REL.sealed-key.json").exists()
+    done = privmix("replay", "REL", "--destroy", "--sign-key=ana.pem", "--key=aud.pem")
+    assert done.code == 0, done.err
+    assert "destroyed: the sealed key of release" in done.out
+    assert "That no copy of them is left" in done.out
+    assert not Path("REL.sealed-key.json").exists()
+    assert not Path("aud.pem").exists()
+    # There is one more file, which nobody signed yet.
+    stale = privmix("verify", "REL", "--key=ana.pub.pem")
+    assert (stale.code, "was not signed" in stale.err) == (2, True)
+    assert privmix("sign", "REL", "--key=ana.pem", "--overwrite").code == 0
+    assert "(checked); that no copy is left is its word" in privmix("verify", "REL", "--key=ana.pub.pem").out
+    assert "destroyed on" in privmix("inspect", "REL").out
+
+
+def test_several_auditors(place: Path) -> None:
+    both = ["--replay-for=aud.pub.pem", "--replay-for=bo.pub.pem"]
+    assert release("ANY", *both, "--replay-together=1").code == 0
+    for name in ("aud", "bo"):
+        assert privmix("replay", "ANY", "--data=own.npz", f"--key={name}.pem").code == 0
+    pytest.importorskip("Crypto", reason="pycryptodome is not installed")
+    assert release("BOTH", *both).code == 0
+    assert privmix("replay", "BOTH", "--data=own.npz", "--key=aud.pem").code == 2
+    assert privmix("replay", "BOTH", "--data=own.npz", "--key=aud.pem", "--key=bo.pem").code == 0
+
+
+def test_an_end_is_asked_for(place: Path) -> None:
+    refused = release("NEW", "--replay-for=aud.pub.pem", until="2020-01-01")
+    assert (refused.code, "replay-until" in refused.err) == (2, True)
+    given = ["--data=own.npz", "--classes=2", "--features=identity", "--epsilon=4", "--delta=1e-4"]
+    refused = privmix("release", *given, "--out=NEW", "--replay-for=aud.pub.pem")
+    assert (refused.code, "replay-until" in refused.err) == (2, True)
+    assert not Path("NEW").exists()

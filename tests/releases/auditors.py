@@ -1,0 +1,46 @@
+"""A release whose key is sealed for an auditor, and what it takes to make it again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from privmix.certificate.auditor_keys import AuditorKey
+from privmix.certificate.sealed_key import SEALED_FILE, Auditors, bound_to, commitment_of, open_sealed
+from privmix.engine.records import RecordSource
+from privmix.mechanisms.run_folder import beside
+from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import Plan
+from privmix.releases import ReleaseRun
+from privmix.releases.replay import Comparison, replay_release
+from privmix.releases.verify import check_but_numbers
+
+UNTIL = "2099-12-31"
+
+
+def release_for(
+    out: Path, plan: Plan, records: RecordSource | None, key: AuditorKey, seed: int | None = None, **options: Any
+) -> None:
+    """Make a release whose key is sealed for one auditor; with a seed, the same rows each time."""
+    streams = None if seed is None else SecretStreams.from_seed(seed)
+    asked = {"extractor": {"name": "identity"}, "input_shape": (plan.dim,), **options}
+    with ReleaseRun(out, plan, auditors=Auditors((key.public,), UNTIL, 1), streams=streams, **asked) as run:
+        run.release(records)
+
+
+def opened(out: Path, *keys: AuditorKey) -> SecretStreams:
+    """The streams of the release at ``out``, by its sealed key."""
+    certificate = check_but_numbers(out).certificate
+    sealed = commitment_of(certificate)
+    assert sealed is not None
+    bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
+    content = beside(out, SEALED_FILE).read_bytes()
+    return SecretStreams.of_entrusted(open_sealed(content, sealed, bound, keys))
+
+
+def replayed(out: Path, records: RecordSource, key: AuditorKey, **options: Any) -> Comparison:
+    """The release at ``out``, made again."""
+    held = check_but_numbers(out)
+    sealed = commitment_of(held.certificate)
+    assert sealed is not None
+    return replay_release(out, held, sealed, opened(out, key), records, **options)
