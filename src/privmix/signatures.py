@@ -71,13 +71,18 @@ def readable(function: Callable[..., Any]) -> inspect.Signature:
 
 
 def spelt_out(
-    *kinds: type[Any], types: Any = None, but: tuple[str, ...] = (), refused: tuple[str, ...] = ()
+    *kinds: type[Any],
+    types: Any = None,
+    grows: type[Any] | None = None,
+    but: tuple[str, ...] = (),
+    refused: tuple[str, ...] = (),
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A decorator: the function's ``**options`` are these, in its signature, its help and its errors.
 
     Args:
         kinds: dataclasses whose fields the options are; where two have a field of one name, the first one says it.
         types: a TypedDict with the types of options, in their order; None: the fields of ``kinds`` as they are.
+        grows: one of these to which other packages bring options, which stand in no TypedDict.
         but: fields that are no options.
         refused: options that the function refuses in words of its own.
 
@@ -106,6 +111,10 @@ def spelt_out(
         named = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
         taken = {one.name for one in named}
         listed = {name: kind for name, kind in _typed(said, types) if name not in taken}
+        if grows is not None:
+            brought = {one.name: one for one in fields(grows) if one.metadata.get("help") and one.name not in refused}
+            left = {name: kind for name, kind in _typed(brought, None) if name not in {*taken, *listed}}
+            listed = {**listed, **left}
         added = [
             inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_default(said.get(name)), annotation=kind)
             for name, kind in listed.items()

@@ -298,7 +298,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
 
 @shows_bars
-@spelt_out(TrainingOptions, Persons, Columns, types=TrainingArguments, refused=("dry_run",))
+@spelt_out(TrainingOptions, Persons, Columns, types=TrainingArguments, grows=TrainingOptions, refused=("dry_run",))
 def train(
     data: Any,
     *,
