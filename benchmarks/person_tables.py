@@ -1,9 +1,9 @@
 """Two public tables of persons with many records, as a data owner has them: declared columns, whole persons.
 
 * RandHIE: the RAND Health Insurance Experiment (from 1974 to 1982), 20,190 person-years of 5,912 persons, up to 5 each:
-  R's package sampleSelection, from Deb and Trivedi (2002) and Cameron and Trivedi (2005). Asked is whether somebody saw a
-  doctor twice or more often in the year, from insurance plan, age, health at enrolment, family, site and year. Nothing
-  of the year's use or its costs is a feature.
+  R's package sampleSelection, from Deb and Trivedi (2002) and Cameron and Trivedi (2005). Asked is whether somebody saw
+  a doctor twice or more often in the year, from insurance plan, age, health at enrolment, family, site and year.
+  Nothing of the year's use or its costs is a feature.
 * InstEval: 73,421 ratings of lectures at ETH Zurich by 2,972 students, up to 92 each: R's package lme4. Asked is
   whether a rating is 4 or 5 of 5, from lecturer, department, semesters, age of the lecture and whether it is a service
   to another department.
