@@ -47,7 +47,10 @@ from privmix.training import (
     TrainingRecords,
     TrainingRun,
 )
+from privmix.training.config import OWN, named_model
 from privmix.training.mechanisms.base import mechanism_of
+from privmix.training.models import OwnNetwork
+from privmix.training.models.own import own_module
 from privmix.training.shared_streams import share_streams
 from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
@@ -146,6 +149,23 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         shape = tuple(schema.input_shape)
         return ModelFacts(tuple(schema.classes), extractor.spec(), shape, extractor.output_dim(shape))
 
+    @cached_property
+    def own(self) -> Any:
+        """The user's own module, where `model` is one or names one; else None."""
+        model = self.model  # type: ignore[attr-defined]
+        if named_model(model) != OWN or model == OWN:
+            return None
+        # Initial weights are those of a resumed run only if they are drawn from the same seed.
+        return own_module(model, self.given.get("model_seed", 0)) if isinstance(model, str) else model
+
+    def _network(self) -> OwnNetwork | None:
+        """The same, checked and ready to be trained."""
+        if self.own is None:
+            return None
+        facts = self.facts
+        images = None if facts.layout is None else facts.layout.shape
+        return OwnNetwork.of(self.own, images=images, dim=facts.dim, classes=len(facts.classes))
+
     @property
     def _shared(self) -> dict[str, Any]:
         """What is called public, by the option that names it."""
@@ -209,6 +229,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             pool=self._public("pool"),
             public=self._public("public"),
             synthetic=self._public("synthetic"),
+            network=self._network(),
             records_declared=self.records is not None,
             device=self.device,
         )
