@@ -34,6 +34,9 @@ VERBS: Final = {
         "privmix.cli.demo",
         "Release scikit-learn's digits at epsilon 8, fit a classifier, attack both, and write a report.",
     ),
+    "export": Verb(
+        "privmix.cli.export", "Write a trained network to a file that loads in torch in one line, without privmix."
+    ),
     "fit": Verb(
         "privmix.cli.fit",
         "Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.",

@@ -46,6 +46,7 @@ from privmix.training import (
     TrainingPlan,
     TrainingRecords,
     TrainingRun,
+    Watch,
 )
 from privmix.training.config import OWN, named_model
 from privmix.training.mechanisms.base import mechanism_of
@@ -55,7 +56,7 @@ from privmix.training.shared_streams import share_streams
 from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
 
-_SHARED: Final = ("pool", "public", "synthetic")
+_SHARED: Final = ("pool", "public", "synthetic", "validation")
 _NAMES: Final = names_of(TrainingConfig)
 
 
@@ -65,12 +66,14 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
 
     Attributes:
         trainer: network, views and public data, ready.
+        watch: who is told how it proceeds.
 
     The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
 
     plan: TrainingPlan
     trainer: Trainer
+    watch: Watch
 
     @property
     def count_is_private(self) -> bool:
@@ -234,9 +237,10 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             device=self.device,
         )
         trainer.check_world(world)
+        watch = Watch(self.callbacks, self._public("validation"), facts)
         # A card that can't be read is found before anything is paid for.
         _ = self._origins
-        return PlannedTraining(job=self, plan=trainer.plan, key=Key(self.seed), world=world, trainer=trainer)
+        return PlannedTraining(job=self, plan=trainer.plan, key=Key(self.seed), world=world, trainer=trainer, watch=watch)
 
     def _public(self, name: str) -> PublicData | None:
         """Public labelled examples, read as the private ones are."""
@@ -311,6 +315,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             reservation=work.charged.reserved,
             progress=progress,
             world=planned.world,
+            watch=planned.watch,
         )
 
     def noted(self, result: TrainedModel) -> str:

@@ -39,6 +39,10 @@ _DTYPES: Final = {
     for name in ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8", "bool")
 }
 _NAMES_OF_DTYPES: Final = {dtype: name for name, dtype in _DTYPES.items()}
+_FORMATS: Final = {
+    name: getattr(torch, name) for name in ("contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+}
+_NAMES_OF_FORMATS: Final = {value: name for name, value in _FORMATS.items()}
 _PART: Final = re.compile(r"[A-Za-z0-9_]{1,128}")
 _MOST_PARTS: Final = 32
 _EXAMPLES: Final = 3
@@ -193,6 +197,8 @@ class _Writing:
             return value
         if value in _NAMES_OF_DTYPES:
             return f"d:{_NAMES_OF_DTYPES[value]}"
+        if value in _NAMES_OF_FORMATS:
+            return f"m:{_NAMES_OF_FORMATS[value]}"
         if isinstance(value, torch.device):
             return "c:"
         if isinstance(value, str) and (_WORD.fullmatch(value) or _EQUATION.fullmatch(value)):
@@ -209,7 +215,7 @@ _CHECKS: Final = frozenset(
         "aten.sym_constrain_range_for_size.default",
     )
 )
-_LEFT_OUT: Final = frozenset(("device", "layout", "pin_memory", "memory_format"))
+_LEFT_OUT: Final = frozenset(("device", "layout", "pin_memory"))
 # Of einsum.
 _EQUATION: Final = re.compile(r"[A-Za-z,. >-]{0,64}")
 
@@ -347,6 +353,8 @@ class Graph:
             return _Found(self._places[rest])
         if kind == "d:" and rest in _DTYPES:
             return _DTYPES[rest]
+        if kind == "m:" and rest in _FORMATS:
+            return _FORMATS[rest]
         if kind == "f:" and rest in ("inf", "-inf", "nan"):
             return float(rest)
         if kind == "s:" and (_WORD.fullmatch(rest) or _EQUATION.fullmatch(rest)):

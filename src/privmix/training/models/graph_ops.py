@@ -57,6 +57,7 @@ _ITEM: Final = "op.getitem"
 _SIZE: Final = "aten.sym_size.int"
 # Which argument of an operation that can be random makes it so: by its name, and what it must be.
 _STILL: Final = {"p": 0, "dropout": 0, "dropout_p": 0, "train": False}
+_SIZED: Final = {"view": "view", "_unsafe_view": "reshape", "reshape": "reshape", "expand": "expand", "repeat": "repeat"}
 ALLOWED: Final = "operations on tensors that are pure: no random ones, none in place, none that open or run anything"
 
 
@@ -107,6 +108,9 @@ class Operation:
         def call(*args: Any, **kwargs: Any) -> Any:
             if random:
                 self._check_still(args, kwargs)
+            if packet in _SIZED and torch.jit.is_tracing():
+                # By its method, which takes sizes that are traced.
+                return getattr(torch.Tensor, _SIZED[packet])(*args, **kwargs)
             return found(*args, **kwargs)
 
         return call
@@ -136,7 +140,10 @@ class Operation:
 
 def _whole(function: Callable[[int, int], int]) -> Callable[[Any, Any], int]:
     def call(first: Any, second: Any) -> int:
-        if type(first) is not int or type(second) is not int or second == 0 and function(1, 1) != 2:
+        # What traces a network has sizes of types of its own.
+        if torch.jit.is_tracing() or isinstance(first, torch.SymInt) or isinstance(second, torch.SymInt):
+            return function(first, second)
+        if type(first) is not int or type(second) is not int or second == 0:
             raise InvalidInput("operation of the network", "sizes", "whole numbers")
         found = function(first, second)
         # Products of products would outgrow all memory.
@@ -156,4 +163,5 @@ def _item(several: Any, place: Any) -> Any:
 def _size(tensor: Any, axis: Any) -> int:
     if not isinstance(tensor, torch.Tensor) or type(axis) is not int:
         raise InvalidInput("operation of the network", _SIZE, "the length of one axis of a tensor")
-    return int(tensor.shape[axis])
+    # While torch.jit.trace looks on this is a tensor, so that a batch of another size may follow.
+    return tensor.shape[axis]

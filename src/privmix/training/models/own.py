@@ -142,8 +142,9 @@ class OwnNetwork(Classifier):
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, C, H, W) in [0, 1], or (b, d) -> (b, classes) logits."""
-        # Images come as views of vectors; a module may want to view them itself.
-        x = x.contiguous()
+        # Images come as views of vectors. A module may view them itself, for which strides must be the usual ones, also
+        # those of axes of length 1.
+        x = x.flatten().view(x.shape)
         if self._graph is None:
             logits = self._answer(x)
         elif x.is_meta:
