@@ -68,6 +68,10 @@ def script(model: TrainedModel) -> bytes:
         InvalidInput: tracing does not give the network for batches of any size.
     """
     network, example = _ready(model, _TRACED)
+    if isinstance(network, OwnNetwork) and network.is_recurrent:
+        # Tracing these from a list of operations, and no more from their module, breaks torch's memory.
+        allowed = ".pt2: a recurrent network is written so where its module is at hand, right after it was trained"
+        raise InvalidInput("out", ".pt", allowed)
     stream = io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():

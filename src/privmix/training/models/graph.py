@@ -45,6 +45,7 @@ _FORMATS: Final = {
 _NAMES_OF_FORMATS: Final = {value: name for name, value in _FORMATS.items()}
 _PART: Final = re.compile(r"[A-Za-z0-9_]{1,128}")
 _MOST_PARTS: Final = 32
+_RECURRENT: Final = ("aten.lstm.", "aten.gru.", "aten.rnn_")
 _EXAMPLES: Final = 3
 
 
@@ -382,6 +383,11 @@ class Graph:
         for made, at in last.items():
             freed[at].append(made)
         return freed
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether an operation is a whole recurrent layer."""
+        return any(operation.name.startswith(_RECURRENT) for operation, _, _ in self._steps)
 
     def computed(self, x: Tensor) -> Tensor:
         """(b, *shape) -> what the module gave."""

@@ -177,6 +177,11 @@ class OwnNetwork(Classifier):
         """The file with its operations."""
         return {NETWORK_FILE: self._content}
 
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether its list of operations, where it is computed from that, has recurrent layers."""
+        return self._graph is not None and self._graph.is_recurrent
+
     def values_a_record(self, dim: int) -> int:
         """The most numbers that one of its operations gives for a record."""
         return max(dim, self._largest)
