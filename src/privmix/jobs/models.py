@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +22,14 @@ from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spe
 from privmix.features.spec import title_of
 from privmix.held_folders import write_durably
 from privmix.jobs.dataset import open_dataset
+from privmix.jobs.hub import PushArguments, Pushed, push
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.run_folder import storage_errors
 from privmix.rounding import exact, rounded_up
+from privmix.scratch import ScratchFolder
 from privmix.shown import PriceCurve, Shown
 from privmix.training.export import FORMS
 from privmix.training.run import MODEL_FOLDER
@@ -196,6 +198,17 @@ class Model(Shown):
             self.classifier.write(draft)
         return place
 
+
+    def push_to_hub(self, to: str, **options: Unpack[PushArguments]) -> Pushed:
+        """Send a trained model to the Hugging Face hub: :func:`privmix.push` of its folder, with its options.
+
+        Raises:
+            InvalidInput: the model was fitted on a release, which says what is guaranteed: push that.
+        """
+        if not isinstance(self.classifier, TrainedModel):
+            raise InvalidInput("model", "fitted on a release", "a trained one; push the release that it was fitted on")
+        with ScratchFolder() as above:
+            return push(self.save(above / "model"), to, **options)
 
     def export(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the network for programs that have torch and not privmix; see :mod:`privmix.training.export`.
