@@ -13,6 +13,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+import yaml
+
 
 class Hub:
     """What it holds.
@@ -21,6 +23,7 @@ class Hub:
         repos: (type, OWNER/NAME) -> file -> bytes.
         private: repositories that were made private.
         tokens: what came in headers.
+        cards: front matter of the cards that came, read as YAML.
         large: sizes from which files go by LFS.
     """
 
@@ -29,7 +32,8 @@ class Hub:
         self.private: dict[tuple[str, str], bool] = {}
         self.tokens: set[str | None] = set()
         self.objects: dict[str, bytes] = {}
-        self.large = 20_000
+        self.cards: list[dict[str, Any]] = []
+        self.large = 5_000
         self.token = "hf_stand_in"
         self.address = ""
 
@@ -103,6 +107,10 @@ class _Handler(BaseHTTPRequestHandler):
             hub.private[key] = bool(asked.get("private")) or asked.get("visibility") == "private"
             place = f"datasets/{name}" if key[0] == "dataset" else name
             self._json({"url": f"{hub.address}/{place}", "id": name})
+        elif path == "/api/validate-yaml":
+            # As the hub does: what it can't read it refuses.
+            hub.cards.append(yaml.safe_load(json.loads(body)["content"].split("---\n")[1]))
+            self._json({"errors": [], "warnings": []})
         elif found := re.fullmatch(r"/api/(dataset|model)s/([^/]+/[^/]+)/preupload/main", path):
             files = [
                 {

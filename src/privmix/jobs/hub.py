@@ -12,8 +12,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+from privmix.certificate.about import LONGEST
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
 from privmix.errors import InvalidInput, MissingExtra, StorageError
+from privmix.fields import Line
 from privmix.folders import FolderKind
 from privmix.jobs.checking import Checked, check_folder
 from privmix.jobs.kinds import kind_of
@@ -122,6 +124,8 @@ def push(
     kind = _TYPES[found]
     if licence is not None and found == RELEASE:
         raise InvalidInput("licence", licence, "none for a release, whose certificate says it: `licence` of the release")
+    if licence is not None:
+        Line(LONGEST["licence"]).check("licence", licence)
     # Every byte of it follows from the certificate or has its hash, and there is no other file.
     checked = check_folder(place)
     assert checked.held is not None

@@ -96,7 +96,8 @@ def choose_strategy(
     strategies = {kind: kind(model, flat, clipping, amp=config.amp) for kind in candidates}
     exact = next(_sum(one, x[:_COMPARED], targets[:_COMPARED]) for one in strategies.values() if one.definition)
     most = (_APART_AMP if config.amp else _APART) * clipping.clip_norm * _COMPARED
-    times = {kind: _trial(one, x, targets, exact, most) for kind, one in strategies.items()}
+    agree = {kind: one.definition or _agrees(one, x, targets, exact, most) for kind, one in strategies.items()}
+    times = {kind: _trial(one, x, targets) if agree[kind] else float("inf") for kind, one in strategies.items()}
     best = min(candidates, key=lambda kind: (times[kind], not kind.definition))
     return best(model, flat, clipping, amp=config.amp)
 
@@ -109,10 +110,15 @@ def _sum(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> Tensor | Non
         return None
 
 
-def _trial(strategy: GradientStrategy, x: Tensor, targets: Tensor, exact: Tensor | None, most: float) -> float:
-    """Seconds a record; infinite where the strategy can't do this model, or gives another sum than it should."""
-    found = exact if strategy.definition else _sum(strategy, x[:_COMPARED], targets[:_COMPARED])
-    if found is None or (exact is not None and not bool((found - exact).norm() <= most)):
+def _agrees(strategy: GradientStrategy, x: Tensor, targets: Tensor, exact: Tensor | None, most: float) -> bool:
+    """Whether it can do this model, and gives the sum that it should."""
+    found = _sum(strategy, x[:_COMPARED], targets[:_COMPARED])
+    return found is not None and (exact is None or bool((found - exact).norm() <= most))
+
+
+def _trial(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> float:
+    """Seconds a record; infinite where the strategy can't do this model."""
+    if _sum(strategy, x[:1], targets[:1]) is None:
         return float("inf")
     count, best = min(strategy.trial, len(x)), float("inf")
     for _ in range(_REPEATS):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.training.config import OWN, OWN_PREFIX
-from privmix.training.models.base import MODELS, Classifier, is_out_of_memory, seeded
+from privmix.training.models.base import MODELS, Classifier, Wanted, is_out_of_memory, seeded
 from privmix.training.models.graph import CONSTANTS, MODULE, Graph, digest_of, graph_bytes, written
 from privmix.training.models.layers_check import check_independence, check_model
 
@@ -76,6 +76,13 @@ class OwnNetwork(Classifier):
                 self.constants = nn.Module()
                 for name, tensor in constants.items():
                     self.constants.register_buffer(name.removeprefix(f"{CONSTANTS}."), tensor)
+
+    @classmethod
+    def of_name(cls, name: str, wanted: Wanted) -> Self | None:
+        """None: a name stands for code, which :func:`own_module` runs; settings alone say ``module``."""
+        if name == OWN:
+            raise InvalidInput("model", name, "the module itself: to train anew, such a network needs its own code")
+        return None
 
     @classmethod
     def of(cls, module: Any, *, images: Sequence[int] | None, dim: int, classes: int) -> Self:
