@@ -39,7 +39,9 @@ class Hub:
 
     def sha(self, key: tuple[str, str]) -> str:
         files = self.repos[key]
-        return hashlib.sha1(repr(sorted((n, hashlib.sha1(c).hexdigest()) for n, c in files.items())).encode()).hexdigest()
+        return hashlib.sha1(
+            repr(sorted((n, hashlib.sha1(c).hexdigest()) for n, c in files.items())).encode()
+        ).hexdigest()
 
 
 @contextmanager

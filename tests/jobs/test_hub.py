@@ -70,7 +70,9 @@ def test_a_model_comes_back_as_it_went(hub: Hub, model: Path, tmp_path: Path) ->
     assert hub.private == {("model", "ana/net"): False}
     assert set(pushed.files) == {path.name for path in model.iterdir()} | {"README.md"}
     pm.pull("ana/net", tmp_path / "pulled")
-    assert sorted(path.name for path in (tmp_path / "pulled").iterdir()) == sorted(path.name for path in model.iterdir())
+    assert sorted(path.name for path in (tmp_path / "pulled").iterdir()) == sorted(
+        path.name for path in model.iterdir()
+    )
     assert pm.verify(tmp_path / "pulled").held is not None
 
 

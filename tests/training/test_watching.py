@@ -65,10 +65,10 @@ def test_callbacks_change_no_bit() -> None:
 
 def test_private_records_are_no_validation_data() -> None:
     data = records()
-    with pytest.raises(InvalidInput, match="validation.*private dataset"):
+    with pytest.raises(InvalidInput, match=r"validation.*private dataset"):
         trained(data, callbacks=print, validation=data)
     copied = tuple(part.copy() for part in data)
-    with pytest.raises(InvalidInput, match="validation.*many of these"):
+    with pytest.raises(InvalidInput, match=r"validation.*many of these"):
         trained(data, callbacks=print, validation=copied)
 
 

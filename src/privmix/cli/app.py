@@ -52,12 +52,8 @@ VERBS: Final = {
         "privmix.cli.transform",
         "Do to new records what was done to those of a release: what any learner of its rows must see.",
     ),
-    "pull": Verb(
-        "privmix.cli.pull", "Take a release or a trained model from the Hugging Face hub, and verify it."
-    ),
-    "push": Verb(
-        "privmix.cli.push", "Send a release or a trained model to the Hugging Face hub, once it verifies."
-    ),
+    "pull": Verb("privmix.cli.pull", "Take a release or a trained model from the Hugging Face hub, and verify it."),
+    "push": Verb("privmix.cli.push", "Send a release or a trained model to the Hugging Face hub, once it verifies."),
     "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),
     "inspect": Verb(
         "privmix.cli.inspect", "Show what a release or a model is and what it guarantees, in words and numbers."

@@ -93,8 +93,8 @@ def push(
 ) -> Pushed:
     """Send a release or a trained model to the Hugging Face hub, once it verifies.
 
-    Your own login is used: the token of ``hf auth login``, or of ``HF_TOKEN``. It is never shown or kept. ``HF_ENDPOINT``
-    names another hub.
+    Your own login is used: the token of ``hf auth login``, or of ``HF_TOKEN``. It is never shown or kept.
+    ``HF_ENDPOINT`` names another hub.
 
     Formal guarantees:
         * Certified alone: the folder is verified first, which accounts for every byte of every file in it, and nothing
@@ -119,11 +119,13 @@ def push(
     if not isinstance(to, str) or not _PLACE.fullmatch(to) or ".." in to or "--" in to:
         raise InvalidInput("to", to, "OWNER/NAME on the hub, of letters, digits, points, hyphens and underscores")
     found = kind_of(place) if place.is_dir() else None
-    if found not in _TYPES:
+    if found is None or found not in _TYPES:
         raise InvalidInput("folder", str(place), _FOLDER)
     kind = _TYPES[found]
     if licence is not None and found == RELEASE:
-        raise InvalidInput("licence", licence, "none for a release, whose certificate says it: `licence` of the release")
+        raise InvalidInput(
+            "licence", licence, "none for a release, whose certificate says it: `licence` of the release"
+        )
     if licence is not None:
         Line(LONGEST["licence"]).check("licence", licence)
     # Every byte of it follows from the certificate or has its hash, and there is no other file.
@@ -132,24 +134,25 @@ def push(
     files = _files_in(place)
     card = None if found == RELEASE else model_card(read_certificate(place), licence).encode()
     names = tuple(sorted({*files, *([] if card is None else [CARD_FILE])}))
-    promise = checked.subject
-    said = {"epsilon": promise.epsilon, "delta": promise.delta, "relation": checked.held.relation}
+    epsilon, delta, relation = float(checked.found["epsilon"]), float(checked.found["delta"]), checked.held.relation
     if dry_run:
-        return Pushed(to, kind, names, None, **said)
+        return Pushed(to, kind, names, None, epsilon, delta, relation)
     hub = _hub()
     api = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
     with _told(f"push to {to}"):
         api.create_repo(to, repo_type=kind, private=not public, exist_ok=True)
         others = sorted(set(api.list_repo_files(to, repo_type=kind)) - {*names, _OF_THE_HUB})
     if others and not overwrite:
-        raise InvalidInput("to", to, f"a repository without other files (or `overwrite`); it has {', '.join(others[:5])}")
+        raise InvalidInput(
+            "to", to, f"a repository without other files (or `overwrite`); it has {', '.join(others[:5])}"
+        )
     with _told(f"push to {to}"):
         added = [hub.CommitOperationAdd(name, str(place / name)) for name in files]
         added += [] if card is None else [hub.CommitOperationAdd(CARD_FILE, card)]
         gone = [hub.CommitOperationDelete(name) for name in others]
-        title = message or f"{found.capitalize()} {promise.id}"
+        title = message or f"{found.capitalize()} {checked.subject.id}"
         done = api.create_commit(to, [*gone, *added], commit_message=title, repo_type=kind)
-    return Pushed(to, kind, names, str(done.commit_url), **said)
+    return Pushed(to, kind, names, str(done.commit_url), epsilon, delta, relation)
 
 
 def pull(source: str, out: str | Path, *, revision: str | None = None, overwrite: bool = False) -> Checked:

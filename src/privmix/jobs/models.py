@@ -198,7 +198,6 @@ class Model(Shown):
             self.classifier.write(draft)
         return place
 
-
     def push_to_hub(self, to: str, **options: Unpack[PushArguments]) -> Pushed:
         """Send a trained model to the Hugging Face hub: :func:`privmix.push` of its folder, with its options.
 

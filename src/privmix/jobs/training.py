@@ -240,7 +240,9 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         watch = Watch(self.callbacks, self._public("validation"), facts)
         # A card that can't be read is found before anything is paid for.
         _ = self._origins
-        return PlannedTraining(job=self, plan=trainer.plan, key=Key(self.seed), world=world, trainer=trainer, watch=watch)
+        return PlannedTraining(
+            job=self, plan=trainer.plan, key=Key(self.seed), world=world, trainer=trainer, watch=watch
+        )
 
     def _public(self, name: str) -> PublicData | None:
         """Public labelled examples, read as the private ones are."""

@@ -66,7 +66,7 @@ def named_model(given: Any) -> Any:
 
 
 def _own() -> str:
-    return next(said["called"] for said in literals_of("privmix.training.models") if said["name"] == OWN)
+    return next(str(said["called"]) for said in literals_of("privmix.training.models") if said["name"] == OWN)
 
 
 def _views() -> str:

@@ -11,7 +11,7 @@ import io
 import warnings
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import Final
+from typing import Any, Final
 
 import torch
 from safetensors.torch import save as dump_tensors
@@ -77,9 +77,10 @@ def script(model: TrainedModel) -> bytes:
         with warnings.catch_warnings(), torch.no_grad():
             # torch calls the format deprecated; whoever asks for it has programs that read it.
             warnings.simplefilter("ignore")
-            torch.jit.save(torch.jit.trace(network, example, check_trace=False), stream)
+            jit: Any = torch.jit
+            jit.save(jit.trace(network, example, check_trace=False), stream)
             stream.seek(0)
-            _check(torch.jit.load(stream), model)
+            _check(jit.load(stream), model)
     except InvalidInput:
         raise
     except Exception as error:

@@ -28,8 +28,8 @@ from privmix.training.public.base import ExtendedMethod, settings_of
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
-from privmix.training.watching import Watch
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
+from privmix.training.watching import Watch
 from privmix.world import World
 
 _CHUNK, _METHOD = "chunk", "method."

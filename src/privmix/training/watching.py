@@ -1,4 +1,4 @@
-"""Who is told how a training proceeds: steps, epsilon so far, and figures of public data. Nothing else leaves a step."""
+"""Who is told how a training proceeds: steps, epsilon so far, figures of public data. Nothing else leaves a step."""
 
 from __future__ import annotations
 
@@ -124,7 +124,8 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise MissingExtra("tensorboard", _TENSORBOARD) from None
-        self._folder, self._writer, self._made = str(folder), SummaryWriter, None
+        self._folder, self._writer = str(folder), SummaryWriter
+        self._made: Any = None
 
     def __call__(self, seen: Watched) -> None:
         """Write one step."""

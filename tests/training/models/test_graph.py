@@ -137,7 +137,8 @@ def test_operations_are_pure() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["aten.randn.default", "aten.add_.Tensor", "aten.empty.memory_format", "op.__import__", "os.system", "aten..x"]
+    "name",
+    ["aten.randn.default", "aten.add_.Tensor", "aten.empty.memory_format", "op.__import__", "os.system", "aten..x"],
 )
 def test_other_operations_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput, match="operation of the network"):

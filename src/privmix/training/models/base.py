@@ -98,7 +98,7 @@ class Classifier(nn.Module, ABC):
         return dim
 
     def beside(self) -> Mapping[str, bytes]:
-        """The content of each of ``files``, of which the spec holds the hash; the constructor takes them as ``files``."""
+        """The content of each of ``files``, of which the spec has the hash; the constructor gets them as ``files``."""
         return {}
 
     def spec(self) -> dict[str, Any]:

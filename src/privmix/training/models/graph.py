@@ -91,8 +91,8 @@ def _exported(module: nn.Module, shape: tuple[int, ...]) -> Any:
         # Of many kinds, and of any length.
         why = (str(error).strip().splitlines() or [""])[0][:200]
         allowed = (
-            "a module whose forward pass does the same operations for every input and any number of records, so that it "
-            f"can be kept without its code; torch.export says: {type(error).__name__}: {why}"
+            "a module whose forward pass does the same operations for every input and any number of records: it "
+            f"is kept without its code; torch.export says: {type(error).__name__}: {why}"
         )
         raise InvalidInput("model", type(module).__name__, allowed) from None
     finally:
@@ -454,5 +454,7 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
     for name, tensor in sorted(tensors.items()):
         array = tensor.detach().cpu().contiguous()
         found.update(json.dumps([name, *_array(tensor)[:2]]).encode())
-        found.update(array.view(torch.uint8).numpy().tobytes() if array.numel() and array.dim() else repr(array).encode())
+        found.update(
+            array.view(torch.uint8).numpy().tobytes() if array.numel() and array.dim() else repr(array).encode()
+        )
     return found.hexdigest()

@@ -14,36 +14,39 @@ import torch
 from privmix.errors import InvalidInput
 
 _POINTWISE: Final = """
-    abs neg exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal square sin cos tan asin acos atan sinh cosh tanh
-    sigmoid erf erfc floor ceil round trunc sign relu relu6 gelu silu elu selu celu mish softplus hardtanh hardswish
-    hardsigmoid leaky_relu log_sigmoid hardshrink softshrink threshold prelu logical_not isfinite isnan bitwise_not glu
-    add sub mul div rsub pow maximum minimum fmod remainder floor_divide atan2 eq ne lt le gt ge logical_and logical_or
-    logical_xor bitwise_and bitwise_or bitwise_xor clamp clamp_min clamp_max where lerp addcmul addcdiv masked_fill
-""".split()
+    abs neg exp exp2 expm1 log log1p log2 log10 sqrt rsqrt reciprocal square sin cos tan asin acos atan sinh
+    cosh tanh sigmoid erf erfc floor ceil round trunc sign relu relu6 gelu silu elu selu celu mish softplus
+    hardtanh hardswish hardsigmoid leaky_relu log_sigmoid hardshrink softshrink threshold prelu logical_not
+    isfinite isnan bitwise_not glu add sub mul div rsub pow maximum minimum fmod remainder floor_divide atan2 eq
+    ne lt le gt ge logical_and logical_or logical_xor bitwise_and bitwise_or bitwise_xor clamp clamp_min
+    clamp_max where lerp addcmul addcdiv masked_fill
+"""
 _REDUCING: Final = """
-    sum mean amax amin max min var std var_mean prod any all argmax argmin logsumexp norm linalg_vector_norm cumsum
-    softmax _softmax log_softmax _log_softmax
-""".split()
+    sum mean amax amin max min var std var_mean prod any all argmax argmin logsumexp norm linalg_vector_norm
+    cumsum softmax _softmax log_softmax _log_softmax
+"""
 _SHAPING: Final = """
-    view reshape _unsafe_view permute transpose t squeeze unsqueeze expand expand_as flatten unflatten slice select
-    narrow split split_with_sizes chunk unbind cat stack concat repeat roll flip index index_select gather pad
-    constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d unfold movedim tile clone
-    contiguous alias detach view_as triu tril to _to_copy type_as lift_fresh_copy numpy_T mT diagonal pixel_shuffle
-    pixel_unshuffle channel_shuffle im2col
-""".split()
+    view reshape _unsafe_view permute transpose t squeeze unsqueeze expand expand_as flatten unflatten slice
+    select narrow split split_with_sizes chunk unbind cat stack concat repeat roll flip index index_select
+    gather pad constant_pad_nd reflection_pad1d reflection_pad2d replication_pad1d replication_pad2d unfold
+    movedim tile clone contiguous alias detach view_as triu tril to _to_copy type_as lift_fresh_copy numpy_T mT
+    diagonal pixel_shuffle pixel_unshuffle channel_shuffle im2col
+"""
 _LINEAR: Final = """
     linear matmul mm bmm mv dot addmm baddbmm outer einsum bilinear embedding conv1d conv2d conv3d convolution
     conv_transpose1d conv_transpose2d conv_transpose3d cosine_similarity _weight_norm _weight_norm_interface
     scaled_dot_product_attention lstm gru rnn_tanh rnn_relu
-""".split()
+"""
 _LAYERS: Final = """
     layer_norm native_layer_norm group_norm native_group_norm instance_norm rms_norm dropout feature_dropout
     alpha_dropout max_pool1d max_pool2d max_pool3d avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d
     adaptive_avg_pool2d adaptive_avg_pool3d adaptive_max_pool1d adaptive_max_pool2d upsample_nearest1d
     upsample_nearest2d upsample_bilinear2d upsample_bicubic2d upsample_linear1d
-""".split()
-_MAKING: Final = "full full_like zeros zeros_like ones ones_like new_zeros new_ones new_full arange scalar_tensor eye linspace".split()
-KNOWN: Final = frozenset([*_POINTWISE, *_REDUCING, *_SHAPING, *_LINEAR, *_LAYERS, *_MAKING])
+"""
+_MAKING: Final = """
+    full full_like zeros zeros_like ones ones_like new_zeros new_ones new_full arange scalar_tensor eye linspace
+"""
+KNOWN: Final = frozenset((_POINTWISE + _REDUCING + _SHAPING + _LINEAR + _LAYERS + _MAKING).split())
 
 # Of sizes, and of what gives several results.
 _NUMBERS: Final[dict[str, Callable[[int, int], int]]] = {
@@ -57,8 +60,19 @@ _ITEM: Final = "op.getitem"
 _SIZE: Final = "aten.sym_size.int"
 # Which argument of an operation that can be random makes it so: by its name, and what it must be.
 _STILL: Final = {"p": 0, "dropout": 0, "dropout_p": 0, "train": False}
-_SIZED: Final = {"view": "view", "_unsafe_view": "reshape", "reshape": "reshape", "expand": "expand", "repeat": "repeat"}
+_SIZED: Final = {
+    "view": "view",
+    "_unsafe_view": "reshape",
+    "reshape": "reshape",
+    "expand": "expand",
+    "repeat": "repeat",
+}
 ALLOWED: Final = "operations on tensors that are pure: no random ones, none in place, none that open or run anything"
+
+
+def _is_traced() -> bool:
+    """Whether torch.jit.trace looks on."""
+    return bool(torch._C._get_tracing_state() is not None)
 
 
 class Operation:
@@ -102,13 +116,13 @@ class Operation:
             raise InvalidInput("operation of the network", name, ALLOWED)
         self._arguments = [one.name for one in found._schema.arguments]
         # What makes a tensor of nothing has to be told where.
-        self.needs_device = "device" in self._arguments and packet in _MAKING
+        self.needs_device = "device" in self._arguments and packet in _MAKING.split()
         random = torch.Tag.nondeterministic_seeded in found.tags
 
         def call(*args: Any, **kwargs: Any) -> Any:
             if random:
                 self._check_still(args, kwargs)
-            if packet in _SIZED and torch.jit.is_tracing():
+            if packet in _SIZED and _is_traced():
                 # By its method, which takes sizes that are traced.
                 return getattr(torch.Tensor, _SIZED[packet])(*args, **kwargs)
             return found(*args, **kwargs)
@@ -141,7 +155,7 @@ class Operation:
 def _whole(function: Callable[[int, int], int]) -> Callable[[Any, Any], int]:
     def call(first: Any, second: Any) -> int:
         # What traces a network has sizes of types of its own.
-        if torch.jit.is_tracing() or isinstance(first, torch.SymInt) or isinstance(second, torch.SymInt):
+        if _is_traced() or isinstance(first, torch.SymInt) or isinstance(second, torch.SymInt):
             return function(first, second)
         if type(first) is not int or type(second) is not int or second == 0:
             raise InvalidInput("operation of the network", "sizes", "whole numbers")

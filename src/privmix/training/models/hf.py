@@ -55,8 +55,8 @@ class PretrainedClassifier(Classifier):
 
     name: ClassVar[str] = "transformers"
     called: ClassVar[str] = (
-        "hf:FOLDER_OR_NAME, hf-head:FOLDER_OR_NAME (its last layer alone is trained), or hf-lora:FOLDER_OR_NAME (its last "
-        "layer, and low-rank changes of the others)"
+        "hf:FOLDER_OR_NAME, hf-head:FOLDER_OR_NAME (its last layer alone is trained), or hf-lora:FOLDER_OR_NAME (its "
+        "last layer, and low-rank changes of the others)"
     )
     takes_images: ClassVar[bool] = True
 

@@ -268,7 +268,5 @@ def state_of_module(network: OwnNetwork) -> dict[str, Tensor]:
     """The module's own ``state_dict``, by its own names."""
     prefix = f"{MODULE}."
     return {
-        name.removeprefix(prefix): tensor
-        for name, tensor in network.state_dict().items()
-        if name.startswith(prefix)
+        name.removeprefix(prefix): tensor for name, tensor in network.state_dict().items() if name.startswith(prefix)
     }

@@ -97,7 +97,7 @@ weights of this size
 
     def build() -> Classifier:
         try:
-            return kind(**options, **({"files": files or {}} if kind.files else {}))
+            return kind(**(options | {"files": files or {}} if kind.files else options))
         except TypeError:
             raise InvalidInput(f"options of {architecture}", sorted(options), "those that its spec has") from None
 
