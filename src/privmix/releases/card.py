@@ -21,8 +21,8 @@ MOST_NAMES: Final = 100
 EDITIONS: Final[tuple[dict[str, bool], ...]] = (
     {},
     {"metadata": False},
-    {"metadata": False, "baseline": False},
-    {"metadata": False, "before": True},
+    {"baseline": False},
+    {"before": True},
 )
 """How cards are written, and how earlier builds wrote them: arguments of :func:`data_card`, the newest first."""
 
@@ -42,7 +42,7 @@ def data_card(
         certificate: of the release.
         before: as it was written before cards named features and had an example for scikit-learn.
         baseline: say what a model of it has to beat.
-        metadata: say what is guaranteed where programs read it, too.
+        metadata: say what is guaranteed where programs read it, too; cards without a baseline never did.
     """
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
@@ -63,7 +63,7 @@ configs:
   data_files:
   - split: train
     path: data/*.parquet
-{privacy_metadata(guarantee, unit_of(plan)) if metadata else ""}---
+{privacy_metadata(guarantee, unit_of(plan)) if metadata and baseline and not before else ""}---
 # {in_markdown(about["title"]) if "title" in about else "A differentially private mixup release"}
 {_about(about)}{warnings}
 **Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency {relation},

@@ -71,7 +71,7 @@ class TrainingRun(Run):
             # What the certificate says at places of its own.
             settings = {**found["settings"], "plan": found["plan"], "public_data": found["public_data"]}
             files = {WEIGHTS_FILE: str(found["files"][0]["sha256"]), MODEL_FILE: None, CERTIFICATE_FILE: None}
-            files |= dict.fromkeys(files_of(settings["network"]))
+            files |= dict.fromkeys(files_of(settings.get("network")))
             return Stated(str(found["id"]), settings, files)
         except (KeyError, TypeError, IndexError):
             raise InvalidInput(CERTIFICATE_FILE, "other content", "the certificate of a trained model") from None

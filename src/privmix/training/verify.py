@@ -87,8 +87,9 @@ def verify_trained(folder: str | Path) -> Verification:
     """
     root = Path(folder)
     present = [name for name in OPTIONAL_FILES if os.path.lexists(root / name)]
-    described = read_certificate(root)["settings"].get("network")
-    beside = files_of(described) if isinstance(described, Mapping) else ()
+    # Where there is no certificate, the list says so.
+    stated = os.path.lexists(root / CERTIFICATE_FILE)
+    beside = files_of(read_certificate(root)["settings"].get("network")) if stated else ()
     check_listing(root, "files", [*FILES, *beside, *present])
     model = load_trained(root)
     certificate = model.certificate

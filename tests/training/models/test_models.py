@@ -172,7 +172,7 @@ def test_linear_scales_each_record_to_the_norm(length: float) -> None:
 
 @pytest.mark.parametrize("name", ["vgg", "wrn-", "wrn-16-4x", "hf:", "HF:x", "", None, 3], ids=str)
 def test_unknown_names_list_the_known(name: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"cnn, cnn-relu, hf:.*linear, resnet-9, wrn-DEPTH-WIDTH"):
+    with pytest.raises(InvalidInput, match=r"cnn, cnn-relu, hf:.*linear, resnet-9, torch:.*wrn-DEPTH-WIDTH"):
         make(name)
 
 

@@ -50,9 +50,9 @@ def build_model(
     raise InvalidInput("model", name, ", ".join(sorted(kind.called for kind in MODELS.all())))
 
 
-def files_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Names of the files that a network's spec needs beside the weights; none where there is no such network."""
-    kind = spec.get("architecture")
+def files_of(spec: Any) -> tuple[str, ...]:
+    """Names of the files that a network's spec needs beside the weights; none where it is no spec of a network."""
+    kind = spec.get("architecture") if isinstance(spec, Mapping) else None
     return MODELS[kind].files if isinstance(kind, str) and kind in [*MODELS] else ()
 
 
