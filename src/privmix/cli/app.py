@@ -52,7 +52,9 @@ VERBS: Final = {
         "privmix.cli.transform",
         "Do to new records what was done to those of a release: what any learner of its rows must see.",
     ),
-    "pull": Verb("privmix.cli.pull", "Take a release or a trained model from the Hugging Face hub, and verify it."),
+    "pull": Verb(
+        "privmix.cli.pull", "Take a release or a trained model from the Hugging Face hub, and keep it if it verifies."
+    ),
     "push": Verb("privmix.cli.push", "Send a release or a trained model to the Hugging Face hub, once it verifies."),
     "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),
     "inspect": Verb(

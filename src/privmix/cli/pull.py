@@ -21,9 +21,9 @@ def pull(
     revision: Annotated[str | None, typer.Option(help="Commit, branch or tag. Default: the newest.")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a release or model that is there.")] = False,
 ) -> None:
-    """Take a release or a trained model from the Hugging Face hub, and verify it.
+    """Take a release or a trained model from the Hugging Face hub, and keep it if it verifies.
 
-    What does not verify is not kept. Nothing that comes with it is run. Who made it is not checked: for that it has to
+    Nothing that comes with it is run. Who made it is not checked: for that it has to
     be signed (privmix verify --key).
 
     Example: privmix pull ana/digits --out REL
