@@ -19,9 +19,9 @@ from privmix.fields import Line
 from privmix.folders import FolderKind
 from privmix.jobs.checking import Checked, check_folder
 from privmix.jobs.kinds import kind_of
-from privmix.jobs.shown import Shown
 from privmix.rounding import exact, rounded_up
 from privmix.scratch import ScratchFolder
+from privmix.shown import Shown
 from privmix.training.card import CARD_FILE, model_card
 from privmix.training.certificate import read_certificate
 from privmix.untrusted import open_plain
