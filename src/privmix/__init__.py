@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from privmix.jobs.data_check import DataCheck, check
     from privmix.jobs.evaluation import evaluate
     from privmix.jobs.fitting import fit
+    from privmix.jobs.hub import pull, push
     from privmix.jobs.ledger_total import ledger_total
     from privmix.jobs.loading import load
     from privmix.jobs.models import Model
@@ -117,6 +118,8 @@ __all__ = [
     "load",
     "plan",
     "predict",
+    "pull",
+    "push",
     "release",
     "replay",
     "report",

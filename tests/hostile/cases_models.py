@@ -12,7 +12,7 @@ from typing import Any
 from tests.hostile.corpus import World, case, certify, digest, edit
 
 FITTED = {"inspect", "evaluate", "membership", "report"}
-TRAINED = {"verify", "inspect", "evaluate", "audit", "canaries", "membership", "report"}
+TRAINED = {"verify", "inspect", "evaluate", "audit", "canaries", "membership", "report", "export"}
 RELEASE = {"verify", "fit"}
 DEEP = "[" * 200_000 + "]" * 200_000
 LONG = "9" * 6_000
@@ -38,6 +38,30 @@ def trained_model_of_absurd_sizes(world: World, folder: Path) -> None:
 def trained_model_of_endless_layers(world: World, folder: Path) -> None:
     spec = {"architecture": "wide-resnet", "channels_in": 1, "classes": 10, "depth": 60_004, "width": 1, "groups": 1}
     describe(folder, spec)
+
+
+def own(folder: Path, steps: list[Any], arrays: dict[str, Any]) -> None:
+    """A network of a stranger's own: a list of operations, with its hash where that belongs."""
+    said = {"format": "privmix-network", "schema_version": 1, "arrays": arrays, "steps": steps, "output": "%0"}
+    content = (json.dumps(said, separators=(",", ":")) + "\n").encode()
+    (folder / "network.json").write_bytes(content)
+    sha256 = {"graph_sha256": digest(folder / "network.json"), "initial_sha256": "0" * 64}
+    describe(folder, {"architecture": "module", "classes": 10, "takes_images": False, **sha256})
+
+
+@case("trained", refused=TRAINED)
+def trained_model_of_an_operation_that_opens_a_file(world: World, folder: Path) -> None:
+    own(folder, [["aten.from_file.default", ["s:proof", True, 8], {}]], {})
+
+
+@case("trained", refused=TRAINED)
+def trained_model_of_operations_that_take_all_memory(world: World, folder: Path) -> None:
+    own(folder, [["aten.zeros.default", [[2**20, 2**20]], {}]], {})
+
+
+@case("trained", refused=TRAINED)
+def trained_model_that_reads_memory_nobody_wrote(world: World, folder: Path) -> None:
+    own(folder, [["aten.empty.memory_format", [[1, 10]], {}]], {})
 
 
 def pretrained(**config: Any) -> dict[str, Any]:

@@ -126,6 +126,7 @@ VERBS: Final[dict[str, dict[str, str]]] = {
         "canaries": "audit {folder} --data {data} --canaries 20",
         "membership": "attack membership {folder} --data {data}",
         "report": "report {folder} --out {out}/report.html",
+        "export": "export {folder} --out {out}/net.safetensors",
     },
     "records": {
         "release": f"release --data {{folder}} {_IMAGES} --design moments --out {{out}}/release",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,7 +12,9 @@ from typing import Annotated, Any, Final
 
 from privmix.errors import InvalidInput
 from privmix.fields import By, Checked, Line
+from privmix.mechanisms.plan import Unit
 from privmix.options import option
+from privmix.rounding import exact, rounded_up
 from privmix.untrusted import read_plain
 
 LICENCE_FILE: Final = "LICENSE.txt"
@@ -116,6 +119,38 @@ def about_of(certificate: Mapping[str, Any]) -> Mapping[str, str]:
     """The owner's words in a certificate; older ones, and those of models, have none."""
     found: Mapping[str, str] = certificate.get("about", {})
     return found
+
+
+def licence_metadata(licence: str) -> str:
+    """Lines of YAML with a licence, as hubs read them; quoted as in JSON, which is YAML."""
+    known = hub_licence(licence)
+    named = "" if known else f"license_name: {json.dumps(licence, ensure_ascii=False)}\n"
+    return f"license: {known or 'other'}\n{named}"
+
+
+def privacy_metadata(guarantee: Mapping[str, Any], unit: Unit) -> str:
+    """Lines of YAML with what is guaranteed, for programs that read cards: epsilon, delta, adjacency, unit.
+
+    Example:
+        >>> from privmix.mechanisms.plan import RECORD
+        >>> print(privacy_metadata({"epsilon": 0.99991, "delta": 1e-5, "adjacency": "add_remove"}, RECORD), end="")
+        differential_privacy:
+          epsilon: 1
+          delta: 1.0e-05
+          adjacency: add_remove
+          unit: record
+    """
+    epsilon = ".inf" if guarantee["epsilon"] is None else _yaml(rounded_up(guarantee["epsilon"], 4))
+    return (
+        f"differential_privacy:\n  epsilon: {epsilon}\n  delta: {_yaml(exact(guarantee['delta']))}\n"
+        f"  adjacency: {guarantee['adjacency']}\n  unit: {unit.one}\n"
+    )
+
+
+def _yaml(number: str) -> str:
+    """A number that YAML reads as one: with a point, where it has an exponent."""
+    mantissa, mark, exponent = number.partition("e")
+    return number if not mark or "." in mantissa else f"{mantissa}.0e{exponent}"
 
 
 def has_licence_file(certificate: Mapping[str, Any]) -> bool:

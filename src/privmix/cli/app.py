@@ -34,6 +34,9 @@ VERBS: Final = {
         "privmix.cli.demo",
         "Release scikit-learn's digits at epsilon 8, fit a classifier, attack both, and write a report.",
     ),
+    "export": Verb(
+        "privmix.cli.export", "Write a trained network to a file that loads in torch in one line, without privmix."
+    ),
     "fit": Verb(
         "privmix.cli.fit",
         "Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.",
@@ -49,6 +52,10 @@ VERBS: Final = {
         "privmix.cli.transform",
         "Do to new records what was done to those of a release: what any learner of its rows must see.",
     ),
+    "pull": Verb(
+        "privmix.cli.pull", "Take a release or a trained model from the Hugging Face hub, and keep it if it verifies."
+    ),
+    "push": Verb("privmix.cli.push", "Send a release or a trained model to the Hugging Face hub, once it verifies."),
     "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),
     "inspect": Verb(
         "privmix.cli.inspect", "Show what a release or a model is and what it guarantees, in words and numbers."

@@ -38,11 +38,13 @@ class TrainingArguments(TypedDict, total=False):
     pool: Any
     public: Any
     synthetic: Any
+    validation: Any
+    callbacks: Any
     resume: bool
     overwrite: bool
     store: str | Path | None
     device: str | None
-    model: str | None
+    model: Any | None
     batch_size: int | None
     epochs: float | None
     clip_norm: float | None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,15 +17,21 @@ from privmix.data.held import is_indexed, settled
 from privmix.data.images import is_picture
 from privmix.data.memory import is_sparse
 from privmix.data.source import as_inputs, as_table, encode_labels
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_choice
 from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
 from privmix.features.spec import title_of
+from privmix.held_folders import write_durably
 from privmix.jobs.dataset import open_dataset
+from privmix.jobs.hub import PushArguments, Pushed, push
 from privmix.jobs.kinds import kind_of
+from privmix.jobs.places import check_unpublished, check_writable
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import load_model, save_model
+from privmix.mechanisms.run_folder import storage_errors
 from privmix.rounding import exact, rounded_up
+from privmix.scratch import ScratchFolder
 from privmix.shown import PriceCurve, Shown
+from privmix.training.export import FORMS
 from privmix.training.run import MODEL_FOLDER
 from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 
@@ -190,6 +196,43 @@ class Model(Shown):
         place = Path(folder)
         with MODEL_FOLDER.new(place, overwrite=overwrite) as draft:
             self.classifier.write(draft)
+        return place
+
+    def push_to_hub(self, to: str, **options: Unpack[PushArguments]) -> Pushed:
+        """Send a trained model to the Hugging Face hub: :func:`privmix.push` of its folder, with its options.
+
+        Raises:
+            InvalidInput: the model was fitted on a release, which says what is guaranteed: push that.
+        """
+        if not isinstance(self.classifier, TrainedModel):
+            raise InvalidInput("model", "fitted on a release", "a trained one; push the release that it was fitted on")
+        with ScratchFolder() as above:
+            return push(self.save(above / "model"), to, **options)
+
+    def export(self, out: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the network for programs that have torch and not privmix; see :mod:`privmix.training.export`.
+
+        Args:
+            out: a file, by its ending: ``.pt2`` (``torch.export.load(FILE).module()``), ``.pt`` (TorchScript,
+                ``torch.jit.load(FILE)``) or ``.safetensors`` (weights alone, ``net.load_state_dict(load_file(FILE))``).
+            overwrite: replace the file that is there.
+
+        Raises:
+            InvalidInput: another ending, a file that is there, a place in a model's folder; the model was fitted on a
+                release; or its network can't be written so.
+            StorageError: it can't be written.
+        """
+        place = Path(out)
+        ending = check_choice("ending of out", place.suffix.lower(), FORMS)
+        if not isinstance(self.classifier, TrainedModel):
+            raise InvalidInput("model", "fitted on a release", "one that was trained: it has a network")
+        check_unpublished("out", place)
+        if place.is_dir() or place.is_symlink() or (place.exists() and not overwrite):
+            raise InvalidInput("out", str(place), "a file that does not exist yet (or `overwrite`, for a file)")
+        check_writable("out", place.parent)
+        with storage_errors("out", "write", place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            write_durably(place, FORMS[ending](self.classifier))
         return place
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from privmix.bars import Asked
 from privmix.errors import check_choice
 from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
+from privmix.jobs.hub import PushArguments, Pushed, push
 from privmix.jobs.transforming import transform
 from privmix.learning.base import ReleaseLearner
 from privmix.plans import Plan, plan_from_dict
@@ -197,6 +198,10 @@ class Release(Shown):
             draft.check_in_place()
             verify_release(draft.path)
         return path
+
+    def push_to_hub(self, to: str, **options: Unpack[PushArguments]) -> Pushed:
+        """Send it to the Hugging Face hub: :func:`privmix.push` of this release, with its options."""
+        return push(self, to, **options)
 
     def _files(self) -> list[str]:
         """Names of all files; which there are was checked."""

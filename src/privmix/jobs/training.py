@@ -46,13 +46,17 @@ from privmix.training import (
     TrainingPlan,
     TrainingRecords,
     TrainingRun,
+    Watch,
 )
+from privmix.training.config import OWN, named_model
 from privmix.training.mechanisms.base import mechanism_of
+from privmix.training.models import OwnNetwork
+from privmix.training.models.own import own_module
 from privmix.training.shared_streams import share_streams
 from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
 
-_SHARED: Final = ("pool", "public", "synthetic")
+_SHARED: Final = ("pool", "public", "synthetic", "validation")
 _NAMES: Final = names_of(TrainingConfig)
 
 
@@ -62,12 +66,14 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
 
     Attributes:
         trainer: network, views and public data, ready.
+        watch: who is told how it proceeds.
 
     The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
 
     plan: TrainingPlan
     trainer: Trainer
+    watch: Watch
 
     @property
     def count_is_private(self) -> bool:
@@ -146,6 +152,23 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         shape = tuple(schema.input_shape)
         return ModelFacts(tuple(schema.classes), extractor.spec(), shape, extractor.output_dim(shape))
 
+    @cached_property
+    def own(self) -> Any:
+        """The user's own module, where `model` is one or names one; else None."""
+        model = self.model  # type: ignore[attr-defined]
+        if named_model(model) != OWN or model == OWN:
+            return None
+        # Initial weights are those of a resumed run only if they are drawn from the same seed.
+        return own_module(model, self.given.get("model_seed", 0)) if isinstance(model, str) else model
+
+    def _network(self) -> OwnNetwork | None:
+        """The same, checked and ready to be trained."""
+        if self.own is None:
+            return None
+        facts = self.facts
+        images = None if facts.layout is None else facts.layout.shape
+        return OwnNetwork.of(self.own, images=images, dim=facts.dim, classes=len(facts.classes))
+
     @property
     def _shared(self) -> dict[str, Any]:
         """What is called public, by the option that names it."""
@@ -209,13 +232,17 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             pool=self._public("pool"),
             public=self._public("public"),
             synthetic=self._public("synthetic"),
+            network=self._network(),
             records_declared=self.records is not None,
             device=self.device,
         )
         trainer.check_world(world)
+        watch = Watch(self.callbacks, self._public("validation"), facts)
         # A card that can't be read is found before anything is paid for.
         _ = self._origins
-        return PlannedTraining(job=self, plan=trainer.plan, key=Key(self.seed), world=world, trainer=trainer)
+        return PlannedTraining(
+            job=self, plan=trainer.plan, key=Key(self.seed), world=world, trainer=trainer, watch=watch
+        )
 
     def _public(self, name: str) -> PublicData | None:
         """Public labelled examples, read as the private ones are."""
@@ -290,6 +317,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             reservation=work.charged.reserved,
             progress=progress,
             world=planned.world,
+            watch=planned.watch,
         )
 
     def noted(self, result: TrainedModel) -> str:

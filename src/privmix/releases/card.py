@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final
 
-from privmix.certificate.about import about_of, hub_licence, in_markdown
+from privmix.certificate.about import about_of, in_markdown, licence_metadata, privacy_metadata
 from privmix.certificate.assessment import SOURCE, markdown
 from privmix.features.spec import title_of
 from privmix.mechanisms.plan import relation_of, unit_of
@@ -18,11 +18,23 @@ from privmix.rounding import exact, rounded_down, rounded_up
 MOST_NAMES: Final = 100
 
 
-EDITIONS: Final[tuple[dict[str, bool], ...]] = ({}, {"baseline": False}, {"before": True})
+EDITIONS: Final[tuple[dict[str, bool], ...]] = (
+    {},
+    {"metadata": False},
+    {"baseline": False},
+    {"before": True},
+)
 """How cards are written, and how earlier builds wrote them: arguments of :func:`data_card`, the newest first."""
 
 
-def data_card(plan: Plan, certificate: Mapping[str, Any], *, before: bool = False, baseline: bool = True) -> str:
+def data_card(
+    plan: Plan,
+    certificate: Mapping[str, Any],
+    *,
+    before: bool = False,
+    baseline: bool = True,
+    metadata: bool = True,
+) -> str:
     """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them.
 
     Args:
@@ -30,6 +42,7 @@ def data_card(plan: Plan, certificate: Mapping[str, Any], *, before: bool = Fals
         certificate: of the release.
         before: as it was written before cards named features and had an example for scikit-learn.
         baseline: say what a model of it has to beat.
+        metadata: say what is guaranteed where programs read it, too; cards without a baseline never did.
     """
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
@@ -50,7 +63,7 @@ configs:
   data_files:
   - split: train
     path: data/*.parquet
----
+{privacy_metadata(guarantee, unit_of(plan)) if metadata and baseline and not before else ""}---
 # {in_markdown(about["title"]) if "title" in about else "A differentially private mixup release"}
 {_about(about)}{warnings}
 **Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency {relation},
@@ -142,9 +155,7 @@ def _front_matter(about: Mapping[str, str]) -> str:
     """What dataset hubs read of the owner's words; quoted as in JSON, which is YAML."""
     lines = [f"pretty_name: {json.dumps(about['title'], ensure_ascii=False)}"] if "title" in about else []
     if "licence" in about:
-        known = hub_licence(about["licence"])
-        lines.append(f"license: {known or 'other'}")
-        lines += [] if known else [f"license_name: {json.dumps(about['licence'], ensure_ascii=False)}"]
+        lines += licence_metadata(about["licence"]).splitlines()
     if "licence_file" in about:
         lines.append(f"license_link: {about['licence_file']}")
     return "".join(f"{line}\n" for line in lines)

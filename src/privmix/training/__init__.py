@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from privmix.training.trainer import Trainer
     from privmix.training.views.augment import parse_augmentations
     from privmix.training.views.config import MIXINGS, ViewConfig
+    from privmix.training.watching import TensorBoard, Watch, Watched
 else:
     __getattr__, __dir__ = lazily(__name__)
 
@@ -43,6 +44,7 @@ __all__ = [
     "ModelFacts",
     "OptimiserConfig",
     "PublicData",
+    "TensorBoard",
     "TrainedModel",
     "Trainer",
     "TrainingConfig",
@@ -51,6 +53,8 @@ __all__ = [
     "TrainingRun",
     "ViewConfig",
     "WarmUpConfig",
+    "Watch",
+    "Watched",
     "load_trained",
     "parse_augmentations",
     "plan_training",

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 LINEAR: Final = "linear"
 DP_SGD: Final = "dp-sgd"
+OWN: Final = "module"
+OWN_PREFIX: Final = "torch:"
+"""What a network of the user's own is called in settings, and how a text names one."""
 OPTIMISERS: Final = ("sgd", "adam")
 SCHEDULES: Final = ("constant", "cosine", "linear")
 # Large batches keep the noise small beside the sum (De et al. 2022; Tramer and Boneh 2021): about a seventh of the
@@ -50,8 +53,20 @@ _MECHANISMS: Final = ("privmix.training.mechanisms", "MECHANISMS.register", "pri
 
 
 def _models(*, of_images: bool) -> str:
-    kinds = literals_of("privmix.training.models")
+    kinds = [said for said in literals_of("privmix.training.models") if said["name"] != OWN]
     return ", ".join(sorted(said["called"] for said in kinds if said.get("takes_images", True) is of_images))
+
+
+def named_model(given: Any) -> Any:
+    """What settings call a model that is given by name, or as a ``torch.nn.Module``: its code's place is nobody's."""
+    if isinstance(given, str) and not given.startswith(OWN_PREFIX):
+        return given
+    # A module is told by what it has: settings take no torch.
+    return OWN if isinstance(given, str) or hasattr(given, "named_parameters") else given
+
+
+def _own() -> str:
+    return next(str(said["called"]) for said in literals_of("privmix.training.models") if said["name"] == OWN)
 
 
 def _views() -> str:
@@ -131,7 +146,9 @@ class TrainingConfig:
     delta: Share = option(MISSING, "Target, well below 1/n.")
     model: str = option(
         LINEAR,
-        f"{_models(of_images=False)} (any features); {_models(of_images=True)} (images, `features` pixels).",
+        f"{_models(of_images=False)} (any features); {_models(of_images=True)} (images, `features` pixels); {_own()}.",
+        read=named_model,
+        kind=Any,
     )
     batch_size: Count = option(256, "Expected batch. Default: about n/7 linear, n/12 else.", _STEPS, unset=True)
     epochs: Positive = option(30.0, "Expected passes. Default: 60 linear, 50 else.", _STEPS, unset=True)
@@ -250,6 +267,7 @@ class TrainingConfig:
             (32, 4096, 0.0)
         """
         check_integer("records", records, low=1)
+        model = named_model(model)
         flat = {leaf.name for leaf in leaves(cls)} | set(groups(cls))
         own = {item.name for item in fields(cls)} - flat
         if unknown := sorted(set(given) - flat - own):

@@ -29,6 +29,7 @@ from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
+from privmix.training.watching import Watch
 from privmix.world import World
 
 _CHUNK, _METHOD = "chunk", "method."
@@ -100,6 +101,7 @@ class PrivatePhase:
         world: World,
         progress: Progress,
         observers: Sequence[StepObserver],
+        watch: Watch | None = None,
     ) -> Tensor:
         """Take the steps from ``start`` on; the network holds the weights to begin with.
 
@@ -112,6 +114,7 @@ class PrivatePhase:
             world: the processes of the run.
             progress: called with (stage, done, total).
             observers: who looks into the steps.
+            watch: who is told public figures at about twenty of the steps, the last among them.
 
         Returns:
             the weights to evaluate.
@@ -156,9 +159,21 @@ class PrivatePhase:
                 if looked_at:
                     stage = f"private steps (ε {self._epsilon_shown(done)} after {done})"
                 progress(stage, done, self._plan.steps)
+                if watch and looked_at:
+                    self._tell(watch, done, optimiser)
             if run is not None:
                 run.save(done, lambda: _state(optimiser, method, chunks), now=done == self._plan.steps)
         return optimiser.evaluated
+
+    def _tell(self, watch: Watch, done: int, optimiser: Optimiser) -> None:
+        """Of the weights that a model would have now; those that training goes on with are then as they were."""
+        own = self._flat.get()
+        self._flat.set(optimiser.evaluated)
+        try:
+            cost = self._plan.cost(done)
+            watch.tell(done, self._plan.steps, cost.epsilon, self._plan.delta, self._network)
+        finally:
+            self._flat.set(own)
 
     @torch.no_grad()
     def answers(self) -> bool:

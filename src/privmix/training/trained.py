@@ -27,13 +27,16 @@ from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier, model_from_spec
 from privmix.training.models.budget import without_memory
-from privmix.untrusted import array_shapes, open_plain, read_json
+from privmix.training.models.registry import files_of
+from privmix.untrusted import array_shapes, open_plain, read_json, read_plain
 
 FORMAT: Final = "privmix-trained-model"
 SCHEMA_VERSION: Final = 1
 MODEL_FILE = "model.json"
 _BATCH: Final = 512
 _MOST_AXES: Final = 8
+# Of a file with a network's operations.
+_MOST_BESIDE: Final = 2**22
 # Of one batch, as the first layer sees it.
 _MOST_VALUES: Final = 2**25
 
@@ -166,6 +169,8 @@ class TrainedModel(Shown, NetworkClassifier):
         with held(folder) as place:
             place.write(WEIGHTS_FILE, weights_bytes(self.network), shared=True)
             place.write(MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode(), shared=True)
+            for name, beside in self.network.beside().items():
+                place.write(name, beside, shared=True)
             place.write(CERTIFICATE_FILE, self.certificate.to_bytes(), shared=True)
 
 
@@ -185,7 +190,8 @@ def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Ten
 
 def weights_bytes(network: Classifier) -> bytes:
     """All weights as a safetensors file."""
-    tensors = {name: tensor.detach().cpu().contiguous() for name, tensor in network.state_dict().items()}
+    # Clones: the file has every name of tied weights.
+    tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in network.state_dict().items()}
     return bytes(dump_tensors(tensors))
 
 
@@ -218,19 +224,21 @@ def load_trained(folder: str | Path) -> TrainedModel:
     )
     spec = _field(found, "network", dict)
     _check_facts(facts, spec, certificate["settings"])
-    network = _read_network(path / WEIGHTS_FILE, spec, str(certificate["files"][0]["sha256"]))
+    network = _read_network(path, spec, str(certificate["files"][0]["sha256"]))
     _check_fit(network, facts)
     return TrainedModel(network, facts, certificate)
 
 
-def _read_network(path: Path, spec: Mapping[str, Any], sha256: str) -> Classifier:
-    """The network that ``spec`` describes, with the weights in the file."""
+def _read_network(folder: Path, spec: Mapping[str, Any], sha256: str) -> Classifier:
+    """The network that ``spec`` describes, with the weights in the folder."""
+    path = folder / WEIGHTS_FILE
     shapes = {name: shape for name, (_, shape) in array_shapes(path, WEIGHTS_FILE).items()}
+    files = {name: read_plain(folder / name, name, _MOST_BESIDE) for name in files_of(spec)}
     with open_plain(path, WEIGHTS_FILE) as stream:
         content = stream.read()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise InvalidInput(WEIGHTS_FILE, "other bytes", "the weights that the certificate is about")
-    network = model_from_spec(spec, shapes)
+    network = model_from_spec(spec, shapes, files)
     try:
         network.load_state_dict(load_tensors(content))
     except (SafetensorError, ValueError, KeyError, RuntimeError):

@@ -34,6 +34,7 @@ from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
 from privmix.training.trained import ModelFacts, TrainedModel, load_trained, shaped, weights_digest
 from privmix.training.views.pipeline import ViewPipeline
+from privmix.training.watching import Watch
 from privmix.world import World
 
 
@@ -170,6 +171,7 @@ class Trainer:
         reservation: ReservationNote | None = None,
         progress: Progress | None = None,
         world: World | None = None,
+        watch: Watch | None = None,
     ) -> TrainedModel:
         """Warm up, train privately, and return the model; with ``run``, also keep checkpoints and publish it.
 
@@ -182,6 +184,7 @@ class Trainer:
             progress: called with (stage, done, total); in brackets after the stage stands what is spent of epsilon by
                 then, rounded up, or the public loss of the warm-up.
             world: the processes of the run.
+            watch: callbacks that are told of steps, epsilon so far and figures of public data.
 
         Raises:
             InvalidInput: the plan costs more than was asked of it, the records don't fit it, or the weights are no
@@ -216,7 +219,7 @@ class Trainer:
                 self._check_same_records(records, world)
             told = json.loads(world.share(json.dumps(known).encode()))
             tell = progress or silent
-            self._flat.set(self._train(records, run, own, world, tell, ()))
+            self._flat.set(self._train(records, run, own, world, tell, (), watch))
             self._public.warn_if_lost()
             model = self._finished(told["insecure"], reservation, told["id"])
             if run is not None:
@@ -280,6 +283,7 @@ class Trainer:
         world: World,
         progress: Progress,
         observers: Sequence[StepObserver],
+        watch: Watch | None = None,
     ) -> Tensor:
         """Both phases, from the last checkpoint on; returns the weights to evaluate."""
         start, state = (0, {}) if run is None else run.load()
@@ -304,6 +308,7 @@ class Trainer:
             world=world,
             progress=progress,
             observers=observers,
+            watch=watch,
         )
 
     def _finished(self, insecure: bool, reservation: ReservationNote | None, model_id: str | None) -> TrainedModel:

@@ -14,9 +14,10 @@ from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_spec
-from privmix.training.certificate import WEIGHTS_FILE, public_text
+from privmix.training.certificate import WEIGHTS_FILE, public_text, read_certificate
 from privmix.training.config import OF_THE_JOB, TrainingConfig
 from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
+from privmix.training.models.registry import files_of
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.config import WARM_SCENARIOS
 from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained
@@ -86,7 +87,10 @@ def verify_trained(folder: str | Path) -> Verification:
     """
     root = Path(folder)
     present = [name for name in OPTIONAL_FILES if os.path.lexists(root / name)]
-    check_listing(root, "files", [*FILES, *present])
+    # Where there is no certificate, the list says so.
+    stated = os.path.lexists(root / CERTIFICATE_FILE)
+    beside = files_of(read_certificate(root)["settings"].get("network")) if stated else ()
+    check_listing(root, "files", [*FILES, *beside, *present])
     model = load_trained(root)
     certificate = model.certificate
     plan = plan_of(certificate)

@@ -299,3 +299,13 @@ def test_a_microbatch_that_does_not_fit_tells_no_size() -> None:
     assert caught.value.__context__ is None
     with pytest.raises(ZeroDivisionError):
         whole(lambda: torch.tensor(1 // 0))
+
+
+def test_a_strategy_with_another_sum_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    # However fast it is: half of every gradient.
+    honest, tried = VmapGradients.clipped_sum, times(monkeypatch, vmap=0.1, ghost=2.0, loop=3.0)
+    assert choose(network(), (4,)) == "vmap"
+    monkeypatch.setattr(VmapGradients, "clipped_sum", lambda *given: 0.5 * honest(*given))
+    tried.clear()
+    assert choose(network(), (4,)) == "ghost"
+    assert "vmap" not in tried

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, MissingExtra
 from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.layout import ImageLayout
@@ -171,7 +172,7 @@ def test_linear_scales_each_record_to_the_norm(length: float) -> None:
 
 @pytest.mark.parametrize("name", ["vgg", "wrn-", "wrn-16-4x", "hf:", "HF:x", "", None, 3], ids=str)
 def test_unknown_names_list_the_known(name: Any) -> None:
-    with pytest.raises(InvalidInput, match=r"cnn, cnn-relu, hf:.*linear, resnet-9, wrn-DEPTH-WIDTH"):
+    with pytest.raises(InvalidInput, match=r"cnn, cnn-relu, hf:.*linear, resnet-9, torch:.*wrn-DEPTH-WIDTH"):
         make(name)
 
 
@@ -483,3 +484,29 @@ def test_pretrained_refusals(folders: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="all its weights; 1 are missing") as error:
         make(f"hf:{tmp_path}")
     assert str(tmp_path.parent) not in str(error.value)
+
+
+def test_low_rank_changes_train_little_and_come_back(folders: dict[str, Path]) -> None:
+    pytest.importorskip("peft")
+    whole, model = pretrained(folders, "vit"), pretrained(folders, "vit", "hf-lora")
+    trained = {name for name, parameter in model.named_parameters() if parameter.requires_grad}
+    assert {name for name in trained if ".lora_" not in name} == {"model.classifier.weight", "model.classifier.bias"}
+    assert any(".lora_A." in name for name in trained)
+    # The second factor is zero: at first nothing is changed, and what is frozen is the pretrained model's.
+    frozen = dict(whole.named_parameters())
+    kept = {name.replace(".base_layer", ""): one for name, one in model.named_parameters() if name not in trained}
+    assert all(torch.equal(one, frozen[name]) for name, one in kept.items())
+    assert set(frozen) == {*kept, "model.classifier.weight", "model.classifier.bias"}
+    check_model(model)
+    check_independence(model, inputs(model, 1).shape[1:])
+    jitter(model)
+    again = model_from_spec(json.loads(json.dumps(model.spec())), shapes_of(model))
+    again.load_state_dict(model.state_dict())
+    x = inputs(model, 2)
+    assert torch.equal(again.eval()(x), model.eval()(x))
+
+
+def test_low_rank_changes_name_their_extra(folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(MissingExtra, match=r"privmix\[lora\]"):
+        pretrained(folders, "vit", "hf-lora")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
@@ -52,12 +52,14 @@ class Classifier(nn.Module, ABC):
         called: what users call it: a name, or in words how names of it are made.
         takes_images: whether ``forward`` takes images (b, C, H, W) in [0, 1], or vectors (b, d) otherwise.
         classes: number of logits.
+        files: names of files that hold what a spec can't; see :meth:`beside`.
         certifiable: False for weights of a run that somebody looked into or changed: none may start from these.
     """
 
     name: ClassVar[str]
     called: ClassVar[str]
     takes_images: ClassVar[bool]
+    files: ClassVar[tuple[str, ...]] = ()
     certifiable: bool = True
 
     def __init__(self, classes: int) -> None:
@@ -94,6 +96,10 @@ class Classifier(nn.Module, ABC):
     def values_a_record(self, dim: int) -> int:
         """Numbers that the first layer sees of a record of ``dim`` values: what a batch takes in memory."""
         return dim
+
+    def beside(self) -> Mapping[str, bytes]:
+        """The content of each of ``files``, of which the spec has the hash; the constructor gets them as ``files``."""
+        return {}
 
     def spec(self) -> dict[str, Any]:
         """The architecture, without its weights: what :func:`~privmix.training.models.model_from_spec` takes."""
@@ -137,3 +143,13 @@ def group_norm(channels: int, groups: int) -> nn.GroupNorm:
     """
     fitting = next(count for count in range(min(groups, channels), 0, -1) if channels % count == 0)
     return nn.GroupNorm(fitting, channels)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether that is what an error says: a smaller chunk may do."""
+    text = str(error)
+    return (
+        isinstance(error, MemoryError | torch.OutOfMemoryError)
+        or "out of memory" in text
+        or "can't allocate memory" in text
+    )

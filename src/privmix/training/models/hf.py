@@ -18,6 +18,9 @@ from privmix.training.models.budget import without_memory
 from privmix.training.models.hf_config import plain_config
 
 _EXTRA: Final = "vision"
+_LORA_EXTRA: Final = "lora"
+_RANK: Final = 8
+_HIGHEST_RANK: Final = 4096
 _LARGEST_IMAGE: Final = 2**14
 _COLUMNS: Final = 256
 _ALLOWED: Final = "a folder or hub name of an image model of transformers with its weights in safetensors"
@@ -42,25 +45,36 @@ class PretrainedClassifier(Classifier):
         classes: number of logits.
         side: of the square that the model sees.
         mean, std: three numbers each.
-        frozen: train the head alone.
+        frozen: train the head alone, and low-rank changes where there are any.
+        lora_rank: of the changes to each linear layer but the head (Hu et al. 2022), by peft; 0: none.
 
     Raises:
         InvalidInput: no such architecture, or not for such images.
-        MissingExtra: the transformers library is not installed.
+        MissingExtra: the transformers library is not installed, or peft for low-rank changes.
     """
 
     name: ClassVar[str] = "transformers"
-    called: ClassVar[str] = "hf:FOLDER_OR_NAME, or hf-head:FOLDER_OR_NAME (its last layer alone is trained)"
+    called: ClassVar[str] = (
+        "hf:FOLDER_OR_NAME, hf-head:FOLDER_OR_NAME (its last layer alone is trained), or hf-lora:FOLDER_OR_NAME (its "
+        "last layer, and low-rank changes of the others)"
+    )
     takes_images: ClassVar[bool] = True
 
     @classmethod
     def of_name(cls, name: str, wanted: Wanted) -> Self | None:
         prefix, _, where = name.partition(":")
-        if prefix not in ("hf", "hf-head") or not where:
+        if prefix not in ("hf", "hf-head", "hf-lora") or not where:
             return None
         channels, height, width = wanted.images.shape
-        frozen = prefix == "hf-head"
-        return cls.load(where, channels_in=channels, height=height, width=width, classes=wanted.classes, frozen=frozen)
+        return cls.load(
+            where,
+            channels_in=channels,
+            height=height,
+            width=width,
+            classes=wanted.classes,
+            frozen=prefix != "hf",
+            lora_rank=_RANK if prefix == "hf-lora" else 0,
+        )
 
     def __init__(
         self,
@@ -74,6 +88,7 @@ class PretrainedClassifier(Classifier):
         mean: Sequence[float],
         std: Sequence[float],
         frozen: bool = False,
+        lora_rank: int = 0,
         model: nn.Module | None = None,
     ) -> None:
         super().__init__(classes)
@@ -92,7 +107,10 @@ class PretrainedClassifier(Classifier):
         self.register_buffer("_columns", _stretch(self.width, self.side), persistent=False)
         self.register_buffer("_mean", torch.tensor(self.mean).view(3, 1, 1), persistent=False)
         self.register_buffer("_std", torch.tensor(self.std).view(3, 1, 1), persistent=False)
+        self.lora_rank = check_integer("lora_rank", lora_rank, low=0, high=_HIGHEST_RANK)
         head = _head(self.model, self.classes)
+        if self.lora_rank:
+            _add_low_rank(self.model, head, self.lora_rank)
         nn.init.zeros_(head.weight)
         nn.init.zeros_(head.bias)
         self._freeze(head)
@@ -107,6 +125,7 @@ class PretrainedClassifier(Classifier):
         width: int,
         classes: int,
         frozen: bool = False,
+        lora_rank: int = 0,
         revision: str | None = None,
     ) -> Self:
         """Load the model in the folder ``name``, or the one the Hugging Face hub knows as OWNER/NAME.
@@ -150,6 +169,7 @@ class PretrainedClassifier(Classifier):
             mean=seen.mean,
             std=seen.std,
             frozen=frozen,
+            lora_rank=lora_rank,
             model=model,
         )
 
@@ -157,7 +177,9 @@ class PretrainedClassifier(Classifier):
         """Arguments of the constructor; the configuration is in them, so that no folder is needed to rebuild."""
         plain = ("channels_in", "height", "width", "classes", "side", "frozen")
         numbers = {"mean": list(self.mean), "std": list(self.std)}
-        return {"config": self._config, **{name: getattr(self, name) for name in plain}, **numbers}
+        # Where there is none, specs are those from before there were any.
+        low_rank = {"lora_rank": self.lora_rank} if self.lora_rank else {}
+        return {"config": self._config, **{name: getattr(self, name) for name in plain}, **numbers, **low_rank}
 
     def values_a_record(self, dim: int) -> int:
         """Three colours of the square that the model sees, or the image itself where that is larger."""
@@ -174,7 +196,8 @@ class PretrainedClassifier(Classifier):
 
     def _freeze(self, head: nn.Linear) -> None:
         if self.frozen:
-            self.model.requires_grad_(False)
+            for name, parameter in self.model.named_parameters():
+                parameter.requires_grad_(".lora_" in name)
             head.requires_grad_(True)
             return
         self.model.requires_grad_(True)
@@ -193,6 +216,19 @@ class PretrainedClassifier(Classifier):
         for (_, parameter), gradient in zip(named, used, strict=True):
             parameter.requires_grad_(gradient is not None)
         self.train()
+
+
+def _add_low_rank(model: nn.Module, head: nn.Linear, rank: int) -> None:
+    """Put a low-rank change beside every linear layer but the head; the first of its two factors starts at random."""
+    try:
+        import peft
+    except ImportError:
+        raise MissingExtra("peft", _LORA_EXTRA) from None
+    targets = [name for name, layer in model.named_modules() if type(layer) is nn.Linear and layer is not head]
+    if not targets:
+        raise InvalidInput("model", type(model).__name__, "a model with linear layers, or hf-head in place of hf-lora")
+    config = peft.LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=targets)
+    peft.inject_adapter_in_model(config, model)
 
 
 def _library() -> Any:

@@ -50,13 +50,29 @@ def build_model(
     raise InvalidInput("model", name, ", ".join(sorted(kind.called for kind in MODELS.all())))
 
 
-def model_from_spec(spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]] | None = None) -> Classifier:
+def files_of(spec: Any) -> tuple[str, ...]:
+    """Names of the files that a network's spec needs beside the weights; none where it is no spec of a network."""
+    kind = spec.get("architecture") if isinstance(spec, Mapping) else None
+    return MODELS[kind].files if isinstance(kind, str) and kind in [*MODELS] else ()
+
+
+def all_files() -> frozenset[str]:
+    """Names of the files that any network has beside the weights."""
+    return frozenset(name for kind in MODELS.all() for name in kind.files)
+
+
+def model_from_spec(
+    spec: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]] | None = None,
+    files: Mapping[str, bytes] | None = None,
+) -> Classifier:
     """Rebuild the architecture that ``model.spec()`` describes; its weights are to be loaded.
 
     Args:
         spec: architecture and options; nothing in it names code, a path or an address.
         shapes: name of array -> shape of the weights at hand. The spec of a stranger needs them: a network that is
             none of these weights is refused before it takes memory.
+        files: the content of those of :func:`files_of`.
 
     Raises:
         InvalidInput: no spec of a model of this package, or of other weights.
@@ -75,13 +91,13 @@ weights of this size
     options = dict(spec)
     architecture = options.pop("architecture", None)
     kind = MODELS[architecture]
-    known = set(inspect.signature(kind.__init__).parameters) - {"self", "model"}
+    known = set(inspect.signature(kind.__init__).parameters) - {"self", "model", "files"}
     if not set(options) <= known:
         raise InvalidInput(f"options of {architecture}", sorted(options), "those that its spec has")
 
     def build() -> Classifier:
         try:
-            return kind(**options)
+            return kind(**(options | {"files": files or {}} if kind.files else options))
         except TypeError:
             raise InvalidInput(f"options of {architecture}", sorted(options), "those that its spec has") from None
 

@@ -1,0 +1,252 @@
+"""Releases and trained models on the Hugging Face hub: pushed once they verify, verified when they are pulled."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any, Final, TypedDict
+
+from privmix.certificate.about import LONGEST
+from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
+from privmix.errors import InvalidInput, MissingExtra, StorageError
+from privmix.fields import Line
+from privmix.folders import FolderKind
+from privmix.jobs.checking import Checked, check_folder
+from privmix.jobs.kinds import kind_of
+from privmix.rounding import exact, rounded_up
+from privmix.scratch import ScratchFolder
+from privmix.shown import Shown
+from privmix.training.card import CARD_FILE, model_card
+from privmix.training.certificate import read_certificate
+from privmix.untrusted import open_plain
+
+_EXTRA: Final = "hub"
+_TYPES: Final[Mapping[str, str]] = {RELEASE: "dataset", MODEL: "model"}
+_PLACE: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+# Files of releases and models lie in one folder, or in one folder of it.
+_FILE: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,120}(/[A-Za-z0-9][A-Za-z0-9._-]{0,120})?")
+_MOST_FILES: Final = 100_000
+_ANY: Final = FolderKind("out", "a release or a trained model", frozenset({CERTIFICATE_FILE}))
+# The hub makes it.
+_OF_THE_HUB: Final = ".gitattributes"
+_FOLDER: Final = (
+    "the folder of a release or of a trained model: feature stores, runs, keys and ledgers are private and stay here"
+)
+_LOG_IN: Final = "log in with `hf auth login`, or put a token with the right to write into HF_TOKEN"
+
+
+@dataclass(frozen=True, repr=False)
+class Pushed(Shown):
+    """What was sent to the hub, or would be.
+
+    Attributes:
+        to: OWNER/NAME.
+        kind: of the repository, ``"dataset"`` or ``"model"``.
+        files: names, in order.
+        url: of the commit; None where nothing was sent.
+        epsilon, delta, relation: what is guaranteed.
+    """
+
+    to: str
+    kind: str
+    files: tuple[str, ...]
+    url: str | None
+    epsilon: float
+    delta: float
+    relation: str
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """Where it is."""
+        title = f"{'To be pushed' if self.url is None else 'Pushed'}: {self.kind} {self.to}"
+        return title, {
+            "guarantee": f"epsilon={rounded_up(self.epsilon)}, delta={exact(self.delta)}, {self.relation}",
+            "files": f"{len(self.files)}: {', '.join(self.files)}",
+            **({} if self.url is None else {"commit": self.url}),
+        }
+
+
+class PushArguments(TypedDict, total=False):
+    """Options of :func:`push`."""
+
+    public: bool
+    licence: str | None
+    message: str | None
+    overwrite: bool
+    dry_run: bool
+
+
+def push(
+    folder: str | PathLike[str],
+    to: str,
+    *,
+    public: bool = False,
+    licence: str | None = None,
+    message: str | None = None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+) -> Pushed:
+    """Send a release or a trained model to the Hugging Face hub, once it verifies.
+
+    Your own login is used: the token of ``hf auth login``, or of ``HF_TOKEN``. It is never shown or kept.
+    ``HF_ENDPOINT`` names another hub.
+
+    Formal guarantees:
+        * Certified alone: the folder is verified first, which accounts for every byte of every file in it, and nothing
+          else is sent but, of a model, a card that follows from its certificate.
+        * Nothing private: a folder that is no release or trained model is refused before anything is sent.
+
+    Args:
+        folder: of a release or a trained model, or a release.
+        to: OWNER/NAME; a release becomes a dataset, a model a model. The repository is made where there is none.
+        public: make the repository for all to see; else it is private, and its owner decides.
+        licence: of a model, such as ``"apache-2.0"``; that of a release is in its certificate.
+        message: of the commit.
+        overwrite: a repository that holds other files loses them.
+        dry_run: verify, and say what would be sent.
+
+    Raises:
+        InvalidInput: the folder is none of these or does not verify, or the repository holds other files.
+        StorageError: the hub can't be reached, or refuses.
+        MissingExtra: huggingface_hub is not installed.
+    """
+    place = Path(folder)
+    if not isinstance(to, str) or not _PLACE.fullmatch(to) or ".." in to or "--" in to:
+        raise InvalidInput("to", to, "OWNER/NAME on the hub, of letters, digits, points, hyphens and underscores")
+    found = kind_of(place) if place.is_dir() else None
+    if found is None or found not in _TYPES:
+        raise InvalidInput("folder", str(place), _FOLDER)
+    kind = _TYPES[found]
+    if licence is not None and found == RELEASE:
+        raise InvalidInput(
+            "licence", licence, "none for a release, whose certificate says it: `licence` of the release"
+        )
+    if licence is not None:
+        Line(LONGEST["licence"]).check("licence", licence)
+    # Every byte of it follows from the certificate or has its hash, and there is no other file.
+    checked = check_folder(place)
+    assert checked.held is not None
+    files = _files_in(place)
+    card = None if found == RELEASE else model_card(read_certificate(place), licence).encode()
+    names = tuple(sorted({*files, *([] if card is None else [CARD_FILE])}))
+    epsilon, delta, relation = float(checked.found["epsilon"]), float(checked.found["delta"]), checked.held.relation
+    if dry_run:
+        return Pushed(to, kind, names, None, epsilon, delta, relation)
+    hub = _hub()
+    api = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+    with _told(f"push to {to}"):
+        api.create_repo(to, repo_type=kind, private=not public, exist_ok=True)
+        others = sorted(set(api.list_repo_files(to, repo_type=kind)) - {*names, _OF_THE_HUB})
+    if others and not overwrite:
+        raise InvalidInput(
+            "to", to, f"a repository without other files (or `overwrite`); it has {', '.join(others[:5])}"
+        )
+    with _told(f"push to {to}"):
+        added = [hub.CommitOperationAdd(name, str(place / name)) for name in files]
+        added += [] if card is None else [hub.CommitOperationAdd(CARD_FILE, card)]
+        gone = [hub.CommitOperationDelete(name) for name in others]
+        title = message or f"{found.capitalize()} {checked.subject.id}"
+        done = api.create_commit(to, [*gone, *added], commit_message=title, repo_type=kind)
+    return Pushed(to, kind, names, str(done.commit_url), epsilon, delta, relation)
+
+
+def pull(source: str, out: str | Path, *, revision: str | None = None, overwrite: bool = False) -> Checked:
+    """Take a release or a trained model from the Hugging Face hub, and verify it; what does not verify is not kept.
+
+    Args:
+        source: OWNER/NAME.
+        out: folder to make.
+        revision: commit, branch or tag; None: the newest.
+        overwrite: replace a release or model that is there.
+
+    Returns:
+        as :func:`privmix.verify`.
+
+    Raises:
+        InvalidInput: there is none, or it does not verify.
+        StorageError: the hub can't be reached.
+        MissingExtra: huggingface_hub is not installed.
+    """
+    if not isinstance(source, str) or not _PLACE.fullmatch(source):
+        raise InvalidInput("source", source, "OWNER/NAME on the hub")
+    path = Path(out)
+    _ANY.check_target(path, overwrite=overwrite)
+    hub = _hub()
+    api = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
+    kind, commit, names = _listed(api, source, revision)
+    with ScratchFolder() as cache, _ANY.new(path, overwrite=overwrite) as draft:
+        for name in names:
+            with _told(f"pull {source}"):
+                got = api.hf_hub_download(source, name, repo_type=kind, revision=commit, cache_dir=str(cache))
+            inner, _, file = name.rpartition("/")
+            with open(os.path.realpath(got), "rb") as stream:
+                owner = draft.folder(inner) if inner else draft
+                with owner.new(file, shared=True) as written:
+                    shutil.copyfileobj(stream, written)
+                if inner:
+                    owner.close()
+            Path(os.path.realpath(got)).unlink()
+        draft.check_in_place()
+        return check_folder(draft.path)
+
+
+def _listed(api: Any, source: str, revision: str | None) -> tuple[str, str, list[str]]:
+    """Type, commit and the files that a release or model may have."""
+    for kind in _TYPES.values():
+        try:
+            with _told(f"pull {source}"):
+                info = api.repo_info(source, repo_type=kind, revision=revision)
+        except StorageError as error:
+            if kind == "dataset" and type(error.__context__).__name__ == "RepositoryNotFoundError":
+                continue
+            raise
+        names = sorted(str(one.rfilename) for one in info.siblings or ())
+        # The page that a hub shows of a model is no file of it.
+        left_out = {_OF_THE_HUB} if kind == "dataset" else {_OF_THE_HUB, CARD_FILE}
+        wanted = [name for name in names if name not in left_out]
+        odd = [name for name in wanted if not _FILE.fullmatch(name)]
+        if CERTIFICATE_FILE not in wanted or odd or len(wanted) > _MOST_FILES:
+            raise InvalidInput("source", source, "a repository that privmix push wrote, with a certificate.json")
+        return kind, str(info.sha), wanted
+    raise InvalidInput("source", source, "a repository that is there and that you may read")
+
+
+def _files_in(folder: Path) -> list[str]:
+    """Names of the files of a folder that was verified."""
+    found = []
+    for above, _, files in os.walk(folder):
+        for file in files:
+            name = Path(above, file).relative_to(folder).as_posix()
+            if not _FILE.fullmatch(name):
+                raise InvalidInput("folder", name, _FOLDER)
+            with open_plain(folder / name, name):
+                found.append(name)
+    return sorted(found)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Whatever the hub's client raises, in a line: without its request, which has the user's token."""
+    try:
+        yield
+    except (InvalidInput, StorageError):
+        raise
+    except Exception as error:
+        status = getattr(getattr(error, "response", None), "status_code", None)
+        if status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError":
+            raise StorageError(f"hub: can't {what}: it refuses ({status or 'no token'}); {_LOG_IN}") from None
+        why = type(error).__name__ if status is None else f"{type(error).__name__}, status {status}"
+        raise StorageError(f"hub: can't {what}: {why}") from None
+
+
+def _hub() -> Any:
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise MissingExtra("huggingface_hub", _EXTRA) from None
+    return huggingface_hub

@@ -1,0 +1,67 @@
+"""The model card: what a hub shows of a trained model, from its certificate alone."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from privmix.certificate.about import licence_metadata, privacy_metadata
+from privmix.certificate.assessment import SOURCE, markdown
+from privmix.certificate.certificate import Certificate
+from privmix.features.spec import title_of
+from privmix.rounding import exact, rounded_up
+from privmix.training.config import OWN
+
+CARD_FILE: Final = "README.md"
+_OWN: Final = "a network of its maker's own, kept as a list of tensor operations"
+
+
+def model_card(certificate: Certificate, licence: str | None = None) -> str:
+    """The card in Markdown, with the front matter that model hubs read.
+
+    Args:
+        certificate: of the model.
+        licence: of its weights, the owner's word.
+    """
+    guarantee, settings = certificate["guarantee"], certificate["settings"]
+    warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate.warnings)
+    statements = "\n".join(f"- {text}" for text in certificate["statements"])
+    classes = ", ".join(f"`{name}`" for name in settings["classes"])
+    network = settings["network"]["architecture"]
+    epsilon = rounded_up(certificate.epsilon, 4)
+    return f"""---
+{licence_metadata(licence) if licence else ""}library_name: privmix
+tags:
+- differential-privacy
+- dp-sgd
+{privacy_metadata(guarantee, certificate.unit)}---
+# A model trained with differential privacy
+{warnings}
+**Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency {certificate.relation},
+accountant `{guarantee["accountant"]}`.** `certificate.json` has every public constant and the accounting event;
+`privmix verify` recomputes them.
+
+{statements}
+
+## What holds, what does not, what is unknown
+
+The questions are those of {SOURCE}.
+
+{markdown(certificate["assessment"])}
+
+## What it is
+
+Network: {_OWN if network == OWN else f"`{network}`"}. It takes {title_of(settings["extractor"])} features of inputs of
+shape {" x ".join(map(str, settings["input_shape"]))}. Classes in order: {classes}.
+
+## How to use it
+
+```sh
+privmix pull THIS_REPOSITORY --out MODEL
+privmix verify MODEL
+privmix predict MODEL --data YOUR_RECORDS --out predictions.csv
+privmix export MODEL --out net.pt2
+```
+
+`privmix pull` takes the model's own files and verifies them; this page is none of them. The exported file loads without
+privmix: `torch.export.load("net.pt2").module()`.
+"""

@@ -1,0 +1,114 @@
+"""A trained network for programs that have torch and not privmix: its weights, or the network itself in one file.
+
+The network takes what it was trained on: images (b, C, H, W) in [0, 1] where features are ``pixels``, else the
+extractor's features (b, d), float32; and gives logits (b, classes), in the order of the model's classes.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import warnings
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any, Final
+
+import torch
+from safetensors.torch import save as dump_tensors
+from torch import Tensor, nn
+
+from privmix.errors import InvalidInput
+from privmix.training.models.own import OwnNetwork, state_of_module
+from privmix.training.trained import TrainedModel, shaped
+
+# A batch that the network is traced with, and another one, which it must be right for.
+_TRACED: Final = 2
+_TRIED: Final = 5
+_TOLERANCE: Final = 1e-4
+
+
+def weights(model: TrainedModel) -> bytes:
+    """The weights as safetensors; those of a network of one's own have the names that its ``state_dict`` has.
+
+    ``net.load_state_dict(safetensors.torch.load_file(FILE))`` loads them into the module that was trained.
+    """
+    network = model.network
+    state = state_of_module(network) if isinstance(network, OwnNetwork) else network.state_dict()
+    return bytes(dump_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}))
+
+
+def program(model: TrainedModel) -> bytes:
+    """What ``torch.export.load(FILE).module()(x)`` runs.
+
+    Raises:
+        InvalidInput: the network's forward pass is no fixed list of operations.
+    """
+    network, example = _ready(model, _TRACED)
+    stream = io.BytesIO()
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            found = torch.export.export(
+                network, (example,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False
+            )
+            torch.export.save(found, stream)
+            stream.seek(0)
+            _check(torch.export.load(stream).module(), model)
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise _refused(model, ".pt2", ".safetensors", error) from None
+    return stream.getvalue()
+
+
+def script(model: TrainedModel) -> bytes:
+    """What ``torch.jit.load(FILE)(x)`` runs.
+
+    Raises:
+        InvalidInput: tracing does not give the network for batches of any size.
+    """
+    network, example = _ready(model, _TRACED)
+    if isinstance(network, OwnNetwork) and network.is_recurrent:
+        # Tracing these from a list of operations, and no more from their module, breaks torch's memory.
+        allowed = ".pt2: a recurrent network is written so where its module is at hand, right after it was trained"
+        raise InvalidInput("out", ".pt", allowed)
+    stream = io.BytesIO()
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            # torch calls the format deprecated; whoever asks for it has programs that read it.
+            warnings.simplefilter("ignore")
+            jit: Any = torch.jit
+            jit.save(jit.trace(network, example, check_trace=False), stream)
+            stream.seek(0)
+            _check(jit.load(stream), model)
+    except InvalidInput:
+        raise
+    except Exception as error:
+        raise _refused(model, ".pt", ".pt2", error) from None
+    return stream.getvalue()
+
+
+FORMS: Final[Mapping[str, Callable[[TrainedModel], bytes]]] = MappingProxyType(
+    {".pt2": program, ".pt": script, ".safetensors": weights}
+)
+"""Ending of a file -> what makes its bytes."""
+
+
+def _ready(model: TrainedModel, records: int) -> tuple[nn.Module, Tensor]:
+    """A copy of the network on the CPU, and public random inputs."""
+    network = copy.deepcopy(model.network).cpu().eval().requires_grad_(False)
+    x = torch.rand(records, model.facts_.dim, generator=torch.Generator().manual_seed(records))
+    return network, shaped(x, network, model.facts_).clone(memory_format=torch.contiguous_format)
+
+
+def _check(written: Callable[[Tensor], Tensor], model: TrainedModel) -> None:
+    """Raise unless what was written gives what the network gives, for a batch of another size, too."""
+    network, x = _ready(model, _TRIED)
+    wanted, found = network(x), written(x)
+    if not torch.allclose(wanted, found, _TOLERANCE, _TOLERANCE):
+        raise ValueError("other outputs")
+
+
+def _refused(model: TrainedModel, ending: str, instead: str, error: Exception) -> InvalidInput:
+    why = (str(error).strip().splitlines() or [""])[0][:120]
+    return InvalidInput("out", ending, f"{instead}: this network can't be written so ({type(error).__name__}: {why})")

@@ -1,0 +1,140 @@
+"""Who is told how a training proceeds: steps, epsilon so far, figures of public data. Nothing else leaves a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch.nn.functional import cross_entropy
+
+from privmix.errors import InvalidInput, MissingExtra
+from privmix.training.examples import PublicData
+from privmix.training.models import Classifier
+from privmix.training.trained import ModelFacts, shaped
+
+_AT_ONCE: Final = 256
+_TENSORBOARD: Final = "tensorboard"
+ALLOWED: Final = "functions of a Watched, or tensorboard:FOLDER"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """What callbacks are told after a step: public figures alone.
+
+    Formal guarantees:
+        * Public: nothing in it is computed from a private record but by way of weights that the plan makes private.
+        * An upper bound: ``epsilon`` is what the accountant says of the steps so far, and at most the target.
+
+    Attributes:
+        step: steps that are done, from 1.
+        steps: steps in all.
+        epsilon: spent so far, at ``delta``.
+        delta: of the plan.
+        metrics: ``"validation/accuracy"`` and ``"validation/loss"`` of the public ``validation`` data, where these are
+            given, of the model as it would be now.
+
+    Example:
+        >>> Watched(1, 20, 0.5, 1e-5).metrics
+        {}
+    """
+
+    step: int
+    steps: int
+    epsilon: float
+    delta: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
+
+
+Callback = Callable[[Watched], object]
+
+
+class Watch:
+    """Callbacks and the public data that they are told of.
+
+    Args:
+        callbacks: a function of :class:`Watched`, a text such as ``tensorboard:FOLDER``, or several of either.
+        validation: public records, or None.
+        facts: of the model.
+
+    Raises:
+        InvalidInput: a callback is neither, or there are validation records and nobody to tell of them.
+        MissingExtra: TensorBoard is not installed.
+    """
+
+    def __init__(self, callbacks: Any, validation: PublicData | None = None, facts: ModelFacts | None = None) -> None:
+        several: Sequence[Any] = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
+        self._callbacks = [_callback(one) for one in several if one is not None]
+        if validation is not None and not self._callbacks:
+            raise InvalidInput("validation", "public data", "none without `callbacks`, which would be told of them")
+        self._validation, self._facts = validation, facts
+
+    def __bool__(self) -> bool:
+        return bool(self._callbacks)
+
+    def tell(self, step: int, steps: int, epsilon: float, delta: float, network: Classifier) -> None:
+        """Call each; ``network`` holds the weights that a model would have now."""
+        seen = Watched(step, steps, epsilon, delta, self._metrics(network))
+        for callback in self._callbacks:
+            callback(seen)
+
+    @torch.no_grad()
+    def _metrics(self, network: Classifier) -> dict[str, float]:
+        if self._validation is None:
+            return {}
+        assert self._facts is not None
+        device, training = next(network.parameters()).device, network.training
+        network.eval()
+        loss = right = 0.0
+        x, targets = self._validation.x, self._validation.targets
+        for part, wanted in zip(torch.split(x, _AT_ONCE), torch.split(targets, _AT_ONCE), strict=True):
+            logits = network(shaped(part.to(device), network, self._facts)).float()
+            loss += float(cross_entropy(logits, wanted.to(device), reduction="sum"))
+            right += float((logits.argmax(1) == wanted.to(device).argmax(1)).sum())
+        network.train(training)
+        return {"validation/accuracy": right / len(x), "validation/loss": loss / len(x)}
+
+
+def _callback(one: Any) -> Callback:
+    if isinstance(one, str):
+        kind, _, place = one.partition(":")
+        if kind != _TENSORBOARD or not place:
+            raise InvalidInput("callbacks", one, ALLOWED)
+        return TensorBoard(place)
+    if not callable(one):
+        raise InvalidInput("callbacks", type(one).__name__, ALLOWED)
+    found: Callback = one
+    return found
+
+
+class TensorBoard:
+    """A callback that writes what it is told for TensorBoard: ``epsilon`` and the public metrics, by step.
+
+    Args:
+        folder: for the events, made when there is something to write.
+
+    Raises:
+        MissingExtra: TensorBoard is not installed.
+    """
+
+    def __init__(self, folder: str | Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            raise MissingExtra("tensorboard", _TENSORBOARD) from None
+        self._folder, self._writer = str(folder), SummaryWriter
+        self._made: Any = None
+
+    def __call__(self, seen: Watched) -> None:
+        """Write one step."""
+        if self._made is None:
+            self._made = self._writer(self._folder)
+        self._made.add_scalar("epsilon", seen.epsilon, seen.step)
+        for name, value in seen.metrics.items():
+            self._made.add_scalar(name, value, seen.step)
+        # A run may end at any time.
+        self._made.flush()
+        if seen.step == seen.steps:
+            self._made.close()

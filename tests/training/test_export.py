@@ -1,0 +1,107 @@
+"""Exported networks give the same numbers in torch alone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+import privmix as pm
+from privmix.errors import InvalidInput
+
+SIDE, CLASSES = 8, 3
+
+
+def module() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Flatten(), nn.Linear(4 * 36, CLASSES))
+
+
+def images() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.random((60, SIDE, SIDE), np.float32), rng.integers(0, CLASSES, 60)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    above = tmp_path_factory.mktemp("models")
+    given: dict[str, Any] = {"classes": range(CLASSES), "epsilon": 8.0, "delta": 1e-3, "epochs": 1, "batch_size": 20}
+    for name, model in {"own": module(), "cnn-relu": "cnn-relu", "linear": "linear"}.items():
+        pm.train(images(), model=model, features="pixels", out=above / name, **given)
+    return {name: above / name for name in ("own", "cnn-relu", "linear")}
+
+
+@pytest.mark.parametrize("name", ["own", "cnn-relu", "linear"])
+@pytest.mark.parametrize("ending", [".pt", ".pt2"])
+def test_a_network_loads_in_torch_alone(folders: dict[str, Path], name: str, ending: str, tmp_path: Path) -> None:
+    model = pm.load(folders[name])
+    file = model.export(tmp_path / f"net{ending}")
+    x = images()[0]
+    given = torch.from_numpy(x)[:, None] if name != "linear" else torch.from_numpy(x).flatten(1)
+    network = torch.jit.load(file) if ending == ".pt" else torch.export.load(file).module()
+    with torch.no_grad():
+        found = network(given).softmax(1).numpy()
+    assert np.allclose(found, model.predict_proba(x), atol=1e-5)
+    assert network(given[:1]).shape == (1, CLASSES)
+
+
+def test_it_needs_no_privmix(folders: dict[str, Path], tmp_path: Path) -> None:
+    file = pm.load(folders["own"]).export(tmp_path / "net.pt2")
+    code = f"""
+import sys, torch
+sys.modules["privmix"] = None
+print(tuple(torch.export.load({str(file)!r}).module()(torch.zeros(4, 1, {SIDE}, {SIDE})).shape))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == f"(4, {CLASSES})"
+
+
+def test_weights_have_the_names_of_the_module(folders: dict[str, Path], tmp_path: Path) -> None:
+    model = pm.load(folders["own"])
+    file = model.export(tmp_path / "net.safetensors")
+    net = module()
+    assert net.load_state_dict(load_file(file)).missing_keys == []
+    x = images()[0]
+    with torch.no_grad():
+        found = net(torch.from_numpy(x)[:, None]).softmax(1).numpy()
+    assert np.allclose(found, model.predict_proba(x), atol=1e-5)
+
+
+def test_a_network_that_runs_otherwise_is_not_written(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+
+    class Rows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner, self.head = nn.LSTM(SIDE, 4, batch_first=True), nn.Linear(4, 2)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.inner(x[:, 0])[0][:, -1])
+
+    data = rng.random((40, SIDE, SIDE), np.float32), rng.integers(0, 2, 40)
+    given: dict[str, Any] = {"classes": range(2), "epsilon": 8.0, "delta": 1e-3, "epochs": 1, "batch_size": 20}
+    pm.train(data, model=Rows(), features="pixels", strategy="loop", out=tmp_path / "model", **given)
+    loaded = pm.load(tmp_path / "model")
+    with pytest.raises(InvalidInput, match=r"\.pt2"):
+        loaded.export(tmp_path / "net.pt")
+    assert not (tmp_path / "net.pt").exists()
+    assert loaded.export(tmp_path / "net.pt2").exists()
+
+
+def test_files_are_refused_where_they_do_not_belong(folders: dict[str, Path], tmp_path: Path) -> None:
+    model = pm.load(folders["linear"])
+    with pytest.raises(InvalidInput, match="handed to others"):
+        model.export(folders["linear"] / "net.pt2")
+    with pytest.raises(InvalidInput, match=r"\.pt2"):
+        model.export(tmp_path / "net.onnx")
+    (tmp_path / "net.pt").write_bytes(b"mine")
+    with pytest.raises(InvalidInput, match="overwrite"):
+        model.export(tmp_path / "net.pt")
+    assert (tmp_path / "net.pt").read_bytes() == b"mine"
