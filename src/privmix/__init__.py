@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.replaying import end_replay, replay
     from privmix.jobs.report import report
+    from privmix.jobs.sampling import SampledTable, sample
     from privmix.jobs.specification import TableSpec, spec
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
@@ -97,6 +98,7 @@ __all__ = [
     "Release",
     "ReleaseClassifier",
     "Repeated",
+    "SampledTable",
     "SecondMomentsClassifier",
     "StorageError",
     "TableSpec",
@@ -120,6 +122,7 @@ __all__ = [
     "release",
     "replay",
     "report",
+    "sample",
     "spec",
     "train",
     "verify",

@@ -57,8 +57,8 @@ class ColumnStates:
 
     @property
     def one_hot(self) -> bool:
-        """Whether a feature tells of a state alone."""
-        return bool((np.count_nonzero(self.features, axis=0) == 1).all())
+        """Whether each feature tells of one state."""
+        return bool((np.count_nonzero(self.features, axis=0) <= 1).all())
 
 
 @dataclass(frozen=True)
@@ -168,6 +168,7 @@ class _Fit:
             shares = column.shares
             if column.one_hot:
                 top = column.features.max(axis=0)
+                top = np.where(top > 0, top, 1.0)
                 if self.transform.centre is not None:
                     told = self.transform.centre[span] / top
                 else:
