@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from privmix.jobs.report import report
     from privmix.jobs.sampling import SampledTable, sample
     from privmix.jobs.specification import TableSpec, spec
+    from privmix.jobs.table_evaluation import TableEvaluation, evaluate_table
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
@@ -101,6 +102,7 @@ __all__ = [
     "SampledTable",
     "SecondMomentsClassifier",
     "StorageError",
+    "TableEvaluation",
     "TableSpec",
     "ThreeStageClassifier",
     "TwoStageClassifier",
@@ -114,6 +116,7 @@ __all__ = [
     "end_replay",
     "epsilon",
     "evaluate",
+    "evaluate_table",
     "fit",
     "ledger_total",
     "load",

@@ -53,6 +53,11 @@ class States:
     unlisted: int | None = None
     open_end: bool = False
 
+    def nearest(self, features: NDArray[np.float64]) -> NDArray[np.int64]:
+        """(n,) the state whose features are nearest to those of each of (n, width) cells."""
+        distance = np.square(self.features).sum(axis=1) - 2 * features @ self.features.T
+        return distance.argmin(axis=1)
+
     def without_unlisted(self) -> States:
         """The same without that state."""
         if self.unlisted is None:
