@@ -142,9 +142,7 @@ def theirs(dataset: str, rival: str, epsilon: float, seed: int, python: str) -> 
         pd.DataFrame(train, columns=names).to_csv(data, index=False)
         domain.write_text(json.dumps(dict(zip(names, sizes, strict=True))))
         script = Path(__file__).parent / "rivals" / "tables.py"
-        subprocess.run(
-            [python, script, rival, data, domain, f"{epsilon:g}", f"{DELTA:g}", str(seed), out], check=True
-        )
+        subprocess.run([python, script, rival, data, domain, f"{epsilon:g}", f"{DELTA:g}", str(seed), out], check=True)
         return pd.read_csv(out)[names].to_numpy(np.int64), json.loads(Path(f"{out}.json").read_text())
 
 
@@ -256,7 +254,9 @@ def _cells(runs: list[dict[str, Any]]) -> list[str]:
     def mean(found: list[float]) -> float:
         return float(np.mean(found))
 
-    variation = [mean([run["quality"]["total_variation"][way]["mean"] for run in runs]) for way in ("one", "two", "three")]
+    variation = [
+        mean([run["quality"]["total_variation"][way]["mean"] for run in runs]) for way in ("one", "two", "three")
+    ]
     trees = [run["quality"]["trees"]["rows"] for run in runs]
     aucs = [tree["auc"] for tree in trees if tree["auc"] is not None]
     told = [run["sdmetrics"] for run in runs if "sdmetrics" in run]

@@ -69,13 +69,16 @@ def test_numbers_keep_to_their_declared_bounds_and_are_whole_where_declared() ->
 def test_interval_without_a_declared_end_gives_its_one_edge() -> None:
     (states,) = table_states(Tabular({"open": COLUMNS["open"]}))
     cells = states.cells(np.array([0, 3, 4]), np.random.default_rng(0)).to_pylist()
-    assert states.open_end and cells == [np.nextafter(0.5, 0), 3.0, None]
+    assert states.open_end
+    assert cells == [np.nextafter(0.5, 0), 3.0, None]
 
 
 def test_days_are_between_the_declared_ones() -> None:
     states = {one.name: one for one in table_states(Tabular({name: COLUMNS[name] for name in ("day", "written")}))}
     day = states["day"].cells(np.arange(len(states["day"].shares)), np.random.default_rng(0)).to_pylist()
-    assert day[-1] is None and date(2015, 1, 1) <= min(day[:-1]) and max(day[:-1]) <= date(2025, 12, 31)
+    assert day[-1] is None
+    assert date(2015, 1, 1) <= min(day[:-1])
+    assert max(day[:-1]) <= date(2025, 12, 31)
     text = states["written"].cells(np.zeros(3, np.int64), np.random.default_rng(0)).to_pylist()
     assert all(len(one) == len("01.01.2015") and one[2] == "." for one in text)
 

@@ -69,11 +69,15 @@ def rows(release: pm.Release) -> pm.SampledTable:
 
 def test_rows_have_names_types_and_values_as_declared(rows: pm.SampledTable) -> None:
     frame = rows.to_frame()
-    assert list(frame.columns) == ["ward", "age", "smoker", "ill"] and len(frame) == 3000
+    assert list(frame.columns) == ["ward", "age", "smoker", "ill"]
+    assert len(frame) == 3000
     assert set(frame["ward"].dropna()) <= {"surgery", "cardiology", "oncology"}
-    assert str(frame["age"].dtype) == "Int64" and frame["age"].dropna().between(0, 110).all()
-    assert frame["smoker"].dtype == bool and set(frame["ill"]) == {"no", "yes"}
-    assert rows.ignored == ("name",) and rows.open_ended == ()
+    assert str(frame["age"].dtype) == "Int64"
+    assert frame["age"].dropna().between(0, 110).all()
+    assert frame["smoker"].dtype == bool
+    assert set(frame["ill"]) == {"no", "yes"}
+    assert rows.ignored == ("name",)
+    assert rows.open_ended == ()
 
 
 def test_rows_hang_together_as_the_records_do(rows: pm.SampledTable) -> None:
@@ -93,15 +97,18 @@ def test_rows_hang_together_as_the_records_do(rows: pm.SampledTable) -> None:
 
 def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release) -> None:
     found = pm.evaluate_table(release, visits(), label="ill")
-    assert found.quality.two_way[0] < 0.05 and "owner" in repr(found)
-    assert found.quality.tree.accuracy > 0.8 and found.quality.real_tree is not None
+    assert found.quality.two_way[0] < 0.05
+    assert "owner" in repr(found)
+    assert found.quality.tree.accuracy > 0.8
+    assert found.quality.real_tree is not None
     assert set(found.to_dict()) >= {"total_variation", "trees", "statement"}
 
 
 @pytest.mark.parametrize("design", [pm.designs.TwoStage()])
 def test_stages_give_the_moments_of_their_first(design: Any) -> None:
     found = released(design).sample_table(50)
-    assert len(found) == 50 and found.columns[-1] == "label"
+    assert len(found) == 50
+    assert found.columns[-1] == "label"
 
 
 def test_what_has_no_table_is_refused_with_what_to_do(release: pm.Release) -> None:
@@ -128,7 +135,8 @@ def test_command_line_makes_the_same_rows(
     folder, out = release.save(tmp_path / "REL"), tmp_path / "rows.parquet"
     assert run(["sample", str(folder), "--out", str(out), "--label-column", "ill"]) == 0
     said = capsys.readouterr().out
-    assert "pairs of columns are met within their noise" in said and "name" in said
+    assert "pairs of columns are met within their noise" in said
+    assert "name" in said
     assert pq.read_table(out).equals(rows.arrow)
     assert run(["sample", str(folder), "--out", str(out)]) == 2
     assert "--overwrite" in capsys.readouterr().err

@@ -83,7 +83,8 @@ def fitted(std: float, transform: RecordTransform | None = None, **more: float) 
 def test_pairs_of_columns_come_back() -> None:
     model = fitted(15.0)
     assert furthest(model.sample(RECORDS, np.random.default_rng(0)), table()) < 0.05
-    assert len(model.pairs) == 6 and all(pair.met for pair in model.pairs)
+    assert len(model.pairs) == 6
+    assert all(pair.met for pair in model.pairs)
     assert {pair.columns for pair in model.pairs} >= {("c0", "c1"), ("c1", "label")}
 
 

@@ -34,8 +34,8 @@ def sample(
     """Make rows in the columns that a table's specification declares, from a release of the table.
 
     The second moments of a release (designs moments, two-stage and three-stage) hold a noisy table of every pair of
-    columns. A mixture is fitted to them and rows are drawn from it: categories as declared, numbers within their bounds,
-    missing cells missing. They are made of the released numbers alone: no private data is read, no privacy is spent,
+    columns. A mixture is fitted to them and rows are drawn from it: categories as declared, numbers within their
+    bounds, missing cells missing. They are made of the released numbers alone: no private data is read, no privacy is spent,
     and no row is anybody's record.
 
     Beside them stands how well the released numbers are met: a pair of columns is within its noise if noise alone could
@@ -67,8 +67,8 @@ def sample(
     if found.open_ended:
         names = ", ".join(plain(name) for name in found.open_ended)
         out.print(
-            f'first and last interval without a declared end: {names}; there rows have the number at its one end ("range" '
-            "beside the bins declares both)",
+            f"first and last interval without a declared end: {names}; rows there have the number at its one end "
+            '("range" beside the bins declares both)',
             soft_wrap=True,
         )
     out.print(f"written to {plain(target)}: as public as the release", soft_wrap=True)

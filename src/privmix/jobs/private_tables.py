@@ -53,9 +53,7 @@ def check_out(out: Path, overwrite: bool, more: Sequence[str] = ()) -> None:
     check_writable("out", out.parent)
 
 
-def write_table(
-    found: Tabled, out: Path, more: Mapping[str, Writer] | None = None, *, private: bool = True
-) -> None:
+def write_table(found: Tabled, out: Path, more: Mapping[str, Writer] | None = None, *, private: bool = True) -> None:
     """Write the file, by its ending.
 
     Args:

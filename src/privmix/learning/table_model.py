@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ class _Fit:
         self.sizes = [len(column.features) for column in columns] + [self.classes]
         widths = [column.features.shape[1] for column in columns]
         edges = np.cumsum([0, *widths])
-        self.spans = [slice(int(a), int(b)) for a, b in zip(edges, edges[1:], strict=False)]
+        self.spans = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
         self.features = [torch.tensor(column.features, dtype=torch.float32) for column in columns]
         self.squares = torch.cat([feature.square().sum(1) for feature in self.features])
         self.centre = None if transform.centre is None else torch.tensor(transform.centre, dtype=torch.float32)
@@ -155,7 +156,9 @@ class _Fit:
         self.logits = start + _APART * torch.randn(PARTS, len(start), generator=torch_generator)
         self.parts, self.total = torch.zeros(PARTS), torch.zeros(())
         self.base = torch.tensor(np.concatenate([c.shares for c in columns]), dtype=torch.float32).log()
-        self.loose = torch.cat([torch.full((size,), not c.one_hot) for c, size in zip(columns, self.sizes, strict=False)])
+        self.loose = torch.cat(
+            [torch.full((size,), not c.one_hot) for c, size in zip(columns, self.sizes, strict=False)]
+        )
         self.parameters = [self.logits, self.parts, *([self.total] if free_total else [])]
         for parameter in self.parameters:
             parameter.requires_grad_()

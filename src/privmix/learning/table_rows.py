@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 Reals = NDArray[np.float64]
 
 
-def draw(
-    weights: Reals, states: Sequence[Reals], records: int, generator: np.random.Generator
-) -> NDArray[np.int64]:
+def draw(weights: Reals, states: Sequence[Reals], records: int, generator: np.random.Generator) -> NDArray[np.int64]:
     """Draw rows of a mixture in whose parts columns are independent.
 
     Every part gets its number of rows but for rounding, and so does every state of a column within a part; which of a
