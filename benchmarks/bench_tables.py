@@ -226,8 +226,9 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
         real = table_quality(test, train, sizes, names, test=test, real_tree=True)
         best = real.real_tree
         assert best is not None
+        ways = (real.one_way, real.two_way, real.three_way)
         rows = [
-            ["test records", "", f"{len(test):,}", *(f"{mean:.4f}" for mean, _ in (real.one_way, real.two_way, real.three_way)),
+            ["test records", "", f"{len(test):,}", *(f"{mean:.4f}" for mean, _ in ways),
              f"{real.association:.3f}", f"{100 * best.accuracy:.1f}", f"{best.auc:.3f}", "", "", ""]
         ]  # fmt: skip
         for epsilon in sorted({run["epsilon"] for run in runs}):

@@ -35,8 +35,8 @@ def sample(
 
     The second moments of a release (designs moments, two-stage and three-stage) hold a noisy table of every pair of
     columns. A mixture is fitted to them and rows are drawn from it: categories as declared, numbers within their
-    bounds, missing cells missing. They are made of the released numbers alone: no private data is read, no privacy is spent,
-    and no row is anybody's record.
+    bounds, missing cells missing. They are made of the released numbers alone: no private data is read, no privacy is
+    spent, and no row is anybody's record.
 
     Beside them stands how well the released numbers are met: a pair of columns is within its noise if noise alone could
     leave as much; the ratio is the mean square of what is left over that of the noise. What more than two columns
