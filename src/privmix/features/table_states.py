@@ -56,7 +56,7 @@ class States:
     def nearest(self, features: NDArray[np.float64]) -> NDArray[np.int64]:
         """(n,) the state whose features are nearest to those of each of (n, width) cells."""
         distance = np.square(self.features).sum(axis=1) - 2 * features @ self.features.T
-        return distance.argmin(axis=1)
+        return np.asarray(distance.argmin(axis=1), np.int64)
 
     def without_unlisted(self) -> States:
         """The same without that state."""

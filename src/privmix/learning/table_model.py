@@ -141,14 +141,15 @@ class _Fit:
         self.centre = None if transform.centre is None else torch.tensor(transform.centre, dtype=torch.float32)
         largest = math.sqrt(sum(float(feature.square().sum(1).max()) for feature in self.features))
         self.clips = self.centre is not None or largest > transform.clip_norm * (1 + 1e-6)
+        second, cross, counts = (
+            n / max(std, 1e-6 * n)
+            for std in (moments.noise_std_second, moments.noise_std_cross, moments.noise_std_counts)
+        )
         self.released = _Numbers(
             torch.tensor(moments.second / n, dtype=torch.float32),
             torch.tensor(moments.cross / n, dtype=torch.float32),
             torch.tensor(moments.label_sums / n, dtype=torch.float32),
-            tuple(
-                n / max(std, 1e-6 * n)
-                for std in (moments.noise_std_second, moments.noise_std_cross, moments.noise_std_counts)
-            ),
+            (second, cross, counts),
         )
         self.mean_weight = 0.0 if mean_noise_std == 0 else 1 / mean_noise_std
         start = self._start(moments)
@@ -186,14 +187,14 @@ class _Fit:
 
     def shares(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(k,) weights of parts and (k, all states) shares within them."""
-        within = [torch.softmax(part, 1) for part in self.logits.split(self.sizes, 1)]
+        within = [torch.softmax(part, 1) for part in torch.split(self.logits, self.sizes, 1)]
         return torch.softmax(self.parts, 0), torch.cat(within, 1)
 
     def expected(
         self, weights: torch.Tensor, within: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
         """X'X, X'Y and label sums per record, and the features' mean; clipped as a part's mean length says."""
-        *states, label = within.split(self.sizes, 1)
+        *states, label = torch.split(within, self.sizes, 1)
         x = torch.cat([part @ feature for part, feature in zip(states, self.features, strict=True)], 1)
         y = label - self.offset
         lengths = torch.cat(states, 1) @ self.squares
@@ -238,7 +239,7 @@ class _Fit:
             free = (whole * (spread - torch.cat([self.base, spread[len(self.base) :]])))[: len(self.base)]
             loss = loss + stiffness * (told + free[self.loose].sum())
             optimiser.zero_grad()
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
             if progress is not None:
                 progress(step + 1)
@@ -367,8 +368,9 @@ def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:
 
     def made(times: float) -> _Numbers:
         larger = math.sqrt(1 + times**2)
-        shifted = [number + times * z for number, z in zip(numbers, drawn, strict=True)]
-        return _Numbers(*shifted, tuple(weight / larger for weight in released.weights))
+        second, cross, counts = (number + times * z for number, z in zip(numbers, drawn, strict=True))
+        first, other, last = (weight / larger for weight in released.weights)
+        return _Numbers(second, cross, counts, (first, other, last))
 
     return made(_THINNED), made(-1 / _THINNED)
 
@@ -399,5 +401,5 @@ def _with_block(matrix: torch.Tensor, span: slice, block: torch.Tensor) -> torch
 
 def _arrays(weights: torch.Tensor, within: torch.Tensor, sizes: Sequence[int]) -> tuple[Reals, tuple[Reals, ...]]:
     shares = weights.double().numpy()
-    states = [part.double().numpy() for part in within.split(list(sizes), 1)]
+    states = [part.double().numpy() for part in torch.split(within, list(sizes), 1)]
     return shares / shares.sum(), tuple(part / part.sum(axis=1, keepdims=True) for part in states)
