@@ -10,18 +10,18 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.table_states import States, table_states
 from privmix.features.tabular import Tabular
 from privmix.jobs.private_tables import check_out, write_table
-from privmix.jobs.progress import Asked, callback, shows_bars
-from privmix.jobs.shown import Shown
 from privmix.learning.table_model import ColumnStates, PairFit, TableModel, fit_table
 from privmix.plans import Plan, plan_from_dict
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.publication.second_moments import SecondMoments
 from privmix.releases.folder import dataset_of
+from privmix.shown import Shown
 
 LABEL: Final = "label"
 """What the column of classes is called where nothing is said: a release knows no name of it."""
@@ -147,7 +147,7 @@ def sample(
         seed: of fit and draw; the same one makes the same rows on the same machine.
         out: a file to write: .csv, .parquet or .jsonl.
         overwrite: replace the file that is there.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: the release has no second moments or is of no table, a number is out of range, or the file can't

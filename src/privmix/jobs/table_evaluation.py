@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.bars import Asked, callback, shows_bars
 from privmix.engine import PrivateRecords
 from privmix.features import from_spec
 from privmix.features.table_states import table_states
@@ -17,14 +18,13 @@ from privmix.features.tabular import Tabular
 from privmix.jobs.columns import Columns
 from privmix.jobs.evaluation import open_for_model
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.progress import Asked, callback, shows_bars
 from privmix.jobs.sampling import SampledTable, sample
-from privmix.jobs.shown import Shown
 from privmix.jobs.table_quality import TableQuality, table_quality
 from privmix.learning.base import ReleaseFacts
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.releases.folder import dataset_of
+from privmix.shown import Shown
 
 STATEMENT = "Of real records, and covered by no guarantee: for their owner alone, unless they are public."
 
@@ -92,7 +92,7 @@ def evaluate_table(
         split: which part of them; None: ``train``, or all of what is in memory.
         columns, label, classes: as :func:`privmix.evaluate` takes them.
         records, seed: of the rows, see :func:`privmix.sample`.
-        progress: called with (stage, done, total), or True for bars.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Raises:
         InvalidInput: the release is of no table or has no second moments, or the records have other columns or classes.
