@@ -55,7 +55,9 @@ if TYPE_CHECKING:
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.replaying import end_replay, replay
     from privmix.jobs.report import report
+    from privmix.jobs.sampling import SampledTable, sample
     from privmix.jobs.specification import TableSpec, spec
+    from privmix.jobs.table_evaluation import TableEvaluation, evaluate_table
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
@@ -98,8 +100,10 @@ __all__ = [
     "Release",
     "ReleaseClassifier",
     "Repeated",
+    "SampledTable",
     "SecondMomentsClassifier",
     "StorageError",
+    "TableEvaluation",
     "TableSpec",
     "ThreeStageClassifier",
     "TwoStageClassifier",
@@ -113,6 +117,7 @@ __all__ = [
     "end_replay",
     "epsilon",
     "evaluate",
+    "evaluate_table",
     "fit",
     "ledger_total",
     "load",
@@ -123,6 +128,7 @@ __all__ = [
     "release",
     "replay",
     "report",
+    "sample",
     "spec",
     "train",
     "verify",

@@ -103,6 +103,7 @@ VERBS: Final[dict[str, dict[str, str]]] = {
         "evaluate": "evaluate {out}/model --data {data} --figure {out}/evaluate.png",
         "audit": "audit {folder} --runs 200",
         "canaries": "audit {folder} --data {data} --canaries 20",
+        "sample": "sample {folder} --records 10 --out {out}/rows.csv",
         "collapse": "attack collapse {folder} --proxy {data}",
         "inversion": "attack inversion {folder} --data {data} --split test --images 1 --steps 1",
         "membership": "attack membership {fitted} --data {data} --release {folder}",
@@ -137,7 +138,7 @@ VERBS: Final[dict[str, dict[str, str]]] = {
 }
 # What an honest folder is refused for: it is of another kind than the verb takes.
 NOT_FOR: Final[dict[str, frozenset[str]]] = {
-    "release": frozenset(),
+    "release": frozenset({"sample"}),
     "fitted": frozenset({"fit", "audit"}),
     "trained": frozenset({"fit"}),
     "records": frozenset(),

@@ -48,6 +48,10 @@ VERBS: Final = {
     "predict": Verb(
         "privmix.cli.predict", "Predict the classes of records without labels, and write them to a file of your own."
     ),
+    "sample": Verb(
+        "privmix.cli.sample",
+        "Make rows in the columns that a table's specification declares, from a release of the table.",
+    ),
     "transform": Verb(
         "privmix.cli.transform",
         "Do to new records what was done to those of a release: what any learner of its rows must see.",

@@ -15,6 +15,7 @@ from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb
+from privmix.errors import InvalidInput
 from privmix.jobs.inputs import Inputs
 
 if TYPE_CHECKING:
@@ -29,9 +30,18 @@ _WORST: Final = 5
 @verb(app)
 def evaluate(
     *,
-    model: Annotated[Path, typer.Argument(help="Folder that privmix fit or privmix train wrote.")],
-    data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
-    split: Annotated[str, typer.Option(help="Which part of it.")] = "test",
+    model: Annotated[
+        Path, typer.Argument(help="Folder that privmix fit or privmix train wrote; with --table that of a release.")
+    ],
+    data: Annotated[
+        str, typer.Option("--data", "--against", help="Dataset with labels: file, folder, pattern or address.")
+    ],
+    split: Annotated[
+        str | None, typer.Option(help="Which part of it. Default: test; with --table train.", show_default=False)
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="Compare rows that privmix sample makes of a release with the real ones.")
+    ] = False,
     inputs: Inputs,
     reference: Annotated[
         str | None,
@@ -71,7 +81,19 @@ def evaluate(
     Example: privmix evaluate MODEL --data mnist --split test --json
 
     Beside what the same learner finds without privacy: privmix evaluate MODEL --data mnist --reference mnist
+
+    Rows of a release beside the table that it is of: privmix evaluate REL --table --against real.csv
+    --label-column income. Total variation is half the sum of what shares of one, two and three columns' values differ
+    by; a gradient-boosted tree learns from the rows and is tested on the real records.
     """
+    if table:
+        given = {"reference": reference, "group_by": group_by, "figure": figure, "record": record}
+        for name, value in given.items():
+            if value is not None:
+                raise InvalidInput(name, value, "none beside `table`")
+        _table(model, data, split, inputs, json_output)
+        return
+    split = split or "test"
     # Of private records, so never in the model's folder, which may be handed on.
     picture = figure if record is None else figure or record / f"confusion-{split}.png"
     with progress_bars() as progress:
@@ -92,6 +114,20 @@ def evaluate(
         print_json(found.to_dict())
         return
     _show(found)
+
+
+def _table(release: Path, data: str, split: str | None, inputs: Inputs, json_output: bool) -> None:
+    with progress_bars() as progress:
+        found = jobs.table_evaluation.evaluate_table(
+            release, data, split=split, columns=inputs.columns, classes=inputs.classes, progress=progress
+        )
+    if json_output:
+        print_json(found.to_dict())
+        return
+    title, facts = found.shown()
+    out.print(title, soft_wrap=True)
+    for name, value in facts.items():
+        out.print(f"  {name}: {plain(str(value))}", soft_wrap=True)
 
 
 def _show(found: Evaluation) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
@@ -224,9 +224,10 @@ class Numeric(_OfNumbers):
     high: float
     log: bool
     missing: Missing
+    integer: bool = False
 
     key: ClassVar[str] = "range"
-    fields: ClassVar[tuple[str, ...]] = ("log", "missing", "missing_tokens")
+    fields: ClassVar[tuple[str, ...]] = ("log", "integer", "missing", "missing_tokens")
 
     @classmethod
     def read(cls, entry: Mapping[str, Any], field: str) -> Self:
@@ -236,7 +237,8 @@ class Numeric(_OfNumbers):
         low = check_number(field, bounds[0])
         high = check_number(field, bounds[1], low=low, low_open=True)
         check_number(field, high - low)
-        return cls(low, high, log, Missing.read(entry, field, lambda said: check_number(field, said)))
+        missing = Missing.read(entry, field, lambda said: check_number(field, said))
+        return cls(low, high, log, missing, _whole(entry, field, (low, high)))
 
     @property
     def width(self) -> int:
@@ -264,9 +266,10 @@ class Bins(_OfNumbers):
 
     edges: tuple[float, ...]
     missing: Missing
+    integer: bool = False
 
     key: ClassVar[str] = "bins"
-    fields: ClassVar[tuple[str, ...]] = ("missing", "missing_tokens")
+    fields: ClassVar[tuple[str, ...]] = ("range", "integer", "missing", "missing_tokens")
 
     @classmethod
     def read(cls, entry: Mapping[str, Any], field: str) -> Self:
@@ -276,7 +279,12 @@ class Bins(_OfNumbers):
         numbers = tuple(check_number(field, edge) for edge in edges)
         if any(after <= before for before, after in pairwise(numbers)):
             raise InvalidInput(field, list(edges), "bins: a list of numbers, rising")
-        return cls(numbers, Missing.read(entry, field, lambda said: check_number(field, said)))
+        ends = entry.get("range", (numbers[0], numbers[-1]))
+        if not isinstance(ends, list | tuple) or len(ends) != 2:
+            raise InvalidInput(field, ends, "range beside bins: [low, high], around the edges")
+        low, high = check_number(field, ends[0], high=numbers[0]), check_number(field, ends[1], low=numbers[-1])
+        missing = Missing.read(entry, field, lambda said: check_number(field, said))
+        return cls(numbers, missing, _whole(entry, field, (low, *numbers, high)))
 
     @property
     def width(self) -> int:
@@ -591,6 +599,14 @@ def _tokens(field: str, word: str, given: Any) -> list[str]:
     if not all(isinstance(one, str | int | float) and not isinstance(one, bool) and not _endless(one) for one in given):
         raise InvalidInput(field, list(given), f"{word}: a list of texts or numbers")
     return [token_of(one) for one in given]
+
+
+def _whole(entry: Mapping[str, Any], field: str, bounds: Iterable[float]) -> bool:
+    """Whether ``integer`` says that numbers are whole ones; then bounds are, too."""
+    integer = entry.get("integer", False)
+    if not isinstance(integer, bool) or (integer and not all(float(bound).is_integer() for bound in bounds)):
+        raise InvalidInput(field, integer, "integer: true or false; true where all bounds are whole numbers")
+    return integer
 
 
 def _endless(value: Any) -> bool:

@@ -53,7 +53,9 @@ class Tabular(Extractor):
 
     - ``{"range": [low, high]}``: a number, cut to the range and scaled to [0, 1]; with ``"log": true`` on the scale of
       log(1 + value - low).
-    - ``{"bins": [25, 35, 50]}``: one-hot, by the interval between these numbers.
+    - ``{"bins": [25, 35, 50]}``: one-hot, by the interval between these numbers. Where the first and the last interval
+      end (``"range": [low, high]``) and whether numbers are whole ones (``"integer": true``, of ``range``, too) change
+      no feature: rows that are made of a release keep to them.
     - ``{"categories": [...]}``: one-hot. A value that is not listed gives zeros, with ``"other": true`` a place of its
       own. A missing one gives zeros; with ``"missing_token": "?"`` a missing value, or that text, has its place, too.
     - ``{"ordinal": [...]}``: ordered categories, as a number from 0 to 1.
@@ -165,6 +167,16 @@ class Tabular(Extractor):
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that a table must have, in order."""
         return tuple(self._kinds)
+
+    @property
+    def kinds(self) -> Mapping[str, Kind | None]:
+        """What each column holds, by name, in order; None where it is not used."""
+        return self._kinds
+
+    @property
+    def scale(self) -> float:
+        """What features of norm at most 1 a column are multiplied by."""
+        return self._scale
 
     @property
     def number_columns(self) -> tuple[str, ...]:

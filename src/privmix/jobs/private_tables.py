@@ -1,4 +1,4 @@
-"""Tables about a user's own records, written to a file of theirs: whole or not at all, readable by its owner only."""
+"""Tables, written to a file of the user's: whole or not at all, and of private records readable by its owner only."""
 
 from __future__ import annotations
 
@@ -53,20 +53,21 @@ def check_out(out: Path, overwrite: bool, more: Sequence[str] = ()) -> None:
     check_writable("out", out.parent)
 
 
-def write_table(found: Tabled, out: Path, more: Mapping[str, Writer] | None = None) -> None:
+def write_table(found: Tabled, out: Path, more: Mapping[str, Writer] | None = None, *, private: bool = True) -> None:
     """Write the file, by its ending.
 
     Args:
         found: what it holds.
         out: the file; see :func:`check_out`.
         more: writers of further endings.
+        private: it is of private records.
 
     Raises:
         StorageError: it can't be written.
     """
     writer = {**WRITERS, **(more or {})}[out.suffix.lower()]
     try:
-        with file_mode(private=True):
+        with file_mode(private=private):
             out.parent.mkdir(parents=True, exist_ok=True)
             with new_file(out) as stream:
                 writer(found, stream)

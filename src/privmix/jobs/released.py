@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -28,6 +28,9 @@ from privmix.rounding import exact, rounded_up
 from privmix.scratch import ScratchFolder
 from privmix.shown import PriceCurve, Shown
 from privmix.untrusted import open_plain
+
+if TYPE_CHECKING:
+    from privmix.jobs.sampling import SampledTable
 
 SAMPLED: Final = 10_000
 """Records that are sampled where nothing is said."""
@@ -171,6 +174,17 @@ class Release(Shown):
         assert isinstance(model.classifier, ReleaseLearner)
         x, places = sample_records(self.dataset, model.classifier, records, seed)
         return x, model.named(places)
+
+    def sample_table(
+        self, records: int | None = None, *, label: str = "label", seed: int = 0, progress: Asked = None
+    ) -> SampledTable:
+        """Rows in the declared columns of a table, where this is a release of one; ``privmix sample`` does the same.
+
+        See :func:`privmix.sample`, also for the arguments.
+        """
+        from privmix.jobs.sampling import sample
+
+        return sample(self, records, label=label, seed=seed, progress=progress)
 
     def __fspath__(self) -> str:
         """Where its files are: whatever takes the folder of a release takes the release."""

@@ -1,0 +1,74 @@
+"""``privmix sample``: rows in the columns of a table, from a release of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from privmix import jobs
+from privmix.cli.app import app, out, plain, print_json
+from privmix.cli.options import Json
+from privmix.cli.progress import progress_bars
+from privmix.cli.verb import verb
+
+_WORST: Final = 5
+
+
+@verb(app)
+def sample(
+    *,
+    release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote, of a table.")],
+    target: Annotated[Path, typer.Option("--out", help="File to write: .csv, .parquet or .jsonl (JSON lines).")],
+    records: Annotated[
+        int | None, typer.Option(help="How many rows. Default: as many records as the release is of.")
+    ] = None,
+    label: Annotated[
+        str, typer.Option("--label-column", help="What to call the column of classes; a release knows no name of it.")
+    ] = "label",
+    seed: Annotated[int, typer.Option(help="Of the rows; the same one makes the same rows on the same machine.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
+    json_output: Json = False,
+) -> None:
+    """Make rows in the columns that a table's specification declares, from a release of the table.
+
+    The second moments of a release (designs moments, two-stage and three-stage) hold a noisy table of every pair of
+    columns. A mixture is fitted to them and rows are drawn from it: categories as declared, numbers within their
+    bounds, missing cells missing. They are made of the released numbers alone: no private data is read, no privacy is
+    spent, and no row is anybody's record.
+
+    Beside them stands how well the released numbers are met: a pair of columns is within its noise if noise alone could
+    leave as much; the ratio is the mean square of what is left over that of the noise. What more than two columns
+    have in common is in no released number, and the rows have of it what the pairs imply.
+
+    Example: privmix sample INCOME --out rows.csv --label-column income
+    """
+    with progress_bars() as progress:
+        found = jobs.sampling.sample(
+            release, records, label=label, seed=seed, out=target, overwrite=overwrite, progress=progress
+        )
+    if json_output:
+        pairs = [
+            {"columns": list(pair.columns), "numbers": pair.numbers, "ratio": pair.ratio, "met": pair.met}
+            for pair in found.pairs
+        ]
+        told = {"rows": len(found), "columns": list(found.columns), "ignored": list(found.ignored), "pairs": pairs}
+        print_json(told)
+        return
+    out.print(f"sampled: {len(found):,} rows of {len(found.columns)} columns", soft_wrap=True)
+    out.print(f"fit: {found.met} of {len(found.pairs)} pairs of columns are met within their noise", soft_wrap=True)
+    for pair in found.worst[:_WORST]:
+        names = " x ".join(plain(name) for name in pair.columns)
+        out.print(f"  {names}: {pair.ratio:.1f} times the noise's mean square", soft_wrap=True)
+    if found.ignored:
+        names = ", ".join(plain(name) for name in found.ignored)
+        out.print(f"not in the release, and so not in the rows: {names}", soft_wrap=True)
+    if found.open_ended:
+        names = ", ".join(plain(name) for name in found.open_ended)
+        out.print(
+            f"first and last interval without a declared end: {names}; rows there have the number at its one end "
+            '("range" beside the bins declares both)',
+            soft_wrap=True,
+        )
+    out.print(f"written to {plain(target)}: as public as the release", soft_wrap=True)

@@ -1,0 +1,241 @@
+"""What the columns of a specification can hold: states, the features of each, and how a cell is drawn of one."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, timedelta
+from functools import singledispatch
+from itertools import pairwise
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privmix.features.table_kinds import Bins, Categories, Dates, Kind, Numeric, Ranks, Truth, token_of
+from privmix.features.tabular import Tabular
+
+# A number on [0, 1] is at an end, or in one of so many parts of what is between.
+_PARTS: Final = 30
+_DIGITS: Final = 6
+# Days between two bounds are gathered in so many parts, too.
+_DAY_PARTS: Final = 32
+
+Draw = Callable[[np.random.Generator], Any]
+
+
+@dataclass(frozen=True, eq=False)
+class States:
+    """What a column can hold.
+
+    Formal guarantees:
+        * everything is made of the specification, which is public;
+        * whatever is drawn of a state has that state's features, but for numbers and days, which are told apart within
+          one thirtieth of what is declared.
+
+    Attributes:
+        name: of the column.
+        features: (s, width) float64, one row a state, as :meth:`Tabular.transform` makes them.
+        shares: (s,) of states in a column of which nothing is known.
+        draws: for each state what draws a cell; None is a missing one.
+        kind: Arrow type of the cells.
+        unlisted: the place of the state that stands for values that are none of the categories, if there is one.
+        open_end: whether a state is an interval with one end, so that its cells are the number at that end.
+    """
+
+    name: str
+    features: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    draws: tuple[Draw, ...]
+    kind: pa.DataType
+    unlisted: int | None = None
+    open_end: bool = False
+
+    def nearest(self, features: NDArray[np.float64]) -> NDArray[np.int64]:
+        """(n,) the state whose features are nearest to those of each of (n, width) cells."""
+        distance = np.square(self.features).sum(axis=1) - 2 * features @ self.features.T
+        return np.asarray(distance.argmin(axis=1), np.int64)
+
+    def without_unlisted(self) -> States:
+        """The same without that state."""
+        if self.unlisted is None:
+            return self
+        keep = np.arange(len(self.shares)) != self.unlisted
+        draws = tuple(one for one, kept in zip(self.draws, keep, strict=True) if kept)
+        shares = self.shares[keep] / self.shares[keep].sum()
+        return replace(self, features=self.features[keep], shares=shares, draws=draws, unlisted=None)
+
+    def cells(self, states: NDArray[np.int64], generator: np.random.Generator) -> pa.Array:
+        """Cells of (n,) states, each drawn on its own."""
+        return pa.array([self.draws[state](generator) for state in states.tolist()], self.kind)
+
+
+def table_states(tabular: Tabular) -> tuple[States, ...]:
+    """The states of every column that is used, in order.
+
+    Example:
+        >>> [found] = table_states(Tabular({"ward": {"categories": ["a", "b"], "missing_token": "?"}}))
+        >>> found.features.tolist(), found.cells(np.array([1, 0, 2]), np.random.default_rng(0)).to_pylist()
+        ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]], ['b', 'a', None])
+    """
+    entries = {entry["name"]: entry for entry in tabular.options()["columns"]}
+    found = []
+    for name, kind in tabular.kinds.items():
+        if kind is not None:
+            states = _states(kind, entries[name])
+            shares = states.shares / states.shares.sum()
+            found.append(replace(states, name=name, features=states.features * tabular.scale, shares=shares))
+    return tuple(found)
+
+
+@singledispatch
+def _states(kind: Kind, entry: Mapping[str, Any]) -> States:
+    raise NotImplementedError(type(kind).__name__)
+
+
+@_states.register
+def _(kind: Bins, entry: Mapping[str, Any]) -> States:
+    ends = entry.get("range")
+    low, high = (-math.inf, math.inf) if ends is None else ends
+    # The declared end belongs to the last interval.
+    edges = [low, *kind.edges, high + 1 if kind.integer and ends is not None else high]
+    draws = [_within(a, b, kind.integer) for a, b in pairwise(edges)]
+    states = _with_missing(_one_hot(draws, pa.int64() if kind.integer else pa.float64()), kind.missing.own)
+    if low == kind.edges[0]:
+        # Nothing is below the first edge.
+        states = replace(states, features=states.features[1:], shares=states.shares[1:], draws=states.draws[1:])
+    return replace(states, open_end=ends is None)
+
+
+@_states.register
+def _(kind: Numeric, entry: Mapping[str, Any]) -> States:
+    def number(place: float) -> float:
+        length = kind.high - kind.low
+        above = math.expm1(place * math.log1p(length)) if kind.log else place * length
+        found = kind.low + above
+        found = round(found) if kind.integer else float(f"{found:.{_DIGITS}g}")
+        return min(max(found, kind.low), kind.high)
+
+    def between(low: float, high: float) -> Draw:
+        return lambda generator: number(generator.uniform(low, high))
+
+    parts = np.linspace(0, 1, _PARTS + 1)
+    draws = [lambda _: number(0.0), *(between(a, b) for a, b in pairwise(parts)), lambda _: number(1.0)]
+    places = np.concatenate([[0.0], (parts[:-1] + parts[1:]) / 2, [1.0]])
+    states = _plain(places.reshape(-1, 1), draws, pa.int64() if kind.integer else pa.float64())
+    return _with_missing(states, kind.missing.own)
+
+
+@_states.register
+def _(kind: Categories, entry: Mapping[str, Any]) -> States:
+    values: Sequence[Any] = entry["categories"]
+    type_ = _type_of(values)
+    draws = [_always(value if type_ != pa.string() else token_of(value)) for value in values]
+    # A value that is not listed can't be named: it is a cell without one, as a missing one is.
+    draws += [_always(None)] * ((kind.tokens is not None) + kind.other)
+    states = _one_hot(draws, type_)
+    if kind.other:
+        return states
+    features = np.vstack([states.features, np.zeros(kind.width)])
+    return _plain(features, [*states.draws, _always(None)], type_, unlisted=len(features) - 1)
+
+
+@_states.register
+def _(kind: Ranks, entry: Mapping[str, Any]) -> States:
+    values: Sequence[Any] = entry["ordinal"]
+    type_ = _type_of(values)
+    draws = [_always(value if type_ != pa.string() else token_of(value).strip()) for value in values]
+    places = np.linspace(0, 1, len(draws)).reshape(-1, 1)
+    return _with_missing(_plain(places, draws, type_), kind.missing.own)
+
+
+@_states.register
+def _(kind: Truth, entry: Mapping[str, Any]) -> States:
+    said = entry["boolean"]
+    no, yes = (False, True) if said is True else (token_of(said["false"][0]), token_of(said["true"][0]))
+    states = _plain(np.array([[0.0], [1.0]]), [_always(no), _always(yes)], pa.bool_() if said is True else pa.string())
+    return _with_missing(states, kind.missing.own)
+
+
+@_states.register
+def _(kind: Dates, entry: Mapping[str, Any]) -> States:
+    text, length = entry.get("format"), (kind.high - kind.low).days
+    days = [kind.low + timedelta(days=day) for day in range(length + 1)]
+    width = kind.width - kind.missing.own
+    encoded = kind.encode(list(days) if text is None else [_spelt(day, text) for day in days], "")[:, :width]
+    if "days" in kind.parts:
+        # Their place is one number among the others: gathered, so that states are few.
+        place = encoded[:, [kind.names("").index("")]]
+        gathered = np.minimum(np.floor(place * math.sqrt(len(kind.parts)) * _DAY_PARTS), _DAY_PARTS - 1)
+        which = np.concatenate([gathered, np.delete(encoded, kind.names("").index(""), axis=1)], axis=1)
+    else:
+        which = encoded
+    _, group = np.unique(which, axis=0, return_inverse=True)
+    group = group.reshape(-1)
+    members = [np.flatnonzero(group == one) for one in range(group.max() + 1)]
+
+    def one_of(places: NDArray[np.intp]) -> Draw:
+        def drawn(generator: np.random.Generator) -> Any:
+            day = days[int(generator.choice(places))]
+            return day if text is None else _spelt(day, text)
+
+        return drawn
+
+    features = np.stack([encoded[places].mean(axis=0) for places in members])
+    states = _plain(features, [one_of(places) for places in members], pa.date32() if text is None else pa.string())
+    states = replace(states, shares=np.array([float(len(places)) for places in members]))
+    return _with_missing(states, kind.missing.own)
+
+
+def _spelt(day: date, text: str) -> str:
+    return day.strftime(text)
+
+
+def _always(value: Any) -> Draw:
+    return lambda _: value
+
+
+def _within(low: float, high: float, integer: bool) -> Draw:
+    """A number from ``low`` on, below ``high``; of an interval with one end the number that is nearest to it."""
+    if low == high or math.isinf(high):
+        return _always(int(low) if integer else float(low))
+    if math.isinf(low):
+        return _always(int(high) - 1 if integer else math.nextafter(high, -math.inf))
+    if integer:
+        return lambda generator: int(generator.integers(int(low), int(high)))
+
+    def drawn(generator: np.random.Generator) -> float:
+        found = float(f"{generator.uniform(low, high):.{_DIGITS}g}")
+        return found if low <= found < high else low
+
+    return drawn
+
+
+def _type_of(values: Sequence[Any]) -> pa.DataType:
+    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
+        return pa.int64()
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
+    return pa.float64() if numbers else pa.string()
+
+
+def _plain(
+    features: NDArray[np.float64], draws: Sequence[Draw], kind: pa.DataType, unlisted: int | None = None
+) -> States:
+    return States("", features, np.ones(len(features)), tuple(draws), kind, unlisted)
+
+
+def _one_hot(draws: Sequence[Draw], kind: pa.DataType) -> States:
+    return _plain(np.eye(len(draws)), draws, kind)
+
+
+def _with_missing(states: States, own: bool) -> States:
+    """With a last state and feature of missing values, if they have one."""
+    if not own:
+        return states
+    count, width = states.features.shape
+    features = np.zeros((count + 1, width + 1))
+    features[:count, :width], features[count, width] = states.features, 1
+    shares = np.append(states.shares / states.shares.sum(), 0.1)
+    return replace(states, features=features, shares=shares, draws=(*states.draws, _always(None)))

@@ -1,0 +1,238 @@
+"""Rows in the columns of a table, from a release of it: post-processing, at no cost of privacy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from privmix.bars import Asked, callback, shows_bars
+from privmix.errors import InvalidInput, check_choice, check_integer
+from privmix.features.table_states import States, table_states
+from privmix.features.tabular import Tabular
+from privmix.jobs.private_tables import check_out, write_table
+from privmix.learning.table_model import ColumnStates, PairFit, TableModel, fit_table
+from privmix.plans import Plan, plan_from_dict
+from privmix.publication import ReleasedDataset
+from privmix.publication.dataset import HasDataset
+from privmix.publication.second_moments import SecondMoments
+from privmix.releases.folder import dataset_of
+from privmix.shown import Shown
+
+LABEL: Final = "label"
+"""What the column of classes is called where nothing is said: a release knows no name of it."""
+
+MOST_ROWS: Final = 10_000_000
+
+# A share that is so many standard deviations of its noise above 0 is one.
+_SEEN: Final = 4.0
+# Pairs that a summary names.
+_WORST: Final = 5
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledTable(Shown):
+    """Rows of a table that a release could be of, in the columns that its specification declares.
+
+    They are made of the released numbers alone: public as the release is, whatever is done with them, and no row of
+    them is a record.
+
+    Attributes:
+        arrow: an Arrow table: the declared columns that are used, and the classes.
+        label: name of the column of classes.
+        pairs: how well the released numbers are met, for each pair of columns, see
+            :class:`privmix.learning.table_model.PairFit`.
+        ignored: declared columns that are not in the release, and so not here.
+        open_ended: columns of bins whose first and last interval have one end: there cells are the number at that end.
+        model: the mixture that rows are drawn from.
+        out: the file that was written, if any.
+    """
+
+    arrow: pa.Table
+    label: str
+    pairs: tuple[PairFit, ...]
+    ignored: tuple[str, ...]
+    open_ended: tuple[str, ...]
+    model: TableModel
+    out: Path | None = None
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, the classes' last."""
+        return tuple(self.arrow.column_names)
+
+    @property
+    def met(self) -> int:
+        """How many pairs of columns are met within the noise of the released numbers."""
+        return sum(pair.met for pair in self.pairs)
+
+    @property
+    def worst(self) -> tuple[PairFit, ...]:
+        """The pairs that are not met, those furthest from it first."""
+        return tuple(sorted((pair for pair in self.pairs if not pair.met), key=lambda pair: -pair.ratio))
+
+    def table(self, start: int = 0, stop: int | None = None) -> Any:
+        """Rows ``start`` to before ``stop`` as an Arrow table."""
+        return self.arrow.slice(start, None if stop is None else stop - start)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """The rows as a frame: whole numbers that can be missing as ``Int64``, missing cells as missing.
+
+        Args:
+            library: ``"pandas"``, ``"pyarrow"`` or ``"polars"``.
+
+        Raises:
+            InvalidInput: another library.
+        """
+        check_choice("library", library, ["pandas", "pyarrow", "polars"])
+        if library == "pyarrow":
+            return self.arrow
+        if library == "polars":
+            import polars
+
+            return polars.from_arrow(self.arrow)
+        import pandas
+
+        whole = {pa.int64(): pandas.Int64Dtype(), pa.bool_(): pandas.BooleanDtype()}
+        frame = self.arrow.to_pandas(types_mapper=lambda kind: whole.get(kind) if self._has_missing(kind) else None)
+        return frame
+
+    def _has_missing(self, kind: pa.DataType) -> bool:
+        return any(column.null_count and column.type == kind for column in self.arrow.columns)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """How many, and how well they fit."""
+        worst = ", ".join(f"{' x '.join(pair.columns)} ({pair.ratio:.1f})" for pair in self.worst[:_WORST])
+        facts: dict[str, object] = {
+            "columns": len(self.columns),
+            "pairs of columns within their noise": f"{self.met} of {len(self.pairs)}",
+            **({"furthest from it": worst} if worst else {}),
+            **({"not in the release": ", ".join(self.ignored)} if self.ignored else {}),
+            **({} if self.out is None else {"file": self.out}),
+        }
+        return f"Sampled table: {len(self):,} rows", facts
+
+
+@shows_bars
+def sample(
+    release: HasDataset | ReleasedDataset | str | Path,
+    records: int | None = None,
+    *,
+    label: str = LABEL,
+    seed: int = 0,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    progress: Asked = None,
+) -> SampledTable:
+    """Make rows in the declared columns of a table from a release of it, at no further cost of privacy.
+
+    X'X of one-hot and binned columns holds a noisy table of every pair of columns, X'Y one of every column and the
+    classes. A mixture is fitted to these numbers, each weighed by its noise, and rows are drawn from it:
+    see :func:`privmix.learning.table_model.fit_table`. Categories are declared ones, numbers within their bounds, whole
+    where that is declared, and missing cells missing where the specification gives them a place. A number within an
+    interval is drawn evenly from it: the release says no more.
+
+    Args:
+        release: a release of design ``moments``, ``two-stage`` or ``three-stage`` of ``tabular`` features, or its
+            folder.
+        records: how many rows; None: as many records as the release is of.
+        label: name of the column of classes.
+        seed: of fit and draw; the same one makes the same rows on the same machine.
+        out: a file to write: .csv, .parquet or .jsonl.
+        overwrite: replace the file that is there.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
+
+    Raises:
+        InvalidInput: the release has no second moments or is of no table, a number is out of range, or the file can't
+            be one, is there already or lies in a release or model.
+        StorageError: something can't be read or written.
+    """
+    place = None if out is None else Path(out)
+    if place is not None:
+        check_out(place, overwrite)
+    check_integer("seed", seed, low=0)
+    if records is not None:
+        check_integer("records", records, low=1, high=MOST_ROWS)
+    dataset = dataset_of(release)
+    tabular, moments = _table_of(dataset)
+    if label in tabular.columns or not label:
+        raise InvalidInput("label", label, "a name that no other column has")
+    plan = plan_of(dataset)
+    states = [_seen(one, moments, dataset, span) for one, span in _spans(table_states(tabular))]
+    noise = getattr(plan, "centre_noise_multiplier", None)
+    counted = plan.records_declared or plan.records_noise_multiplier is not None or plan.per_person is not None
+    model = fit_table(
+        moments,
+        dataset.label_offset,
+        dataset.transform,
+        [ColumnStates(one.name, one.features, one.shares) for one in states],
+        label=label,
+        mean_noise_std=0.0 if noise is None else noise * plan.clip_norm / moments.records,
+        free_total=counted,
+        seed=seed,
+        progress=callback(progress),
+    )
+    generator = np.random.default_rng([seed, 1])
+    places = model.sample(records or moments.records, generator)
+    arrays = [one.cells(places[:, column], generator) for column, one in enumerate(states)]
+    classes = pa.array(np.array(dataset.classes)[places[:, -1]].tolist(), pa.string())
+    names = [one.name for one in states]
+    ignored = tuple(name for name, kind in tabular.kinds.items() if kind is None)
+    open_ended = tuple(one.name for one in states if one.open_end)
+    table = pa.table([*arrays, classes], names=[*names, label])
+    found = SampledTable(table, label, model.pairs, ignored, open_ended, model, place)
+    if place is not None:
+        write_table(found, place, private=False)
+    return found
+
+
+def plan_of(dataset: ReleasedDataset) -> Plan:
+    """The plan that a release carried out."""
+    if dataset.certificate is None:
+        raise InvalidInput("release", "rows without a certificate", "a release, or its folder")
+    return plan_from_dict(dataset.certificate["plan"])
+
+
+def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
+    """What the columns are, and the released moments.
+
+    Raises:
+        InvalidInput: there is no such thing.
+    """
+    if dataset.moments is None:
+        allowed = (
+            "moments, two-stage or three-stage, whose X'X holds the table of every pair of columns; from rows of other "
+            "designs `privmix fit` learns a classifier"
+        )
+        raise InvalidInput("design", dataset.design, allowed)
+    if dataset.extractor.get("name") != Tabular.name:
+        allowed = "tabular: other features have no columns to go back to; `release.sample()` draws records of features"
+        raise InvalidInput("features of the release", dataset.extractor.get("name"), allowed)
+    return Tabular(**dataset.extractor["options"]), dataset.moments
+
+
+def _spans(states: tuple[States, ...]) -> list[tuple[States, slice]]:
+    edges = np.cumsum([0, *(one.features.shape[1] for one in states)])
+    return [(one, slice(int(a), int(b))) for one, a, b in zip(states, edges, edges[1:], strict=False)]
+
+
+def _seen(states: States, moments: SecondMoments, dataset: ReleasedDataset, span: slice) -> States:
+    """Without the state of unlisted values, unless the released numbers show that there are some."""
+    if states.unlisted is None:
+        return states
+    plan = plan_of(dataset)
+    top, width = states.features.max(), states.features.shape[1]
+    if dataset.transform.centre is None:
+        told = np.diag(moments.second)[span].sum() / moments.records / top**2
+        noise = np.sqrt(width) * moments.noise_std_second / moments.records / top**2
+    else:
+        told = float(dataset.transform.centre[span].sum()) / top
+        noise = np.sqrt(width) * plan.centre_noise_multiplier * plan.clip_norm / moments.records / top
+    return states if 1 - told > _SEEN * noise else states.without_unlisted()

@@ -1,0 +1,405 @@
+"""A model of a table's records, fitted to released second moments: a mixture in whose parts columns are independent."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from privmix.errors import InvalidInput
+from privmix.learning.table_rows import draw
+from privmix.progress import Progress
+from privmix.publication.dataset import RecordTransform
+from privmix.publication.second_moments import SecondMoments
+
+Reals = NDArray[np.float64]
+
+LARGEST_TABLE: Final = 2048
+"""Features of a table: beyond this a fit takes hours."""
+
+PARTS: Final = 400
+"""Parts of the mixture."""
+
+_STEPS, _TRIAL_STEPS, _AGAIN_STEPS = 1000, 150, 300
+_RATE: Final = 0.08
+# How far the parts' columns start from those of the whole table, in logarithms of shares.
+_APART: Final = 1.0
+_RAREST: Final = 1e-4
+# What a unit of information that the parts hold is weighed with, in units of the likelihood; from stiff to loose.
+_STIFF: Final = (3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0)
+# Share of the noise's standard deviation that is added to make what a trial is fitted to, see `_halves`.
+_THINNED: Final = 0.5
+# Rows of which the effect of clipping is taken, and how often.
+_CLIPPED_ROWS, _CLIPPED_ROUNDS = 50_000, 3
+# A pair of columns is met where chance alone would leave more in a case out of a thousand.
+_MET: Final = 0.999
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnStates:
+    """What a column can hold, as features.
+
+    Attributes:
+        name: of the column.
+        features: (s, width) float64, one row a state, before clipping.
+        shares: (s,) what is taken for the states' shares where the release says nothing; they add up to 1.
+    """
+
+    name: str
+    features: Reals
+    shares: Reals
+
+    @property
+    def one_hot(self) -> bool:
+        """Whether each feature tells of one state."""
+        return bool((np.count_nonzero(self.features, axis=0) <= 1).all())
+
+
+@dataclass(frozen=True)
+class PairFit:
+    """How well a pair of columns is met.
+
+    Attributes:
+        columns: their names; of a pair with the classes the second is the label's.
+        numbers: how many released numbers tell of the pair.
+        ratio: mean of (model - released)^2 / variance of the noise over these numbers: about 1 is noise alone, less is
+            a model that follows the noise, more is what the model does not know.
+        met: whether noise alone could leave as much, once in a thousand pairs.
+    """
+
+    columns: tuple[str, str]
+    numbers: int
+    ratio: float
+    met: bool
+
+
+@dataclass(frozen=True, eq=False)
+class TableModel:
+    """A mixture: a part is drawn, then each column on its own.
+
+    Attributes:
+        weights: (k,) of the parts.
+        states: for each column, the label last, (k, s) shares of its states within each part.
+        pairs: how well the released numbers are met, pair by pair.
+        stiffness: what information of the parts was weighed with.
+    """
+
+    weights: Reals
+    states: tuple[Reals, ...]
+    pairs: tuple[PairFit, ...]
+    stiffness: float
+
+    def sample(self, records: int, generator: np.random.Generator) -> NDArray[np.int64]:
+        """(records, columns) states; see :func:`privmix.learning.table_rows.draw`."""
+        return draw(self.weights, self.states, records, generator)
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbers:
+    """Released numbers per record, and one over the standard deviation of their noise; ``second`` on its diagonal."""
+
+    second: torch.Tensor
+    cross: torch.Tensor
+    counts: torch.Tensor
+    weights: tuple[float, float, float]
+
+    def misfit(self, of: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
+        """Sum of squares over the noise's variance; an entry off the diagonal of X'X stands twice, with twice it."""
+        parts = zip((self.second, self.cross, self.counts), of, self.weights, strict=True)
+        return torch.stack([(released - found).square().sum() * weight**2 for released, found, weight in parts]).sum()
+
+
+class _Fit:
+    """Parameters of a mixture and what would be released of records of it."""
+
+    def __init__(
+        self,
+        moments: SecondMoments,
+        label_offset: float,
+        transform: RecordTransform,
+        columns: Sequence[ColumnStates],
+        mean_noise_std: float,
+        free_total: bool,
+        seed: int,
+    ) -> None:
+        self.offset, self.transform, self.columns = label_offset, transform, columns
+        n = moments.records
+        self.classes = len(moments.label_sums)
+        self.sizes = [len(column.features) for column in columns] + [self.classes]
+        widths = [column.features.shape[1] for column in columns]
+        edges = np.cumsum([0, *widths])
+        self.spans = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+        self.features = [torch.tensor(column.features, dtype=torch.float32) for column in columns]
+        self.squares = torch.cat([feature.square().sum(1) for feature in self.features])
+        self.centre = None if transform.centre is None else torch.tensor(transform.centre, dtype=torch.float32)
+        largest = math.sqrt(sum(float(feature.square().sum(1).max()) for feature in self.features))
+        self.clips = self.centre is not None or largest > transform.clip_norm * (1 + 1e-6)
+        second, cross, counts = (
+            n / max(std, 1e-6 * n)
+            for std in (moments.noise_std_second, moments.noise_std_cross, moments.noise_std_counts)
+        )
+        self.released = _Numbers(
+            torch.tensor(moments.second / n, dtype=torch.float32),
+            torch.tensor(moments.cross / n, dtype=torch.float32),
+            torch.tensor(moments.label_sums / n, dtype=torch.float32),
+            (second, cross, counts),
+        )
+        self.mean_weight = 0.0 if mean_noise_std == 0 else 1 / mean_noise_std
+        start = self._start(moments)
+        torch_generator = torch.Generator().manual_seed(seed)
+        self.logits = start + _APART * torch.randn(PARTS, len(start), generator=torch_generator)
+        self.parts, self.total = torch.zeros(PARTS), torch.zeros(())
+        self.base = torch.tensor(np.concatenate([c.shares for c in columns]), dtype=torch.float32).log()
+        self.loose = torch.cat(
+            [torch.full((size,), not c.one_hot) for c, size in zip(columns, self.sizes, strict=False)]
+        )
+        self.parameters = [self.logits, self.parts, *([self.total] if free_total else [])]
+        for parameter in self.parameters:
+            parameter.requires_grad_()
+        self.beyond: list[torch.Tensor] = [torch.zeros(())] * 3
+
+    def _start(self, moments: SecondMoments) -> torch.Tensor:
+        """Logarithms of the shares that each state has in the whole table, as far as single numbers tell them."""
+        found = []
+        for column, span in zip(self.columns, self.spans, strict=True):
+            shares = column.shares
+            if column.one_hot:
+                top = column.features.max(axis=0)
+                top = np.where(top > 0, top, 1.0)
+                if self.transform.centre is not None:
+                    told = self.transform.centre[span] / top
+                else:
+                    told = np.diag(moments.second)[span] / moments.records / top**2
+                # States that no feature tells of have what is left.
+                shares = column.features / top @ told
+                shares = np.where(column.features.any(axis=1), shares, 1 - told.sum())
+            found.append(np.maximum(shares, _RAREST))
+        found.append(np.maximum(moments.class_shares(self.offset), _RAREST))
+        logs = np.concatenate([np.log(shares / shares.sum()) for shares in found])
+        return torch.tensor(logs, dtype=torch.float32)
+
+    def shares(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """(k,) weights of parts and (k, all states) shares within them."""
+        within = [torch.softmax(part, 1) for part in torch.split(self.logits, self.sizes, 1)]
+        return torch.softmax(self.parts, 0), torch.cat(within, 1)
+
+    def expected(
+        self, weights: torch.Tensor, within: torch.Tensor
+    ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
+        """X'X, X'Y and label sums per record, and the features' mean; clipped as a part's mean length says."""
+        *states, label = torch.split(within, self.sizes, 1)
+        x = torch.cat([part @ feature for part, feature in zip(states, self.features, strict=True)], 1)
+        y = label - self.offset
+        lengths = torch.cat(states, 1) @ self.squares
+        first = (self.transform.clip_norm / lengths.clamp(min=1e-12).sqrt()).clamp(max=1.0)
+        centre = torch.zeros(x.shape[1]) if self.centre is None else self.centre
+        mean = (weights * first) @ x
+        if self.clips:
+            left = first.square() * lengths - 2 * first * (x @ centre) + centre @ centre
+            second = (self.transform.final_clip_norm**2 / left.clamp(min=1e-12)).clamp(max=1.0)
+        else:
+            second = torch.ones_like(weights)
+        once, twice = weights * second.sqrt(), weights * second
+        scaled = first[:, None] * x
+        outer = scaled.T @ (twice[:, None] * scaled)
+        for part, feature, span in zip(states, self.features, self.spans, strict=True):
+            outer = _with_block(outer, span, feature.T @ (((twice * first.square()) @ part)[:, None] * feature))
+        if self.centre is not None:
+            moved = torch.outer(twice @ scaled, centre)
+            outer = outer - moved - moved.T + twice.sum() * torch.outer(centre, centre)
+        cross = (scaled - centre).T @ (once[:, None] * y)
+        scale = self.total.exp()
+        beyond = self.beyond
+        numbers = ((outer + beyond[0]) * scale, (cross + beyond[1]) * scale, weights @ y * scale)
+        return numbers, mean * scale
+
+    def descend(self, target: _Numbers, stiffness: float, steps: int, rate: float, progress: Any = None) -> None:
+        """Lower the misfit of ``target``, and ``stiffness`` times what the parts tell of a record."""
+        optimiser = torch.optim.Adam(self.parameters, lr=rate, betas=(0.9, 0.99))
+        for step in range(steps):
+            for group in optimiser.param_groups:
+                warm, cool = min(1.0, (step + 1) / 20), (1 + math.cos(math.pi * step / steps)) / 2
+                group["lr"] = rate * warm * max(cool, 0.02)
+            weights, within = self.shares()
+            numbers, mean = self.expected(weights, within)
+            loss = target.misfit(numbers) / 2
+            if self.centre is not None:
+                loss = loss + (mean - self.centre).square().sum() * self.mean_weight**2 / 2
+            whole = weights @ within
+            logs, spread = within.clamp(min=1e-12).log(), whole.clamp(min=1e-12).log()
+            told = (weights[:, None] * within * (logs - spread)).sum()
+            # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
+            free = (whole * (spread - torch.cat([self.base, spread[len(self.base) :]])))[: len(self.base)]
+            loss = loss + stiffness * (told + free[self.loose].sum())
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
+            if progress is not None:
+                progress(step + 1)
+
+    def take_clipping(self, seed: int) -> None:
+        """Measure on rows of the model what clipping does beyond what :meth:`expected` says, and add it from now on."""
+        weights, within = (found.detach() for found in self.shares())
+        rows = draw(*_arrays(weights, within, self.sizes), _CLIPPED_ROWS, np.random.default_rng(seed))
+        x = np.concatenate([c.features[rows[:, j]] for j, c in enumerate(self.columns)], axis=1)
+        x = self.transform(x).astype(np.float32)
+        y = np.eye(self.classes, dtype=np.float32)[rows[:, -1]] - np.float32(self.offset)
+        self.beyond = [torch.zeros(())] * 3
+        (second, cross, _), _ = self.expected(weights, within)
+        scale = self.total.detach().exp()
+        self.beyond = [
+            torch.from_numpy(x.T @ x / len(x)) - second.detach() / scale,
+            torch.from_numpy(x.T @ y / len(x)) - cross.detach() / scale,
+            torch.zeros(()),
+        ]
+
+
+def fit_table(
+    moments: SecondMoments,
+    label_offset: float,
+    transform: RecordTransform,
+    columns: Sequence[ColumnStates],
+    *,
+    label: str,
+    mean_noise_std: float = 0.0,
+    free_total: bool = False,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> TableModel:
+    """Fit a mixture to released moments: relaxed projection, each part a record whose columns are in several states.
+
+    With p_k a part's shares of all columns' states, the expected X'X, X'Y and label sums are polynomials of the parts,
+    and records of the mixture have the same sums. Their distance from the released numbers, each divided by its noise,
+    is lowered by gradient descent (Aydore et al. 2021, with parts that are drawn from and not rounded, and with the
+    noise known). To follow noise a mixture needs parts that tell much of a record: their information about records
+    is weighed against the distance. By how much is found on the released numbers themselves: Gaussian noise of a known
+    size makes two of each number whose noises are independent; the one is fitted, the other judges.
+
+    Where records were clipped, as after a private mean is subtracted, sums are no longer those of the table. Rows of
+    the model go through the same clipping, and what it changes is added to what the model expects.
+
+    Post-processing of a release: it costs no privacy.
+
+    Args:
+        moments: the released moments; of a release in stages those of its first.
+        label_offset: what was subtracted from one-hot labels.
+        transform: what was done to features.
+        columns: what each column can hold; widths add up to the features of the release.
+        label: name of the column of classes.
+        mean_noise_std: standard deviation of the noise in each number of the released mean, if there is one.
+        free_total: records weigh other than 1 in total, as where their number is declared or weighed by persons.
+        seed: of the start, and of what judges.
+        progress: called as work proceeds.
+
+    Raises:
+        InvalidInput: the release has more than 2,048 features, numbers that are not finite, or other features than the
+            columns.
+    """
+    width = sum(column.features.shape[1] for column in columns)
+    if width != moments.dim:
+        raise InvalidInput("columns", width, f"columns of the release's {moments.dim} features")
+    if width > LARGEST_TABLE:
+        raise InvalidInput("features of the table", width, f"at most {LARGEST_TABLE}: fewer bins or categories")
+    if not all(np.isfinite(part).all() for part in (moments.second, moments.cross, moments.label_sums)):
+        raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
+    arguments = (moments, label_offset, transform, columns, mean_noise_std, free_total, seed)
+    rounds = _CLIPPED_ROUNDS if _Fit(*arguments).clips else 0
+    total, done = len(_STIFF) * _TRIAL_STEPS + _STEPS + rounds * _AGAIN_STEPS, 0
+
+    def tell(step: int) -> None:
+        if progress is not None and (step % 25 == 0 or done + step == total):
+            progress("table", done + step, total)
+
+    stiffness = _judged(_Fit(*arguments), seed, tell)
+    done = len(_STIFF) * _TRIAL_STEPS
+    fit = _Fit(*arguments)
+    fit.descend(fit.released, stiffness, _STEPS, _RATE, tell)
+    done += _STEPS
+    for turn in range(rounds):
+        fit.take_clipping(seed + turn)
+        fit.descend(fit.released, stiffness, _AGAIN_STEPS, _RATE / 3, tell)
+        done += _AGAIN_STEPS
+    if rounds:
+        fit.take_clipping(seed + rounds)
+    with torch.no_grad():
+        weights, within = fit.shares()
+        found, _ = fit.expected(weights, within)
+    pairs = _pairs(fit, found, label)
+    shares, states = _arrays(weights, within, fit.sizes)
+    return TableModel(shares, states, pairs, stiffness)
+
+
+def _judged(fit: _Fit, seed: int, tell: Any) -> float:
+    """The stiffness whose fit of one half of the noise is nearest to the other."""
+    fitted, judge = _halves(fit.released, seed)
+    best, least = _STIFF[0], math.inf
+    for place, stiffness in enumerate(_STIFF):
+        if fit.clips and place:
+            fit.take_clipping(seed + place)
+        fit.descend(fitted, stiffness, _TRIAL_STEPS, _RATE, lambda step, place=place: tell(place * _TRIAL_STEPS + step))
+        with torch.no_grad():
+            left = float(judge.misfit(fit.expected(*fit.shares())[0]))
+        if left < least:
+            best, least = stiffness, left
+    return best
+
+
+def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:
+    """Two of each number: with z the noise's size times a standard normal, one has a z added, one z / a taken off.
+
+    Their noises are uncorrelated, and so, being Gaussian, independent.
+    """
+    generator = torch.Generator().manual_seed(seed + 1)
+
+    def noise(like: torch.Tensor, weight: float) -> torch.Tensor:
+        return torch.randn(like.shape, generator=generator) / weight
+
+    second = torch.tril(noise(released.second, released.weights[0]) / math.sqrt(2), -1)
+    second = second + second.T + torch.diag(noise(released.second.diag(), released.weights[0]))
+    drawn = (second, noise(released.cross, released.weights[1]), noise(released.counts, released.weights[2]))
+    numbers = (released.second, released.cross, released.counts)
+
+    def made(times: float) -> _Numbers:
+        larger = math.sqrt(1 + times**2)
+        second, cross, counts = (number + times * z for number, z in zip(numbers, drawn, strict=True))
+        first, other, last = (weight / larger for weight in released.weights)
+        return _Numbers(second, cross, counts, (first, other, last))
+
+    return made(_THINNED), made(-1 / _THINNED)
+
+
+def _pairs(fit: _Fit, found: tuple[torch.Tensor, ...], label: str) -> tuple[PairFit, ...]:
+    released, names = fit.released, [column.name for column in fit.columns]
+    second = ((found[0] - released.second) * released.weights[0]).square().double().numpy()
+    cross = ((found[1] - released.cross) * released.weights[1]).square().double().numpy()
+    pairs = []
+    for i, span in enumerate(fit.spans):
+        for j in range(i):
+            # Off the diagonal of X'X noise has half the variance.
+            pairs.append(_pair((names[j], names[i]), 2 * second[span, fit.spans[j]]))
+        pairs.append(_pair((names[i], label), cross[span]))
+    return tuple(pairs)
+
+
+def _pair(columns: tuple[str, str], parts: Reals) -> PairFit:
+    left = float(parts.sum())
+    return PairFit(columns, parts.size, left / parts.size, left <= float(chi2.ppf(_MET, parts.size)))
+
+
+def _with_block(matrix: torch.Tensor, span: slice, block: torch.Tensor) -> torch.Tensor:
+    found = matrix.clone()
+    found[span, span] = block
+    return found
+
+
+def _arrays(weights: torch.Tensor, within: torch.Tensor, sizes: Sequence[int]) -> tuple[Reals, tuple[Reals, ...]]:
+    shares = weights.double().numpy()
+    states = [part.double().numpy() for part in torch.split(within, list(sizes), 1)]
+    return shares / shares.sum(), tuple(part / part.sum(axis=1, keepdims=True) for part in states)

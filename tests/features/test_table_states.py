@@ -1,0 +1,107 @@
+"""What is drawn of a state is read back as that state, for every kind of column."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+import numpy as np
+import pytest
+
+from privmix.errors import InvalidInput
+from privmix.features.table_kinds import KINDS, Dates, Numeric
+from privmix.features.table_states import table_states
+from privmix.features.tabular import Tabular
+
+COLUMNS: dict[str, Any] = {
+    "number": {"range": [-3, 8]},
+    "money": {"range": [0, 99_999], "log": True, "integer": True, "missing": "indicator"},
+    "open": {"bins": [0.5, 2, 3], "missing": "indicator"},
+    "closed": {"bins": [20, 25, 30], "range": [17, 90], "integer": True},
+    "from_edge": {"bins": [0, 5], "range": [0, 9], "integer": True},
+    "ward": {"categories": ["a", "b"], "missing_token": "?"},
+    "code": {"categories": [3, 7], "other": True},
+    "stage": {"ordinal": ["I", "II", "III"], "missing": "indicator"},
+    "level": {"ordinal": [1, 2, 5]},
+    "smoker": {"boolean": True, "missing": "indicator"},
+    "told": {"boolean": {"true": ["J"], "false": ["N"]}},
+    "day": {"date": ["2015-01-01", "2025-12-31"], "missing": "indicator"},
+    "written": {"date": ["2015-01-01", "2016-12-31"], "format": "%d.%m.%Y", "parts": ["days", "month", "weekday"]},
+    "year": {"date": ["2015-01-01", "2025-12-31"], "parts": ["year"]},
+}
+
+
+def test_every_kind_is_tried() -> None:
+    assert {key for entry in COLUMNS.values() for key in KINDS if key in entry} == set(KINDS)
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_cells_of_a_state_have_its_features(name: str) -> None:
+    tabular = Tabular({name: COLUMNS[name]})
+    kind, (states,) = tabular.kinds[name], table_states(tabular)
+    places = np.repeat(np.arange(len(states.shares)), 20)
+    cells = states.cells(places, np.random.default_rng(0))
+    found = tabular.transform(np.array(cells.to_pylist(), dtype=object).reshape(-1, 1))
+    wanted = states.features[places]
+    if name in ("code", "ward"):
+        # A value that is none of the list has no cell of its own: it reads as a missing one.
+        kept = np.array(cells.to_pylist(), dtype=object) != np.array(None)
+        found, wanted = found[kept], wanted[kept]
+    # Whole numbers lie apart on the scale of logarithms.
+    apart = 0.07 if name == "money" else 0.04 if isinstance(kind, Numeric | Dates) else 1e-6
+    np.testing.assert_allclose(found, wanted, atol=apart)
+    if apart < 0.01:
+        assert (states.nearest(found.astype(np.float64)) == states.nearest(wanted)).all()
+    assert states.shares.sum() == pytest.approx(1)
+
+
+def test_numbers_keep_to_their_declared_bounds_and_are_whole_where_declared() -> None:
+    for states in table_states(Tabular({name: COLUMNS[name] for name in ("money", "closed", "from_edge", "number")})):
+        places = np.random.default_rng(1).integers(len(states.shares), size=4000)
+        cells = [cell for cell in states.cells(places, np.random.default_rng(2)).to_pylist() if cell is not None]
+        low, high = COLUMNS[states.name]["range"]
+        assert low <= min(cells), states.name
+        assert max(cells) <= high, states.name
+        assert all(isinstance(cell, int) for cell in cells) == ("integer" in COLUMNS[states.name])
+        if states.name == "closed":
+            assert {17, 19, 20, 90} <= set(cells)
+
+
+def test_interval_without_a_declared_end_gives_its_one_edge() -> None:
+    (states,) = table_states(Tabular({"open": COLUMNS["open"]}))
+    cells = states.cells(np.array([0, 3, 4]), np.random.default_rng(0)).to_pylist()
+    assert states.open_end
+    assert cells == [np.nextafter(0.5, 0), 3.0, None]
+
+
+def test_days_are_between_the_declared_ones() -> None:
+    states = {one.name: one for one in table_states(Tabular({name: COLUMNS[name] for name in ("day", "written")}))}
+    day = states["day"].cells(np.arange(len(states["day"].shares)), np.random.default_rng(0)).to_pylist()
+    assert day[-1] is None
+    assert date(2015, 1, 1) <= min(day[:-1])
+    assert max(day[:-1]) <= date(2025, 12, 31)
+    text = states["written"].cells(np.zeros(3, np.int64), np.random.default_rng(0)).to_pylist()
+    assert all(len(one) == len("01.01.2015") and one[2] == "." for one in text)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"range": [0, 1.5], "integer": True},
+        {"range": [0, 1], "integer": 1},
+        {"bins": [1, 2.5], "integer": True},
+        {"bins": [1, 2], "range": [1.5, 3]},
+        {"bins": [1, 2], "range": [0, 1]},
+        {"bins": [1, 2], "range": 3},
+    ],
+)
+def test_what_contradicts_itself_is_refused(entry: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Tabular({"number": entry})
+
+
+def test_ends_and_whole_numbers_change_no_feature() -> None:
+    cells = np.array([[-5], [17], [24.5], [400]], dtype=object)
+    plain = Tabular({"age": {"bins": [18, 65]}}).transform(cells)
+    said = Tabular({"age": {"bins": [18, 65], "range": [0, 110], "integer": True}}).transform(cells)
+    assert np.array_equal(plain, said)

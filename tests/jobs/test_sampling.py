@@ -1,0 +1,142 @@
+"""Rows of a release of a table are such a table."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import pyarrow.parquet as pq
+import pytest
+
+import privmix as pm
+from privmix.cli.main import run
+from privmix.errors import InvalidInput
+from privmix.features.tabular import Tabular
+from privmix.learning import table_model
+
+SPEC = {
+    "ward": {"categories": ["surgery", "cardiology", "oncology"], "missing_token": "?"},
+    "age": {"bins": [20, 40, 60], "range": [0, 110], "integer": True, "missing": "indicator"},
+    "smoker": {"boolean": True},
+    "name": {"ignore": True},
+}
+
+
+def visits(count: int = 3000) -> pandas.DataFrame:
+    rng = np.random.default_rng(0)
+    old = rng.random(count) < 0.4
+    ages: Any = np.where(old, rng.integers(60, 90, count), rng.integers(0, 60, count)).astype(object)
+    ages[rng.random(count) < 0.1] = None
+    ward = np.where(rng.random(count) < 0.8, np.where(old, "cardiology", "surgery"), "?")
+    ill = np.where(rng.random(count) < 0.9, old, ~old)
+    return pandas.DataFrame(
+        {"ward": ward, "age": ages, "smoker": rng.random(count) < 0.3, "name": "x", "ill": np.where(ill, "yes", "no")}
+    )
+
+
+def released(design: Any, **more: Any) -> pm.Release:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return pm.release(
+            visits(), features=Tabular(SPEC), label="ill", classes=["no", "yes"], design=design, epsilon=8, delta=1e-5,
+            seed=0, **more,
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module", autouse=True)
+def fewer_steps() -> Iterator[None]:
+    """This table is small."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_model, "_STEPS", 300)
+        patch.setattr(table_model, "_TRIAL_STEPS", 50)
+        patch.setattr(table_model, "_AGAIN_STEPS", 100)
+        yield
+
+
+@pytest.fixture(scope="module")
+def release() -> pm.Release:
+    return released(pm.designs.Moments())
+
+
+@pytest.fixture(scope="module")
+def rows(release: pm.Release) -> pm.SampledTable:
+    return release.sample_table(label="ill")
+
+
+def test_rows_have_names_types_and_values_as_declared(rows: pm.SampledTable) -> None:
+    frame = rows.to_frame()
+    assert list(frame.columns) == ["ward", "age", "smoker", "ill"]
+    assert len(frame) == 3000
+    assert set(frame["ward"].dropna()) <= {"surgery", "cardiology", "oncology"}
+    assert str(frame["age"].dtype) == "Int64"
+    assert frame["age"].dropna().between(0, 110).all()
+    assert frame["smoker"].dtype == bool
+    assert set(frame["ill"]) == {"no", "yes"}
+    assert rows.ignored == ("name",)
+    assert rows.open_ended == ()
+
+
+def test_rows_hang_together_as_the_records_do(rows: pm.SampledTable) -> None:
+    frame, real = rows.to_frame(), visits()
+    for part in (frame, real):
+        part["old"] = [age is not pandas.NA and age is not None and age >= 60 for age in part["age"]]
+    for one, other in [("ward", "old"), ("old", "ill"), ("ward", "ill")]:
+        shares = [
+            pandas.crosstab(part[one].astype(object).fillna("?"), part[other], normalize=True) for part in (frame, real)
+        ]
+        first, second = shares[0].align(shares[1], fill_value=0)
+        assert np.abs(first.to_numpy() - second.to_numpy()).sum() / 2 < 0.06, (one, other)
+    assert abs(frame["age"].isna().mean() - real["age"].isna().mean()) < 0.03
+    assert rows.met >= len(rows.pairs) - 1
+
+
+def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release) -> None:
+    found = pm.evaluate_table(release, visits(), label="ill")
+    assert found.quality.two_way[0] < 0.05
+    assert "owner" in repr(found)
+    assert found.quality.tree.accuracy > 0.8
+    assert found.quality.real_tree is not None
+    assert set(found.to_dict()) >= {"total_variation", "trees", "statement"}
+
+
+@pytest.mark.parametrize("design", [pm.designs.TwoStage()])
+def test_stages_give_the_moments_of_their_first(design: Any) -> None:
+    found = released(design).sample_table(50)
+    assert len(found) == 50
+    assert found.columns[-1] == "label"
+
+
+def test_what_has_no_table_is_refused_with_what_to_do(release: pm.Release) -> None:
+    rows = released(pm.designs.Poisson(mixup_degree=64))
+    with pytest.raises(InvalidInput, match="privmix fit"):
+        rows.sample_table()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        numbers = pm.release(
+            (np.random.default_rng(0).normal(size=(200, 3)), np.arange(200) % 2), features="identity", classes=2,
+            design=pm.designs.Moments(), epsilon=8, delta=1e-3, seed=0,
+        )  # fmt: skip
+    with pytest.raises(InvalidInput, match="no columns to go back to"):
+        pm.sample(numbers)
+    with pytest.raises(InvalidInput, match="label"):
+        release.sample_table(label="ward")
+    with pytest.raises(InvalidInput, match="records"):
+        release.sample_table(0)
+
+
+def test_command_line_makes_the_same_rows(
+    release: pm.Release, rows: pm.SampledTable, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, out = release.save(tmp_path / "REL"), tmp_path / "rows.parquet"
+    assert run(["sample", str(folder), "--out", str(out), "--label-column", "ill"]) == 0
+    said = capsys.readouterr().out
+    assert "pairs of columns are met within their noise" in said
+    assert "name" in said
+    assert pq.read_table(out).equals(rows.arrow)
+    assert run(["sample", str(folder), "--out", str(out)]) == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert out.stat().st_mode & 0o044, "rows are as public as the release"

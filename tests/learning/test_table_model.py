@@ -1,0 +1,145 @@
+"""The mixture of a table meets what was released, within its noise, and no more than the numbers say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from privmix.errors import InvalidInput
+from privmix.learning import table_model
+from privmix.learning.table_model import ColumnStates, TableModel, _Fit, _halves, fit_table
+from privmix.learning.table_rows import draw
+from privmix.publication.dataset import RecordTransform
+from privmix.publication.second_moments import SecondMoments
+
+RECORDS = 4000
+
+
+@pytest.fixture(autouse=True)
+def fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These tables are small."""
+    monkeypatch.setattr(table_model, "_STEPS", 300)
+    monkeypatch.setattr(table_model, "_TRIAL_STEPS", 50)
+    monkeypatch.setattr(table_model, "_AGAIN_STEPS", 100)
+
+
+def columns(sizes: tuple[int, ...] = (3, 4, 2)) -> list[ColumnStates]:
+    scale = len(sizes) ** -0.5
+    return [
+        ColumnStates(f"c{place}", np.eye(size) * scale, np.full(size, 1 / size)) for place, size in enumerate(sizes)
+    ]
+
+
+def table(seed: int = 0) -> np.ndarray:
+    """Three columns and a label that hang together."""
+    rng = np.random.default_rng(seed)
+    hidden = rng.integers(3, size=RECORDS)
+    flip = rng.random((RECORDS, 3)) < 0.2
+    return np.column_stack(
+        [
+            np.where(flip[:, 0], rng.integers(3, size=RECORDS), hidden),
+            np.where(flip[:, 1], rng.integers(4, size=RECORDS), hidden),
+            np.where(flip[:, 2], rng.integers(2, size=RECORDS), hidden == 1),
+            hidden == 2,
+        ]
+    )
+
+
+def moments(
+    rows: np.ndarray, std: float, *, transform: RecordTransform | None = None, seed: int = 0
+) -> tuple[SecondMoments, RecordTransform]:
+    transform = transform or RecordTransform(1.0)
+    x = transform(np.concatenate([c.features[rows[:, j]] for j, c in enumerate(columns())], axis=1))
+    y = np.eye(2)[rows[:, -1]] - 0.5
+    rng = np.random.default_rng(seed)
+    noise = np.tril(rng.normal(size=(x.shape[1],) * 2), -1) / 2**0.5
+    noise += noise.T + np.diag(rng.normal(size=x.shape[1]))
+    found = SecondMoments(
+        (x.T @ x + std * noise).astype(np.float32),
+        (x.T @ y + std * rng.normal(size=(x.shape[1], 2))).astype(np.float32),
+        (y.sum(axis=0) + std * rng.normal(size=2)).astype(np.float32),
+        len(rows), std, std, std,
+    )  # fmt: skip
+    return found, transform
+
+
+def pair_shares(rows: np.ndarray, first: int, second: int) -> np.ndarray:
+    return np.histogram2d(rows[:, first], rows[:, second], bins=(range(5), range(5)))[0] / len(rows)
+
+
+def furthest(first: np.ndarray, second: np.ndarray) -> float:
+    pairs = [(a, b) for a in range(4) for b in range(a)]
+    return max(np.abs(pair_shares(first, *pair) - pair_shares(second, *pair)).sum() / 2 for pair in pairs)
+
+
+def fitted(std: float, transform: RecordTransform | None = None, **more: float) -> TableModel:
+    found, used = moments(table(), std, transform=transform)
+    return fit_table(found, 0.5, used, columns(), label="label", **more)
+
+
+def test_pairs_of_columns_come_back() -> None:
+    model = fitted(15.0)
+    assert furthest(model.sample(RECORDS, np.random.default_rng(0)), table()) < 0.05
+    assert len(model.pairs) == 6
+    assert all(pair.met for pair in model.pairs)
+    assert {pair.columns for pair in model.pairs} >= {("c0", "c1"), ("c1", "label")}
+
+
+def test_clipped_and_centred_records_are_taken_for_what_they_are() -> None:
+    rows = table()
+    features = np.concatenate([c.features[rows[:, j]] for j, c in enumerate(columns())], axis=1)
+    transform = RecordTransform(1.0, centre=features.mean(axis=0).astype(np.float32), residual_clip_norm=0.55)
+    assert (np.linalg.norm(features - transform.centre, axis=1) > 0.55).mean() > 0.5
+    model = fitted(1.0, transform, mean_noise_std=1e-4)
+    assert furthest(model.sample(RECORDS, np.random.default_rng(0)), rows) < 0.05
+
+
+def test_nothing_but_noise_is_taken_for_nothing() -> None:
+    model = fitted(3000.0)
+    rows = model.sample(RECORDS, np.random.default_rng(0))
+    for first, second in [(1, 0), (2, 0), (2, 1)]:
+        seen = pair_shares(rows, first, second)
+        apart = np.abs(seen - np.outer(seen.sum(axis=1), seen.sum(axis=0))).sum() / 2
+        assert apart < 0.15
+
+
+def test_the_same_seed_gives_the_same_rows() -> None:
+    first, second = (fitted(15.0).sample(100, np.random.default_rng(3)) for _ in range(2))
+    assert np.array_equal(first, second)
+
+
+def test_halves_have_independent_noise_of_the_size_they_say() -> None:
+    """False alarms: z of 5.5 on correlation and variances, below 1e-6."""
+    big = [ColumnStates(f"c{j}", np.eye(10) * 0.1, np.full(10, 0.1)) for j in range(30)]
+    zero = SecondMoments(
+        np.zeros((300, 300), np.float32), np.zeros((300, 2), np.float32), np.zeros(2, np.float32), 1000, 7.0, 7.0, 7.0
+    )
+    released = _Fit(zero, 0.5, RecordTransform(1.0), big, 0.0, False, 0).released
+    rng = np.random.default_rng(5)
+    noise = rng.normal(size=(300, 300)) * 7.0 / 1000 / 2**0.5
+    noise = np.tril(noise, -1)
+    noisy = replace(released, second=torch.tensor(noise + noise.T, dtype=torch.float32))
+    first, second = (half.second.numpy()[np.tril_indices(300, -1)] for half in _halves(noisy, 0))
+    sizes = [half.weights[0] for half in _halves(noisy, 0)]
+    count = len(first)
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5.5 / count**0.5
+    for half, weight in zip((first, second), sizes, strict=True):
+        assert abs((half**2).mean() * 2 * weight**2 - 1) < 5.5 * (2 / count) ** 0.5
+
+
+def test_columns_of_another_width_are_refused() -> None:
+    found, transform = moments(table(), 1.0)
+    with pytest.raises(InvalidInput, match="columns"):
+        fit_table(found, 0.5, transform, columns((3, 4)), label="label")
+
+
+def test_rows_have_the_mixtures_shares() -> None:
+    weights, states = np.array([0.25, 0.75]), [np.array([[1.0, 0.0], [0.2, 0.8]]), np.array([[0.5, 0.5], [0.5, 0.5]])]
+    rows = draw(weights, states, 4000, np.random.default_rng(0))
+    assert abs((rows[:, 0] == 0).mean() - 0.4) < 0.002
+    assert abs((rows[:, 1] == 0).mean() - 0.5) < 0.002
+    few = draw(np.full(50, 0.02), [np.tile([[0.5, 0.5]], (50, 1))], 3, np.random.default_rng(0))
+    assert few.shape == (3, 1)
