@@ -143,3 +143,10 @@ def test_rows_have_the_mixtures_shares() -> None:
     assert abs((rows[:, 1] == 0).mean() - 0.5) < 0.002
     few = draw(np.full(50, 0.02), [np.tile([[0.5, 0.5]], (50, 1))], 3, np.random.default_rng(0))
     assert few.shape == (3, 1)
+
+
+def test_a_declared_count_that_is_no_count_changes_no_share() -> None:
+    found, transform = moments(table(), 15.0)
+    declared = replace(found, records=5 * RECORDS // 4)
+    model = fit_table(declared, 0.5, transform, columns(), label="label", free_total=True)
+    assert furthest(model.sample(RECORDS, np.random.default_rng(0)), table()) < 0.06
