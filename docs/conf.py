@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -23,6 +22,7 @@ extensions = [
     "_site.pages",
     "_site.reference",
     "_site.terms",
+    "_site.accessible",
 ]
 exclude_patterns = ["_build"]
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}

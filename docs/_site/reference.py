@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from functools import cache
 from typing import Any
 
 from sphinx.application import Sphinx
@@ -37,6 +38,7 @@ def first_line(thing: Any) -> str:
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
 
 
+@cache
 def documented(package: str) -> dict[str, Any]:
     """Public names with docstrings of their own."""
     module = importlib.import_module(package)
@@ -46,15 +48,17 @@ def documented(package: str) -> dict[str, Any]:
 def home_of(thing: Any, name: str, package: str) -> str:
     """The package whose page describes a name: the first that exports it."""
     for other in PACKAGES:
-        if getattr(importlib.import_module(other), name, None) is thing and name in importlib.import_module(other).__all__:
+        if (
+            getattr(importlib.import_module(other), name, None) is thing
+            and name in importlib.import_module(other).__all__
+        ):
             return other
     return package
 
 
 def package_page(package: str) -> str:
     """A page in reStructuredText: a table of the names, then each of them."""
-    module = importlib.import_module(package)
-    lines = [f"``{package}``", "=" * (len(package) + 4), "", f".. module:: {package}", "", first_line(module), ""]
+    lines = [f"``{package}``", "=" * (len(package) + 4), "", f".. automodule:: {package}", "   :no-members:", ""]
     entries = []
     lines += [".. list-table::", "   :widths: 30 70", "   :header-rows: 1", "", "   * - name", "     - what it is"]
     for name, thing in documented(package).items():
@@ -64,7 +68,10 @@ def package_page(package: str) -> str:
             continue
         kind = "class" if inspect.isclass(thing) else "func" if callable(thing) else "data"
         own = inspect.isclass(thing) or inspect.isroutine(thing)
-        lines += [f"   * - :py:{kind}:`{name} <{home}.{name}>`", f"     - {first_line(thing) if own else 'A constant.'}"]
+        lines += [
+            f"   * - :py:{kind}:`{name} <{home}.{name}>`",
+            f"     - {first_line(thing) if own else 'A constant.'}",
+        ]
         if home == package:
             entries += _entry(package, name, thing)
     return "\n".join([*lines, "", *entries])
@@ -108,11 +115,17 @@ def make() -> None:
     written(GENERATED / "commands.md", commands_page())
 
 
+# A star that begins a word, or a bar: markup in reStructuredText, plain in a docstring.
+_MARK = re.compile(r"(?<![\w\\])\*(?=\w)|\|")
+
+
 def _escaped(app: Sphinx, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Docstrings are read as text: shapes such as (n, *shape) and norms such as |x| mean no markup."""
     for place, line in enumerate(lines):
         parts = re.split(r"(``.*?``|:\w+:`[^`]*`)", line)
-        parts[::2] = [re.sub(r"(?<![\w\\])\*(?=\w)|\|", lambda found: "\\" + found.group(), part) for part in parts[::2]]
+        parts[::2] = [
+            re.sub(r"(?<![\w\\])\*(?=\w)|\|", lambda found: "\\" + found.group(), part) for part in parts[::2]
+        ]
         lines[place] = "".join(parts)
 
 

@@ -42,7 +42,9 @@ def anchor(word: str) -> str:
 def pattern() -> re.Pattern[str]:
     """Any of the words, the longest first, in singular or plural."""
     names = sorted(words(GLOSSARY.read_text(encoding="utf-8")), key=len, reverse=True)
-    return re.compile(r"(?<![\w-])(" + "|".join(re.escape(name) for name in names) + r")(?:e?s)?(?![\w-])", re.IGNORECASE)
+    return re.compile(
+        r"(?<![\w-])(" + "|".join(re.escape(name) for name in names) + r")(?:e?s)?(?![\w-])", re.IGNORECASE
+    )
 
 
 class Anchors(SphinxTransform):
@@ -54,9 +56,9 @@ class Anchors(SphinxTransform):
         if self.env.current_document.docname != "glossary":
             return
         for paragraph in self.document.findall(nodes.paragraph):
-            if paragraph.children and isinstance(paragraph.children[0], nodes.strong):
-                name = anchor(paragraph.children[0].astext().rstrip(".").split(",")[0])
-                paragraph["ids"].append(name)
+            first = next((child for child in paragraph.children if child.astext()), None)
+            if isinstance(first, nodes.strong):
+                paragraph["ids"].append(anchor(first.astext().rstrip(".").split(",")[0]))
 
 
 class FirstUses(SphinxTransform):
