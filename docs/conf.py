@@ -21,6 +21,7 @@ extensions = [
     "sphinx_copybutton",
     "_site.pages",
     "_site.reference",
+    "_site.reproductions",
     "_site.terms",
     "_site.accessible",
 ]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import json
 import os
 import re
 import shutil
@@ -147,6 +148,57 @@ def test_sharp_edges_say_how_bad_and_whose_duty() -> None:
     options = set(re.findall(r"`(?:[^`]* )?(--[a-z-]+)[^`]*`", read("sharp-edges.md")))
     assert len(options) > 8
     assert [option for option in sorted(options) if f"{option} " not in helps] == []
+
+
+TEMPLATES = sorted((DOCS / "_site" / "reproductions").glob("*.md.j2"))
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name.partition(".")[0])
+def test_no_figure_of_ours_is_typed(template: Path) -> None:
+    """Whatever stands in a column "here" is asked for; the same of what is proven, priced, predicted and simulated."""
+    asked, ours = 0, ("here", "gain here", "for such images", "by PLD", "proven", "simulated", "predicted", "accuracy")
+    columns: list[int] = []
+    for line in template.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("| "):
+            columns = columns if line.startswith(("|---", "{%")) else []
+            continue
+        cells = [cell.strip() for cell in line.strip()[1:-1].split("|")]
+        if not columns:
+            columns = [place for place, cell in enumerate(cells) if cell.startswith(ours)]
+            continue
+        for place in columns:
+            assert not re.search(r"\d", re.sub(r"\{\{.*?\}\}", "", cells[place])), line
+            asked += "{{" in cells[place]
+    assert asked >= 5 or template.name == "index.md.j2"
+
+
+def test_reproductions_are_made_of_the_records(site: Any) -> None:
+    reproductions = site("reproductions")
+    made = reproductions.pages()
+    assert {"index", "dp-mix", "dp-instahide", "dpfmix", "neuromixgdp", "public-synthesis"} == set(made)
+    assert all("{{" not in text and "nan" not in text for text in made.values())
+    runs = json.loads((ROOT / "benchmarks" / "results" / "utility.json").read_text(encoding="utf-8"))["results"]
+    own = [
+        100 * run["accuracy"]
+        for run in runs
+        if (run["dataset"], run["method"], run["epsilon"]) == ("mnist", "ps-ridge-centred", 1)
+    ]
+    told = f"{sum(own) / len(own):.1f} ({min(own):.1f} to {max(own):.1f}; {len(own)} runs)"
+    assert told in made["dpfmix"]
+    with pytest.raises(ValueError, match="no run has"):
+        reproductions.mean("utility", dataset="nothing")
+    with pytest.raises(ValueError, match="no two seeds"):
+        reproductions.gain(
+            "utility", {"method": "pixels-ps-cnn"}, {"method": "classwise-full"}, dataset="mnist", epsilon=1
+        )
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name.partition(".")[0])
+def test_commands_of_reproductions_are_those_that_pages_run(template: Path) -> None:
+    run = {line for page in DOCS.glob("*.md") for line in page.read_text(encoding="utf-8").splitlines()}
+    shown = re.findall(r"^privmix .*", template.read_text(encoding="utf-8"), re.MULTILINE)
+    assert shown or template.name == "index.md.j2"
+    assert [line for line in shown if line not in run] == []
 
 
 def test_readme_fits_one_screen() -> None:

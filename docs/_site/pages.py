@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from collections.abc import Container
 from pathlib import Path, PurePosixPath
 
 from pygments.lexers.special import TextLexer
@@ -42,13 +43,14 @@ def place_of(path: str) -> str | None:
     return path.removeprefix("docs/") if path.startswith("docs/") else None
 
 
-def relinked(text: str, origin: str, home: str) -> str:
+def relinked(text: str, origin: str, home: str, beside: Container[str] = ()) -> str:
     """A page's text with its links as they are in the site.
 
     Args:
         text: Markdown.
         origin: the page's path in the repository, which its links start from.
         home: its path in the site, from docs.
+        beside: names of generated pages that links may name as they are, without a folder.
 
     Raises:
         ValueError: a link leads to what the site does not have.
@@ -60,7 +62,7 @@ def relinked(text: str, origin: str, home: str) -> str:
 
     def moved(match: re.Match[str]) -> str:
         before, target, after = match.groups()
-        if re.match(r"[a-z]+:", target):
+        if re.match(r"[a-z]+:", target) or target.removesuffix(".md") in beside:
             return match.group()
         path = os.path.normpath(PurePosixPath(origin).parent / target)
         place = place_of(path)
