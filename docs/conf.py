@@ -8,6 +8,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+from _site.gallery import CONF
+
 project = "privmix"
 author = "The privmix authors"
 copyright = "The privmix authors"
@@ -19,13 +21,15 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinx_gallery.gen_gallery",
     "_site.pages",
     "_site.reference",
     "_site.reproductions",
     "_site.terms",
     "_site.accessible",
 ]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery"]
+sphinx_gallery_conf = CONF
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 nitpicky = False
 

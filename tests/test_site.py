@@ -5,6 +5,7 @@ Building runs the gallery and takes minutes; it is one thorough test. What it bu
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import json
@@ -19,10 +20,12 @@ from typing import Any
 
 import pytest
 
+import privmix
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 # Pages of other kinds, opened as well.
-SPECIAL: tuple[str, ...] = ()
+SPECIAL = ("generated/gallery/index", "generated/gallery/table", "generated/reproductions/dp-mix")
 
 
 def read(name: str) -> str:
@@ -150,6 +153,34 @@ def test_sharp_edges_say_how_bad_and_whose_duty() -> None:
     assert [option for option in sorted(options) if f"{option} " not in helps] == []
 
 
+EXAMPLES = sorted((DOCS / "gallery").glob("*.py"))
+
+
+def test_every_example_has_its_place(site: Any) -> None:
+    assert sorted(site("gallery").ORDER) == [path.name for path in EXAMPLES]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_ends_with_a_picture_and_names_what_there_is(example: Path) -> None:
+    """It is run where the site is built; here: it parses, and what it takes of privmix is there, as it is called."""
+    tree = ast.parse(example.read_text(encoding="utf-8"))
+    assert re.match(r"\n.+\n=+\n", ast.get_docstring(tree, clean=False) or "")
+    assert ast.unparse(tree.body[-1]) == "plt.show()"
+    assert "set_title" in (text := ast.unparse(tree)) or "title=" in text
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("privmix"):
+            module = importlib.import_module(node.module or "")
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pm":
+            assert hasattr(privmix, node.attr), node.attr
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func)[:3] == "pm.":
+            function = getattr(privmix, node.func.attr, None)
+            if inspect.isfunction(function):
+                taken = inspect.signature(function).parameters
+                if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
+                    assert {word.arg for word in node.keywords if word.arg} <= set(taken), ast.unparse(node)
+
+
 TEMPLATES = sorted((DOCS / "_site" / "reproductions").glob("*.md.j2"))
 
 
@@ -217,6 +248,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": "1",
+        "PRIVMIX_GALLERY_ANEW": "1",
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
     }
     command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(DOCS), str(out)]
