@@ -20,6 +20,12 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r'<div class="table-wrapper', '<div tabindex="0" class="table-wrapper'),
         # The corner of a table heads nothing.
         (r"<th class=\"head\">(?:<p>\s*</p>)?</th>", "<td></td>"),
+        # In the gallery's list the name of a page is hidden behind its picture.
+        (
+            r'(<div class="sphx-glr-thumbcontainer"[^>]*><img alt=")("[^>]*>\s*<p><a class="reference internal")'
+            r'( href="[^"]*"><span class="doc">)([^<]*)',
+            r'\1Picture: \4\2 aria-label="\4"\3\4',
+        ),
         # The page of results has no heading of its own.
         (r'(<article role="main" id="furo-main-content">\s*)(?=<noscript>)', r"\1<h1>Search</h1>\n"),
     )

@@ -44,7 +44,7 @@ for words, audit in found.items():
 
 figure, axes = plt.subplots(figsize=(7, 3.2), layout="constrained")
 axes.barh(list(found), [audit.proven_epsilon for audit in found.values()], height=0.5, label="proven by the attack")
-axes.plot([priced, honest.epsilon], list(found), "k|", markersize=30, markeredgewidth=3, label="upper bound (PLD)")
+axes.plot([priced, honest.epsilon], list(found), "k|", markersize=18, markeredgewidth=3, label="upper bound (PLD)")
 axes.axvline(1, color="tab:red", linestyle="--", label="claimed")
 axes.set(xlabel="epsilon", xlim=(0, 8.5))
 axes.invert_yaxis()

@@ -62,6 +62,7 @@ figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 for words, scores in reached.items():
     axes.plot(epsilons, scores, marker="o", label=words)
 axes.set(xscale="log", xticks=epsilons, xticklabels=epsilons, xlabel="epsilon", ylabel="accuracy (%)")
+axes.minorticks_off()
 axes.set_title("One budget, spent in stages: 4,000 drawn digits")
 axes.legend()
 plt.show()

@@ -83,6 +83,7 @@ axes.axhline(
     100 * np.bincount(y[split:]).max() / len(y[split:]), color="black", linestyle="--", label="always the same"
 )
 axes.set(xscale="log", xticks=epsilons, xticklabels=epsilons, xlabel="epsilon", ylabel="accuracy (%)")
+axes.minorticks_off()
 axes.set_title(f"{split} sentences of four kinds")
 axes.legend()
 plt.show()
