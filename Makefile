@@ -5,10 +5,11 @@ BIN := $(VENV)/bin
 # What is installed: privmix alone, which is all that the demo needs, or what developers need as well.
 DEMO := $(VENV)/.demo
 DEV := $(VENV)/.dev
+DOCS := $(VENV)/.docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-all lint format fuzz bench setup clean
+.PHONY: demo test test-all docs lint format fuzz bench setup clean
 
 setup: $(DEV)
 
@@ -21,6 +22,10 @@ $(DEMO): pyproject.toml constraints.txt | $(BIN)/python
 
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e '.[dev]'
+	@touch $(DEMO) $(DOCS) $@
+
+$(DOCS): pyproject.toml constraints.txt | $(BIN)/python
+	$(INSTALL) -e '.[docs]'
 	@touch $(DEMO) $@
 
 demo: $(DEMO)
@@ -37,6 +42,11 @@ test: $(DEV)
 
 test-all: $(DEV)
 	$(PYTEST)
+
+# The site of docs/, into docs/_build/html: a warning is an error. Its gallery runs every example anew that has changed.
+docs: $(DOCS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -j $(JOBS) docs docs/_build/html
+	cd docs && ../$(BIN)/python -m _site.check _build/html
 
 # Mutated data, releases, models and records, for SECONDS; what is not handled is kept in fuzz-failures. One SEED, one
 # sequence of inputs.
@@ -60,4 +70,4 @@ bench: $(DEV)
 	for script in benchmarks/bench_*.py; do $(BIN)/python $$script || exit 1; done
 
 clean:
-	rm -rf $(VENV) build dist demo-output
+	rm -rf $(VENV) build dist demo-output docs/_build docs/generated

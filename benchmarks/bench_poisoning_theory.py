@@ -134,7 +134,10 @@ def main() -> None:
         save_figure(figure, common.RESULTS / f"poisoning_theory_{name}.svg")
     header = ["noise", *(f"k = {width}" for width in WIDTHS)]
     by_level = {level: [one for one in points if one["level"] == level] for level in LEVELS}
-    tables = ["## DP-InstaHide, Figure 1a: pure epsilon, n = T = 50,000\n\n![](poisoning_theory_figure1a.svg)"]
+    tables = [
+        "## DP-InstaHide, Figure 1a: pure epsilon, n = T = 50,000\n\n"
+        "![Pure epsilon against noise](poisoning_theory_figure1a.svg)"
+    ]
     for key, title in (
         ("published", "As published (l1 diameter 1): no bound for images"),
         ("diameter_3072", "Pixels in [0, 1], l1 diameter 3,072"),
@@ -142,7 +145,10 @@ def main() -> None:
         rows = [[f"{level}/255", *(rounded_up(one[key], 3) for one in mine)] for level, mine in by_level.items()]
         tables += [f"### {title}", common.table(header, rows)]
     tables.append(linear_bound())
-    tables.append("## Success at most, 1% without poison, records changed\n\n![](poisoning_theory_lines.svg)")
+    tables.append(
+        "## Success at most, 1% without poison, records changed\n\n"
+        "![Success against changed records](poisoning_theory_lines.svg)"
+    )
     rows = [
         [
             one["design"],

@@ -11,7 +11,8 @@ TEXTS = [
     path
     for folder in ("src", "tests", "docs", "benchmarks", "README.md", "CHANGELOG.md")
     for path in ([ROOT / folder] if folder.endswith(".md") else (ROOT / folder).rglob("*"))
-    if path.suffix in (".py", ".md", ".j2", ".css") and path != Path(__file__)
+    # What the site is made from, not what it was made into.
+    if path.suffix in (".py", ".md", ".j2", ".css") and path != Path(__file__) and "generated" not in path.parts
 ]
 
 # A number that a paper has in somebody's folder: "(003, section 2)", "paper 002", "004's", "002 does".

@@ -1,0 +1,132 @@
+"""Reproductions: what each paper claims beside what came out here, made of the records under benchmarks/results.
+
+A page is a template beside this file. Papers' figures stand in it, with where they are printed; ours are asked for, by
+what the runs have in common, so that none is typed and none outlives its runs.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from scipy.stats import t as student
+from sphinx.application import Sphinx
+
+from _site.pages import DOCS, ROOT, relinked, written
+
+FOLDER = Path(__file__).with_name("reproductions")
+RESULTS = ROOT / "benchmarks" / "results"
+
+
+@cache
+def results(name: str) -> Any:
+    return json.loads((RESULTS / f"{name}.json").read_text(encoding="utf-8"))["results"]
+
+
+def chosen(name: str, **facts: Any) -> list[dict[str, Any]]:
+    """Runs of a record that have these facts.
+
+    Raises:
+        ValueError: there are none: the record has changed, or the page asks for what was not run.
+    """
+    kept = results(name)
+    runs = kept if isinstance(kept, list) else kept["runs"]
+    found = [run for run in runs if all(run.get(key) == value for key, value in facts.items())]
+    if not found:
+        raise ValueError(f"{name}: no run has {facts}")
+    return found
+
+
+def percent(value: float) -> float:
+    """An accuracy in percent, however its record has it."""
+    return value if value > 1 else 100 * value
+
+
+def mean(name: str, key: str = "accuracy", **facts: Any) -> str:
+    """Mean, least and most, number of runs."""
+    values = [percent(run[key]) for run in chosen(name, **facts)]
+    if len(values) == 1:
+        return f"{values[0]:.1f} (1 run)"
+    return f"{statistics.fmean(values):.1f} ({min(values):.1f} to {max(values):.1f}; {len(values)} runs)"
+
+
+def gain(name: str, better: Mapping[str, Any], than: Mapping[str, Any], key: str = "accuracy", **facts: Any) -> str:
+    """Points by which one beats the other on the same seeds, with a 95% interval (Student's t)."""
+    one, other = ({run["seed"]: percent(run[key]) for run in chosen(name, **facts, **side)} for side in (better, than))
+    differences = [one[seed] - other[seed] for seed in sorted(one.keys() & other.keys())]
+    if len(differences) < 2:
+        raise ValueError(f"{name}: {better} and {than} have no two seeds in common")
+    middle = statistics.fmean(differences)
+    half = student.ppf(0.975, len(differences) - 1) * statistics.stdev(differences) / math.sqrt(len(differences))
+    return f"{middle:+.2f} ({middle - half:+.2f} to {middle + half:+.2f}; {len(differences)} pairs)"
+
+
+def poisoned(study: str, defence: str) -> str:
+    """How often poisons reached their goal."""
+    run = next(run for run in results("poisoning")["studies"][study] if run["defence"] == defence)
+    return f"{100 * run['share']:.0f}% ({run['trials']} trials)"
+
+
+def audited(name: str, key: str) -> str:
+    """An epsilon of an audit: what is priced rounded up, what is proven rounded down."""
+    value = results("audit")[name][key]
+    rounded = math.floor(value * 100) / 100 if key == "proven_epsilon" else math.ceil(value * 100 - 1e-9) / 100
+    return f"{rounded:g}"
+
+
+def attacked(attack: str, **facts: Any) -> str:
+    """Mean area under the curve of a membership attack, over the attacked models."""
+    values = [run["attacks"][attack]["auc"][0] for run in chosen("membership", **facts)]
+    return f"{statistics.fmean(values):.3f} ({len(values)} models)"
+
+
+def first(name: str, key: str, part: str | None = None, **facts: Any) -> Any:
+    """A figure of the one entry that has these facts."""
+    runs = results(name) if part is None else results(name)[part]
+    found = [run[key] for run in runs if all(run.get(fact) == value for fact, value in facts.items())]
+    if len(found) != 1:
+        raise ValueError(f"{name}: {len(found)} entries have {facts}")
+    return found[0]
+
+
+HELPERS: dict[str, Callable[..., Any]] = {
+    "mean": mean,
+    "gain": gain,
+    "poisoned": poisoned,
+    "audited": audited,
+    "attacked": attacked,
+    "first": first,
+}
+
+
+def pages() -> dict[str, str]:
+    """Name -> Markdown, links as from docs."""
+    environment = Environment(
+        loader=FileSystemLoader(FOLDER), undefined=StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
+    return {
+        path.name.removesuffix(".md.j2"): environment.get_template(path.name).render(HELPERS)
+        for path in sorted(FOLDER.glob("*.md.j2"))
+    }
+
+
+def make() -> None:
+    for name, text in pages().items():
+        home = f"generated/reproductions/{name}.md"
+        # A template's links start from docs, where readers of the text would look for them.
+        if name == "index":
+            text = text.replace("](generated/reproductions/", "](")
+            written(DOCS / home, relinked(text, "docs/index.md", home, beside=pages()))
+        else:
+            written(DOCS / home, relinked(text, "docs/index.md", home))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    app.connect("builder-inited", lambda _: make())
+    return {"parallel_read_safe": True}

@@ -1,0 +1,309 @@
+"""The site of docs/: every page has its place, every word its explanation, every name its docstring; and it is built.
+
+Building runs the gallery and takes minutes; it is one thorough test. What it builds is opened in a browser, offline.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import privmix
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+# Pages of other kinds, opened as well.
+SPECIAL = ("generated/gallery/index", "generated/gallery/table", "generated/reproductions/dp-mix")
+
+
+def read(name: str) -> str:
+    return (DOCS / name).read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def site(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Imports a part of what makes the site."""
+    pytest.importorskip("sphinx", reason="makes the site; in privmix[docs]")
+    monkeypatch.syspath_prepend(str(DOCS))
+    return lambda name: importlib.import_module(f"_site.{name}")
+
+
+def test_every_page_stands_in_one_of_the_four_ways_in() -> None:
+    listed = re.findall(
+        r"^[\w/-]+$", "\n".join(re.findall(r"```\{toctree\}(.*?)```", read("index.md"), re.DOTALL)), re.M
+    )
+    assert len(set(listed)) == len(listed)
+    pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
+    assert pages == {name for name in listed if "/" not in name}
+    assert re.findall(r":caption: (.*)", read("index.md")) == ["Tutorials", "How to", "Explanations", "Reference"]
+
+
+def test_words_of_the_glossary_are_in_order_and_explained_once() -> None:
+    words = re.findall(r"^\*\*([^*]+)\.\*\*", read("glossary.md"), re.MULTILINE)
+    assert words == sorted(words, key=str.lower)
+    single = [word for entry in words for word in entry.lower().split(", ")]
+    assert len(set(single)) == len(single) > 40
+    # What pages cannot do without.
+    assert {"mixup", "moments", "scattering", "clipping", "epsilon", "delta", "record", "unit of privacy"} <= set(
+        single
+    )
+
+
+def test_a_word_is_linked_at_its_first_use_and_nowhere_else(site: Any) -> None:
+    from docutils import nodes
+    from docutils.utils import new_document
+
+    terms = site("terms")
+    document = new_document("page")
+    document += nodes.title("", "Clipping")
+    document += nodes.paragraph("", "", nodes.literal("", "clipping"), nodes.Text(" Clipping bounds; clipping again."))
+    transform = terms.FirstUses(document)
+    text = next(text for text in document.findall(nodes.Text) if "bounds" in text)
+    assert [terms._plain(text) for text in document.findall(nodes.Text)] == [False, False, True]
+    transform._link(text, terms.words(read("glossary.md")), set(), "some/page")
+    links = [(link.astext(), link["refuri"]) for link in document.findall(nodes.reference)]
+    assert links == [("Clipping", "../glossary.html#term-clipping")]
+    assert document.children[1].astext() == "clipping Clipping bounds; clipping again."
+
+
+def test_links_are_those_of_the_site(site: Any) -> None:
+    relinked = site("pages").relinked
+    assert relinked("[a](../README.md)", "docs/guide.md", "guide.md") == "[a](index.md)"
+    assert relinked("![p](frontier.svg)", "benchmarks/results/frontier.md", "generated/measured/frontier.md") == (
+        "![p](frontier.svg)"
+    )
+    assert relinked("[d](docs/guide.md#learn)", "CHANGELOG.md", "generated/project/changelog.md") == (
+        "[d](../../guide.md#learn)"
+    )
+    code = "```md\n[x](nowhere.md)\n```"
+    assert relinked(code, "docs/guide.md", "guide.md") == code
+    with pytest.raises(ValueError, match="nowhere"):
+        relinked("[x](nowhere.md)", "docs/guide.md", "guide.md")
+    with pytest.raises(ValueError, match="pyproject"):
+        relinked("[x](../pyproject.toml)", "docs/guide.md", "guide.md")
+
+
+def test_the_check_finds_what_is_wrong(site: Any, tmp_path: Path) -> None:
+    good = '<html lang="en"><head><title>t</title><link rel="stylesheet" href="s.css"></head><body><h1 id="x">T</h1>{}'
+    (tmp_path / "s.css").write_text("a { color: red }")
+
+    def found(body: str, page: str = good) -> list[str]:
+        site("check").page.cache_clear()
+        (tmp_path / "index.html").write_text(page.format(body))
+        return list(site("check").problems(tmp_path))
+
+    assert found('<h2>a</h2><a href="#x">l</a><a href="https://example.org">o</a><img src="data:," alt="w">') == []
+    for body in (
+        '<img src="https://example.org/a.png" alt="w">',
+        '<script src="//example.org/a.js"></script>',
+        '<img src="a.png" alt="w">',
+        '<img src="data:,">',
+        '<a href="other.html">l</a>',
+        '<a href="#y">l</a>',
+        "<h3>skips</h3>",
+        "<h1>second</h1>",
+    ):
+        assert len(found(body)) == 1, body
+    assert len(found("", good.replace(' lang="en"', ""))) == 1
+    assert len(found("", good.replace("<title>t</title>", ""))) == 1
+    for sheet in (
+        "@import url(https://example.org/f.css)",
+        "@import 'https://example.org/f.css'",
+        "a { src: url(//h/f) }",
+    ):
+        (tmp_path / "s.css").write_text(sheet)
+        assert len(found("")) == 1, sheet
+
+
+def test_public_names_are_documented(site: Any) -> None:
+    """Each has a docstring; what is called says what it takes where it takes something."""
+    reference = site("reference")
+    bare = []
+    for package in reference.PACKAGES:
+        for name, thing in reference.documented(package).items():
+            if (inspect.isclass(thing) or inspect.isroutine(thing)) and not inspect.getdoc(thing):
+                bare.append(f"{package}.{name}")
+    assert bare == []
+
+
+def test_sharp_edges_say_how_bad_and_whose_duty() -> None:
+    rows = [line.strip("| ").split(" | ") for line in read("sharp-edges.md").splitlines() if line.startswith("| ")]
+    rows = [row for row in rows if row[0] != "edge"]
+    assert len(rows) > 20
+    for edge, severity, duty, answer in rows:
+        assert severity in ("critical", "serious", "slight"), edge
+        assert set(duty.split(", ")) <= {"owner", "partner", "reviewer"}, edge
+        assert len(answer) > 20, edge
+    # What it advises can be done.
+    helps = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "golden" / "help").glob("*.txt"))
+    options = set(re.findall(r"`(?:[^`]* )?(--[a-z-]+)[^`]*`", read("sharp-edges.md")))
+    assert len(options) > 8
+    assert [option for option in sorted(options) if f"{option} " not in helps] == []
+
+
+EXAMPLES = sorted((DOCS / "gallery").glob("*.py"))
+
+
+def test_every_example_has_its_place(site: Any) -> None:
+    assert sorted(site("gallery").ORDER) == [path.name for path in EXAMPLES]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_ends_with_a_picture_and_names_what_there_is(example: Path) -> None:
+    """It is run where the site is built; here: it parses, and what it takes of privmix is there, as it is called."""
+    tree = ast.parse(example.read_text(encoding="utf-8"))
+    assert re.match(r"\n.+\n=+\n", ast.get_docstring(tree, clean=False) or "")
+    assert ast.unparse(tree.body[-1]) == "plt.show()"
+    assert "set_title" in (text := ast.unparse(tree)) or "title=" in text
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("privmix"):
+            module = importlib.import_module(node.module or "")
+            assert [name.name for name in node.names if not hasattr(module, name.name)] == []
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pm":
+            assert hasattr(privmix, node.attr), node.attr
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and ast.unparse(node.func)[:3] == "pm.":
+            function = getattr(privmix, node.func.attr, None)
+            if inspect.isfunction(function):
+                taken = inspect.signature(function).parameters
+                if not any(one.kind is inspect.Parameter.VAR_KEYWORD for one in taken.values()):
+                    assert {word.arg for word in node.keywords if word.arg} <= set(taken), ast.unparse(node)
+
+
+TEMPLATES = sorted((DOCS / "_site" / "reproductions").glob("*.md.j2"))
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name.partition(".")[0])
+def test_no_figure_of_ours_is_typed(template: Path) -> None:
+    """Whatever stands in a column "here" is asked for; the same of what is proven, priced, predicted and simulated."""
+    asked, ours = 0, ("here", "gain here", "for such images", "by PLD", "proven", "simulated", "predicted", "accuracy")
+    columns: list[int] = []
+    for line in template.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("| "):
+            columns = columns if line.startswith(("|---", "{%")) else []
+            continue
+        cells = [cell.strip() for cell in line.strip()[1:-1].split("|")]
+        if not columns:
+            columns = [place for place, cell in enumerate(cells) if cell.startswith(ours)]
+            continue
+        for place in columns:
+            assert not re.search(r"\d", re.sub(r"\{\{.*?\}\}", "", cells[place])), line
+            asked += "{{" in cells[place]
+    assert asked >= 5 or template.name == "index.md.j2"
+
+
+def test_reproductions_are_made_of_the_records(site: Any) -> None:
+    reproductions = site("reproductions")
+    made = reproductions.pages()
+    assert {"index", "dp-mix", "dp-instahide", "dpfmix", "neuromixgdp", "public-synthesis"} == set(made)
+    assert all("{{" not in text and "nan" not in text for text in made.values())
+    runs = json.loads((ROOT / "benchmarks" / "results" / "utility.json").read_text(encoding="utf-8"))["results"]
+    own = [
+        100 * run["accuracy"]
+        for run in runs
+        if (run["dataset"], run["method"], run["epsilon"]) == ("mnist", "ps-ridge-centred", 1)
+    ]
+    told = f"{sum(own) / len(own):.1f} ({min(own):.1f} to {max(own):.1f}; {len(own)} runs)"
+    assert told in made["dpfmix"]
+    with pytest.raises(ValueError, match="no run has"):
+        reproductions.mean("utility", dataset="nothing")
+    with pytest.raises(ValueError, match="no two seeds"):
+        reproductions.gain(
+            "utility", {"method": "pixels-ps-cnn"}, {"method": "classwise-full"}, dataset="mnist", epsilon=1
+        )
+
+
+@pytest.mark.parametrize("template", TEMPLATES, ids=lambda path: path.name.partition(".")[0])
+def test_commands_of_reproductions_are_those_that_pages_run(template: Path) -> None:
+    run = {line for page in DOCS.glob("*.md") for line in page.read_text(encoding="utf-8").splitlines()}
+    shown = re.findall(r"^privmix .*", template.read_text(encoding="utf-8"), re.MULTILINE)
+    assert shown or template.name == "index.md.j2"
+    assert [line for line in shown if line not in run] == []
+
+
+def test_readme_fits_one_screen() -> None:
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 60
+    assert max(map(len, lines)) <= 150
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site, from what git knows; a warning is an error."""
+    pytest.importorskip("sphinx", reason="makes the site; in privmix[docs]")
+    pytest.importorskip("sphinx_gallery", reason="makes the site; in privmix[docs]")
+    out = tmp_path_factory.mktemp("site") / "html"
+    # Packages on this process's path are on the other's.
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PRIVMIX_GALLERY_ANEW": "1",
+        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+    }
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", str(DOCS), str(out)]
+    outcome = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=1800, check=False)
+    assert outcome.returncode == 0, outcome.stderr[-5000:]
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    playwright = pytest.importorskip("playwright.sync_api", reason="drives a browser; in privmix[dev]")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.thorough
+def test_the_site_is_built_and_every_link_leads_somewhere(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    check = importlib.import_module("_site.check")
+    assert list(check.problems(built)) == []
+    linked = re.findall(r'href="glossary.html#term-', (built / "guide.html").read_text(encoding="utf-8"))
+    assert len(linked) > 15
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_open_offline_on_a_phone_and_axe_finds_nothing(built: Path, browser: Any, scheme: str) -> None:
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="checks accessibility; in privmix[dev]")
+    names = ["index", "guide", "glossary", "sharp-edges", "figures", "search", "generated/commands"]
+    names += ["generated/api/privmix", "generated/measured/frontier", *SPECIAL]
+    context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme=scheme, offline=True)
+    asked: list[str] = []
+    context.on("request", lambda request: asked.append(request.url))
+    for name in names:
+        page = context.new_page()
+        page.on("pageerror", lambda error, name=name: pytest.fail(f"{name}: {error}"))
+        page.goto((built / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360, name
+        found = axe.Axe().run(page).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"][:200]) for one in found] == [], name
+        page.close()
+    assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
+    context.close()
+
+
+@pytest.mark.thorough
+def test_search_works_offline(built: Path, browser: Any) -> None:
+    context = browser.new_context(offline=True)
+    page = context.new_page()
+    page.goto((built / "search.html").as_uri() + "?q=clipping")
+    page.wait_for_selector("#search-results li", timeout=30_000)
+    assert page.locator("#search-results li").count() > 5
+    context.close()
