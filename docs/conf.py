@@ -45,7 +45,7 @@ maximum_signature_line_length = 88
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
-napoleon_custom_sections = ["Formal guarantees", "Guarantees", "Shapes", "Source"]
+napoleon_custom_sections = ["Formal guarantees", ("Options", "params_style")]
 
 html_theme = "furo"
 html_title = "privmix"
