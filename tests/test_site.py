@@ -50,6 +50,13 @@ def test_every_page_stands_in_one_of_the_four_ways_in() -> None:
     assert re.findall(r":caption: (.*)", read("index.md")) == ["Tutorials", "How to", "Explanations", "Reference"]
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
+def test_a_page_says_for_whom_it_is(page: Path) -> None:
+    title, first, *_ = page.read_text(encoding="utf-8").split("\n\n")
+    assert re.fullmatch(r"# [^\n]+", title)
+    assert first.startswith("For ") or page.stem == "index"
+
+
 def test_words_of_the_glossary_are_in_order_and_explained_once() -> None:
     words = re.findall(r"^\*\*([^*]+)\.\*\*", read("glossary.md"), re.MULTILINE)
     assert words == sorted(words, key=str.lower)

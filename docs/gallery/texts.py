@@ -74,7 +74,8 @@ for epsilon in epsilons:
 print("with descriptions", [f"{score:.1f}" for score in described], "without", [f"{score:.1f}" for score in plain])
 
 # %%
-# Descriptions cost nothing, since no private text is in them. They help most where the budget is small.
+# Descriptions cost nothing, since no private text is in them. What they add depends on the budget and on how telling
+# they are; with so few texts it is lost in the noise of a single release now and then.
 
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 axes.plot(epsilons, described, marker="o", label="with descriptions of the classes")
