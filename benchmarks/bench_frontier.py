@@ -195,10 +195,7 @@ def shown(dataset: str) -> Iterator[tuple[Line, dict[float, list[float]]]]:
 
 def main() -> None:
     tables = [_table(dataset) for dataset in LINES]
-    figure = new_figure(11, 15)
-    for axes, dataset in zip(figure.subplots(len(LINES), 1), LINES, strict=True):
-        _draw(axes, dataset)
-    save_figure(figure, common.RESULTS / "frontier_all.svg")
+    _draw_all()
     _draw_first()
     settings = {
         "delta": 1e-5,
@@ -283,6 +280,14 @@ def _draw_first() -> None:
     save_figure(figure, common.RESULTS / "frontier.svg")
 
 
+def _draw_all() -> None:
+    """As wide as a page shows it, so that its texts are as large as the page's."""
+    figure = new_figure(8.6, 25)
+    for axes, dataset in zip(figure.subplots(len(LINES), 1), LINES, strict=True):
+        _draw(axes, dataset)
+    save_figure(figure, common.RESULTS / "frontier_all.svg")
+
+
 def _draw(axes: Any, dataset: str) -> None:
     styles = {OWN: ("-", "o"), PRIOR: ("-", "*"), ENCODER: ("-", "D"), RIVAL: ("--", "s")}
     for place, ((label, kind, *_), found) in enumerate(shown(dataset)):
@@ -299,10 +304,10 @@ def _draw(axes: Any, dataset: str) -> None:
     axes.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
     axes.set_xlabel("epsilon (delta 1e-5)")
     axes.set_ylabel("test accuracy (%)")
-    axes.set_title(TITLES[dataset], fontsize=10)
+    axes.set_title(TITLES[dataset], fontsize=12)
     axes.grid(alpha=0.3)
     axes.set_ylim(*SHOWN[dataset])
-    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    axes.legend(fontsize=10, ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.12), frameon=False)
 
 
 if __name__ == "__main__":
