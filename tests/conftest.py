@@ -21,6 +21,7 @@ def data_root() -> Path:
 
 # The dearest files, which run first: processes take whole files, and one that began such a file last would end alone.
 FIRST = (
+    "tests/test_site.py",
     "tests/test_docs.py",
     "tests/planning/test_planner.py",
     "tests/audits/test_planted_bugs.py",
