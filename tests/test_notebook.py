@@ -67,5 +67,5 @@ def test_long_calls_show_bars_by_themselves(outputs: list[list[Any]]) -> None:
 
 def test_completion_finds_verbs_and_options(outputs: list[list[Any]]) -> None:
     verbs, options = ast.literal_eval(outputs[5][0].data["text/plain"])
-    assert {name.removeprefix("pm.").removeprefix(".") for name in verbs} == {"release", "report"}
+    assert {name.removeprefix("pm.").removeprefix(".") for name in verbs} == {"release", "replay", "report"}
     assert "private_count=" in options

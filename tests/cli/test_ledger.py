@@ -93,9 +93,9 @@ def test_the_charge_is_on_disk_before_a_row_is_read(
     assert spent_at["content_hashes"] == 0
     assert Ledger.open(url).budget("NAME").reservations == 0
     monkeypatch.undo()
-    crash_in(release_job, "features_in_memory")
+    crash_in(release_job, "records_of")
     assert privmix(*charged(url, digits, tmp_path / "REL")).code == 1
-    assert 2.9 < spent_at["features_in_memory"] <= 3
+    assert 2.9 < spent_at["records_of"] <= 3
     monkeypatch.undo()
     budget = Ledger.open(url).budget("NAME")
     assert (budget.reservations, budget.uncommitted) == (1, 1)

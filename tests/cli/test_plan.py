@@ -14,7 +14,6 @@ import pytest
 
 from privmix.designs.moments.plan import LARGEST_DIM
 from privmix.jobs import prediction
-from privmix.learning import DataModel
 from privmix.planning.choice import counted_error
 from tests.cli.helpers import Outcome, privmix
 
@@ -204,7 +203,7 @@ def test_second_moments_are_left_out_where_features_are_many(monkeypatch: pytest
 
     # What is tried for so many features is found without the minutes that trying takes.
     monkeypatch.setattr(prediction, "choose_design", stop)
-    monkeypatch.setattr(DataModel, "declared", lambda *_, **__: None)
+    monkeypatch.setattr(prediction, "declared_model", lambda *_: (None, ""))
     from privmix.planning.planner import _trials
 
     for dim, expected in ((LARGEST_DIM, True), (LARGEST_DIM + 1, False)):

@@ -95,7 +95,13 @@ def test_old_specifications_make_the_very_bits_that_they_made() -> None:
         ("adult", "0e7009457cf53d7aff4e7d6add9df655305ba0ca9ba5457393cbb309f394346d"),
         ("adult-bins", "421270a0e29b036bf82fd630c61c9bce2bb87f4d9735f007ce1de6b022585041"),
     ):
-        assert Tabular.from_file(f"docs/{name}.json").fingerprint() == fingerprint
+        said = json.loads(Path(f"docs/{name}.json").read_text())
+        # What came later: bounds and whole numbers beside bins.
+        for one in said.values():
+            if "bins" in one:
+                one.pop("range", None)
+                one.pop("integer", None)
+        assert Tabular(said).fingerprint() == fingerprint
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=json.dumps)
@@ -224,7 +230,7 @@ SENSELESS: list[Any] = [
     {"range": [0, 1], "missing": "indicator", "missing_tokens": [True]},
     {"range": [0, 1], "missing": True},
     {"range": [0, 1], "other": True},
-    {"range": [0, 1], "bins": [0]},
+    {"range": [1, 2], "bins": [0]},
     {"categories": ["a"], "other": 1},
     {"categories": ["a"], "missing": "indicator"},
     {"categories": ["a"], "missing_tokens": ["a"]},

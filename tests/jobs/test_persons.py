@@ -80,7 +80,7 @@ def test_wherever_features_lie_the_release_is_the_same(
     first = rows(released("csv", tmp_path, frame(), seed=3, **options))
     stored = released("csv", tmp_path, frame(), seed=3, store=tmp_path / "STORE", **options)
     assert np.array_equal(rows(stored), first)
-    monkeypatch.setattr("privmix.jobs.release.default_memory", lambda: 1.0)
+    monkeypatch.setattr("privmix.jobs.features.default_memory", lambda: 1.0)
     opened: list[Any] = []
     real = FeatureStore.open
     monkeypatch.setattr(FeatureStore, "open", lambda path: opened.append(path) or real(path))
