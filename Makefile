@@ -46,7 +46,7 @@ test-all: $(DEV)
 # The site of docs/, into docs/_build/html: a warning is an error. Its gallery runs every example anew that has changed.
 docs: $(DOCS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -j $(JOBS) docs docs/_build/html
-	cd docs && ../$(BIN)/python -m _site.check _build/html
+	PYTHONPATH=docs $(BIN)/python -m _site.check docs/_build/html
 
 # Mutated data, releases, models and records, for SECONDS; what is not handled is kept in fuzz-failures. One SEED, one
 # sequence of inputs.

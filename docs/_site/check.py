@@ -1,4 +1,4 @@
-"""Checks the built site: ``python -m _site.check FOLDER``, from docs.
+"""Checks the built site: ``PYTHONPATH=docs python -m _site.check FOLDER``.
 
 Every link within it leads somewhere, nothing that a page shows or runs comes from elsewhere, and each page has what
 readers of its structure go by: a language, a title, headings in order, words for pictures.
