@@ -57,7 +57,7 @@ def readable(function: Callable[..., Any]) -> inspect.Signature:
     """The signature of a function, types as they are written.
 
     Example:
-        >>> def draw(share: float = 0.1) -> "list[int]": ...
+        >>> def draw(share: float = 0.1) -> list[int]: ...
         >>> print(readable(draw))
         (share: float = 0.1) -> list[int]
     """

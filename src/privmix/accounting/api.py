@@ -218,7 +218,7 @@ def price_picture(event: Event | None, cost: PrivacyCost) -> PriceCurve | None:
     Example:
         >>> from privmix.accounting.events import Gaussian
         >>> price_picture(Gaussian(4.0), epsilon(Gaussian(4.0), 1e-5)).said
-        'ε 1.04 at δ 1e-05'
+        'ε 0.927 at δ 1e-05'
     """
     if not math.isfinite(cost.epsilon):
         return None

@@ -67,10 +67,10 @@ class AuditorKey:
         >>> key = AuditorKey.new()
         >>> key.open(key.public.seal(b"content", b"release 1"), b"release 1")
         b'content'
-        >>> key.open(key.public.seal(b"content", b"release 1"), b"release 2")
+        >>> key.open(key.public.seal(b"content", b"release 1"), b"release 2")  # doctest: +ELLIPSIS
         Traceback (most recent call last):
         ...
-        privmix.errors.InvalidInput: sealed key: got a value that is not shown; allowed: what was sealed to this key...
+        privmix.errors.InvalidInput: sealed key: got a value that is private and not shown; allowed: what was sealed...
     """
 
     def __init__(self, key: X25519PrivateKey) -> None:
