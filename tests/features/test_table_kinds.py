@@ -224,7 +224,7 @@ SENSELESS: list[Any] = [
     {"range": [0, 1], "missing": "indicator", "missing_tokens": [True]},
     {"range": [0, 1], "missing": True},
     {"range": [0, 1], "other": True},
-    {"range": [0, 1], "bins": [0]},
+    {"range": [1, 2], "bins": [0]},
     {"categories": ["a"], "other": 1},
     {"categories": ["a"], "missing": "indicator"},
     {"categories": ["a"], "missing_tokens": ["a"]},
