@@ -174,10 +174,10 @@ def test_the_command_says_so(precious: Path, monkeypatch: pytest.MonkeyPatch) ->
     np.savez("own.npz", x=DATA[0], y=DATA[1])
     shard = release_folder.ShardWriter._shard
 
-    def swapped(self: Any, x: Any, y: Any) -> None:
+    def swapped(self: Any, number: int, start: int, x: Any, y: Any) -> None:
         if len(self.files) == 1:
             swap(Path(".REL.run"), precious)
-        shard(self, x, y)
+        shard(self, number, start, x, y)
 
     monkeypatch.setattr(release_folder.ShardWriter, "_shard", swapped)
     flags = ["--features=identity", "--classes=2", "--epsilon=2", "--delta=1e-5", f"--rows={ROWS}", "--out=REL"]

@@ -54,7 +54,6 @@ def nothing_made(tmp_path: Path) -> bool:
         (["--memory-gb", "nan"], ["memory"]),
         (["--workers", "0"], ["workers"]),
         (["--engine", "magic"], ["engine", "local", "ray"]),
-        (["--engine", "ray"], ["--engine", "local for design moments"]),
         (["--ray-address", "x:1"], ["--ray-address", "--engine ray"]),
     ],
     ids=lambda given: "-".join(given) if isinstance(given, list) else None,
