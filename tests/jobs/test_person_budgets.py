@@ -60,3 +60,33 @@ def test_another_unit_is_refused_before_a_charge_and_a_record(
     with pytest.raises(InvalidInput, match="^unit: .*" + ("--unit person" if unit == "record" else "`person_pattern`")):
         JOBS[job](ledger=book, dataset=unit, **given)
     assert book.budget(unit).reservations == 0
+
+
+@pytest.mark.parametrize("job", ["release", "training"])
+def test_records_are_charged_to_persons_by_a_cap(job: str, book: Ledger) -> None:
+    book.add_dataset("capped", epsilon=40.0, delta=1e-4, unit="person")
+    made = JOBS[job](ledger=book, dataset="capped", most_per_person=2)
+    one = made.certificate["guarantee"]["epsilon"]
+    assert made.certificate.unit.one == "record"
+    assert made.certificate["in_ledger"] == "planned"
+    assert one <= 2.0 < book.budget("capped").spent
+    assert book.budget("capped").uncommitted == 0
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_cap_without_a_meaning_is_refused_before_a_charge(job: str, book: Ledger) -> None:
+    cases: list[dict[str, Any]] = [
+        {"ledger": book, "dataset": "record"},
+        {"ledger": book, "dataset": "person", **persons(job)},
+        {},
+    ]
+    for given in cases:
+        with pytest.raises(InvalidInput, match=r"^most_per_person"):
+            JOBS[job](**given, most_per_person=2)
+    assert {book.budget(unit).reservations for unit in ("record", "person")} == {0}
+
+
+def test_a_private_count_has_no_price_for_groups(book: Ledger) -> None:
+    with pytest.raises(InvalidInput, match="private_count"):
+        JOBS["private count"](ledger=book, dataset="person", most_per_person=2)
+    assert book.budget("person").reservations == 0

@@ -289,6 +289,23 @@ def test_a_statement_below_the_price_is_noticed(tmp_path: Path) -> None:
         verify_ledger(ledger)
 
 
+def test_a_charge_for_records_at_less_than_their_price_to_persons_is_noticed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    ledger = Ledger.create(url)
+    ledger.add_dataset("patients", epsilon=4.0, delta=DELTA, unit="person")
+    ledger.reserve("patients", Gaussian(20.0), most_per_person=4, purpose="test")
+    entry = {key: value for key, value in ledger.history("patients")[1].items() if key not in ("number", "hash")}
+    text = canonical({**entry, "most_per_person": 40})
+    head = chained(ledger.history("patients")[0]["hash"], text)
+    _edit(
+        url,
+        f"UPDATE entries SET content = '{text}', hash = '{head}' WHERE number = 2",
+        f"UPDATE datasets SET head = '{head}'",
+    )
+    with pytest.raises(InvalidInput, match="that of 40 records together"):
+        verify_ledger(ledger)
+
+
 def test_a_history_cut_with_its_count_is_noticed_by_a_hash_kept_elsewhere(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'ledger.db'}"
     ledger = new_ledger(url)

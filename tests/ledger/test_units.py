@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import sqlalchemy
 
 import privmix as pm
-from privmix.accounting import Gaussian
+from privmix.accounting import Adjacency, Event, Gaussian, epsilon, event_from_dict
+from privmix.accounting.events import FixedSizeSampled, PoissonSampled, Repeated
+from privmix.accounting.groups import group_event
 from privmix.certificate.ledger_total import LedgerTotal
 from privmix.errors import InvalidInput
-from privmix.ledger import Ledger, verify_ledger
-from privmix.ledger.pricing import UNITS
+from privmix.ledger import BudgetExceeded, Ledger, verify_ledger
+from privmix.ledger.pricing import UNITS, check_group
 from privmix.mechanisms.plan import unit_named
 
 DELTA = 1e-5
@@ -75,3 +80,82 @@ def test_a_statement_says_the_unit(ledger: Ledger, name: str) -> None:
     found = pm.ledger_total(ledger, name)
     assert LedgerTotal.from_payload(found.total.to_payload()).unit == name
     assert f"unit: {unit_named(name).changed}, add_remove" in str(found)
+
+
+def capped(ledger: Ledger, event: Event, most: int, *, dataset: str = "person", **more: Any) -> None:
+    ledger.check(dataset, event, most_per_person=most, **more)
+    ledger.reserve(dataset, event, most_per_person=most, purpose="test", **more)
+
+
+@pytest.mark.parametrize("most", [1, 4])
+def test_records_are_charged_to_persons_at_the_price_of_a_group(ledger: Ledger, most: int) -> None:
+    event = Repeated(PoissonSampled(0.1, Gaussian(20.0)), 10)
+    capped(ledger, event, most)
+    together = group_event(event, most)
+    assert together is not None
+    entry = ledger.history("person")[-1]
+    assert entry["most_per_person"] == most
+    assert (event_from_dict(entry["event"]), event_from_dict(entry["record_event"])) == (together, event)
+    assert ledger.budget("person").spent == pytest.approx(epsilon(together, DELTA).epsilon)
+    verify_ledger(ledger)
+
+
+def test_a_group_is_charged_with_all_that_was_charged_before(ledger: Ledger) -> None:
+    # Each alone fits, both together do not; of single records they would.
+    for _ in range(2):
+        ledger.check("person", Gaussian(6.0), most_per_person=5)
+    capped(ledger, Gaussian(6.0), 5)
+    with pytest.raises(BudgetExceeded):
+        capped(ledger, Gaussian(6.0), 5)
+    ledger.reserve("record", Gaussian(6.0), purpose="test")
+    ledger.reserve("record", Gaussian(6.0), purpose="test")
+    assert ledger.budget("person").reservations == 1
+
+
+@pytest.mark.parametrize(
+    ("dataset", "event", "most", "more"),
+    [
+        ("record", Gaussian(9.0), 2, {}),
+        ("record", Gaussian(9.0), 2, {"unit": "person"}),
+        ("person", Gaussian(9.0), 2, {"unit": "person"}),
+        ("person", Gaussian(9.0), 2, {"adjacency": Adjacency.REPLACE_ONE}),
+        ("person", Gaussian(9.0), 0, {}),
+        ("person", Gaussian(9.0), 2.5, {}),
+        # Of such a sample no group's event is known.
+        ("person", FixedSizeSampled(100, 10, Gaussian(9.0)), 2, {}),
+    ],
+)
+def test_a_cap_is_refused_where_it_means_nothing(
+    ledger: Ledger, dataset: str, event: Event, most: int, more: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidInput, match=r"^most_per_person"):
+        capped(ledger, event, most, dataset=dataset, **more)
+    assert ledger.budget(dataset).reservations == 0
+
+
+def test_an_adaptive_budget_takes_groups(url: str) -> None:
+    made = Ledger.create(url)
+    made.add_dataset("person", epsilon=4.0, delta=DELTA, unit="person", adaptive="gdp")
+    capped(made, Gaussian(20.0), 4)
+    one = made.budget("person").share
+    made.reserve("person", Gaussian(5.0), unit="person", purpose="test")
+    assert made.budget("person").share == pytest.approx(2 * one if one else None)
+    verify_ledger(made)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda entry: entry.update(most_per_person=3),
+        lambda entry: entry.update(event=entry["record_event"]),
+        lambda entry: entry.pop("record_event"),
+        lambda entry: entry.pop("most_per_person"),
+    ],
+)
+def test_a_group_that_was_charged_too_little_is_found(ledger: Ledger, change: Callable[[dict[str, Any]], Any]) -> None:
+    capped(ledger, Gaussian(20.0), 4)
+    entry = ledger.history("person")[-1]
+    check_group(entry)
+    change(entry)
+    with pytest.raises(InvalidInput, match="ledger entry"):
+        check_group(entry)

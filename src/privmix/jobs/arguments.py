@@ -34,6 +34,7 @@ class TrainingArguments(TypedDict, total=False):
     per_person: int | None
     ledger: Any
     dataset: str | None
+    most_per_person: int | None
     seed: int | None
     pool: Any
     public: Any
@@ -180,4 +181,5 @@ class CanaryArguments(TypedDict, total=False):
     store: str | Path | None
     ledger: str | None
     dataset: str | None
+    most_per_person: int | None
     public_data: bool

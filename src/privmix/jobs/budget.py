@@ -11,6 +11,7 @@ from privmix.certificate.reservation import ReservationNote
 from privmix.errors import InvalidInput, check_integer
 from privmix.jobs.dataset import Dataset
 from privmix.ledger import Budget, Contents, Ledger, Reservation
+from privmix.ledger.pricing import CAP
 
 _HIGHEST_SEED: Final = 2**64 - 1
 
@@ -104,6 +105,14 @@ re-create has no price
         raise InvalidInput("seed", seed, f"no seed with `ledger`: {what} that anyone can re-create has no price")
 
 
+def check_cap(most_per_person: int | None, ledger: Any) -> None:
+    """Raise :class:`InvalidInput` where a cap of a person's records is said and nothing is charged by it."""
+    if most_per_person is not None:
+        check_integer(CAP, most_per_person, low=1)
+        if ledger is None:
+            raise InvalidInput(CAP, most_per_person, "nothing without `ledger`: it is for a charge to persons")
+
+
 def charge(
     ledger: str | Ledger | None,
     dataset: str | None,
@@ -112,10 +121,12 @@ def charge(
     purpose: str,
     data: Dataset,
     unit: str,
+    most_per_person: int | None = None,
 ) -> Charge:
     """Take the cost of ``event`` from the dataset's budget, durably. Without a ledger it does nothing.
 
-    A budget of persons is not charged with a price for one record, nor the other way round.
+    A budget of persons is not charged with a price for one record, nor the other way round: with ``most_per_person``
+    it is charged with the price of so many.
 
     Call it before the first private record is used. The files' bytes are hashed before, which nothing but the ledger
     learns of: a hash under another name is refused, and nothing is charged under a wrong one.
@@ -124,9 +135,17 @@ def charge(
         return Charge()
     book = _book(ledger)
     # What the budget does not hold is refused before a large dataset is hashed.
-    book.check(dataset, event, adjacency=adjacency, unit=unit)
+    book.check(dataset, event, adjacency=adjacency, unit=unit, most_per_person=most_per_person)
     contents = _contents(book, data)
-    reservation = book.reserve(dataset, event, adjacency=adjacency, unit=unit, purpose=purpose, contents=contents)
+    reservation = book.reserve(
+        dataset,
+        event,
+        adjacency=adjacency,
+        unit=unit,
+        most_per_person=most_per_person,
+        purpose=purpose,
+        contents=contents,
+    )
     return Charge._of(ledger, book, reservation)
 
 

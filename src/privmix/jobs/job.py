@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, StorageError
-from privmix.jobs.budget import Charge, charge, check_budget
+from privmix.jobs.budget import Charge, charge, check_budget, check_cap
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.places import check_writable
 from privmix.jobs.public_data import refuse_overlap
@@ -92,6 +92,7 @@ class Job(ABC, Generic[P, R]):
     ledger: str | Ledger | None
     dataset: str | None
     seed: int | None
+    most_per_person: int | None = None
     out: Path | None = None
     store: str | Path | None = None
     overwrite: bool = False
@@ -112,6 +113,7 @@ class Job(ABC, Generic[P, R]):
             MissingExtra: something is asked for that is not installed.
         """
         check_budget(self.ledger, self.dataset, self.seed, f"{'an' if self.made[0] in 'aeiou' else 'a'} {self.made}")
+        check_cap(self.most_per_person, self.ledger)
         self.check_options()
         places = {"out": None if self.out is None else Path(self.out).parent, "store": self.store}
         for name, place in places.items():
@@ -134,7 +136,16 @@ class Job(ABC, Generic[P, R]):
 
     def charge(self, cost: Cost) -> Charge:
         """Charge it now."""
-        return charge(self.ledger, self.dataset, cost.event, cost.adjacency, cost.purpose, self.opened, cost.unit)
+        return charge(
+            self.ledger,
+            self.dataset,
+            cost.event,
+            cost.adjacency,
+            cost.purpose,
+            self.opened,
+            cost.unit,
+            self.most_per_person,
+        )
 
     def charged_before(self, state: RunState, what: str = "reservation") -> Charge:
         """What an interrupted run was charged, and is not charged again.

@@ -31,6 +31,10 @@ CLASSES_HELP: Final = (
 DELTA_HELP: Final = (
     "Delta of (epsilon, delta)-DP: any outcome is at most e^epsilon times as likely, plus delta, if one record changes."
 )
+CAP_HELP: Final = (
+    "With a `ledger` for persons and no `person`: nobody has more than K records, which you know without the data and "
+    "vouch for. The charge is then what K records together cost."
+)
 FEATURES_MODEL_HELP: Final = (
     "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
 )
@@ -231,6 +235,7 @@ class CanaryOptions:
         default=None, repr=False, metadata=said("Charge the run to this ledger before reading.", CANARIES)
     )
     dataset: str | None = _option(None, "With `ledger`: the dataset's name there.")
+    most_per_person: int | None = _option(None, CAP_HELP)
     public_data: bool = _option(False, "The records are public, so the figures are too.")
 
 

@@ -11,7 +11,7 @@ from privmix._registry import literals_of
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import AUTO, CLASSES_HELP, JobOptions
+from privmix.jobs.options import AUTO, CAP_HELP, CLASSES_HELP, JobOptions
 from privmix.jobs.persons import Persons
 from privmix.options import described, option, said
 
@@ -207,6 +207,7 @@ class ReleaseOptions(JobOptions):
         metadata=said("Charge this ledger before reading: sqlite:///FILE or postgresql://..."),
     )
     dataset: str | None = option(None, "With `ledger`: the dataset's name there.")
+    most_per_person: int | None = option(None, CAP_HELP)
     engine: str = option("local", "local, or ray for a cluster; the release is the same.")
     memory_gb: float | None = option(
         None, "Memory for sums and records, GiB; more is streamed. Default: half of it all."

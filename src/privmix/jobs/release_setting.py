@@ -99,6 +99,10 @@ class ReleaseSetting(ReleaseOptions):
             RELEASE_FOLDER.check_target(self.out, overwrite=self.overwrite)
         if self.private_count and (self.records is not None or self.dry_run):
             raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
+        if self.private_count and self.most_per_person is not None:
+            # What was done to the records followed from the count; of another count it could cost a person more.
+            allowed = "none with `private_count`: what its plan costs several records together is not known"
+            raise InvalidInput("most_per_person", self.most_per_person, allowed)
         if self.of_persons and self.records is None and not self.private_count:
             allowed = "how many persons there are, which no header tells: declare it, or estimate it by `private_count`"
             raise InvalidInput("records", None, allowed)

@@ -71,6 +71,7 @@ def release(
     out: str | Path | None = None,
     ledger: str | Ledger | None = None,
     dataset: str | None = None,
+    most_per_person: int | None = None,
     private_count: bool = False,
     store: str | Path | None = None,
     engine: str = "local",
@@ -100,6 +101,8 @@ def release(
         epsilon, delta, settings: see :func:`plan`.
         out: folder to create; None keeps the release in memory and in a temporary place, see :meth:`Release.save`.
         ledger, dataset: a budget ledger, or its address, and the name of the dataset there.
+        most_per_person: nobody has more records than this, which you vouch for: what so many cost is charged to a
+            budget of persons.
         private_count: the record count is private: estimate it, and pay for that.
         store: a folder to keep features in (private!) and to reuse them from.
         engine, memory_gb, workers, ray_address: ``"local"``, or ``"ray"`` for a cluster; GiB for sums and records;
@@ -127,6 +130,7 @@ def release(
     running: dict[str, Any] = {
         "ledger": ledger,
         "dataset": dataset,
+        "most_per_person": most_per_person,
         "private_count": private_count,
         "store": None if store is None else Path(store),
         "engine": engine,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import CLASSES_HELP, JobOptions
+from privmix.jobs.options import CAP_HELP, CLASSES_HELP, JobOptions
 from privmix.jobs.persons import Persons
 from privmix.options import described, given_in, option, said, with_leaves
 from privmix.training.config import LINEAR, TrainingConfig
@@ -45,6 +45,7 @@ class TrainingOptions(JobOptions):
         metadata=said("Charge this ledger before reading: sqlite:///FILE or postgresql://...", _PRIVACY),
     )
     dataset: str | None = option(None, "With `ledger`: the dataset's name there.", _PRIVACY)
+    most_per_person: int | None = option(None, CAP_HELP, _PRIVACY)
     seed: int | None = option(None, "Tests and benchmarks only: the model is then NOT private.", _PRIVACY)
     pool: Any = option(None, "Public labelled examples to mix with: a dataset.", _VIEWS)
     public: Any = option(None, "Real public records of the same classes: a dataset.", _PUBLIC)

@@ -32,6 +32,7 @@ from privmix.ledger.database import (
 )
 from privmix.ledger.pricing import (
     ADAPTIVE,
+    CAP,
     PLANNED,
     RECORD,
     UNITS,
@@ -39,7 +40,7 @@ from privmix.ledger.pricing import (
     check_dataset,
     check_first,
     check_row,
-    check_unit,
+    event_for,
     filter_of,
     spent_of,
     stated_of,
@@ -133,7 +134,9 @@ class Ledger:
           (:mod:`privmix.accounting.filters`), which was fixed when the budget was made;
         * as it was set: a budget that is no longer what its first entry set, or a history without its end, is refused
           by whatever reads or charges it;
-        * one adjacency and one unit: a plan priced for other pairs of datasets is refused, not converted;
+        * one adjacency and one unit: a plan priced for other pairs of datasets is refused, not converted. One exception
+          is asked for by name: where nobody has more than a known number of records, a plan priced for records is
+          charged to persons at what so many records together cost;
         * nothing comes back: no entry is ever changed or removed, and a reservation that was not used stays spent;
         * one budget for one content: a file that is known under a name, byte by byte, is refused under another, in
           whatever company and place it is found. A refusal charges nothing. This is against mistakes; the same
@@ -231,6 +234,7 @@ class Ledger:
         *,
         adjacency: Adjacency = Adjacency.ADD_REMOVE,
         unit: str = RECORD,
+        most_per_person: int | None = None,
         purpose: str,
         contents: Contents | None = None,
     ) -> Reservation:
@@ -242,6 +246,9 @@ class Ledger:
             name: the dataset.
             event: all that will run, such as ``plan.event``.
             adjacency, unit: what the event's figures are about; must be the budget's.
+            most_per_person: an event of records, to a budget of persons: no person has more records than this, which
+                is known without the data; so many together are charged, see
+                :func:`privmix.accounting.groups.group_event`.
             purpose: a word for the history, such as ``"release"``.
             contents: which data it is for.
 
@@ -253,9 +260,12 @@ class Ledger:
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, name, lock=True)
             new = None if contents is None else bind(connection, dataset, contents)
-            spending = self._spending(connection, dataset, event, adjacency, unit)
+            charged = event_for(dataset, event, unit, adjacency, most_per_person)
+            spending = self._spending(connection, dataset, charged)
             reservation = Reservation(uuid.uuid4().hex, name, spending.epsilon)
-            charge = {"id": reservation.id, "purpose": purpose, "event": event_to_dict(event)}
+            charge: dict[str, Any] = {"id": reservation.id, "purpose": purpose, "event": event_to_dict(charged)}
+            if most_per_person is not None:
+                charge |= {CAP: most_per_person, "record_event": event_to_dict(event)}
             if spending.cost is not None:
                 charge["cost"] = dict(vars(spending.cost))
             _append(connection, dataset, {"kind": "reserve", **charge, "spent": spending.epsilon})
@@ -265,11 +275,18 @@ class Ledger:
         return reservation
 
     def check(
-        self, name: str, event: Event, *, adjacency: Adjacency = Adjacency.ADD_REMOVE, unit: str = RECORD
+        self,
+        name: str,
+        event: Event,
+        *,
+        adjacency: Adjacency = Adjacency.ADD_REMOVE,
+        unit: str = RECORD,
+        most_per_person: int | None = None,
     ) -> None:
         """Raise what :meth:`reserve` would raise of the budget, without charging: before a large dataset is hashed."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
-            self._spending(connection, self._dataset(connection, name), event, adjacency, unit)
+            dataset = self._dataset(connection, name)
+            self._spending(connection, dataset, event_for(dataset, event, unit, adjacency, most_per_person))
 
     def bind(self, reservation: Reservation, contents: Contents) -> None:
         """Record which contents a reservation that was made before is for.
@@ -305,14 +322,15 @@ class Ledger:
             return _mode(self._dataset(connection, name))
 
     def charged(self, reservation: Reservation) -> Event:
-        """What a reservation paid for.
+        """What a reservation paid for; of one for records, to persons, what was done to one record.
 
         Raises:
             InvalidInput: the dataset has no such reservation, or it was committed before.
         """
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset)
-            reserved = {one["id"]: one["event"] for one in _contents(connection, dataset.id, "reserve")}
+            entries = _contents(connection, dataset.id, "reserve")
+            reserved = {one["id"]: one.get("record_event", one["event"]) for one in entries}
             committed = {content["id"] for content in _contents(connection, dataset.id, "commit")}
             if reservation.id not in reserved.keys() - committed:
                 raise InvalidInput("reservation", reservation.id, "one of this dataset that is not committed yet")
@@ -387,11 +405,7 @@ class Ledger:
                 list(connection.execute(select(fingerprints))),
             )
 
-    def _spending(
-        self, connection: Connection, dataset: Row[Any], event: Event, adjacency: Adjacency, unit: str
-    ) -> Spending:
-        check_unit(dataset, unit)
-        check_choice("adjacency", adjacency.value, [dataset.adjacency])
+    def _spending(self, connection: Connection, dataset: Row[Any], event: Event) -> Spending:
         return with_event(dataset, _contents(connection, dataset.id, "reserve"), event)
 
     def _dataset(

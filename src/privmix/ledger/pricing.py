@@ -12,7 +12,8 @@ from sqlalchemy import Row
 
 from privmix.accounting.events import Adjacency, Composed, Event, event_from_dict
 from privmix.accounting.filters import Cost, Filter, filter_from_dict
-from privmix.errors import InvalidInput, PrivmixError, check_choice, check_number
+from privmix.accounting.groups import group_event
+from privmix.errors import InvalidInput, PrivmixError, check_choice, check_integer, check_number
 from privmix.rounding import exact, rounded_down, rounded_up
 
 PLANNED: Final = "planned"
@@ -20,6 +21,7 @@ ADAPTIVE: Final = "adaptive"
 RECORD: Final = "record"
 PERSON: Final = "person"
 UNITS: Final = (RECORD, PERSON)
+CAP: Final = "most_per_person"
 # What the prices of two versions may differ by, for the same event.
 _SAME: Final = 1e-6
 
@@ -124,19 +126,46 @@ def filter_of(row: Row[Any]) -> Filter | None:
         raise InvalidInput("ledger filter", row.filter, "a filter that privmix made") from None
 
 
-def check_unit(dataset: Row[Any], unit: str) -> None:
-    """Raise :class:`InvalidInput` unless a charge is about the same unit as the budget.
+def event_for(
+    dataset: Row[Any], event: Event, unit: str, adjacency: Adjacency, most_per_person: int | None = None
+) -> Event:
+    """What ``event`` is to the budget: itself, or, to persons of whom none has more records than a cap, their group's.
 
-    Neither price stands for the other. A person may have many records, so a price for one record says too little of
-    them. And a record that leaves changes its person's contribution, from one to another: that is as much as a person
-    who leaves and another who comes, so a price for persons says too little of it.
+    Neither unit's price stands for the other. A person may have many records, so a price for one record says too
+    little of them, unless it is known how many they are at most. And a record that leaves changes its person's
+    contribution, from one to another: that is as much as a person who leaves and another who comes, so a price for
+    persons says too little of it.
+
+    Raises:
+        InvalidInput: another unit or adjacency than the budget's, a cap that is not needed, or an event of which no
+            group's is known.
     """
+    if most_per_person is None:
+        _check_unit(dataset, unit)
+        check_choice("adjacency", adjacency.value, [dataset.adjacency])
+        return event
+    if (unit, dataset.unit) != (RECORD, PERSON):
+        allowed = "nothing but with a charge for records to a budget that is for persons"
+        raise InvalidInput(CAP, most_per_person, allowed)
+    if {adjacency.value, dataset.adjacency} != {Adjacency.ADD_REMOVE.value}:
+        allowed = "nothing but with add_remove, of charge and budget: a person's records come or leave together"
+        raise InvalidInput(CAP, most_per_person, allowed)
+    found = group_event(event, check_integer(CAP, most_per_person, low=1))
+    if found is None:
+        raise InvalidInput(
+            CAP, most_per_person, "nothing with this plan: what it costs a group of records is not known"
+        )
+    return found
+
+
+def _check_unit(dataset: Row[Any], unit: str) -> None:
     if unit == dataset.unit:
         return
     if dataset.unit == PERSON:
         allowed = (
             f"`person`: the budget of {dataset.name} is for persons, and a price for one record says too little of "
-            "whoever has several; declare whose the records are (`person`, `person_pattern` or `person_file`)"
+            "whoever has several; declare whose the records are (`person`, `person_pattern` or `person_file`), or, if "
+            f"it is known that nobody has more than K, `{CAP}`: the charge is then the price of K records"
         )
         raise InvalidInput("unit", unit, allowed)
     allowed = (
@@ -246,6 +275,16 @@ def _check_stated(where: str, spent: float, reserves: Sequence[Mapping[str, Any]
 def entry_event(content: Mapping[str, Any]) -> Event:
     """The event that a reserve entry charged."""
     return event_from_dict(content["event"])
+
+
+def check_group(content: Mapping[str, Any]) -> None:
+    """Raise :class:`InvalidInput` unless a reserve entry for records, to persons, charged the event of their group."""
+    if (CAP in content) != ("record_event" in content):
+        raise InvalidInput("ledger entry", sorted(content), f"both `{CAP}` and the event of one record, or none")
+    if CAP in content:
+        cap = check_integer(CAP, content[CAP], low=1)
+        if group_event(event_from_dict(content["record_event"]), cap) != entry_event(content):
+            raise InvalidInput("ledger entry's event", content["event"], f"that of {cap} records together")
 
 
 def entry_cost(content: Mapping[str, Any]) -> Cost:

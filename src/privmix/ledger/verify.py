@@ -10,7 +10,7 @@ from privmix.errors import InvalidInput
 from privmix.ledger.contents import bound_by
 from privmix.ledger.database import FIRST_HASH, chained
 from privmix.ledger.ledger import Ledger, parse
-from privmix.ledger.pricing import check_dataset, check_first, check_spending
+from privmix.ledger.pricing import check_dataset, check_first, check_group, check_spending
 
 
 def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
@@ -23,6 +23,7 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
           always where ``head``, a hash seen earlier, is not in it;
         * a budget that is not what the first entry set, spending above it, entries without a dataset, and contents
           that are not bound as the history says, are errors;
+        * a charge for records, to persons, is the price of as many records as the entry says a person has at most;
         * an adaptive budget's charges are priced anew, each by itself, and add up to no more than its filter;
         * others may write meanwhile: all is read at one moment.
 
@@ -76,6 +77,7 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[tuple[str, str]]:
         here = f"{where}, entry {number}"
         match content["kind"]:
             case "reserve":
+                check_group(content)
                 reserved.add(content["id"])
                 reserves.append(content)
             case "commit" if content["id"] in reserved - committed:

@@ -12,7 +12,7 @@ from privmix.cli.ledger import ledger
 from privmix.cli.ledger.words import Dataset, Url, said_of
 from privmix.cli.options import Json
 from privmix.cli.verb import verb
-from privmix.ledger.pricing import RECORD
+from privmix.ledger.pricing import CAP, RECORD
 from privmix.rounding import exact, rounded_up
 
 
@@ -38,7 +38,8 @@ def _what(entry: dict[str, Any]) -> str:
             relation = said_of(entry["adjacency"], entry.get("unit", RECORD))
             return f"epsilon {exact(entry['epsilon'])}, delta {exact(entry['delta'])}, {relation}, {mode}"
         case "reserve":
-            return f"{entry['purpose']} {entry['id'][:8]}: {rounded_up(entry['spent'], 4)} spent with it"
+            cap = f", records of persons with at most {entry[CAP]}" if CAP in entry else ""
+            return f"{entry['purpose']} {entry['id'][:8]}{cap}: {rounded_up(entry['spent'], 4)} spent with it"
         case "bind":
             if "fingerprint" in entry:
                 return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
