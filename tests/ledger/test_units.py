@@ -100,6 +100,18 @@ def test_records_are_charged_to_persons_at_the_price_of_a_group(ledger: Ledger, 
     verify_ledger(ledger)
 
 
+def test_a_total_says_whom_it_covers(ledger: Ledger) -> None:
+    assert pm.ledger_total(ledger, "person").total.most_per_person is None
+    for most in (4, 3, 5):
+        capped(ledger, Gaussian(60.0), most)
+    ledger.reserve("person", Gaussian(60.0), unit="person", purpose="test")
+    stated = pm.ledger_total(ledger, "person")
+    assert LedgerTotal.from_payload(stated.total.to_payload()).most_per_person == 3
+    assert ledger.budget("person").most_per_person == ledger.stated_budget("person").most_per_person == 3
+    for shown in (str(stated), str(ledger.budget("person"))):
+        assert "persons with at most 3 records" in shown
+
+
 def test_a_group_is_charged_with_all_that_was_charged_before(ledger: Ledger) -> None:
     # Each alone fits, both together do not; of single records they would.
     for _ in range(2):

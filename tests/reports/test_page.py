@@ -570,3 +570,10 @@ def test_a_delta_that_is_warned_of_is_no_green_box(warnings: list[str], tone: st
     page = render_page([samples.guarantee(warnings=warnings)], "public")
     assert f'class="callout {tone}"' in page
     assert ('class="callout note"' in page) == (tone == "note")
+
+
+def test_a_total_by_somebodys_word_says_whom_it_covers() -> None:
+    records = [samples.guarantee(in_ledger="planned", unit="record"), samples.ledger(unit="person", most_per_person=4)]
+    assert "The total covers persons with at most 4 records." in render_page(records, "public")
+    assert "it is no part of it" not in render_page(records, "public")
+    assert "it is no part of it" in render_page([records[0], samples.ledger(unit="person")], "public")

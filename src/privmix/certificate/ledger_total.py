@@ -35,6 +35,7 @@ from privmix.fields import (
     check_fields,
     read,
     stored,
+    used,
 )
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
@@ -106,6 +107,8 @@ class LedgerTotal:
         outcomes: what became of the charges; None where that is not said.
         unit: what the datasets of a pair differ by: one record, or one person with all of their records.
         tool: the program that made it.
+        most_per_person: the total covers persons with at most so many records: a charge for records was made by the
+            owner's word that nobody has more. None: persons with any number.
     """
 
     dataset: _Line
@@ -123,9 +126,12 @@ class LedgerTotal:
     outcomes: Outcomes | None = None
     unit: Annotated[str, Choice(*UNITS)] = UNITS[0]
     tool: Annotated[str, Text(r"privmix [\w.+-]{1,40}", "privmix and its version")] = f"privmix {__version__}"
+    most_per_person: Annotated[int, Whole(1, _MOST_CHARGES)] | None = used(None)
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.most_per_person is not None and self.unit != UNITS[1]:
+            raise InvalidInput(f"{_NAME} most_per_person", self.most_per_person, "none where records are the units")
         # A little may have been spent above the budget by rounding up; never less than what is not left.
         over = self.left > 0 and self.spent + self.left > self.epsilon * (1 + 1e-9)
         if over or self.left > self.epsilon:

@@ -27,6 +27,7 @@ from privmix.errors import InvalidInput
 from privmix.jobs.places import check_unpublished
 from privmix.ledger import Ledger, verify_ledger
 from privmix.ledger.database import canonical
+from privmix.ledger.pricing import covered
 from privmix.mechanisms.plan import unit_named
 from privmix.reports.records import RunRecord
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -179,6 +180,7 @@ def words(total: LedgerTotal) -> dict[str, object]:
         "left": f"epsilon {rounded_down(total.left, 4)}",
         "charges": f"{total.number:,}" + (f": {listed}" if listed else ""),
         "unit": f"{unit_named(total.unit).changed}, {total.adjacency}",
+        **({} if total.most_per_person is None else {"covers": covered(total.most_per_person)}),
         "mode": total.mode,
         "as of": total.date,
     }
@@ -215,6 +217,7 @@ def _total(book: Ledger, dataset: str, outcomes: bool) -> LedgerTotal:
         share=stated.share,
         outcomes=_outcomes(history, len(charges)) if outcomes else None,
         unit=stated.unit,
+        most_per_person=stated.most_per_person,
     )
 
 

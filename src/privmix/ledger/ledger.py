@@ -37,9 +37,11 @@ from privmix.ledger.pricing import (
     RECORD,
     UNITS,
     Spending,
+    cap_of,
     check_dataset,
     check_first,
     check_row,
+    covered,
     event_for,
     filter_of,
     spent_of,
@@ -82,6 +84,8 @@ class Budget(Shown):
         share: how much of the filter is spent, in [0, 1].
         unit: ``"record"``, or ``"person"``: what the datasets of a pair differ by, one record or one person with all
             of their records.
+        most_per_person: persons with more records than this are not covered: a charge for records was made by the
+            owner's word that there are none. None: all are.
     """
 
     dataset: str
@@ -96,6 +100,7 @@ class Budget(Shown):
     filter: str | None = None
     share: float | None = None
     unit: str = RECORD
+    most_per_person: int | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Budget and spent."""
@@ -104,6 +109,7 @@ class Budget(Shown):
             "charges": f"{self.reservations:,}, {self.uncommitted:,} of them not committed",
             "adjacency": f"{self.adjacency.value}, one {self.unit}",
             "mode": self.mode,
+            **({} if self.most_per_person is None else {"covers": covered(self.most_per_person)}),
         }
 
     def picture(self) -> Bars:
@@ -385,6 +391,7 @@ class Ledger:
             None if kept is None else kept.name,
             spending.share,
             dataset.unit,
+            cap_of(reserves),
         )
 
     def history(self, name: str) -> list[dict[str, Any]]:

@@ -277,6 +277,22 @@ def entry_event(content: Mapping[str, Any]) -> Event:
     return event_from_dict(content["event"])
 
 
+def cap_of(reserves: Sequence[Mapping[str, Any]]) -> int | None:
+    """The least number of records that a charge took for the most of a person; None where none took any."""
+    return min((entry[CAP] for entry in reserves if CAP in entry), default=None)
+
+
+def covered(most_per_person: int) -> str:
+    """Whom a total covers that rests on such a number.
+
+    Example:
+        >>> covered(4)
+        'persons with at most 4 records: that nobody has more is the word of whoever charged for records'
+    """
+    records = "1 record" if most_per_person == 1 else f"{most_per_person:,} records"
+    return f"persons with at most {records}: that nobody has more is the word of whoever charged for records"
+
+
 def check_group(content: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidInput` unless a reserve entry for records, to persons, charged the event of their group."""
     if (CAP in content) != ("record_event" in content):

@@ -39,6 +39,7 @@ _FIELDS: Final = (
     "filter",
     "share",
     "unit",
+    "most_per_person",
     "tool",
     "source",
     "key_id",
@@ -69,9 +70,19 @@ def _card(one: Shown, context: Context) -> Card:
         ]
     numbers.append(Number("one unit is", *unit(content.text("adjacency"), content.text("unit"))))
     blocks += [Numbers(numbers), _charges(content)]
-    notes = [text for text in (_MODES.get(content.text("mode"), ""), *_beside(content, context)) if text]
+    notes = [text for text in (_MODES.get(content.text("mode"), ""), _cap(content), *_beside(content, context)) if text]
     blocks.append(Points(notes))
     return card_of(one, blocks, _FIELDS)
+
+
+def _cap(content: Fields) -> str:
+    most = content.number("most_per_person")
+    if most is None:
+        return ""
+    return (
+        f"The total covers persons with at most {figure(most)} records. A charge was made for records, at the "
+        "price of so many together, by its owner's word that nobody has more."
+    )
 
 
 def _origin(content: Fields, source: str) -> tuple[str, str]:
@@ -98,12 +109,14 @@ def _beside(content: Fields, context: Context) -> list[str]:
     """How the total and what this page is about fit together."""
     found = []
     results = content.fields("outcomes").texts("results")
+    # A budget of persons that took charges for records may hold what is for records, too.
+    capped = content.number("most_per_person") is not None
     for one in context.of_kind("guarantee"):
         subject = f"{one.content.text('what') or 'release'} {one.record.subject['id']}"
         name = f"{one.content.text('what') or 'release'} {str(one.record.subject['id'])[:8]}"
         if one.content.text("in_ledger") == "none":
             found.append(f"The certificate of {name} says that no ledger was charged: its cost is not in this total.")
-        elif (own := names_of(one.content.text("unit"))[0]) != (of := names_of(content.text("unit"))[0]):
+        elif not capped and (own := names_of(one.content.text("unit"))[0]) != (of := names_of(content.text("unit"))[0]):
             found.append(f"The guarantee of {name} is for one {own}, this total for one {of}: it is no part of it.")
         elif _exceeds(one.content, content):
             found.append(f"The guarantee of {name} alone is larger than this total: it was not charged to this budget.")

@@ -13,6 +13,7 @@ from privmix.cli.ledger import ledger
 from privmix.cli.ledger.words import ADAPTIVE, PLANNED, Url, said_of
 from privmix.cli.options import Json
 from privmix.cli.verb import verb
+from privmix.ledger.pricing import covered
 from privmix.rounding import exact, rounded_down, rounded_up
 
 
@@ -47,6 +48,9 @@ def show(
         "charge was priced (`privmix ledger verify` prices everything anew)",
         soft_wrap=True,
     )
+    for b in budgets:
+        if b.most_per_person is not None:
+            out.print(f"{plain(b.dataset)} covers {covered(b.most_per_person)}", soft_wrap=True)
     if any(b.mode == "planned" for b in budgets):
         out.print(PLANNED, soft_wrap=True)
     if any(b.mode == "adaptive" for b in budgets):
