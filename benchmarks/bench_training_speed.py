@@ -186,12 +186,13 @@ def make_work(method: str, model: nn.Module, case: Case) -> Work:
     return opacus_view_axis(model, size) if kind == "Opacus view axis" else opacus(model, size)
 
 
-def plain_sgd(model: nn.Module, case: Case) -> Work:
+def plain_sgd(model: nn.Module, case: Case, at_once: int | None = None) -> Work:
+    """Sums of unclipped gradients, ``at_once`` views at a time; where nothing is said, what caches hold."""
     parameters = list(model.parameters())
-    step = max(1, 4096 // case.views) if len(case.shape) == 1 else max(1, 64 // case.views)
+    step = max(1, (at_once or (4096 if len(case.shape) == 1 else 64)) // case.views)
 
     def work(x: Tensor, targets: Tensor) -> Tensor:
-        total = torch.zeros(sum(parameter.numel() for parameter in parameters))
+        total = torch.zeros(sum(parameter.numel() for parameter in parameters), device=x.device)
         for views, wanted in zip(torch.split(x, step), torch.split(targets, step), strict=True):
             loss = cross_entropy(model(views.flatten(0, 1)), wanted.flatten(0, 1), reduction="sum")
             total += joined(torch.autograd.grad(loss / case.views, parameters))
