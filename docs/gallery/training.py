@@ -24,7 +24,6 @@ public, private, test = (x[:300], y[:300]), (x[300:1500], y[300:1500]), (x[1500:
 # A small convolutional network, trained on shifted views of each image, on mixtures of these, and on mixtures with
 # public images
 
-epsilons = [2, 8]
 views = {"augment": "crop", "k_base": 2}
 ways = {
     "views of each (Self-Aug)": {"views": "self-aug", **views},
@@ -39,23 +38,20 @@ ways = {
 }
 reached = {}
 for words, way in ways.items():
-    scores = []
-    for epsilon in epsilons:
-        model = pm.train(
-            private,
-            classes=range(10),
-            features="pixels",
-            model="cnn",
-            **way,
-            epochs=10,
-            batch_size=256,
-            learning_rate=2.0,
-            epsilon=epsilon,
-            delta=1e-4,
-        )
-        scores.append(100 * model.score(*test))
-    reached[words] = scores
-    print(words, [f"{score:.1f}" for score in scores])
+    model = pm.train(
+        private,
+        classes=range(10),
+        features="pixels",
+        model="cnn",
+        **way,
+        epochs=10,
+        batch_size=256,
+        learning_rate=2.0,
+        epsilon=8,
+        delta=1e-4,
+    )
+    reached[words] = 100 * model.score(*test)
+    print(words, f"{reached[words]:.1f}")
 
 # %%
 # Each model has a certificate of its own.
@@ -66,11 +62,10 @@ print(model.certificate["guarantee"])
 # So few records, and so few steps, are a test of the command and not of the method: whether views help is measured with
 # many seeds in the reproduction of that paper.
 
-figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-for words, scores in reached.items():
-    axes.plot(epsilons, scores, marker="o", label=words)
-axes.set(xscale="log", xticks=epsilons, xticklabels=epsilons, xlabel="epsilon", ylabel="accuracy (%)")
-axes.minorticks_off()
-axes.set_title("A network on 1,200 digits, trained privately, one run each")
-axes.legend()
+figure, axes = plt.subplots(figsize=(7, 3), layout="constrained")
+bars = axes.barh(list(reached), list(reached.values()), height=0.5)
+axes.bar_label(bars, fmt="%.1f", padding=4)
+axes.invert_yaxis()
+axes.set(xlabel="accuracy (%)", xlim=(0, 100))
+axes.set_title("A network on 1,200 digits, trained privately at epsilon 8, one run each")
 plt.show()

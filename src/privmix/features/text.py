@@ -39,6 +39,8 @@ _PROBE: Final = "Sphinx of black quartz, judge my vow: 0123456789!"
 _MINILM_LAYERS: Final = 6
 _LAYERS: Final = re.compile(r"[1-9][0-9]?(\+[1-9][0-9]?)*")
 
+_ALIKE: Final[dict[Any, dict[tuple[int, int, bool, int], bool]]] = {}
+
 
 class TextEncoder(PretrainedEncoder):
     """Sentence embeddings by a model of the sentence-transformers library (extra ``text``).
@@ -101,7 +103,6 @@ class TextEncoder(PretrainedEncoder):
         super().__init__(model, revision=revision, path=path, precision=precision, device=device, batch_size=batch_size)
         self._normalize, self._prompt, self._layers = bool(normalize), str(prompt), _layers(layers)
         self._max_length = None if max_length is None else check_integer("max_length", max_length, low=3)
-        self._alike: dict[tuple[int, int, bool, int], bool] = {}
 
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
@@ -210,6 +211,13 @@ class TextEncoder(PretrainedEncoder):
         if shape not in self._alike:
             self._alike[shape] = size == 1 or self._same_in_every_place(size, width, padded)
         return size if self._alike[shape] else 1
+
+    @cached_property
+    def _alike(self) -> dict[tuple[int, int, bool, int], bool]:
+        """Shapes of calls, and whether each place of one gives the same: of one model in a process, tried once."""
+        layers, digests = tuple(self._layers), tuple(sorted(self.digests.items()))
+        key = (type(self), digests, layers, self._normalize, self._precision, str(self.device), self._limit)
+        return _ALIKE.setdefault(key, {})
 
     def _same_in_every_place(self, size: int, width: int, padded: bool) -> bool:
         probe = self._tokens([_PROBE])[0]
