@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from privmix.jobs.ledger_total import ledger_total
     from privmix.jobs.loading import load
     from privmix.jobs.models import Model
+    from privmix.jobs.picturing import ClassPictures, ClassTexts, picture
     from privmix.jobs.predicting import Predictions, predict
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release
@@ -75,6 +76,8 @@ __all__ = [
     "Bounded",
     "BudgetExceeded",
     "Calibration",
+    "ClassPictures",
+    "ClassTexts",
     "ClusterSampled",
     "Columns",
     "Composed",
@@ -121,6 +124,7 @@ __all__ = [
     "fit",
     "ledger_total",
     "load",
+    "picture",
     "plan",
     "predict",
     "pull",

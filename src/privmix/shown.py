@@ -43,6 +43,9 @@ _LINE: Final = 20
 _TOP: Final = 22
 _MOST_BARS: Final = 8
 _MOST_LETTERS: Final = 22
+_MOST_IMAGES: Final = 40
+_IMAGES_A_LINE: Final = 5
+_LETTERS_OF_AN_IMAGE: Final = 9
 _LEAST_DELTA: Final = 1e-12
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
@@ -151,7 +154,35 @@ class PriceCurve:
         return _drawn("Delta against epsilon", f"a falling curve; guaranteed: {self.said}", bottom + 20, parts)
 
 
-Picture = Bars | PriceCurve
+@dataclass(frozen=True)
+class Images:
+    """Small images with a name each.
+
+    Attributes:
+        title: what they show.
+        images: a name and the address of a PNG that holds it (``data:image/png;base64,...``); the first forty are drawn.
+    """
+
+    title: str
+    images: Sequence[tuple[str, str]]
+
+    def svg(self) -> Markup:
+        """The picture: lines of five."""
+        shown = self.images[:_MOST_IMAGES]
+        side, step = _WIDTH / _IMAGES_A_LINE - 6, _WIDTH / _IMAGES_A_LINE
+        one = Markup(
+            '<image href="{0}" x="{1}" y="{2}" width="{3}" height="{3}" style="image-rendering:pixelated"/>'
+            '<text x="{1}" y="{4}">{5}</text>'
+        )
+        parts = []
+        for place, (name, address) in enumerate(shown):
+            x, y = step * (place % _IMAGES_A_LINE), _TOP + (step + 14) * (place // _IMAGES_A_LINE)
+            parts.append(one.format(address, x, y, side, y + side + 13, _cut(name, _LETTERS_OF_AN_IMAGE)))
+        height = _TOP + (step + 14) * -(-len(shown) // _IMAGES_A_LINE)
+        return _drawn(self.title, ", ".join(name for name, _ in shown), height, parts)
+
+
+Picture = Bars | PriceCurve | Images
 
 
 def spent_bars(budget: float, spent: float, share: float | None = None) -> Bars:

@@ -48,6 +48,10 @@ VERBS: Final = {
     "predict": Verb(
         "privmix.cli.predict", "Predict the classes of records without labels, and write them to a file of your own."
     ),
+    "picture": Verb(
+        "privmix.cli.picture",
+        "Show what the classes of a release look like: images of their means, or the public texts nearest to them.",
+    ),
     "sample": Verb(
         "privmix.cli.sample",
         "Make rows in the columns that a table's specification declares, from a release of the table.",

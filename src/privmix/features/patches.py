@@ -8,7 +8,7 @@ averaged over the ninths of the image (Coates and Ng 2011). Patches taken at ran
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, ClassVar, Final, Self
@@ -144,6 +144,19 @@ class Patches(Extractor):
             work = _Coder(self._weights.dictionary, x.shape[1], x.shape[2])
             for row, image in enumerate(values):
                 features[row] = self._weights.decorrelated(work(image)).numpy()
+        return features
+
+    def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
+        """(b, H, W) or (b, H, W, 3) -> (b, 9 * filters), with gradients; all images at once."""
+        self.output_dim(input_shape)
+        weights = self._weights
+        work = _Coder(weights.dictionary, *input_shape[:2])
+        mean, across, between = (torch.from_numpy(part) for part in (weights.mean, weights.across, weights.between))
+
+        def features(x: Tensor) -> Tensor:
+            rest = across @ (work.of_all(x) - mean) @ between
+            return rest.flatten(1) / rest.square().sum(dim=(1, 2)).clamp(min=_TINY).sqrt()[:, None]
+
         return features
 
     @property
@@ -308,6 +321,19 @@ class _Coder:
         means = self.cells @ self.codes[:, :count] + self.mirrored @ self.codes[:, count:]
         # The squares' sum is the means' own.
         return means.div_(means.sum().clamp_(min=_TINY)).sqrt_().T.contiguous()
+
+    def of_all(self, images: Tensor) -> Tensor:
+        """(b, H, W) or (b, H, W, 3) in [0, 1] -> (b, k, 9), in fresh memory: gradients go through it."""
+        colours = images[..., None].expand(-1, -1, -1, 3) if images.ndim == 3 else images
+        windows = colours.unfold(1, _SIDE, 1).unfold(2, _SIDE, 1).permute(0, 1, 2, 4, 5, 3)
+        patches = windows.reshape(len(images), *self.patches.shape)
+        centred = patches - patches.mean(dim=2, keepdim=True)
+        codes = centred / (centred.square().mean(dim=2, keepdim=True) + _FLAT).sqrt() @ self.filters + self.bias
+        first, turned = codes.clamp(min=0).chunk(2, dim=2)
+        means = self.cells @ first + self.mirrored @ turned
+        # A root's slope has no end at nought.
+        shares = means / means.sum(dim=(1, 2), keepdim=True).clamp(min=_TINY)
+        return shares.clamp(min=_TINY).sqrt().transpose(1, 2)
 
 
 def _cells(rows: int, columns: int, mirrored: bool = False) -> Tensor:

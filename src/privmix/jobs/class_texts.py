@@ -57,7 +57,7 @@ def class_prior(release: ReleasedDataset, given: Any, extractor: Extractor) -> C
         raise InvalidInput(FIELD, f"a release of {extractor.name} features", "a release of texts") from None
     texts = class_texts(given, release.classes)
     every = [text for own in texts.values() for text in own]
-    records = release.transform(extractor.extract(_column(every)))
+    records = release.transform(extractor.extract(column_of(every)))
     ends = np.cumsum([len(own) for own in texts.values()])[:-1]
     source = {
         "from": NAMES if given == NAMES else "descriptions",
@@ -132,11 +132,27 @@ def _read(given: Any) -> Mapping[str, Any]:
     return found
 
 
-def _read_csv(content: bytes) -> Mapping[str, Any]:
+def csv_rows(content: bytes, field: str) -> list[list[str]]:
+    """The rows of a CSV file in UTF-8, with its header.
+
+    Raises:
+        InvalidInput: the bytes are something else.
+    """
     try:
-        rows = list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
+        return list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error):
-        raise InvalidInput(FIELD, "other bytes", "a CSV file in UTF-8") from None
+        raise InvalidInput(field, "other bytes", "a CSV file in UTF-8") from None
+
+
+def column_of(texts: Sequence[str]) -> NDArray[np.object_]:
+    """(n, 1) texts, as extractors of texts take them."""
+    column = np.empty((len(texts), 1), dtype=object)
+    column[:, 0] = texts
+    return column
+
+
+def _read_csv(content: bytes) -> Mapping[str, Any]:
+    rows = csv_rows(content, FIELD)
     header = tuple(word.strip() for word in rows[0]) if rows else ()
     if sorted(header) != sorted(_CSV_COLUMNS):
         raise InvalidInput(FIELD, ", ".join(header), f"a CSV file with the columns {' and '.join(_CSV_COLUMNS)}")
@@ -148,9 +164,3 @@ def _read_csv(content: bytes) -> Mapping[str, Any]:
         if row:
             found.setdefault(row[name], []).append(row[text])
     return found
-
-
-def _column(texts: list[str]) -> NDArray[np.object_]:
-    column = np.empty((len(texts), 1), dtype=object)
-    column[:, 0] = texts
-    return column

@@ -30,6 +30,7 @@ from privmix.shown import PriceCurve, Shown
 from privmix.untrusted import open_plain
 
 if TYPE_CHECKING:
+    from privmix.jobs.picturing import ClassPictures, ClassTexts
     from privmix.jobs.sampling import SampledTable
 
 SAMPLED: Final = 10_000
@@ -185,6 +186,34 @@ class Release(Shown):
         from privmix.jobs.sampling import sample
 
         return sample(self, records, label=label, seed=seed, progress=progress)
+
+    def picture_classes(
+        self,
+        *,
+        public_texts: Any = None,
+        nearest: int = 3,
+        figure: str | Path | None = None,
+        seed: int = 0,
+        features_model: str | Path | None = None,
+        trust_features_model: bool = False,
+        progress: Asked = None,
+    ) -> ClassPictures | ClassTexts:
+        """What its classes look like, of images or texts; ``privmix picture`` does the same.
+
+        See :func:`privmix.picture`, also for the arguments.
+        """
+        from privmix.jobs.picturing import picture
+
+        return picture(
+            self,
+            public_texts=public_texts,
+            nearest=nearest,
+            figure=figure,
+            seed=seed,
+            features_model=features_model,
+            trust_features_model=trust_features_model,
+            progress=progress,
+        )
 
     def __fspath__(self) -> str:
         """Where its files are: whatever takes the folder of a release takes the release."""

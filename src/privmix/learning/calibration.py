@@ -98,11 +98,8 @@ def imagined(found: ClassStatistics | ClassSums, count: int, generator: np.rando
 
 def _of_statistics(found: ClassStatistics, between: Between) -> tuple[Reals, Reals, Reals, Reals]:
     """Class means (K, k) and what is unknown of them (K, k), scatter within classes (k,) and shares (K,)."""
-    variance, share = found.known.variance, between.along
-    expected = np.zeros_like(found.means) if found.points is None else between.weight * found.points
-    # z ~ N(m, v), m ~ N(a p, b t): m given z is N(a p + (z - a p) b t / (b t + v), v b t / (b t + v))
-    kept = share * variance / np.maximum(share * variance + found.noise, np.finfo(float).tiny)
-    means, unsure = expected + kept * (found.means - expected), kept * found.noise
+    variance = found.known.variance
+    means, unsure = found.posterior(between)
     scatter = (found.shares[:, None] * (np.square(means) + unsure)).sum(axis=0)
     return means, unsure, np.maximum(variance - scatter, _LEAST_WITHIN * variance), found.shares
 

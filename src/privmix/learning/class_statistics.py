@@ -81,6 +81,14 @@ class ClassStatistics:
         """How class means spread, by what is likeliest."""
         return _likeliest(self.means, self.known.variance, self.noise, self.points)
 
+    def posterior(self, between: Between) -> tuple[Reals, Reals]:
+        """(K, k) class means once their noise is taken out, and the variance of what is still unknown of them."""
+        variance, share = self.known.variance, between.along
+        expected = np.zeros_like(self.means) if self.points is None else between.weight * self.points
+        # z ~ N(m, v), m ~ N(a p, b t): m given z is N(a p + (z - a p) b t / (b t + v), v b t / (b t + v))
+        kept = share * variance / np.maximum(share * variance + self.noise, np.finfo(float).tiny)
+        return expected + kept * (self.means - expected), kept * self.noise
+
     def discriminants(self, between: Between) -> tuple[Reals, Reals]:
         """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
         variance, share = self.known.variance, between.along

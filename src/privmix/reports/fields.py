@@ -68,6 +68,12 @@ class Fields:
         found = self._values.get(name)
         return [Fields(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
+    def several_lists(self, name: str) -> list[list[Fields]]:
+        """A list of lists of nested ones; what is none is left out."""
+        found = self._values.get(name)
+        rows = [Fields({"row": row}).several("row") for row in found] if isinstance(found, list) else []
+        return rows
+
     def numbers(self) -> dict[str, float]:
         """All finite numbers by name."""
         return {str(name): found for name, value in self._values.items() if (found := _number(value)) is not None}

@@ -34,6 +34,7 @@ KINDS: Final = (
     "membership",
     "evaluation",
     "utility",
+    "classes",
 )
 """Those of privmix itself."""
 SUBJECTS: Final = ("release", "model", "design", "dataset")

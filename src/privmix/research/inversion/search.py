@@ -13,7 +13,7 @@ the row holds, which a release does not say: that makes it stronger, never weake
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,15 +24,11 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.fields import Checked, Count, Positive
+from privmix.learning.inverse import FeatureMap, total_variation
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.research.inversion.options import STEPS
 
-FeatureMap = Callable[[Tensor], Tensor]
-"""(b, *image shape) in [0, 1] -> (b, d), with gradients: any extractor on torch."""
-
-# Keeps the slope of an edge's length finite where there is none.
-_SMOOTH = 1e-8
 # How far random images move a start that is otherwise the same for every member of a row.
 _JITTER = 0.1
 
@@ -89,26 +85,6 @@ class MixedFeatures:
         norms = vectors.norm(p=order, dim=1, keepdim=True)
         clipped: Tensor = vectors * (bound / norms.clamp(min=bound))
         return clipped
-
-
-def total_variation(images: Tensor) -> Tensor:
-    """Isotropic total variation (Rudin, Osher and Fatemi 1992): the length of all edges times their height.
-
-    Args:
-        images: (b, H, W) or (b, H, W, colours).
-
-    Returns:
-        (b,), summed over pixels and colours; differences across the border count as zero.
-
-    Example:
-        >>> total_variation(torch.tensor([[[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]])).round(decimals=3).tolist()
-        [2.0]
-    """
-    planes = images.unsqueeze(-1) if images.ndim == 3 else images
-    down = torch.nn.functional.pad(planes[:, 1:] - planes[:, :-1], (0, 0, 0, 0, 0, 1))
-    right = torch.nn.functional.pad(planes[:, :, 1:] - planes[:, :, :-1], (0, 0, 0, 1))
-    edges: Tensor = (down.square() + right.square() + _SMOOTH).sqrt() - _SMOOTH**0.5
-    return edges.flatten(1).sum(dim=1)
 
 
 def inversion_loss(mixed: MixedFeatures, images: Tensor, rows: Tensor, tv_weight: float) -> Tensor:

@@ -8,7 +8,6 @@ so the attacker practises on rows that it makes itself of public images: half of
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
@@ -21,6 +20,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.features import Extractor
 from privmix.plans import Plan
 from privmix.progress import Progress
+from privmix.reports.images import stored_images
 from privmix.research.inversion.scene import RowMembers, Scene, transform_of
 from privmix.research.inversion.search import InversionConfig, MixedFeatures, invert
 from privmix.research.inversion.similarity import Similarity, best_correlation, best_matches, match_order
@@ -127,12 +127,9 @@ class InversionStudy:
         return {
             "cases": [case.to_dict() for case in self.cases],
             "baseline": {"mse": first.others.mse, "ssim": first.others.ssim, "m": first.m},
-            "images": {
-                "shape": list(self.pictures.shape),
-                "uint8": base64.b64encode(np.ascontiguousarray(self.pictures).tobytes()).decode(),
-                "row_labels": list(self.row_labels),
-                "column_labels": [f"image {column + 1}" for column in range(self.pictures.shape[1])],
-            },
+            "images": stored_images(
+                self.pictures, self.row_labels, [f"image {column + 1}" for column in range(self.pictures.shape[1])]
+            ),
         }
 
 
