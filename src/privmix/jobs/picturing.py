@@ -1,0 +1,363 @@
+"""What the classes of a release look like: images of their means, or the public texts nearest to them.
+
+All of it is made from the released numbers, and from public texts that a user brings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.bars import Asked, callback, shows_bars
+from privmix.data.source import Schema
+from privmix.errors import InvalidInput, check_integer
+from privmix.features import Extractor, Pixels, from_spec
+from privmix.jobs.class_texts import column_of
+from privmix.jobs.places import check_figure
+from privmix.jobs.public_texts import FIELD
+from privmix.jobs.public_texts import public_texts as read_texts
+from privmix.jobs.recording import Measured, Measurement
+from privmix.jobs.sampling import plan_of
+from privmix.learning.class_means import COARSE, NOTHING, ClassMeans, class_means, class_scores
+from privmix.learning.inverse import InverseConfig, inverse_images
+from privmix.progress import Progress
+from privmix.publication import ReleasedDataset
+from privmix.publication.dataset import HasDataset
+from privmix.releases.folder import dataset_of
+from privmix.reports.images import data_uri, stored_images
+from privmix.reports.pictures import draw_class_pictures
+from privmix.shown import Bar, Bars, Images
+
+KIND: Final = "classes"
+STEPS: Final = InverseConfig().steps
+NEAREST: Final = 3
+"""Texts that are shown of a class where nothing is said."""
+ROWS: Final = ("class mean", "as likely")
+# Values of an image that are put back; larger ones are no thing to look at, and a stranger says how large they are.
+_MOST_VALUES: Final = 2**20
+# Side of an image in a record.
+_STORED_SIDE: Final = 96
+
+STATEMENTS: Final = (
+    "Made from the released numbers alone: no private record was read, no privacy was spent, and the guarantee of the "
+    "release covers all of it.",
+    "A class mean is what its records have in common. Of a class of few records under a large epsilon that is much of "
+    "each of them: the guarantee says how much, and no picture shows more.",
+)
+_OF_IMAGES: Final = (
+    "Below each other stand the likeliest class mean and another one that the noise leaves as likely: what differs "
+    "between them is not known. Brightness is relative, since long records were clipped.",
+)
+_OF_TEXTS: Final = (
+    "The texts are the user's, who says that they are public; none of them is a record. A text is near to a class if it "
+    "would be far likelier there than in the others, by what is known of them after the noise.",
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PicturedClasses(Measured):
+    """What the classes of a release look like, and how sure that is. Public, as the release is.
+
+    Attributes:
+        classes: K names.
+        sure: (K,) share of what sets a class apart from all others that is known; the rest is noise.
+    """
+
+    classes: tuple[str, ...]
+    sure: NDArray[np.float64]
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What can be seen of each class, in words."""
+        return tuple(words_of(share) for share in self.sure)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, images left out."""
+        return {name: value for name, value in self.measurement.content.items() if name != "images"}
+
+    def _facts(self) -> dict[str, object]:
+        seen = np.array(self.words)
+        counts = {word: int((seen == word).sum()) for word in ("clear", "coarse", "nothing")}
+        return {
+            "classes": len(self.classes),
+            "can be seen": ", ".join(f"{count} {_SEEN[word]}" for word, count in counts.items() if count),
+            "least sure": _named(self.classes, self.sure, int(self.sure.argmin())),
+        }
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassPictures(PicturedClasses):
+    """Images of class means.
+
+    Attributes:
+        images: (K, *image shape) float32 in [0, 1], for the eye: the brightest point is 1.
+        as_likely: (K, *image shape) the same of other means that the release bears out as well.
+        distances: (K,) squared distance of an image's features from the mean's, over the squared length of these;
+            0 where images are read off, and not looked for.
+        figure: the picture, where one was asked for.
+    """
+
+    images: NDArray[np.float32]
+    as_likely: NDArray[np.float32]
+    distances: NDArray[np.float64]
+    figure: Path | None = None
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """How much can be seen."""
+        where = {} if self.figure is None else {"picture": self.figure}
+        return f"Pictures of {len(self.classes)} classes", {**self._facts(), **where}
+
+    def picture(self) -> Images:
+        """The images."""
+        told = [f"{name} {100 * share:.0f}%" for name, share in zip(self.classes, self.sure, strict=True)]
+        cells = [data_uri(_small(one)) for one in self.images]
+        return Images("Class means, and how sure they are", list(zip(told, cells, strict=True)))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ClassTexts(PicturedClasses):
+    """Public texts by how near they are to the classes.
+
+    Attributes:
+        texts: the n texts.
+        probabilities: (K, n) of the classes, each text's summing to 1, were all classes equally likely.
+        log_odds: (K, n) natural logarithm of the odds of the class against all others.
+        count: texts of a class that are shown.
+    """
+
+    texts: tuple[str, ...]
+    probabilities: NDArray[np.float64] = field(repr=False)
+    log_odds: NDArray[np.float64] = field(repr=False)
+    count: int = NEAREST
+
+    def nearest(self, name: str, count: int | None = None) -> list[tuple[str, float]]:
+        """The texts nearest to a class, and the probability of the class for each.
+
+        Raises:
+            InvalidInput: there is no such class.
+        """
+        if name not in self.classes:
+            raise InvalidInput("class", name, ", ".join(self.classes))
+        row = self.classes.index(name)
+        most = self.count if count is None else count
+        return _nearest(self.texts, self.log_odds[row], self.probabilities[row], most)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The nearest text of each of the first classes."""
+        first = {name: self.nearest(name, 1)[0][0] for name in self.classes[:_SHOWN]}
+        return f"Nearest of {len(self.texts):,} public texts", {**self._facts(), **first}
+
+    def picture(self) -> Bars:
+        """How sure the first classes are."""
+        bars = [Bar(name, share, f"{100 * share:.0f}%") for name, share in zip(self.classes, self.sure, strict=True)]
+        return Bars("Known of what sets a class apart", bars, full=1.0)
+
+
+_SHOWN: Final = 8
+_SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "not at all"}
+
+
+def words_of(sure: float) -> str:
+    """What can be seen where so large a share of a difference is known.
+
+    Example:
+        >>> words_of(0.99), words_of(0.5), words_of(0.02)
+        ('clear', 'coarse', 'nothing')
+    """
+    return "nothing" if sure < NOTHING else "coarse" if sure < COARSE else "clear"
+
+
+@shows_bars
+def picture(
+    release: HasDataset | ReleasedDataset | str | Path,
+    *,
+    public_texts: Any = None,
+    nearest: int = NEAREST,
+    figure: str | Path | None = None,
+    seed: int = 0,
+    steps: int = STEPS,
+    features_model: str | Path | None = None,
+    trust_features_model: bool = False,
+    progress: Asked = None,
+) -> ClassPictures | ClassTexts:
+    """Show what the classes of a release look like, at no further cost of privacy.
+
+    Of images: each class mean as an image. Pixels are put back; of other features whose extractor has gradients, an
+    image is looked for whose features are those of the mean (:mod:`privmix.learning.inverse`), no nearer than the noise
+    lets the mean be known. Of texts: which of some public texts are nearest to each class
+    (:func:`privmix.learning.class_means.class_scores`). Beside both stands how sure they are.
+
+    Formal guarantees:
+        * Post-processing: the release and what the user calls public are all that is read. No ledger is charged, as
+          nothing more can be learnt of a record than from the release itself.
+
+    Args:
+        release: of images or texts, or its folder.
+        public_texts: for a release of texts: a list of texts, a mapping from names to texts, or a file: JSON (.json),
+            CSV with a column ``text`` or ``description`` (.csv), else a text a line.
+        nearest: texts of a class that are shown.
+        figure: file to draw the images in: .png, .svg or .pdf.
+        seed: of where searches begin, and of what is as likely; the same one makes the same pictures on one machine.
+        steps: of a search, at most.
+        features_model, trust_features_model: for an extractor whose model no package brings.
+        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
+
+    Raises:
+        InvalidInput: the release is of something else, or of features that lead back to no image; its noise is of no
+            known size; or an option does not go with it.
+        StorageError: something can't be read or written.
+
+    Example:
+        >>> picture("no-such-folder")
+        Traceback (most recent call last):
+        ...
+        privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
+    """
+    place = None if figure is None else Path(figure)
+    check_figure(place)
+    check_integer("seed", seed, low=0)
+    dataset = dataset_of(release)
+    if dataset.num_classes < 2:
+        raise InvalidInput("classes of the release", dataset.num_classes, "at least 2: one is like nothing else")
+    extractor = from_spec(
+        dataset.extractor, features_model, trust_model=trust_features_model, arrays=dataset.extractor_arrays or None
+    )
+    found = class_means(dataset, _centre_noise(dataset))
+    if _takes_texts(extractor, dataset.classes):
+        if place is not None:
+            raise InvalidInput("figure", str(place), "none of a release of texts: its texts are printed")
+        return _texts(dataset, extractor, found, public_texts, check_integer("nearest", nearest, low=1))
+    if public_texts is not None:
+        raise InvalidInput(FIELD, "texts", f"none beside a release of {extractor.name} features")
+    config = InverseConfig(steps=check_integer("steps", steps, low=1))
+    return _images(dataset, extractor, found, config, seed, place, callback(progress))
+
+
+def _centre_noise(dataset: ReleasedDataset) -> float:
+    """Standard deviation of the noise in an entry of the released mean."""
+    if dataset.certificate is None or dataset.transform.centre is None:
+        return 0.0
+    plan = plan_of(dataset)
+    multiplier = getattr(plan, "centre_noise_multiplier", None)
+    return 0.0 if multiplier is None else float(multiplier * plan.clip_norm / plan.records)
+
+
+def _takes_texts(extractor: Extractor, classes: Sequence[str]) -> bool:
+    try:
+        extractor.check_schema(Schema(records=1, input_shape=(1,), classes=tuple(classes), columns=("text",)))
+    except InvalidInput:
+        return False
+    return True
+
+
+def _texts(dataset: ReleasedDataset, extractor: Extractor, found: ClassMeans, given: Any, count: int) -> ClassTexts:
+    if given is None:
+        raise InvalidInput(FIELD, None, "public texts to compare the classes of a release of texts with")
+    texts = read_texts(given)
+    scores = class_scores(dataset, dataset.transform.rows(extractor.extract(column_of(texts))))
+    rows = zip(scores.log_odds, scores.probabilities, strict=True)
+    content = {
+        **_content("texts", dataset.classes, found.sure),
+        "texts": len(texts),
+        "nearest": [
+            [{"text": text, "probability": share} for text, share in _nearest(texts, odds, shares, count)]
+            for odds, shares in rows
+        ],
+    }
+    measurement = _measurement(dataset, content, {"nearest": count}, _OF_TEXTS, "public texts nearest to the classes")
+    return ClassTexts(measurement, dataset.classes, found.sure, texts, scores.probabilities, scores.log_odds, count)
+
+
+def _nearest(
+    texts: Sequence[str], log_odds: NDArray[np.float64], probabilities: NDArray[np.float64], count: int
+) -> list[tuple[str, float]]:
+    """The ``count`` texts with the highest odds, and their probabilities."""
+    order = np.argsort(-log_odds, kind="stable")[:count]
+    return [(texts[place], float(probabilities[place])) for place in order]
+
+
+def _images(
+    dataset: ReleasedDataset,
+    extractor: Extractor,
+    found: ClassMeans,
+    config: InverseConfig,
+    seed: int,
+    place: Path | None,
+    progress: Progress,
+) -> ClassPictures:
+    shape = tuple(dataset.input_shape)
+    if (
+        len(shape) not in (2, 3)
+        or (shape[2:] or (1,)) not in ((1,), (3,))
+        or np.prod(shape, dtype=float) > _MOST_VALUES
+    ):
+        raise InvalidInput("inputs of the release", shape, f"images of at most {_MOST_VALUES:,} values, grey or colour")
+    if extractor.output_dim(shape) != dataset.dim:
+        raise InvalidInput("features of the release", dataset.dim, f"{extractor.output_dim(shape)}, as its images have")
+    both = np.concatenate([found.means, found.draw(np.random.default_rng(seed))])
+    if isinstance(extractor, Pixels):
+        pictures, distances = _one_scale(both.reshape(-1, *shape)), np.zeros(len(both))
+    else:
+        within = np.tile(found.errors + found.middle_error, 2)
+        made = inverse_images(
+            extractor.differentiable(shape), both, within, shape, seed=seed, config=config, progress=progress
+        )
+        # Features that are blind to brightness and contrast leave them open.
+        pictures = np.stack([_own_scale(one) for one in made.images])
+        distances = made.distances / np.maximum(np.square(both).sum(axis=1), np.finfo(float).tiny)
+    images, as_likely = np.split(pictures, 2)
+    stored = np.stack([[_small(one) for one in line] for line in (images, as_likely)])
+    content = {
+        **_content("images", dataset.classes, found.sure),
+        "distances": distances[: len(images)].tolist(),
+        "images": dict(stored_images(stored, ROWS, dataset.classes)),
+    }
+    settings = {"seed": seed, **({} if isinstance(extractor, Pixels) else {"steps": config.steps})}
+    measurement = _measurement(dataset, content, settings, _OF_IMAGES, "pictures of class means")
+    if place is not None:
+        draw_class_pictures(stored, dataset.classes, [100 * share for share in found.sure], place)
+    return ClassPictures(measurement, dataset.classes, found.sure, images, as_likely, distances[: len(images)], place)
+
+
+def _content(form: str, classes: Sequence[str], sure: NDArray[np.float64]) -> dict[str, Any]:
+    return {"form": form, "classes": list(classes), "sure": sure.tolist(), "seen": [words_of(one) for one in sure]}
+
+
+def _measurement(
+    dataset: ReleasedDataset, content: dict[str, Any], settings: dict[str, Any], more: Sequence[str], title: str
+) -> Measurement:
+    own = None if dataset.certificate is None else dataset.certificate.id
+    extractor = {"extractor": dataset.extractor.get("name")}
+    subject = {"kind": "release", "id": own}
+    statements = (*STATEMENTS, *more)
+    return Measurement(KIND, subject, content, False, {**extractor, **settings}, title, statements)
+
+
+def _one_scale(images: NDArray[np.float64]) -> NDArray[np.float32]:
+    """All images on one scale, from black at 0 to white at the brightest point of any."""
+    shown = np.clip(images, 0, None)
+    return np.asarray(shown / max(float(shown.max(initial=0.0)), np.finfo(np.float32).tiny), np.float32)
+
+
+def _own_scale(image: NDArray[np.float32]) -> NDArray[np.float32]:
+    low, high = float(image.min()), float(image.max())
+    return np.asarray((image - low) / max(high - low, np.finfo(np.float32).tiny), np.float32)
+
+
+def _small(image: NDArray[np.float32]) -> NDArray[np.uint8]:
+    """(H, W), (H, W, 1) or (H, W, 3) in [0, 1] as bytes of (h, w) or (h, w, 3), no side above 96 points."""
+    step = -(-max(image.shape[:2]) // _STORED_SIDE)
+    height, width = (max(1, side // step) for side in image.shape[:2])
+    part = image[: height * step, : width * step] if min(image.shape[:2]) >= step else image[:1, :1]
+    rows, columns = part.shape[0] // height, part.shape[1] // width
+    means = part.reshape(height, rows, width, columns, -1).mean(axis=(1, 3))
+    return np.asarray(np.rint(255 * (means if means.shape[2] == 3 else means[..., 0])), np.uint8)
+
+
+def _named(classes: Sequence[str], sure: NDArray[np.float64], place: int) -> str:
+    return f"{classes[place]}: {100 * sure[place]:.0f}% of what sets it apart is known"

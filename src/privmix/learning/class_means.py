@@ -1,0 +1,186 @@
+"""Where a release's classes lie among its features, once the noise is taken out, and how sure that is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import log_softmax, logsumexp
+
+from privmix.errors import InvalidInput
+from privmix.learning.calibration import temperature_of_discriminant
+from privmix.learning.class_statistics import ClassStatistics, ClassSums, class_statistics
+from privmix.publication.dataset import ReleasedDataset
+
+Reals = NDArray[np.float64]
+
+NOTHING: Final = 0.25
+"""Less than this share of a difference that is known, and nothing can be seen of it: noise alone stays below."""
+COARSE: Final = 0.8
+"""More than this, and it is shown faithfully."""
+
+
+@dataclass(frozen=True, eq=False)
+class ClassMeans:
+    """Class means as a release has them, each drawn towards the mean of all classes by as much as is noise.
+
+    Given the release, a true class mean is thought to be spread about the one here: with variance ``unsure`` along
+    ``basis``, and ``rest`` along every feature. They are those of what was released: of clipped records.
+
+    Attributes:
+        middle: (d,) the mean of all classes, as features.
+        apart: (K, d) class means less the middle.
+        basis: (d, k) orthonormal directions.
+        unsure: (K, k) variances along them.
+        rest: variance in every feature beside.
+        middle_error: expected squared distance of the middle from the true one.
+    """
+
+    middle: Reals
+    apart: Reals
+    basis: Reals
+    unsure: Reals
+    rest: float
+    middle_error: float
+
+    @property
+    def means(self) -> Reals:
+        """(K, d) class means, as features."""
+        return np.asarray(self.middle + self.apart)
+
+    @property
+    def errors(self) -> Reals:
+        """(K,) expected squared distances of ``apart`` from the true differences."""
+        return np.asarray(self.unsure.sum(axis=1) + self.apart.shape[1] * self.rest)
+
+    @property
+    def sure(self) -> Reals:
+        """(K,) share of each class's difference from all classes that is known: 0 nothing, 1 all of it.
+
+        The squared length of the difference shown, over the one that the true difference is thought to have.
+        """
+        shown = np.square(self.apart).sum(axis=1)
+        return np.asarray(shown / np.maximum(shown + self.errors, np.finfo(float).tiny))
+
+    def variances(self) -> Reals:
+        """(K, d) variance of what is unknown of each feature of ``apart``."""
+        return np.asarray(self.unsure @ np.square(self.basis).T + self.rest)
+
+    def draw(self, generator: np.random.Generator) -> Reals:
+        """(K, d) other means that the release bears out as well: what differs from ``means`` is not known."""
+        along = np.sqrt(self.unsure) * generator.standard_normal(self.unsure.shape)
+        beside = np.sqrt(self.rest) * generator.standard_normal(self.apart.shape)
+        return np.asarray(self.means + along @ self.basis.T + beside)
+
+
+def class_means(release: ReleasedDataset, centre_noise_std: float = 0.0) -> ClassMeans:
+    """What a release tells of where its classes lie.
+
+    From the release alone: no record is read, and no privacy is spent.
+
+    Args:
+        release: rows, second moments or class sums, with noise of known size.
+        centre_noise_std: of an entry of the released mean, where there is one.
+
+    Raises:
+        InvalidInput: the release holds something else, numbers that are not finite, or rows that do not differ.
+
+    Example:
+        >>> from privmix.learning.rows import as_release
+        >>> x, y = np.eye(2, dtype=np.float32).repeat(50, axis=0), np.arange(2).repeat(50)
+        >>> found = class_means(as_release(x, y, ("cat", "dog"), rows=False))
+        >>> found.means.round(1).tolist(), bool((found.sure > 0.9).all())
+        ([[1.0, 0.0], [0.0, 1.0]], True)
+    """
+    found = statistics_of(release)
+    centre = 0.0 if release.transform.centre is None else release.transform.centre.astype(np.float64)
+    made = _of_sums(found) if isinstance(found, ClassSums) else _of_statistics(found, release)
+    dim = release.dim
+    return ClassMeans(
+        middle=centre + made.middle,
+        apart=made.apart,
+        basis=made.basis,
+        unsure=made.unsure,
+        rest=made.rest,
+        middle_error=made.middle_error + dim * centre_noise_std**2,
+    )
+
+
+def statistics_of(release: ReleasedDataset) -> ClassStatistics | ClassSums:
+    """:func:`class_statistics` of releases whose noise it knows."""
+    if release.beside is not None and release.moments is None:
+        allowed = "rows, second moments or class sums: how much noise is in features made of anything else is not known"
+        raise InvalidInput("design", release.design, allowed)
+    if not (np.isfinite(release.x).all() and np.isfinite(release.y).all()):
+        raise InvalidInput("released rows", "NaN or infinity", "finite numbers")
+    return class_statistics(release)
+
+
+def _of_statistics(found: ClassStatistics, release: ReleasedDataset) -> ClassMeans:
+    means, unsure = found.posterior(found.between())
+    basis = found.basis.astype(np.float64)
+    if release.moments is None:
+        error = release.dim * release.noise_std_x**2 / release.rows
+    elif release.transform.centre is None:
+        error = float((np.square(found.shares) @ found.noise).sum())
+    else:
+        error = 0.0
+    return ClassMeans(found.origin, means @ basis.T, basis, unsure, 0.0, error)
+
+
+def _of_sums(found: ClassSums) -> ClassMeans:
+    """Of class sums, which tell nothing of directions: one share of all differences is kept, what is no noise."""
+    apart = (found.left * found.lengths) @ found.basis.T
+    classes, dim = apart.shape
+    energy = float(np.square(apart).sum())
+    noise = found.noise * dim * max(classes - 1, 1)
+    kept = max(0.0, 1 - noise / energy) if energy > 0 else 0.0
+    nothing = np.zeros((dim, 0)), np.zeros((classes, 0))
+    return ClassMeans(found.origin, kept * apart, *nothing, kept * found.noise, dim * found.noise / classes)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassScores:
+    """How n records that are no record of the release go with its K classes.
+
+    Attributes:
+        log_odds: (K, n) natural logarithm of the odds of the class against all others, for each record.
+        probabilities: (K, n) of the classes, each record's summing to 1; classes are taken to be equally likely.
+    """
+
+    log_odds: Reals
+    probabilities: Reals
+
+
+def class_scores(release: ReleasedDataset, records: NDArray[np.floating]) -> ClassScores:
+    """How records go with the classes of a release, as far as its noise lets that be told.
+
+    Scores are those of the learner ``discriminant``: inner products with class means, in units of the scatter and of
+    the noise along each direction, so that what is noise counts for nothing; its calibration makes log odds of them
+    (:func:`privmix.learning.calibration.temperature_of_discriminant`).
+
+    Args:
+        release: rows, second moments or class sums.
+        records: (n, d), transformed as those of the release were.
+
+    Raises:
+        InvalidInput: as :func:`class_means`.
+    """
+    found = statistics_of(release)
+    weights, offsets = found.discriminants(found.between())
+    if isinstance(found, ClassStatistics) and found.sized:
+        # How many records a class has says nothing of where others come from.
+        offsets = offsets - np.log(found.shares)
+    scores = temperature_of_discriminant(found) * ((records - found.origin) @ weights + offsets)
+    logs = log_softmax(scores, axis=1)
+    return ClassScores(_against_others(scores).T, np.exp(logs).T)
+
+
+def _against_others(scores: Reals) -> Reals:
+    """(n, K) log odds of (n, K) scores: each less the log of the sum of the others' exponentials."""
+    found = np.empty_like(scores)
+    for place in range(scores.shape[1]):
+        found[:, place] = scores[:, place] - logsumexp(np.delete(scores, place, axis=1), axis=1)
+    return found
