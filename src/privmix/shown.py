@@ -160,7 +160,7 @@ class Images:
 
     Attributes:
         title: what they show.
-        images: a name and the address of a PNG that holds it (``data:image/png;base64,...``); the first forty are drawn.
+        images: a name and the address of a PNG that holds it (``data:image/png;base64,...``); forty are drawn at most.
     """
 
     title: str

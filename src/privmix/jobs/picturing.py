@@ -5,6 +5,7 @@ All of it is made from the released numbers, and from public texts that a user b
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -54,8 +55,8 @@ _OF_IMAGES: Final = (
     "between them is not known. Brightness is relative, since long records were clipped.",
 )
 _OF_TEXTS: Final = (
-    "The texts are the user's, who says that they are public; none of them is a record. A text is near to a class if it "
-    "would be far likelier there than in the others, by what is known of them after the noise.",
+    "The texts are the user's, who says that they are public; none of them is a record. A text is near to a class if "
+    "it would be far likelier there than in the others, by what is known of them after the noise.",
 )
 
 
@@ -229,6 +230,8 @@ def picture(
     )
     found = class_means(dataset, _centre_noise(dataset))
     if _takes_texts(extractor, dataset.classes):
+        if public_texts is None:
+            raise InvalidInput(FIELD, None, "public texts to compare the classes of a release of texts with")
         if place is not None:
             raise InvalidInput("figure", str(place), "none of a release of texts: its texts are printed")
         return _texts(dataset, extractor, found, public_texts, check_integer("nearest", nearest, low=1))
@@ -290,15 +293,7 @@ def _images(
     place: Path | None,
     progress: Progress,
 ) -> ClassPictures:
-    shape = tuple(dataset.input_shape)
-    if (
-        len(shape) not in (2, 3)
-        or (shape[2:] or (1,)) not in ((1,), (3,))
-        or np.prod(shape, dtype=float) > _MOST_VALUES
-    ):
-        raise InvalidInput("inputs of the release", shape, f"images of at most {_MOST_VALUES:,} values, grey or colour")
-    if extractor.output_dim(shape) != dataset.dim:
-        raise InvalidInput("features of the release", dataset.dim, f"{extractor.output_dim(shape)}, as its images have")
+    shape = _image_shape(dataset, extractor)
     both = np.concatenate([found.means, found.draw(np.random.default_rng(seed))])
     if isinstance(extractor, Pixels):
         pictures, distances = _one_scale(both.reshape(-1, *shape)), np.zeros(len(both))
@@ -322,6 +317,16 @@ def _images(
     if place is not None:
         draw_class_pictures(stored, dataset.classes, [100 * share for share in found.sure], place)
     return ClassPictures(measurement, dataset.classes, found.sure, images, as_likely, distances[: len(images)], place)
+
+
+def _image_shape(dataset: ReleasedDataset, extractor: Extractor) -> tuple[int, ...]:
+    """Of raw inputs, if they are images that can be put back and have the release's features."""
+    shape = tuple(dataset.input_shape)
+    if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or math.prod(shape) > _MOST_VALUES:
+        raise InvalidInput("inputs of the release", shape, f"images of at most {_MOST_VALUES:,} values, grey or colour")
+    if (features := extractor.output_dim(shape)) != dataset.dim:
+        raise InvalidInput("features of the release", dataset.dim, f"{features}, as its images have")
+    return shape
 
 
 def _content(form: str, classes: Sequence[str], sure: NDArray[np.float64]) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import log_softmax, logsumexp
+from scipy.stats import chi2
 
 from privmix.errors import InvalidInput
 from privmix.learning.calibration import temperature_of_discriminant
@@ -20,11 +21,14 @@ NOTHING: Final = 0.25
 """Less than this share of a difference that is known, and nothing can be seen of it: noise alone stays below."""
 COARSE: Final = 0.8
 """More than this, and it is shown faithfully."""
+_FALSE_ALARM: Final = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class ClassMeans:
     """Class means as a release has them, each drawn towards the mean of all classes by as much as is noise.
+
+    Where noise alone could have made them as different as they are, none is shown to differ from the others.
 
     Given the release, a true class mean is thought to be spread about the one here: with variance ``unsure`` along
     ``basis``, and ``rest`` along every feature. They are those of what was released: of clipped records.
@@ -119,26 +123,43 @@ def statistics_of(release: ReleasedDataset) -> ClassStatistics | ClassSums:
 
 
 def _of_statistics(found: ClassStatistics, release: ReleasedDataset) -> ClassMeans:
-    means, unsure = found.posterior(found.between())
-    basis = found.basis.astype(np.float64)
-    if release.moments is None:
-        error = release.dim * release.noise_std_x**2 / release.rows
-    elif release.transform.centre is None:
-        error = float((np.square(found.shares) @ found.noise).sum())
-    else:
-        error = 0.0
-    return ClassMeans(found.origin, means @ basis.T, basis, unsure, 0.0, error)
+    classes, basis = len(found.means), found.basis.astype(np.float64)
+    # What all classes share says nothing of any of them: it is taken off before it is asked how far classes spread.
+    shared = found.means.mean(axis=0)
+    noise = (1 - 2 / classes) * found.noise + found.noise.sum(axis=0) / classes**2
+    apart = replace(found, means=found.means - shared, noise=noise)
+    means, unsure = apart.posterior(apart.between())
+    kept = unsure / np.maximum(noise, np.finfo(float).tiny)
+    if not _differ(np.square(apart.means) / np.maximum(noise, np.finfo(float).tiny), kept):
+        means, unsure = 0 * means, kept * noise
+    if release.moments is not None and release.label_offset > 0:
+        # X'Y of centred labels adds up to nothing but noise: the released mean alone tells what classes share.
+        return ClassMeans(found.origin, means @ basis.T, basis, unsure, 0.0, 0.0)
+    error = float(found.noise.sum()) / classes**2
+    return ClassMeans(found.origin + basis @ shared, means @ basis.T, basis, unsure, 0.0, error)
 
 
 def _of_sums(found: ClassSums) -> ClassMeans:
     """Of class sums, which tell nothing of directions: one share of all differences is kept, what is no noise."""
     apart = (found.left * found.lengths) @ found.basis.T
     classes, dim = apart.shape
-    energy = float(np.square(apart).sum())
-    noise = found.noise * dim * max(classes - 1, 1)
-    kept = max(0.0, 1 - noise / energy) if energy > 0 else 0.0
+    energy, noise = float(np.square(apart).sum()), found.noise * (1 - 1 / classes)
+    kept = max(0.0, 1 - noise * apart.size / energy) if energy > 0 else 0.0
+    if noise > 0 and not _differ(np.square(apart) / noise, np.ones(apart.shape)):
+        kept = 0.0
     nothing = np.zeros((dim, 0)), np.zeros((classes, 0))
-    return ClassMeans(found.origin, kept * apart, *nothing, kept * found.noise, dim * found.noise / classes)
+    return ClassMeans(found.origin, kept * apart, *nothing, kept * noise, dim * found.noise / classes)
+
+
+def _differ(squares: Reals, weights: Reals) -> bool:
+    """Whether classes differ by more than noise would have them, at a false alarm below 1e-6.
+
+    A weighted sum of (K, k) squares of noise of deviation 1, whose K have sum 0, is about a multiple of a chi-square
+    (Satterthwaite 1946).
+    """
+    free = 1 - 1 / len(squares)
+    mean, spread = float(weights.sum()), float(np.square(weights).sum()) / free
+    return mean > 0 and bool(chi2.sf(float((weights * squares).sum()) * mean / spread, mean**2 / spread) < _FALSE_ALARM)
 
 
 @dataclass(frozen=True, eq=False)
