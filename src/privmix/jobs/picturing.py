@@ -74,8 +74,8 @@ class PicturedClasses(Measured):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What can be seen of each class, in words."""
-        return tuple(words_of(share) for share in self.sure)
+        """What can be seen of each class: ``clear``, ``coarse``, ``nothing`` (noise), ``no image`` (none has it)."""
+        return tuple(self.measurement.content["seen"])
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values, images left out."""
@@ -83,7 +83,7 @@ class PicturedClasses(Measured):
 
     def _facts(self) -> dict[str, object]:
         seen = np.array(self.words)
-        counts = {word: int((seen == word).sum()) for word in ("clear", "coarse", "nothing")}
+        counts = {word: int((seen == word).sum()) for word in _SEEN}
         return {
             "classes": len(self.classes),
             "can be seen": ", ".join(f"{count} {_SEEN[word]}" for word, count in counts.items() if count),
@@ -98,14 +98,13 @@ class ClassPictures(PicturedClasses):
     Attributes:
         images: (K, *image shape) float32 in [0, 1], for the eye: the brightest point is 1.
         as_likely: (K, *image shape) the same of other means that the release bears out as well.
-        distances: (K,) squared distance of an image's features from the mean's, over the squared length of these;
-            0 where images are read off, and not looked for.
+        explained: (K,) share of what sets the mean apart, squared, that the features of the image have; 1 for pixels.
         figure: the picture, where one was asked for.
     """
 
     images: NDArray[np.float32]
     as_likely: NDArray[np.float32]
-    distances: NDArray[np.float64]
+    explained: NDArray[np.float64]
     figure: Path | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
@@ -160,17 +159,21 @@ class ClassTexts(PicturedClasses):
 
 
 _SHOWN: Final = 8
-_SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "not at all"}
+_SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "not at all", "no image": "in no image"}
+# An image with less of what sets a class apart than this shows something else.
+_LIKE: Final = 0.25
 
 
-def words_of(sure: float) -> str:
-    """What can be seen where so large a share of a difference is known.
+def words_of(sure: float, explained: float = 1.0) -> str:
+    """What can be seen where so large a share of a difference is known, and an image has so much of that.
 
     Example:
-        >>> words_of(0.99), words_of(0.5), words_of(0.02)
-        ('clear', 'coarse', 'nothing')
+        >>> words_of(0.99), words_of(0.5), words_of(0.02), words_of(0.99, 0.1)
+        ('clear', 'coarse', 'nothing', 'no image')
     """
-    return "nothing" if sure < NOTHING else "coarse" if sure < COARSE else "clear"
+    if sure < NOTHING:
+        return "nothing"
+    return "no image" if explained < _LIKE else "coarse" if sure < COARSE else "clear"
 
 
 @shows_bars
@@ -296,27 +299,27 @@ def _images(
     shape = _image_shape(dataset, extractor)
     both = np.concatenate([found.means, found.draw(np.random.default_rng(seed))])
     if isinstance(extractor, Pixels):
-        pictures, distances = _one_scale(both.reshape(-1, *shape)), np.zeros(len(both))
+        pictures, explained = _one_scale(both.reshape(-1, *shape)), np.ones(dataset.num_classes)
     else:
-        within = np.tile(found.errors + found.middle_error, 2)
+        noise = found.noise + found.middle_error
         made = inverse_images(
-            extractor.differentiable(shape), both, within, shape, seed=seed, config=config, progress=progress
+            extractor.differentiable(shape), both, np.tile(noise, 2), shape, seed=seed, config=config, progress=progress
         )
         # Features that are blind to brightness and contrast leave them open.
         pictures = np.stack([_own_scale(one) for one in made.images])
-        distances = made.distances / np.maximum(np.square(both).sum(axis=1), np.finfo(float).tiny)
+        explained = _explained(found, made.distances[: dataset.num_classes], noise)
     images, as_likely = np.split(pictures, 2)
     stored = np.stack([[_small(one) for one in line] for line in (images, as_likely)])
     content = {
-        **_content("images", dataset.classes, found.sure),
-        "distances": distances[: len(images)].tolist(),
+        **_content("images", dataset.classes, found.sure, explained),
+        "explained": explained.tolist(),
         "images": dict(stored_images(stored, ROWS, dataset.classes)),
     }
     settings = {"seed": seed, **({} if isinstance(extractor, Pixels) else {"steps": config.steps})}
     measurement = _measurement(dataset, content, settings, _OF_IMAGES, "pictures of class means")
     if place is not None:
         draw_class_pictures(stored, dataset.classes, [100 * share for share in found.sure], place)
-    return ClassPictures(measurement, dataset.classes, found.sure, images, as_likely, distances[: len(images)], place)
+    return ClassPictures(measurement, dataset.classes, found.sure, images, as_likely, explained, place)
 
 
 def _image_shape(dataset: ReleasedDataset, extractor: Extractor) -> tuple[int, ...]:
@@ -329,8 +332,19 @@ def _image_shape(dataset: ReleasedDataset, extractor: Extractor) -> tuple[int, .
     return shape
 
 
-def _content(form: str, classes: Sequence[str], sure: NDArray[np.float64]) -> dict[str, Any]:
-    return {"form": form, "classes": list(classes), "sure": sure.tolist(), "seen": [words_of(one) for one in sure]}
+def _explained(found: ClassMeans, distances: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(K,) how far images have what sets classes apart: 0 for one of what all share, 1 as near as noise lets."""
+    length = np.square(found.apart).sum(axis=1)
+    room = np.maximum(length - np.minimum(noise, length / 2), np.finfo(float).tiny)
+    return np.asarray(np.clip((length - distances) / room, 0, 1))
+
+
+def _content(
+    form: str, classes: Sequence[str], sure: NDArray[np.float64], explained: NDArray[np.float64] | None = None
+) -> dict[str, Any]:
+    shares = np.ones(len(sure)) if explained is None else explained
+    seen = [words_of(*pair) for pair in zip(sure, shares, strict=True)]
+    return {"form": form, "classes": list(classes), "sure": sure.tolist(), "seen": seen}
 
 
 def _measurement(

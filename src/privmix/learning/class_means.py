@@ -40,6 +40,7 @@ class ClassMeans:
         unsure: (K, k) variances along them.
         rest: variance in every feature beside.
         middle_error: expected squared distance of the middle from the true one.
+        noise: (K,) expected squared length of the noise that is left in ``apart``: less than that of ``apart`` itself.
     """
 
     middle: Reals
@@ -48,6 +49,7 @@ class ClassMeans:
     unsure: Reals
     rest: float
     middle_error: float
+    noise: Reals
 
     @property
     def means(self) -> Reals:
@@ -109,6 +111,7 @@ def class_means(release: ReleasedDataset, centre_noise_std: float = 0.0) -> Clas
         unsure=made.unsure,
         rest=made.rest,
         middle_error=made.middle_error + dim * centre_noise_std**2,
+        noise=made.noise,
     )
 
 
@@ -130,13 +133,14 @@ def _of_statistics(found: ClassStatistics, release: ReleasedDataset) -> ClassMea
     apart = replace(found, means=found.means - shared, noise=noise)
     means, unsure = apart.posterior(apart.between())
     kept = unsure / np.maximum(noise, np.finfo(float).tiny)
+    left = (kept * unsure).sum(axis=1)
     if not _differ(np.square(apart.means) / np.maximum(noise, np.finfo(float).tiny), kept):
-        means, unsure = 0 * means, kept * noise
+        means, left = 0 * means, 0 * left
     if release.moments is not None and release.label_offset > 0:
         # X'Y of centred labels adds up to nothing but noise: the released mean alone tells what classes share.
-        return ClassMeans(found.origin, means @ basis.T, basis, unsure, 0.0, 0.0)
+        return ClassMeans(found.origin, means @ basis.T, basis, unsure, 0.0, 0.0, left)
     error = float(found.noise.sum()) / classes**2
-    return ClassMeans(found.origin + basis @ shared, means @ basis.T, basis, unsure, 0.0, error)
+    return ClassMeans(found.origin + basis @ shared, means @ basis.T, basis, unsure, 0.0, error, left)
 
 
 def _of_sums(found: ClassSums) -> ClassMeans:
@@ -148,7 +152,8 @@ def _of_sums(found: ClassSums) -> ClassMeans:
     if noise > 0 and not _differ(np.square(apart) / noise, np.ones(apart.shape)):
         kept = 0.0
     nothing = np.zeros((dim, 0)), np.zeros((classes, 0))
-    return ClassMeans(found.origin, kept * apart, *nothing, kept * noise, dim * found.noise / classes)
+    left = np.full(classes, dim * kept**2 * noise)
+    return ClassMeans(found.origin, kept * apart, *nothing, kept * noise, dim * found.noise / classes, left)
 
 
 def _differ(squares: Reals, weights: Reals) -> bool:

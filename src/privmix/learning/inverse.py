@@ -2,18 +2,19 @@
 
 From a grey image, Adam goes down
 
-    |a F(x) - z|^2 / |z|^2 + weight TV(x) / (side of the image),
+    max(0, |a F(x) - z|^2 - e) / |z|^2 + weight TV(x) / (side of the image),
 
-F being the extractor, z the features asked for, a >= 0 the length that fits best, and TV the total variation (Rudin,
-Osher and Fatemi 1992; Mahendran and Vedaldi 2015 invert features of photographs so). A mean of features is shorter than
-the features of any image, which is why their length is free. Where z is known up to a distance, the search ends when it
-is that near (Morozov's discrepancy principle): what is nearer would be a picture of the noise.
+F being the extractor, z the features asked for, known up to a squared distance e, a >= 0 the length that fits best, and
+TV the total variation (Rudin, Osher and Fatemi 1992; Mahendran and Vedaldi 2015 invert features of photographs so). A
+mean of features is shorter than the features of any image, which is why their length is free. Nothing draws an image
+nearer than e (Morozov's discrepancy principle), where it would be a picture of the noise: it becomes the smoothest of
+those that are so near.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -42,7 +43,7 @@ class InverseConfig(Checked):
     """How images are looked for.
 
     Attributes:
-        steps: of Adam, at most.
+        steps: of Adam.
         learning_rate: of the first step; it falls along a cosine.
         variation: weight of the total variation; settled on digits that privmix renders.
         at_once: images in memory at a time; they do not influence each other.
@@ -65,12 +66,10 @@ class InverseImages:
     Attributes:
         images: (n, *image shape) float32 in [0, 1].
         distances: (n,) squared distances of their features, at their best length, from those asked for.
-        steps: (n,) steps after which each was near enough; the most that there may be where it was not.
     """
 
     images: NDArray[np.float32]
     distances: NDArray[np.float64]
-    steps: NDArray[np.int64]
 
 
 def inverse_images(
@@ -88,10 +87,10 @@ def inverse_images(
     Args:
         features: the extractor.
         wanted: (n, d), finite.
-        within: (n,) squared distances within which features are near enough.
+        within: (n,) squared distances up to which the features are known.
         image_shape: (H, W) or (H, W, colours).
         seed: of the first images, which are grey but for a touch.
-        config: how hard to look.
+        config: how to look.
         progress: called with (stage, steps done, steps in all).
 
     Raises:
@@ -106,71 +105,55 @@ def inverse_images(
     config = config or InverseConfig()
     if len(image_shape) not in (2, 3):
         raise InvalidInput("image shape", tuple(image_shape), "(H, W) or (H, W, colours)")
-    if wanted.ndim != 2 or len(within) != len(wanted) or not np.isfinite(wanted).all():
+    if wanted.ndim != 2 or within.shape != (len(wanted),) or not np.isfinite(wanted).all():
         raise InvalidInput("features", wanted.shape, "(n, d) finite numbers, and n distances")
     first = np.random.default_rng(seed).random((len(wanted), *image_shape), dtype=np.float32) - 0.5
     images = torch.from_numpy(_GREY + _JITTER * first)
-    targets, near = torch.from_numpy(np.asarray(wanted, np.float32)), torch.from_numpy(np.asarray(within, np.float32))
-    distances, steps = np.empty(len(images)), np.empty(len(images), np.int64)
+    targets, near = (torch.from_numpy(np.asarray(part, np.float32)) for part in (wanted, within))
+    distances = np.empty(len(images))
     parts = [slice(start, start + config.at_once) for start in range(0, len(images), config.at_once)]
     for number, part in enumerate(parts):
-        search = _Search(features, targets[part], near[part], config)
-        for step in range(config.steps):
-            if not search.step(images[part], step):
-                break
-            progress("pictures", number * config.steps + step + 1, config.steps * len(parts))
-        distances[part] = search.finish(images[part])
-        steps[part] = search.taken.numpy()
-    progress("pictures", config.steps * len(parts), config.steps * len(parts))
-    return InverseImages(images.numpy(), distances, steps)
+        misfit = _Misfit(features, targets[part])
+        for step in _descend(misfit, near[part], images[part], config):
+            progress("pictures", number * config.steps + step, config.steps * len(parts))
+        with torch.no_grad():
+            distances[part] = misfit(images[part]).double().numpy()
+    if not np.isfinite(distances).all():
+        raise InvalidInput("features", "NaN or infinity", "an extractor whose features of images are finite")
+    return InverseImages(images.numpy(), distances)
 
 
-class _Search:
-    """Of some images, which are changed in place; each stops by itself."""
+@dataclass(frozen=True, eq=False)
+class _Misfit:
+    """(b, *image shape) -> (b,) squared distances of features, at their best length, from (b, d) targets."""
 
-    def __init__(self, features: FeatureMap, targets: Tensor, near: Tensor, config: InverseConfig) -> None:
-        self.features, self.targets, self.near, self.config = features, targets, near, config
-        self.squares = targets.square().sum(dim=1).clamp(min=_TINY)
-        self.taken = torch.full((len(targets),), config.steps)
-        self.first, self.second = None, None  # type: Tensor | None, Tensor | None
+    features: FeatureMap
+    targets: Tensor
 
-    def misfit(self, images: Tensor) -> Tensor:
-        """(b,) squared distances from the targets."""
+    def __call__(self, images: Tensor) -> Tensor:
         found = self.features(images)
         length = (found * self.targets).sum(dim=1) / found.square().sum(dim=1).clamp(min=_TINY)
         return (length.clamp(min=0)[:, None] * found - self.targets).square().sum(dim=1)
 
-    def step(self, images: Tensor, step: int) -> bool:
-        """One step of Adam for those that are not near enough; whether there were some."""
-        moved = images.detach().clone().requires_grad_()
-        misfit = self.misfit(moved)
-        self.taken[(misfit <= self.near) & (self.taken > step)] = step
-        going = self.taken > step
-        if not going.any():
-            return False
-        side = math.sqrt(images.shape[1] * images.shape[2])
-        colours = images.shape[3] if images.ndim == 4 else 1
-        loss = misfit / self.squares + self.config.variation / (side * colours) * total_variation(moved)
-        (slope,) = torch.autograd.grad(loss.sum(), moved)
-        self._descend(images, torch.nan_to_num(slope), going, step)
-        return True
 
-    def _descend(self, images: Tensor, slope: Tensor, going: Tensor, step: int) -> None:
-        """Adam (Kingma and Ba 2015), with a rate that falls along a cosine."""
-        first = 0.1 * slope if self.first is None else 0.9 * self.first + 0.1 * slope
-        second = 1e-3 * slope**2 if self.second is None else 0.999 * self.second + 1e-3 * slope**2
-        self.first, self.second = first, second
-        rate = self.config.learning_rate * (1 + math.cos(math.pi * step / self.config.steps)) / 2
-        way = (first / (1 - 0.9 ** (step + 1))) / ((second / (1 - 0.999 ** (step + 1))).sqrt() + 1e-8)
-        images[going] = (images - rate * way).clamp(0, 1)[going]
-
-    def finish(self, images: Tensor) -> NDArray[np.float64]:
-        """(b,) distances in the end."""
+def _descend(misfit: _Misfit, near: Tensor, images: Tensor, config: InverseConfig) -> Iterator[int]:
+    """Improve ``images`` in place, yielding the number of steps done; images do not influence each other."""
+    size = misfit.targets.square().sum(dim=1).clamp(min=_TINY)
+    colours = images.shape[3] if images.ndim == 4 else 1
+    weight = config.variation / (math.sqrt(images.shape[1] * images.shape[2]) * colours)
+    images.requires_grad_()
+    optimiser = torch.optim.Adam([images], lr=config.learning_rate)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps)
+    for step in range(config.steps):
+        loss = (misfit(images) - near).clamp(min=0) / size + weight * total_variation(images)
+        (slope,) = torch.autograd.grad(loss.sum(), images)
+        images.grad = torch.nan_to_num(slope)
+        optimiser.step()
+        schedule.step()
         with torch.no_grad():
-            found = self.misfit(images).double().numpy()
-        if not np.isfinite(found).all():
-            raise InvalidInput("features", "NaN or infinity", "an extractor whose features of images are finite")
-        return np.asarray(found)
+            images.clamp_(0, 1)
+        yield step + 1
+    images.requires_grad_(False)
 
 
 def total_variation(images: Tensor) -> Tensor:

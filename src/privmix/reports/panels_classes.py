@@ -13,11 +13,11 @@ from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import percent
 
-_KNOWN: Final = ("form", "classes", "sure", "seen", "distances", "images", "texts", "nearest")
+_KNOWN: Final = ("form", "classes", "sure", "seen", "explained", "images", "texts", "nearest")
 _IMAGES_A_LINE: Final = 10
 _LONGEST: Final = 200
 # What a record may say is seen, and how a page says it.
-_SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "nothing: noise"}
+_SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "nothing: noise", "no image": "in no image"}
 
 
 @PANELS.register
