@@ -462,6 +462,18 @@ def test_pictures_are_the_recorded_bytes() -> None:
     assert page.all("img")[5].attributes["alt"] == "m = 4, no noise"
 
 
+def test_class_means_stand_ten_a_line_and_their_texts_beside() -> None:
+    record = samples.class_pictures()
+    page = Page(render_page([record], "public"))
+    assert len(page.all("img")) == 20
+    assert page.all("img")[11].attributes["alt"] == "as likely, 1"
+    text = page.all("main")[0].text
+    assert "a text near 7" in text
+    assert "nothing: noise" in text
+    nothing = changed(record, content={**record.content, "seen": ["nothing"] * 10, "nearest": []})
+    assert "Nothing can be seen of any class" in Page(render_page([nothing], "public")).all("main")[0].text
+
+
 def test_many_classes_are_drawn_and_not_written_out() -> None:
     record = samples.evaluation(classes=tuple(f"class {number}" for number in range(77)), private=False)
     page = Page(render_page([record], "public"))

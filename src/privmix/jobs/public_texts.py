@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -41,11 +41,12 @@ def public_texts(given: Any) -> tuple[str, ...]:
     return texts
 
 
-def _flat(found: Any) -> Iterable[Any]:
-    if isinstance(found, Mapping):
-        return [text for one in found.values() for text in ([one] if isinstance(one, str) else _flat(one))]
+def _flat(found: Any) -> list[Any]:
+    """Every text of a list, or of a mapping from names to one text or several."""
     if isinstance(found, list | tuple):
-        return found
+        return list(found)
+    if isinstance(found, Mapping):
+        return [text for one in found.values() for text in (one if isinstance(one, list | tuple) else [one])]
     raise InvalidInput(FIELD, type(found).__name__, "a list of texts, a mapping from names to texts, or a file of one")
 
 
