@@ -1,4 +1,4 @@
-"""What the classes of a release look like: images of class means beside the true ones, nearest texts beside descriptions.
+"""What the classes of a release look like: images of class means beside the true ones, descriptions by nearness.
 
 MNIST (60,000 training images): from releases of pixels and of scattering features, at epsilon 1 and 8, each class mean
 is put back into an image by ``privmix.picture`` and compared with the true mean image of the class: by correlation, by
