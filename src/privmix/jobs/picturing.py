@@ -30,7 +30,7 @@ from privmix.progress import Progress
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.releases.folder import dataset_of
-from privmix.reports.images import data_uri, stored_images
+from privmix.reports.images import MOST_VALUES, data_uri, stored_images
 from privmix.reports.pictures import draw_class_pictures
 from privmix.shown import Bar, Bars, Images
 
@@ -41,7 +41,8 @@ NEAREST: Final = 3
 ROWS: Final = ("class mean", "as likely")
 # Values of an image that are put back; larger ones are no thing to look at, and a stranger says how large they are.
 _MOST_VALUES: Final = 2**20
-# Side of an image in a record.
+_MOST_IN_ALL: Final = 2**25
+# Side of an image in a record, at most.
 _STORED_SIDE: Final = 96
 
 STATEMENTS: Final = (
@@ -115,7 +116,7 @@ class ClassPictures(PicturedClasses):
     def picture(self) -> Images:
         """The images."""
         told = [f"{name} {100 * share:.0f}%" for name, share in zip(self.classes, self.sure, strict=True)]
-        cells = [data_uri(_small(one)) for one in self.images]
+        cells = [data_uri(_small(one, _side(len(self.images)))) for one in self.images]
         return Images("Class means, and how sure they are", list(zip(told, cells, strict=True)))
 
 
@@ -309,7 +310,8 @@ def _images(
         pictures = np.stack([_own_scale(one) for one in made.images])
         explained = _explained(found, made.distances[: dataset.num_classes], noise)
     images, as_likely = np.split(pictures, 2)
-    stored = np.stack([[_small(one) for one in line] for line in (images, as_likely)])
+    side = _side(len(images))
+    stored = np.stack([[_small(one, side) for one in line] for line in (images, as_likely)])
     content = {
         **_content("images", dataset.classes, found.sure, explained),
         "explained": explained.tolist(),
@@ -327,6 +329,8 @@ def _image_shape(dataset: ReleasedDataset, extractor: Extractor) -> tuple[int, .
     shape = tuple(dataset.input_shape)
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or math.prod(shape) > _MOST_VALUES:
         raise InvalidInput("inputs of the release", shape, f"images of at most {_MOST_VALUES:,} values, grey or colour")
+    if (values := dataset.num_classes * math.prod(shape)) > _MOST_IN_ALL:
+        raise InvalidInput("images of all classes", f"{values:,} values", f"at most {_MOST_IN_ALL:,}")
     if (features := extractor.output_dim(shape)) != dataset.dim:
         raise InvalidInput("features of the release", dataset.dim, f"{features}, as its images have")
     return shape
@@ -368,13 +372,17 @@ def _own_scale(image: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray((image - low) / max(high - low, np.finfo(np.float32).tiny), np.float32)
 
 
-def _small(image: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """(H, W), (H, W, 1) or (H, W, 3) in [0, 1] as bytes of (h, w) or (h, w, 3), no side above 96 points."""
-    step = -(-max(image.shape[:2]) // _STORED_SIDE)
-    height, width = (max(1, side // step) for side in image.shape[:2])
-    part = image[: height * step, : width * step] if min(image.shape[:2]) >= step else image[:1, :1]
-    rows, columns = part.shape[0] // height, part.shape[1] // width
-    means = part.reshape(height, rows, width, columns, -1).mean(axis=(1, 3))
+def _side(classes: int) -> int:
+    """Of images that a record has room for: two a class."""
+    return max(1, min(_STORED_SIDE, math.isqrt(MOST_VALUES // (6 * classes))))
+
+
+def _small(image: NDArray[np.float32], side: int) -> NDArray[np.uint8]:
+    """(H, W), (H, W, 1) or (H, W, 3) in [0, 1] as bytes of (h, w) or (h, w, 3), no side longer than ``side``."""
+    step = -(-max(image.shape[:2]) // side)
+    height, width = (-(-length // step) for length in image.shape[:2])
+    room = [(0, height * step - image.shape[0]), (0, width * step - image.shape[1]), *[(0, 0)] * (image.ndim - 2)]
+    means = np.pad(image, room, mode="edge").reshape(height, step, width, step, -1).mean(axis=(1, 3))
     return np.asarray(np.rint(255 * (means if means.shape[2] == 3 else means[..., 0])), np.uint8)
 
 

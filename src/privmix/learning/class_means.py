@@ -206,7 +206,13 @@ def class_scores(release: ReleasedDataset, records: NDArray[np.floating]) -> Cla
 
 def _against_others(scores: Reals) -> Reals:
     """(n, K) log odds of (n, K) scores: each less the log of the sum of the others' exponentials."""
-    found = np.empty_like(scores)
-    for place in range(scores.shape[1]):
-        found[:, place] = scores[:, place] - logsumexp(np.delete(scores, place, axis=1), axis=1)
-    return found
+    rows, best = np.arange(len(scores)), scores.argmax(axis=1)
+    # Of the largest, whose share may be all but 1, the others are added up by themselves.
+    rest = scores.copy()
+    rest[rows, best] = -np.inf
+    logs = log_softmax(scores, axis=1)
+    largest = scores[rows, best] - logsumexp(rest, axis=1)
+    logs[rows, best] = -np.inf
+    found = logs - np.log1p(-np.exp(logs))
+    found[rows, best] = largest
+    return np.asarray(found)

@@ -99,10 +99,11 @@ def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
 
 
 _IMAGES_A_LINE = 10
+_MOST_IMAGES = 100
 
 
 def draw_class_pictures(images: NDArray[np.uint8], classes: Sequence[str], sure: Sequence[float], path: Path) -> None:
-    """Draw the mean of each class above another one that is as likely; ten classes a line.
+    """Draw the mean of each class above another one that is as likely; ten classes a line, a hundred at most.
 
     Args:
         images: (2, K, H, W) or (2, K, H, W, 3).
@@ -110,20 +111,24 @@ def draw_class_pictures(images: NDArray[np.uint8], classes: Sequence[str], sure:
         sure: K hundredths of what sets a class apart that are known.
         path: .svg, .png or .pdf file to write.
     """
-    across = min(_IMAGES_A_LINE, len(classes))
-    lines = -(-len(classes) // across)
+    shown = min(len(classes), _MOST_IMAGES)
+    across = min(_IMAGES_A_LINE, shown)
+    lines = -(-shown // across)
     figure = new_figure(1.0 * across + 1.2, 2.35 * lines + 0.6)
     grid = figure.subplots(2 * lines, across, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
-    for place, (name, known) in enumerate(zip(classes, sure, strict=True)):
+    for place, (name, known) in enumerate(zip(classes[:shown], sure[:shown], strict=True)):
         for row in (0, 1):
             axes = grid[2 * (place // across) + row, place % across]
             axes.imshow(images[row, place], cmap="gray", vmin=0, vmax=255, interpolation="nearest")
         grid[2 * (place // across), place % across].set_title(
             f"{_short(name, 14)}\n{known:.0f}%", fontsize=9, parse_math=False
         )
-    words = "Class means of a release, with the share that is known of what sets each apart; below, another as likely"
+    of = "" if shown == len(classes) else f" (the first {shown} of {len(classes):,})"
+    words = (
+        f"Class means of a release{of}, with the share that is known of what sets each apart; below, another as likely"
+    )
     figure.suptitle(words, fontsize=10, wrap=True)
     save_figure(figure, path)
 
