@@ -462,11 +462,11 @@ def test_pictures_are_the_recorded_bytes() -> None:
     assert page.all("img")[5].attributes["alt"] == "m = 4, no noise"
 
 
-def test_class_means_stand_ten_a_line_and_their_texts_beside() -> None:
+def test_class_means_stand_five_a_line_and_their_texts_beside() -> None:
     record = samples.class_pictures()
     page = Page(render_page([record], "public"))
     assert len(page.all("img")) == 20
-    assert page.all("img")[11].attributes["alt"] == "as likely, 1"
+    assert page.all("img")[11].attributes["alt"] == "class mean, 6"
     text = page.all("main")[0].text
     assert "a text near 7" in text
     assert "nothing: noise" in text

@@ -14,7 +14,7 @@ from privmix.reports.panels import card_of
 from privmix.reports.sentences import percent
 
 _KNOWN: Final = ("form", "classes", "sure", "seen", "explained", "images", "texts", "nearest")
-_IMAGES_A_LINE: Final = 10
+_IMAGES_A_LINE: Final = 5
 _LONGEST: Final = 200
 # What a record may say is seen, and how a page says it.
 _SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "nothing: noise", "no image": "in no image"}
@@ -55,7 +55,8 @@ def _headline(content: Fields) -> list[Block]:
         text = "Noise is larger than what the classes differ by. What is shown is what all classes have in common."
         return [Callout("warning", "Nothing can be seen of any class", text)]
     counts = [(word, sum(one == word for one in seen)) for word in _SEEN]
-    shown = [Figure(_SEEN[word], f"{count:,}", f"of {len(seen):,} classes") for word, count in counts if count]
+    names = {word: f"seen {said}" if word in ("clear", "coarse") else said for word, said in _SEEN.items()}
+    shown = [Figure(names[word], f"{count:,}", f"of {len(seen):,} classes") for word, count in counts if count]
     return [Numbers(shown)]
 
 
@@ -68,7 +69,7 @@ def _rows(content: Fields) -> list[tuple[str, str, str]]:
 
 def _surety(content: Fields) -> list[Block]:
     rows = _rows(content)
-    caption = "How sure a picture is: the share that is known of what sets a class apart; the rest is noise"
+    caption = "Known of what sets a class apart; the rest is noise"
     return [Table(caption, ("class", "known", "can be seen"), rows, text=(2,))] if rows else []
 
 
@@ -82,5 +83,5 @@ def _nearest(content: Fields) -> list[Block]:
             cut = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
             rows.append((name if place == 0 else "", known if place == 0 else "", cut, percent(share)))
     columns = ("class", "known", "nearest public texts", "chance of the class")
-    caption = "Public texts nearest to each class; known is the share of what sets the class apart"
+    caption = "Public texts nearest to each class, and what is known of what sets it apart"
     return [Table(caption, columns, rows, text=(2,))] if rows else []
