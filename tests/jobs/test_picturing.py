@@ -104,8 +104,8 @@ def test_no_private_data_are_read_and_no_budget_is_spent(tmp_path: Path, monkeyp
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = pm.release(
-            private, classes=range(10), epsilon=8, out=tmp_path / "REL", ledger=book, dataset="digits",
-            **{"design": "moments", **MADE},
+            private, classes=10, features="pixels", design="moments", epsilon=8, delta=1e-4,
+            out=tmp_path / "REL", ledger=book, dataset="digits",
         )  # fmt: skip
     before, spent = pm.picture(made), book.budget("digits")
     private.unlink()
