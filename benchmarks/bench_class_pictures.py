@@ -33,10 +33,10 @@ from bench_class_descriptions import CLASSES as INTENTS
 from bench_class_descriptions import DESCRIPTIONS
 from bench_designs import data
 from privmix import picture
+from privmix.data import open_dataset
 from privmix.designs import Classwise, Moments
 from privmix.engine import PrivateRecords
 from privmix.features import MiniLm, get_extractor
-from privmix.jobs.dataset import open_dataset
 from privmix.learning.class_means import statistics_of
 from privmix.learning.inverse import inverse_images
 from privmix.planning import ReleaseConfig
@@ -63,7 +63,7 @@ SCHEDULE: list[tuple[str, str, tuple[float, ...], tuple[int, ...]]] = [
 
 @cache
 def digits() -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-    held = open_dataset(common.data_root() / "mnist", split="train", classes=10).source.read()
+    held = open_dataset(common.data_root() / "mnist", split="train", classes=10).read()
     return held.x, held.y
 
 

@@ -30,7 +30,7 @@ from privmix.progress import Progress
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.releases.folder import dataset_of
-from privmix.reports.images import MOST_VALUES, data_uri, stored_images
+from privmix.reports.images import data_uri, side_for, small_image, stored_images
 from privmix.reports.pictures import draw_class_pictures
 from privmix.shown import Bar, Bars, Images
 
@@ -42,8 +42,6 @@ ROWS: Final = ("class mean", "as likely")
 # Values of an image that are put back; larger ones are no thing to look at, and a stranger says how large they are.
 _MOST_VALUES: Final = 2**20
 _MOST_IN_ALL: Final = 2**25
-# Side of an image in a record, at most.
-_STORED_SIDE: Final = 96
 
 STATEMENTS: Final = (
     "Made from the released numbers alone: no private record was read, no privacy was spent, and the guarantee of the "
@@ -116,7 +114,7 @@ class ClassPictures(PicturedClasses):
     def picture(self) -> Images:
         """The images."""
         told = [f"{name} {100 * share:.0f}%" for name, share in zip(self.classes, self.sure, strict=True)]
-        cells = [data_uri(_small(one, _side(len(self.images)))) for one in self.images]
+        cells = [data_uri(small_image(one, side_for(len(self.images)))) for one in self.images]
         return Images("Class means, and how sure they are", list(zip(told, cells, strict=True)))
 
 
@@ -310,8 +308,8 @@ def _images(
         pictures = np.stack([_own_scale(one) for one in made.images])
         explained = _explained(found, made.distances[: dataset.num_classes], noise)
     images, as_likely = np.split(pictures, 2)
-    side = _side(len(images))
-    stored = np.stack([[_small(one, side) for one in line] for line in (images, as_likely)])
+    side = side_for(len(images))
+    stored = np.stack([[small_image(one, side) for one in line] for line in (images, as_likely)])
     content = {
         **_content("images", dataset.classes, found.sure, explained),
         "explained": explained.tolist(),
@@ -370,20 +368,6 @@ def _one_scale(images: NDArray[np.float64]) -> NDArray[np.float32]:
 def _own_scale(image: NDArray[np.float32]) -> NDArray[np.float32]:
     low, high = float(image.min()), float(image.max())
     return np.asarray((image - low) / max(high - low, np.finfo(np.float32).tiny), np.float32)
-
-
-def _side(classes: int) -> int:
-    """Of images that a record has room for: two a class."""
-    return max(1, min(_STORED_SIDE, math.isqrt(MOST_VALUES // (6 * classes))))
-
-
-def _small(image: NDArray[np.float32], side: int) -> NDArray[np.uint8]:
-    """(H, W), (H, W, 1) or (H, W, 3) in [0, 1] as bytes of (h, w) or (h, w, 3), no side longer than ``side``."""
-    step = -(-max(image.shape[:2]) // side)
-    height, width = (-(-length // step) for length in image.shape[:2])
-    room = [(0, height * step - image.shape[0]), (0, width * step - image.shape[1]), *[(0, 0)] * (image.ndim - 2)]
-    means = np.pad(image, room, mode="edge").reshape(height, step, width, step, -1).mean(axis=(1, 3))
-    return np.asarray(np.rint(255 * (means if means.shape[2] == 3 else means[..., 0])), np.uint8)
 
 
 def _named(classes: Sequence[str], sure: NDArray[np.float64], place: int) -> str:

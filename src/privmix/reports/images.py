@@ -18,6 +18,7 @@ from privmix.reports.fields import Fields
 
 MOST_VALUES: Final = 4_000_000
 """Of all images of one record."""
+_LARGEST_SIDE: Final = 96
 
 
 def stored_images(pixels: NDArray[np.uint8], rows: Sequence[str], columns: Sequence[str]) -> Mapping[str, Any]:
@@ -37,6 +38,20 @@ def stored_images(pixels: NDArray[np.uint8], rows: Sequence[str], columns: Seque
         "row_labels": list(rows),
         "column_labels": list(columns),
     }
+
+
+def side_for(classes: int) -> int:
+    """Of images that a record has room for: two a class."""
+    return max(1, min(_LARGEST_SIDE, math.isqrt(MOST_VALUES // (6 * classes))))
+
+
+def small_image(image: NDArray[np.float32], side: int) -> NDArray[np.uint8]:
+    """(H, W), (H, W, 1) or (H, W, 3) in [0, 1] as bytes of (h, w) or (h, w, 3), no side longer than ``side``."""
+    step = -(-max(image.shape[:2]) // side)
+    height, width = (-(-length // step) for length in image.shape[:2])
+    room = [(0, height * step - image.shape[0]), (0, width * step - image.shape[1]), *[(0, 0)] * (image.ndim - 2)]
+    means = np.pad(image, room, mode="edge").reshape(height, step, width, step, -1).mean(axis=(1, 3))
+    return np.asarray(np.rint(255 * (means if means.shape[2] == 3 else means[..., 0])), np.uint8)
 
 
 def pictures_of(images: Fields, caption: str, at_once: int | None = None) -> list[Pictures]:
