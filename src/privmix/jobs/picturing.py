@@ -51,7 +51,8 @@ STATEMENTS: Final = (
 )
 _OF_IMAGES: Final = (
     "Below each other stand the likeliest class mean and another one that the noise leaves as likely: what differs "
-    "between them is not known. Brightness is relative, since long records were clipped.",
+    "between them is not known, for the noise or for what features leave open. Brightness is relative, since long "
+    "records were clipped.",
 )
 _OF_TEXTS: Final = (
     "The texts are the user's, who says that they are public; none of them is a record. A text is near to a class if "
@@ -73,7 +74,7 @@ class PicturedClasses(Measured):
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What can be seen of each class: ``clear``, ``coarse``, ``nothing`` (noise), ``no image`` (none has it)."""
+        """What can be seen of each class: ``clear``, ``coarse``, ``nothing`` (noise), ``in part`` (little)."""
         return tuple(self.measurement.content["seen"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -158,8 +159,8 @@ class ClassTexts(PicturedClasses):
 
 
 _SHOWN: Final = 8
-_SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "not at all", "no image": "in no image"}
-# An image with less of what sets a class apart than this shows something else.
+_SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "not at all", "in part": "in part"}
+# An image with less of what sets a class apart than this shows little of it.
 _LIKE: Final = 0.25
 
 
@@ -168,11 +169,11 @@ def words_of(sure: float, explained: float = 1.0) -> str:
 
     Example:
         >>> words_of(0.99), words_of(0.5), words_of(0.02), words_of(0.99, 0.1)
-        ('clear', 'coarse', 'nothing', 'no image')
+        ('clear', 'coarse', 'nothing', 'in part')
     """
     if sure < NOTHING:
         return "nothing"
-    return "no image" if explained < _LIKE else "coarse" if sure < COARSE else "clear"
+    return "in part" if explained < _LIKE else "coarse" if sure < COARSE else "clear"
 
 
 @shows_bars

@@ -17,7 +17,12 @@ _KNOWN: Final = ("form", "classes", "sure", "seen", "explained", "images", "text
 _IMAGES_A_LINE: Final = 5
 _LONGEST: Final = 200
 # What a record may say is seen, and how a page says it.
-_SEEN: Final = {"clear": "clearly", "coarse": "coarsely", "nothing": "nothing: noise", "no image": "in no image"}
+_SEEN: Final = {
+    "clear": "clearly",
+    "coarse": "coarsely",
+    "nothing": "nothing: noise",
+    "in part": "little of it",
+}
 
 
 @PANELS.register
