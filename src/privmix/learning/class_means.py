@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -180,7 +180,7 @@ class ClassScores:
     probabilities: Reals
 
 
-def class_scores(release: ReleasedDataset, records: NDArray[np.floating]) -> ClassScores:
+def class_scores(release: ReleasedDataset, records: NDArray[Any]) -> ClassScores:
     """How records go with the classes of a release, as far as its noise lets that be told.
 
     Scores are those of the learner ``discriminant``: inner products with class means, in units of the scatter and of
