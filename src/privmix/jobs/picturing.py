@@ -363,12 +363,12 @@ def _measurement(
 def _one_scale(images: NDArray[np.float64]) -> NDArray[np.float32]:
     """All images on one scale, from black at 0 to white at the brightest point of any."""
     shown = np.clip(images, 0, None)
-    return np.asarray(shown / max(float(shown.max(initial=0.0)), np.finfo(np.float32).tiny), np.float32)
+    return np.asarray(shown / max(float(shown.max(initial=0.0)), float(np.finfo(np.float32).tiny)), np.float32)
 
 
 def _own_scale(image: NDArray[np.float32]) -> NDArray[np.float32]:
     low, high = float(image.min()), float(image.max())
-    return np.asarray((image - low) / max(high - low, np.finfo(np.float32).tiny), np.float32)
+    return np.asarray((image - low) / max(high - low, float(np.finfo(np.float32).tiny)), np.float32)
 
 
 def _named(classes: Sequence[str], sure: NDArray[np.float64], place: int) -> str:
