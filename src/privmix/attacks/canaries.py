@@ -26,7 +26,7 @@ from privmix.attacks.canary_records import KINDS, Block, Blocks, Canaries, WithC
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
-from privmix.audits.audit import Proof, ShownProof
+from privmix.audits.verdict import Proof, ShownProof
 from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource, RecordTiles, tiles_of
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number

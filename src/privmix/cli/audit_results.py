@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from privmix.attacks.noise_scale import AS_CERTIFIED, FALSE_ALARM, NoiseAudit
-from privmix.audits.audit import Audit
+from privmix.audits.verdict import Audit
 from privmix.cli.app import out
 from privmix.rounding import exact, rounded_down, rounded_up
 
@@ -26,14 +26,30 @@ def _worst_case(found: Audit) -> None:
     verdict = "[bold red]refuted[/]" if found.violated else "[green]not refuted[/]"
     out.print(f"claim: {claimed} at delta {exact(found.delta)}: {verdict} at confidence {found.confidence:g}")
     out.print(
-        f"proven: epsilon is at least {rounded_down(found.proven_epsilon, 4)} (Clopper-Pearson, {found.runs} runs)"
+        f"proven: epsilon is at least {rounded_down(found.proven_epsilon, 4)} (Clopper-Pearson, {found.runs} runs; for every mechanism)"
     )
-    if found.gdp_epsilon is not None:
-        mu, epsilon = rounded_down(found.proven_mu, 4), rounded_down(found.gdp_epsilon, 4)
-        out.print(f"as Gaussian DP: mu at least {mu}, epsilon {epsilon}")
+    if assumed := _assumed(found):
+        out.print("under an assumption, which decides nothing:")
+        for text in assumed:
+            out.print(f"  {text}")
     out.print(f"price of what ran: epsilon {rounded_up(found.priced_epsilon, 4)}, an upper bound")
     if found.published_epsilon is not None:
         out.print(f"the papers' formula for it: epsilon {rounded_up(found.published_epsilon, 4)}, no bound")
+
+
+def _assumed(found: Audit) -> list[str]:
+    means, lines = found.assumed, []
+    if found.gdp_epsilon is not None:
+        mu, epsilon = rounded_down(found.proven_mu, 4), rounded_down(found.gdp_epsilon, 4)
+        lines.append(f"as Gaussian DP, by one threshold: mu at least {mu}, epsilon {epsilon}")
+    if means.gaussian_epsilon is not None and means.gaussian_mu is not None:
+        mu, epsilon = rounded_down(means.gaussian_mu, 4), rounded_down(means.gaussian_epsilon, 4)
+        lines.append(f"by Gaussian scores, as they test: mu at least {mu}, epsilon {epsilon}")
+    elif means.doubt:
+        lines.append(f"by Gaussian scores: nothing, since {means.doubt}")
+    if means.own_noise_epsilon is not None:
+        lines.append(f"by this plan with a noise of its own: epsilon at least {rounded_down(means.own_noise_epsilon, 4)}")
+    return lines
 
 
 @show_audit.register
