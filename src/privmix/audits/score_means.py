@@ -28,7 +28,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
-from scipy.optimize import brentq
+from scipy.optimize import brentq, minimize
 from scipy.special import ndtri
 
 from privmix.accounting import Adjacency, Event, UnsupportedEvent, epsilon, gdp_epsilon
@@ -44,6 +44,9 @@ _FEWEST: Final = 40
 _MANY: Final = 400
 _MOST_BET: Final = 0.45
 _KEPT: Final = 0.9
+# Pairs of so many that say how scores are weighed, and standard errors by which that must help.
+_WEIGHING: Final = 10
+_CLEAR: Final = 4.0
 # Of half a score, where its spread is measured.
 _WIDEST: Final = 5.0
 # Factors of the noise that are looked at.
@@ -193,7 +196,7 @@ def log_overlap_high(without: Scores, present: Scores, alpha: float) -> float:
     pairs = min(len(without), len(present))
     if pairs < 2:
         return 0.0
-    half = np.stack([without[:pairs], -present[:pairs]]) / 2
+    half = _weighed(without[:pairs], present[:pairs])
     seen = np.exp(np.clip(half, -_WIDEST, _WIDEST)).mean(axis=0)
     bets = np.minimum(_MOST_BET, np.sqrt(2 * math.log(1 / alpha) / (pairs * _spread_before(seen))))
     most = np.log(_KEPT / bets)
@@ -207,6 +210,29 @@ def log_overlap_high(without: Scores, present: Scores, alpha: float) -> float:
         return 0.0
     low = 1e-12
     return 0.0 if capital(low) > 0 else math.log(brentq(capital, low, 1.0, xtol=1e-12, rtol=1e-12))
+
+
+def _weighed(without: Scores, present: Scores) -> NDArray[np.float64]:
+    """(2, pairs) half the scores, without the record and, negated, with it; weighed anew where they are no ratios.
+
+    What a weaker noise than planned makes of ratios is too small and off centre. The first tenth of the pairs says by
+    which weight and place the rest overlaps least, if that is clear; any weight is a valid score.
+    """
+    first = len(without) // _WEIGHING
+    zero, one = without / 2, present / 2
+    if first < _FEWEST:
+        return np.stack([zero, -one])
+
+    def overlaps(said: NDArray[np.float64]) -> NDArray[np.float64]:
+        weight, place = said
+        here = np.clip(np.stack([weight * zero[:first] + place, -weight * one[:first] - place]), -_WIDEST, _WIDEST)
+        return np.asarray(np.exp(here).mean(axis=0))
+
+    best = minimize(lambda said: overlaps(said).mean(), [1.0, 0.0], method="Nelder-Mead").x
+    gained = overlaps(np.array([1.0, 0.0])) - overlaps(best)
+    if gained.mean() * math.sqrt(first) > _CLEAR * gained.std():
+        zero[first:], one[first:] = best[0] * zero[first:] + best[1], best[0] * one[first:] + best[1]
+    return np.stack([zero, -one])
 
 
 def _spread_before(values: Scores) -> Scores:

@@ -11,6 +11,7 @@ from rich.table import Table
 from privmix.attacks.noise_scale import AS_CERTIFIED, FALSE_ALARM, NoiseAudit
 from privmix.audits.verdict import Audit
 from privmix.cli.app import out
+from privmix.cli.assumed import means_in_words
 from privmix.rounding import exact, rounded_down, rounded_up
 
 
@@ -38,18 +39,11 @@ def _worst_case(found: Audit) -> None:
 
 
 def _assumed(found: Audit) -> list[str]:
-    means, lines = found.assumed, []
+    lines = []
     if found.gdp_epsilon is not None:
         mu, epsilon = rounded_down(found.proven_mu, 4), rounded_down(found.gdp_epsilon, 4)
         lines.append(f"as Gaussian DP, by one threshold: mu at least {mu}, epsilon {epsilon}")
-    if means.gaussian_epsilon is not None and means.gaussian_mu is not None:
-        mu, epsilon = rounded_down(means.gaussian_mu, 4), rounded_down(means.gaussian_epsilon, 4)
-        lines.append(f"by Gaussian scores, as they test: mu at least {mu}, epsilon {epsilon}")
-    elif means.doubt:
-        lines.append(f"by Gaussian scores: nothing, since {means.doubt}")
-    if means.own_noise_epsilon is not None:
-        lines.append(f"by this plan with a noise of its own: epsilon at least {rounded_down(means.own_noise_epsilon, 4)}")
-    return lines
+    return [*lines, *means_in_words(found.assumed)]
 
 
 @show_audit.register
