@@ -42,7 +42,10 @@ def mixture(rate: float, noise: stats.rv_continuous, scale: float, centre: float
 
 @pytest.mark.parametrize(("rate", "scale"), [(0.01, 0.4), (0.3, 1.0), (1.0, 6.0)])
 def test_sampled_queries_against_integration(rate: float, scale: float) -> None:
-    pairs: list[tuple[stats.rv_continuous, type[Gaussian | Laplace]]] = [(stats.norm, Gaussian), (stats.laplace, Laplace)]
+    pairs: list[tuple[stats.rv_continuous, type[Gaussian | Laplace]]] = [
+        (stats.norm, Gaussian),
+        (stats.laplace, Laplace),
+    ]
     for noise, event in pairs:
         none = mixture(0.0, noise, scale, 0.0)
         one, other = mixture(rate, noise, scale, 1.0), mixture(rate, noise, scale, -1.0)

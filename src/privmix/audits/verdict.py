@@ -168,8 +168,6 @@ class Audit(ShownProof):
         return found
 
 
-
-
 def _assumptions(found: Audit) -> list[str]:
     said = [
         "What is told as assumed holds under an assumption; no claim is called violated because of it.",

@@ -196,7 +196,10 @@ def _audit_tables(content: Fields) -> list[Block]:
     found: list[Block] = []
     numbers = content.fields("proven_by").numbers()
     # Records of before have the fit to Gaussian DP among what is proven.
-    assumed = {**content.fields("assumed").numbers(), **{name: numbers.pop(name) for name in ("gdp",) if name in numbers}}
+    assumed = {
+        **content.fields("assumed").numbers(),
+        **{name: numbers.pop(name) for name in ("gdp",) if name in numbers},
+    }
     by = [(_METHODS.get(name, name), f"ε ≥ {rounded_down(value)}") for name, value in numbers.items()]
     box = content.fields("black_box")
     if (value := box.number("proven_epsilon")) is not None:
