@@ -164,9 +164,9 @@ def write(kept: dict[str, dict[str, Any]]) -> None:
         "proven": "Clopper-Pearson, valid for every mechanism; half of the runs hold the canary, a third choose the "
         "threshold",
         "as GDP, threshold": "assumes that the curve is that of mu-GDP",
-        "Gaussian scores": "by the means of all scores; assumes that they are Gaussian and equally wide in both worlds; "
+        "Gaussian scores": "by the means of all scores; assumes that they are Gaussian, equally wide in both worlds; "
         "- where a test withdraws that",
-        "own noise": "by the means of all scores; assumes that what ran is this plan, its noise times one unknown factor",
+        "own noise": "by the means of all scores; assumes that what ran is this plan, its noise times one factor",
         "a minute": "bounds that hold at any stop; cells of 60 s ran as long as that, with as many runs as fit",
         "DP-SGD": "n = 60,000, batches of 8,192, 60 epochs, C = 0.1",
         "time": "seconds, on two cores shared with other work; ten thousand runs of 1,000 rows were timed alone",

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import privmix as pm
@@ -101,8 +102,10 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     """A release with its owner's words, and a model without."""
     root = tmp_path_factory.mktemp("registry")
     said = {"title": 'Digits: "eights" & more # 1', "owner": "St. Elsewhere", "purpose": "Reading post codes"}
-    pm.release("digits", root / "REL", epsilon=2.0, delta=1e-5, design="moments", date="2026-02-03", **said)
-    pm.train("digits", root / "MODEL", epsilon=2.0, delta=1e-5, epochs=1, batch_size=400)
+    data = np.eye(300)[:, :9], np.arange(300) % 2
+    given: dict[str, Any] = {"classes": 2, "features": "identity", "epsilon": 2.0, "delta": 1e-5}
+    pm.release(data, out=root / "REL", design="moments", date="2026-02-03", **said, **given)
+    pm.train(data, out=root / "MODEL", epochs=1, batch_size=100, **given)
     return {"release": root / "REL", "model": root / "MODEL"}
 
 

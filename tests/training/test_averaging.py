@@ -80,7 +80,7 @@ def audited(without: list[float], present: list[float], event: Event, claimed: f
 
 
 def test_a_public_count_shows_in_the_noise_and_the_certificate_says_so() -> None:
-    """A tenth record and an eleventh: the default batch is rounded to 1 and to 2, and so is what sums are divided by."""
+    """A tenth record and an eleventh: the default batch, and with it the divisor, is rounded to 1 and to 2."""
     plan, more = default_plan(RECORDS), default_plan(RECORDS + 1)
     assert (plan.units, more.units) == (1, 2)
     without = [ratio(released(plan, RECORDS, seed), plan, more) for seed in range(RUNS)]
@@ -99,7 +99,7 @@ def test_a_declared_count_shows_nothing() -> None:
 
 
 def test_the_real_batch_as_a_divisor_is_caught() -> None:
-    """Records of no gradient at all: what is drawn shows, since noise is divided by it. All of them join every batch."""
+    """Records of no gradient, all in every batch: how many there are shows, since the noise is divided by it."""
     plan = replace(default_plan(RECORDS), batch_size=1, records=1).priced()
 
     def score(numbers: Numbers) -> float:
@@ -114,7 +114,7 @@ def test_the_real_batch_as_a_divisor_is_caught() -> None:
 
 
 def test_an_estimated_count_shows_no_more_than_its_own_price() -> None:
-    """The plan follows from a noisy count: the audit sees that count and the run, and finds what both were priced at."""
+    """The plan follows from a noisy count: the audit sees that count and the run, which are priced together."""
     plans = {count: default_plan(count, declared=True) for count in range(1, 80)}
 
     def world(records: int, seed: int) -> float:

@@ -32,7 +32,8 @@ from privmix.accounting.events import (
 
 _NAME: Final = "overlap"
 # Standard deviations of noise beyond which nothing adds up.
-_REACH: Final = 14.0
+_REACH, _LAPLACE_REACH = 14.0, 60.0
+_WIDE: Final = 500.0
 _MOST_POINTS: Final = 2**20
 
 
@@ -119,13 +120,15 @@ def _log1m(apart: float) -> float:
 def _apart(noise: Gaussian | Laplace, rate: float, adjacency: Adjacency) -> float:
     """1 - coefficient of a sampled query's pair: half the integral of (sqrt p - sqrt q)^2, of which nothing cancels."""
     scale = noise.noise_multiplier
-    tail = _REACH * scale if isinstance(noise, Gaussian) else 60 * scale
-    reach = 2.0 if isinstance(noise, Gaussian) else 1.0
-    # Rates are crossed within scale^2; noise itself needs its scale in small steps. Kinks lie on the grid.
-    fine = min(0.05 * scale, 0.1 * scale**2) if isinstance(noise, Gaussian) else 0.002 * min(scale, 1.0)
-    parts = math.ceil(1 / fine)
-    count = min(_MOST_POINTS, math.ceil((tail + reach) * parts))
-    x = np.arange(-count, count + 1) / parts
+    if isinstance(noise, Gaussian):
+        # Rates are crossed within scale^2; noise itself needs its scale in small steps.
+        reach, step = _REACH * scale + 2.0, min(0.05 * scale, 0.1 * scale**2)
+    else:
+        reach, step = _LAPLACE_REACH * scale + 1.0, min(0.05, 0.004 * scale) if scale < _WIDE else 0.004 * scale
+    step = max(step, reach / _MOST_POINTS)
+    # Kinks lie on the grid, where it is fine.
+    step = 1 / math.ceil(1 / step) if step <= 1 else step
+    x = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
 
     def density(centre: float) -> np.ndarray:
         if isinstance(noise, Gaussian):
@@ -145,4 +148,4 @@ def _apart(noise: Gaussian | Laplace, rate: float, adjacency: Adjacency) -> floa
     with np.errstate(divide="ignore"):
         # log (e^(gap / 2) - 1)^2
         logs = density(0.0) + low + gap + 2 * np.log(-np.expm1(-gap / 2))
-    return float(min(1.0, np.exp(logsumexp(logs)) / (2 * parts)))
+    return float(min(1.0, np.exp(logsumexp(logs)) * step / 2))

@@ -130,8 +130,9 @@ Figure = Callable[[Scores, Scores], Scores]
 def best_rates(without: Scores, present: Scores, figure: Figure, alpha: float) -> Rates:
     """The rates, with bounds, at the threshold that promises the most.
 
-    The threshold is the best one on the first third of the runs, or 50,000 where that is fewer, for ``figure`` at the bounds that as many runs as are
-    left would give. The bounds are those of the other two thirds: valid whatever the first third shows.
+    The threshold is the best one on the first third of the runs, or 50,000 where that is fewer, for ``figure`` at the
+    bounds that as many runs as are left would give. The bounds are those of the others: valid whatever these first ones
+    show.
 
     Args:
         without: (runs,) scores of independent runs without the record, in any order that is independent of them.

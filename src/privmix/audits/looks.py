@@ -1,7 +1,7 @@
 """Audits that may stop at any time: as soon as enough is proven, a claim is refuted, or a time is over.
 
-Scores are looked at after so many runs, after twice, four times as many, and once more where time is over. The k-th look
-has the share 1 / (k (k + 1)) of the chance of error, and these shares add up to 1: whatever is said at any look holds
+Scores are looked at after so many runs, after twice, four times as many, and once more where time is over. The k-th
+look has the share 1 / (k (k + 1)) of the chance of error, and these shares add up to 1: what is said at any look holds
 together with all that was said at the others, however the moment to stop was chosen, and the best of all looks may be
 told. That is a confidence sequence which moves at looks alone; bets within a look hold at every run (see
 :mod:`privmix.audits.score_means`). Kutta, Dunsche, Wei and Zikas (2026) stop audits of f-DP by asymptotic theory; here

@@ -249,7 +249,7 @@ def own_noise(
 ) -> tuple[float | None, float | None]:
     """The least noise of this plan that is refuted, as a factor of the planned one, and its epsilon at ``delta``.
 
-    (None, 0) where no noise is refuted; (None, None) where the plan's overlap is not known.
+    (None, 0) where no noise is refuted; (None, None) where the plan's overlap is not known, or no epsilon at ``delta``.
 
     Formal guarantees:
         * Lower bound: if what ran is the plan with its noise times some factor, the epsilon is above that one's by no
@@ -273,7 +273,7 @@ def own_noise(
         low, top = (low, middle) if refuted(middle) else (middle, top)
     factor = math.exp(top)
     cost = epsilon(with_noise_times(event, factor), delta, adjacency=adjacency)
-    return factor, cost.epsilon
+    return (factor, cost.epsilon) if math.isfinite(cost.epsilon) else (None, None)
 
 
 @lru_cache(maxsize=256)

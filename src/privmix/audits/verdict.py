@@ -71,7 +71,7 @@ class Audit(ShownProof):
           shared among them.
         * ``proven_epsilon`` is at most the true epsilon at ``delta`` with chance at least ``confidence``, whatever the
           mechanism is. It may be far below: what no experiment of this size can show is not shown.
-        * Apart: what holds under an assumption alone is in ``assumed`` and in the figures named gdp, and decides nothing.
+        * Apart: what holds under an assumption alone is in ``assumed`` and the figures named gdp, and decides nothing.
         * Trials are independent if the engine draws records and noise as its plan says; one that does not is at fault
           whatever the audit says of it.
 
@@ -171,8 +171,8 @@ class Audit(ShownProof):
 def _assumptions(found: Audit) -> list[str]:
     said = [
         "What is told as assumed holds under an assumption; no claim is called violated because of it.",
-        "As Gaussian DP, by one threshold: the trade-off curve is that of mu-GDP, which it is exactly for plain Gaussian "
-        "queries alone.",
+        "As Gaussian DP, by one threshold: the trade-off curve is that of mu-GDP, which it exactly is for plain "
+        "Gaussian queries alone.",
     ]
     if found.assumed.doubt:
         said.append(f"By Gaussian scores nothing is told: {found.assumed.doubt}.")

@@ -223,7 +223,7 @@ def _workers(plan: Plan) -> int:
 def _in_order(
     work: Callable[[int], tuple[Mask, Scores]], first: int, count: int, workers: int, until: float
 ) -> Iterator[tuple[Mask, Scores]]:
-    """Results for ``count`` numbers from ``first`` on, a few at work at a time: ctrl-C does not wait for all of them."""
+    """Results for ``count`` numbers from ``first`` on, a few at work at a time: ctrl-C does not wait for all."""
     numbers = iter(range(first, first + count))
     if workers == 1:
         for number in numbers:

@@ -85,7 +85,7 @@ def _mu_through(epsilon: float, delta: float) -> float:
 
 
 def _regret(mu: float, promise: Guarantee) -> float:
-    """Least k with f(a + k) - k <= G_mu(a) for all a: f is the promised curve (Kaissis et al. 2024, Delta-divergence)."""
+    """Least k with f(a + k) - k <= G_mu(a) for all a, f being the promised curve (Kaissis et al. 2024)."""
     if not math.isfinite(mu):
         return 1.0
     curve = promise.missed(_RATES)

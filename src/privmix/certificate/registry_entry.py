@@ -62,8 +62,7 @@ def registry_entry(certificate: Certificate, *, date: str | None = None) -> dict
         "deployment_model": _model(answers),
         "accounting": {
             "post_processing": _joined(answers["post"]),
-            "composition": _joined(answers["composition"])
-            + f" Queries are composed by their privacy loss distribution; accountant {certificate['guarantee']['accountant']}.",
+            "composition": f"{_joined(answers['composition'])} Accountant: {certificate['guarantee']['accountant']}.",
         },
         "implementation": _implementation(certificate, answers),
         "administrative": {
@@ -150,7 +149,8 @@ def _variant(certificate: Certificate, answers: Mapping[str, Mapping[str, str]])
 def _loss(certificate: Certificate, answers: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
     promise = Guarantee.of(certificate)
     gdp = as_gdp(promise)
-    details = f"Epsilon {rounded_up(promise.epsilon)} at delta {exact(promise.delta)}, an upper bound, {certificate.relation}."
+    pair = f"Epsilon {rounded_up(promise.epsilon)} at delta {exact(promise.delta)}"
+    details = f"{pair}, an upper bound, {certificate.relation}."
     if gdp is not None:
         alone = "so mu says it all" if gdp.faithful else "so the certificate's curve says more"
         details += (
@@ -187,10 +187,10 @@ def _model(answers: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _implementation(certificate: Certificate, answers: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    by = f"By privmix {certificate['versions']['privmix']}, an open library."
     return {
         "preprocessing_and_hyperparameter_tuning": _joined(answers["tuning"]),
-        "mechanisms": f"{answers['mechanism']['holds']} By privmix {certificate['versions']['privmix']}, an open library. "
-        f"{_joined(answers['channels'])}",
+        "mechanisms": f"{answers['mechanism']['holds']} {by} {_joined(answers['channels'])}",
         "justification": "The epsilon is recomputed by whoever verifies the certificate; `privmix audit` attacks the "
         f"plan's worst case with the real engine. {_joined(answers['bias'])}",
     }

@@ -27,7 +27,8 @@ def _worst_case(found: Audit) -> None:
     verdict = "[bold red]refuted[/]" if found.violated else "[green]not refuted[/]"
     out.print(f"claim: {claimed} at delta {exact(found.delta)}: {verdict} at confidence {found.confidence:g}")
     out.print(
-        f"proven: epsilon is at least {rounded_down(found.proven_epsilon, 4)} (Clopper-Pearson, {found.runs} runs; for every mechanism)"
+        f"proven: epsilon is at least {rounded_down(found.proven_epsilon, 4)} "
+        f"(Clopper-Pearson, {found.runs} runs; for every mechanism)"
     )
     if assumed := _assumed(found):
         out.print("under an assumption, which decides nothing:")

@@ -16,8 +16,8 @@ from privmix.certificate.certificate import MODEL, Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.registry_entry import as_yaml, missing, registry_entry
 from privmix.cli.app import err, out, plain, print_json
-from privmix.errors import InvalidInput
 from privmix.cli.flags import with_flags
+from privmix.errors import InvalidInput
 from privmix.features import wanted_model
 from privmix.features.spec import drafted_statements, title_of
 from privmix.jobs.checking import sealed_key_of
