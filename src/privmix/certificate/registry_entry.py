@@ -105,7 +105,13 @@ def _lines(entry: Mapping[str, Any], indent: str) -> Iterator[str]:
             yield from _lines(value, indent + "  ")
         else:
             # ASCII: line separators of Unicode would end a line of YAML.
-            yield f"{key} {json.dumps(value)}"
+            yield f"{key} {_number(value) if isinstance(value, float) else json.dumps(value)}"
+
+
+def _number(value: float) -> str:
+    """A number that YAML reads as one: with a point, where it has an exponent."""
+    mantissa, mark, exponent = json.dumps(value).partition("e")
+    return f"{mantissa}.0e{exponent}" if mark and "." not in mantissa else f"{mantissa}{mark}{exponent}"
 
 
 def _slug(certificate: Certificate) -> str:
