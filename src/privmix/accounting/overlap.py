@@ -14,6 +14,7 @@ import math
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import logsumexp
 
 from privmix.accounting.base import Leaf, UnsupportedEvent, flatten
@@ -29,6 +30,8 @@ from privmix.accounting.events import (
     PoissonSampled,
     Repeated,
 )
+
+Reals = NDArray[np.float64]
 
 _NAME: Final = "overlap"
 # Standard deviations of noise beyond which nothing adds up.
@@ -130,18 +133,18 @@ def _apart(noise: Gaussian | Laplace, rate: float, adjacency: Adjacency) -> floa
     step = 1 / math.ceil(1 / step) if step <= 1 else step
     x = np.arange(-math.ceil(reach / step), math.ceil(reach / step) + 1) * step
 
-    def density(centre: float) -> np.ndarray:
+    def density(centre: float) -> Reals:
         if isinstance(noise, Gaussian):
             return np.asarray(-(((x - centre) / scale) ** 2) / 2 - math.log(scale) - math.log(2 * math.pi) / 2)
         return np.asarray(-np.abs(x - centre) / scale - math.log(2 * scale))
 
-    def mixture(centre: float) -> np.ndarray:
+    def mixture(centre: float) -> Reals:
         """log of (1 - rate) F_0 + rate F_centre over F_0."""
         gain = density(centre) - density(0.0)
         if rate == 1:
             return gain
         near = np.log1p(rate * np.expm1(np.minimum(gain, 30.0)))
-        return np.where(gain < 30, near, np.logaddexp(math.log1p(-rate), math.log(rate) + gain))
+        return np.asarray(np.where(gain < 30, near, np.logaddexp(math.log1p(-rate), math.log(rate) + gain)))
 
     one, other = mixture(1.0), (np.zeros_like(x) if adjacency is Adjacency.ADD_REMOVE else mixture(-1.0))
     low, gap = np.minimum(one, other), np.abs(one - other)
