@@ -61,6 +61,7 @@ SMALLER = {
     "--epochs 100": "--epochs 0.5",
     "--public-records 4000": "--public-records 200",
     "--dim 784": "--dim 64",
+    "--seconds 60": "--seconds 1",
     "--image-size 32": "--image-size 16",
     "--warm-up-epochs 20": "--warm-up-epochs 2",
     # Several that work together are started in tests/cli/test_train_processes.py.
