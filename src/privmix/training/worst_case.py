@@ -99,7 +99,7 @@ def attack_training(
     if plan.microbatch_size > 1:
         raise InvalidInput("microbatch_size", plan.microbatch_size, "1 for a worst-case audit")
     mechanism, present = mechanism_of(plan), np.arange(directions) % 2 == 1
-    found = []
+    found: list[Scores] = []
     for index in range(first, first - (-runs // directions)):
         if found and time.monotonic() > until:
             break
