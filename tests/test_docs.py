@@ -61,6 +61,7 @@ SMALLER = {
     "--epochs 100": "--epochs 0.5",
     "--public-records 4000": "--public-records 200",
     "--dim 784": "--dim 64",
+    "--seconds 60": "--seconds 1",
     "--image-size 32": "--image-size 16",
     "--warm-up-epochs 20": "--warm-up-epochs 2",
     # Several that work together are started in tests/cli/test_train_processes.py.
@@ -186,12 +187,16 @@ def test_docstring_examples_run() -> None:
     assert examples > 100
 
 
-def test_the_tests_that_the_security_page_names_exist() -> None:
+@pytest.mark.parametrize(
+    ("name", "ends", "header", "least"),
+    [("security.md", "## What it costs", "what holds", 40), ("pitfalls.md", "## The averaging trap", "pitfall |", 18)],
+)
+def test_the_tests_that_pages_name_exist(name: str, ends: str, header: str, least: int) -> None:
     """A row without its test is a claim."""
-    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8").partition("## What it costs")[0]
+    page = (ROOT / "docs" / name).read_text(encoding="utf-8").partition(ends)[0]
     named = re.findall(r"`(tests/[\w/]+\.py)((?:::\w+)*)`", page)
-    rows = [line for line in page.splitlines() if line.startswith("| ") and "what holds" not in line]
-    assert len(rows) > 40
+    rows = [line for line in page.splitlines() if line.startswith("| ") and header not in line]
+    assert len(rows) > least
     assert all("`tests/" in row for row in rows)
     for file, names in named:
         text = (ROOT / file).read_text(encoding="utf-8")

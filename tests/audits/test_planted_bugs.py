@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.audits.audit import Audit, audit_plan
+from privmix.audits.audit import audit_plan
+from privmix.audits.verdict import Audit
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.designs.stages import three_engine as three_stage_engine
 from privmix.designs.stages import two_engine as two_stage_engine

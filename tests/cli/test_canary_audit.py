@@ -18,7 +18,7 @@ from tests.cli.training import LEDGER, charges, open_ledger, train, write_all
 
 KEYS = {
     "canaries", "included", "guesses", "correct", "delta", "confidence", "claimed_epsilon", "proven_epsilon",
-    "provable_epsilon", "proven_by", "violated", "method",
+    "provable_epsilon", "proven_by", "violated", "method", "assumed",
 }  # fmt: skip
 
 

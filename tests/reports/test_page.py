@@ -359,6 +359,23 @@ def test_single_squares_are_not_said_to_refute() -> None:
     assert "would refute" not in text
 
 
+def test_what_is_assumed_stands_apart_from_what_is_proven() -> None:
+    """Also where a record of before has it among what is proven; what was withdrawn is not shown at all."""
+    assumed = {"gdp_epsilon": 0.6, "gaussian_epsilon": None, "own_noise_epsilon": 0.83, "doubt": "scores are skewed"}
+    now = samples.audit(proven_by={"clopper-pearson": 0.71}, assumed=assumed, looks=3)
+    for record, others in ((now, ("this plan, its noise times one",)), (samples.audit(), ())):
+        text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
+        _, proven, rest = text.partition("What leaks at least, by method")
+        before, title, after = rest.partition("What leaks at least if the assumption holds")
+        assert proven
+        assert title
+        assert "Clopper and Pearson" in before
+        for words in ("the curve is that of Gaussian DP", *others):
+            assert words in after
+            assert words not in before
+        assert "scores are Gaussian" not in text
+
+
 def test_a_refuted_design_is_not_held_against_a_release() -> None:
     design = changed(samples.audit(violated=True), subject={"kind": "design", "id": None})
     text = Page(render_page([samples.guarantee(), design], "public")).all("main")[0].text

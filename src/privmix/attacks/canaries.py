@@ -26,7 +26,8 @@ from privmix.attacks.canary_records import KINDS, Block, Blocks, Canaries, WithC
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
-from privmix.audits.audit import Proof, ShownProof
+from privmix.audits.score_means import Assumed
+from privmix.audits.verdict import Proof, ShownProof
 from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource, RecordTiles, tiles_of
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
@@ -109,12 +110,16 @@ class CanaryAudit(ShownProof):
         included: how many canaries were.
         method: how it was done, in words.
         unit: what each was: a record, or a person with all records.
+        assumed: bounds by the means of the scores of canaries that were in and of those that were out (Agrawal, Wei,
+            Singh, Magdon-Ismail, Zikas 2026): they assume, beside what :class:`Assumed` says, that canaries do not
+            influence one another. They decide nothing.
     """
 
     proof: OneRunProof
     included: int
     method: str
     unit: str = RECORD.one
+    assumed: Assumed | None = None
 
     @property
     def canaries(self) -> str:
@@ -129,7 +134,8 @@ class CanaryAudit(ShownProof):
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the unit where it is no record."""
         unit = {} if self.unit == RECORD.one else {"unit": self.unit}
-        return {**self.proof.to_dict(), "included": self.included, "method": self.method, **unit}
+        assumed = {} if self.assumed is None else {"assumed": self.assumed.to_dict()}
+        return {**self.proof.to_dict(), "included": self.included, "method": self.method, **unit, **assumed}
 
 
 def audit_release(
@@ -196,7 +202,15 @@ def audit_release(
         streams.destroy()
     proof = prove(OneRun.of(scores, coins, guesses), mechanism, delta, config.confidence)
     method = f"{canaries_in_words(config, unit)} in one {plan.design} release, {config.evidence}"
-    return CanaryAudit(proof, int(coins.sum()), method, unit.one)
+    return CanaryAudit(proof, int(coins.sum()), method, unit.one, means_of(scores, coins, mechanism, proof))
+
+
+def means_of(
+    scores: NDArray[np.float64], coins: NDArray[np.bool_], mechanism: Mechanism, proof: OneRunProof
+) -> Assumed:
+    """What the means of canaries' scores prove under assumptions, each at the proof's confidence."""
+    event, alpha = mechanism.event(1.0), 1 - proof.confidence
+    return Assumed.of(scores[~coins], scores[coins], event, mechanism.adjacency, proof.delta, alpha)
 
 
 def canaries_in_words(config: CanaryConfig, unit: Unit) -> str:

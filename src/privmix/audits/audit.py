@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 from scipy.special import ndtri
@@ -17,7 +15,6 @@ from privmix.audits.bounds import (
     Rates,
     Scores,
     best_rates,
-    check_runs,
     epsilon_of_rates,
     gdp_epsilon_of_mu,
     largest_provable,
@@ -25,164 +22,18 @@ from privmix.audits.bounds import (
     rates_at,
 )
 from privmix.audits.defaults import CONFIDENCE, RUNS
+from privmix.audits.looks import Stopping, audit_until
+from privmix.audits.score_means import Assumed, overlap_refutes
+from privmix.audits.verdict import Audit
 from privmix.audits.worst_case import AttackScores, EngineFactory, attack, real_engine, worst_case_of
-from privmix.errors import InvalidInput, check_integer, check_number
+from privmix.errors import InvalidInput
 from privmix.plans import Plan
 from privmix.progress import Progress
-from privmix.rounding import exact, rounded_down, rounded_up
-from privmix.shown import Bar, Bars, Shown
 
 _POINTS: Final = 60
 _LEAST: Final = 1e-300
 
-
-class Proof(Protocol):
-    """A claim, and what an attack proves beside it."""
-
-    @property
-    def claimed_epsilon(self) -> float: ...
-    @property
-    def proven_epsilon(self) -> float: ...
-    @property
-    def delta(self) -> float: ...
-    @property
-    def confidence(self) -> float: ...
-    @property
-    def violated(self) -> bool: ...
-
-
-class ShownProof(Shown):
-    """An audit that shows its claim beside what is proven."""
-
-    @property
-    @abstractmethod
-    def proves(self) -> Proof:
-        """What is shown."""
-
-    def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The verdict, and what it rests on."""
-        proof = self.proves
-        claimed = "nothing" if math.isinf(proof.claimed_epsilon) else f"epsilon {rounded_up(proof.claimed_epsilon, 4)}"
-        return f"Audit: {'refuted' if proof.violated else 'not refuted'} at confidence {proof.confidence:g}", {
-            "claim": f"{claimed} at delta {exact(proof.delta)}",
-            "proven": f"epsilon at least {rounded_down(proof.proven_epsilon, 4)}",
-        }
-
-    def picture(self) -> Bars:
-        """The claim, and what is proven."""
-        proof, bars = self.proves, []
-        if not math.isinf(proof.claimed_epsilon):
-            claimed = f"at most {rounded_up(proof.claimed_epsilon)}"
-            bars.append(Bar("claimed", proof.claimed_epsilon, claimed, strong=False))
-        proven = f"at least {rounded_down(proof.proven_epsilon)}"
-        return Bars(f"Epsilon at delta {exact(proof.delta)}", [*bars, Bar("proven", proof.proven_epsilon, proven)])
-
-
-@dataclass(frozen=True, repr=False)
-class Audit(ShownProof):
-    """What a worst-case audit found.
-
-    Formal guarantees:
-        * Sound: ``violated`` is true of a correct claim with chance at most 1 - ``confidence``. It rests on bounds that
-          hold for every mechanism with the claimed (epsilon, delta) and, where the claim is the plan's own price, on
-          the plan's own trade-off curve, of which the accountant gives a lower bound, both for the exact attack and
-          for a search for noise that was used twice. The chance is shared among them.
-        * ``proven_epsilon`` is at most the true epsilon at ``delta`` with chance at least ``confidence``, whatever the
-          mechanism is. It may be far below: what no experiment of this size can show is not shown.
-        * Trials are independent if the engine draws records and noise as its plan says; one that does not is at fault
-          whatever the audit says of it.
-
-    Attributes:
-        design: audited.
-        attack: how runs were scored.
-        runs: trials, half of them with the record.
-        delta: of the claim.
-        confidence: of every statement.
-        claimed_epsilon: infinite where nothing was claimed.
-        priced_epsilon: upper bound by PLD of what really ran.
-        published_epsilon: the papers' formula for what ran; None where they give none.
-        proven_epsilon: lower bound by Clopper-Pearson.
-        gdp_epsilon: epsilon of the proven mu of Gaussian DP; valid for mechanisms whose curve is that of mu-GDP, and a
-            guide for the others. None at delta 0.
-        proven_mu: no mu-GDP holds below it.
-        largest_provable_epsilon: what an attack without an error would prove with so many runs.
-        below_curve: whether rates were measured that the plan's own trade-off curve rules out.
-        violated: whether the claim is refuted.
-        linear_epsilon: lower bound that the weaker, linear attack proves.
-        points: measured rates with upper bounds, one threshold at a time, over all runs.
-    """
-
-    design: str
-    attack: str
-    runs: int
-    delta: float
-    confidence: float
-    claimed_epsilon: float
-    priced_epsilon: float
-    published_epsilon: float | None
-    proven_epsilon: float
-    gdp_epsilon: float | None
-    proven_mu: float
-    largest_provable_epsilon: float
-    below_curve: bool
-    violated: bool
-    linear_epsilon: float | None
-    points: tuple[Rates, ...]
-
-    @property
-    def proves(self) -> Proof:
-        """Its own figures."""
-        return self
-
-    def to_dict(self) -> dict[str, Any]:
-        """JSON values, as the run record of an audit holds them."""
-        black_box = None
-        if self.linear_epsilon is not None:
-            black_box = {"attack": _LINEAR, "proven_epsilon": self.linear_epsilon}
-        return {
-            "design": self.design,
-            "method": "worst case",
-            "attack": self.attack,
-            "runs": self.runs,
-            "delta": self.delta,
-            "confidence": self.confidence,
-            "claimed_epsilon": _finite(self.claimed_epsilon),
-            "priced_epsilon": _finite(self.priced_epsilon),
-            "published_epsilon": self.published_epsilon,
-            "proven_epsilon": self.proven_epsilon,
-            "proven_by": {"clopper-pearson": self.proven_epsilon, "gdp": self.gdp_epsilon},
-            "proven_mu": self.proven_mu,
-            "largest_provable_epsilon": self.largest_provable_epsilon,
-            "below_curve": self.below_curve,
-            "violated": self.violated,
-            "black_box": black_box,
-            "points": {
-                "alpha": [point.false_alarm for point in self.points],
-                "beta": [point.miss for point in self.points],
-                "alpha_high": [point.false_alarm_high for point in self.points],
-                "beta_high": [point.miss_high for point in self.points],
-            },
-        }
-
-    @property
-    def statements(self) -> list[str]:
-        """Sentences that must stand beside the figures."""
-        chance = f"{1 - self.confidence:.3g}"
-        found = [
-            f"The audit attacks the worst pair of neighbouring datasets of design {self.design} with the real engine; "
-            "no private record was read.",
-            f"Proven epsilon is a lower bound by Clopper-Pearson, above the true one with chance at most {chance}. "
-            f"With {self.runs} runs no attack could have proven more than {rounded_up(self.largest_provable_epsilon)}.",
-            "The figure named gdp holds for mechanisms whose trade-off curve is that of mu-GDP, which this one's is "
-            "nearly, not exactly; no claim is called violated because of it.",
-        ]
-        if not self.violated:
-            found.append("That nothing was refuted does not prove the claim: the accountant's bound does.")
-        return found
-
-
 _EXACT: Final = "exact likelihood ratio of everything released"
-_LINEAR: Final = "linear statistic, which knows neither rates nor noise"
 
 
 def audit_plan(
@@ -197,6 +48,7 @@ def audit_plan(
     make: EngineFactory = real_engine,
     workers: int | None = None,
     progress: Progress | None = None,
+    stopping: Stopping | None = None,
 ) -> Audit:
     """Audit a release plan at its worst case. Reads no private data.
 
@@ -214,6 +66,7 @@ def audit_plan(
         make: makes the audited engine.
         workers: engines that run at once.
         progress: called as work proceeds.
+        stopping: when to stop beside ``runs``, which are the most then; None: never before.
 
     Raises:
         InvalidInput: a value is out of range, or so few runs prove nothing at this confidence.
@@ -225,37 +78,29 @@ def audit_plan(
         >>> found.violated, found.proven_epsilon < 2
         (False, True)
     """
-    share = check_audit(claimed_epsilon, delta, runs, confidence)
     case = worst_case_of(plan)
-    found = attack(case, runs, seed=seed, make=make, workers=workers, progress=progress)
-    return judge(
-        found,
-        design=plan.design,
-        event=plan.event_after_count,
-        adjacency=plan.adjacency,
-        claimed_epsilon=claimed_epsilon,
-        priced_epsilon=plan.cost(delta).epsilon,
-        delta=delta,
-        confidence=confidence,
-        share=share,
-        own_price=own_price,
-    )
 
+    def attacked(more: int, before: int, until: float, told: Progress | None) -> AttackScores:
+        # Numbers of engine runs follow those of trials: there are never more of them.
+        how: dict[str, Any] = {"seed": seed, "make": make, "workers": workers, "progress": told}
+        return attack(case, more, first=before, until=until, **how)
 
-def check_audit(claimed_epsilon: float, delta: float, runs: int, confidence: float) -> float:
-    """Check an audit's numbers; returns the chance of error that each of its two tests gets.
+    def judged(scores: AttackScores, level: float, share: float) -> Audit:
+        return judge(
+            scores,
+            design=plan.design,
+            event=plan.event_after_count,
+            adjacency=plan.adjacency,
+            claimed_epsilon=claimed_epsilon,
+            priced_epsilon=plan.cost(delta).epsilon,
+            delta=delta,
+            confidence=level,
+            share=share,
+            own_price=own_price,
+        )
 
-    Raises:
-        InvalidInput: one is out of range, or there are too few runs for the confidence.
-    """
-    if claimed_epsilon != math.inf:
-        check_number("claimed epsilon", claimed_epsilon, low=0)
-    check_number("delta", delta, low=0, high=1, high_open=True)
-    check_number("confidence", confidence, low=0.5, high=1 - 1e-12)
-    check_integer("runs", runs, low=2)
-    share = (1 - confidence) / 2
-    check_runs(runs, delta, confidence, share)
-    return share
+    said = {"claimed_epsilon": claimed_epsilon, "delta": delta, "confidence": confidence}
+    return audit_until(attacked, judged, stopping or Stopping(), runs=runs, progress=progress, **said)
 
 
 def judge(
@@ -289,8 +134,9 @@ def judge(
     mu_rates = best_rates(scores.without, scores.present, mu_of_rates, share)
     mu = float(mu_of_rates(np.array([mu_rates.false_alarm_high]), np.array([mu_rates.miss_high]))[0])
     curve = Curve(event, adjacency)
-    below = curve.excludes(scores.without, scores.present, share / 2)
-    below = curve.excludes(scores.repeats_without, scores.repeats_present, share / 2) or below
+    below = curve.excludes(scores.without, scores.present, share / 3)
+    below = curve.excludes(scores.repeats_without, scores.repeats_present, share / 3) or below
+    below = overlap_refutes(scores.without, scores.present, event, adjacency, share / 3) or below
     return Audit(
         design=design,
         attack=_EXACT,
@@ -308,6 +154,7 @@ def judge(
         violated=proven > claimed_epsilon or (own_price and below),
         linear_epsilon=_proven(scores.linear_without, scores.linear_present, delta, share),
         points=_points(scores, share),
+        assumed=Assumed.of(scores.without, scores.present, event, adjacency, delta, 1 - confidence),
     )
 
 
@@ -359,8 +206,4 @@ def published_epsilon(event: Event, delta: float, adjacency: Adjacency) -> float
         found = epsilon(event, delta, accountant="as_published", adjacency=adjacency).epsilon
     except (UnsupportedEvent, InvalidInput):
         return None
-    return _finite(found)
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
+    return found if math.isfinite(found) else None

@@ -31,11 +31,12 @@ from scipy import stats
 from scipy.special import ndtri
 
 from privmix.accounting import gdp_epsilon
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_integer, check_number
 
 Scores = NDArray[np.float64]
 
 _CHOOSING: Final = 3
+_MOST_CHOOSING: Final = 50_000
 _CANDIDATES: Final = 400
 
 
@@ -129,8 +130,9 @@ Figure = Callable[[Scores, Scores], Scores]
 def best_rates(without: Scores, present: Scores, figure: Figure, alpha: float) -> Rates:
     """The rates, with bounds, at the threshold that promises the most.
 
-    The threshold is the best one on the first third of the runs, for ``figure`` at the bounds that as many runs as are
-    left would give. The bounds are those of the other two thirds: valid whatever the first third shows.
+    The threshold is the best one on the first third of the runs, or 50,000 where that is fewer, for ``figure`` at the
+    bounds that as many runs as are left would give. The bounds are those of the others: valid whatever these first ones
+    show.
 
     Args:
         without: (runs,) scores of independent runs without the record, in any order that is independent of them.
@@ -138,8 +140,8 @@ def best_rates(without: Scores, present: Scores, figure: Figure, alpha: float) -
         figure: what to prove.
         alpha: chance that one of the two bounds is wrong.
     """
-    first = [scores[: len(scores) // _CHOOSING] for scores in (without, present)]
-    rest = [scores[len(scores) // _CHOOSING :] for scores in (without, present)]
+    first = [scores[: _choosing(len(scores))] for scores in (without, present)]
+    rest = [scores[_choosing(len(scores)) :] for scores in (without, present)]
     pooled = np.unique(np.concatenate(first))
     if len(pooled) == 0:
         thresholds = np.zeros(1)
@@ -153,6 +155,11 @@ def best_rates(without: Scores, present: Scores, figure: Figure, alpha: float) -
     ]
     chosen = float(thresholds[int(np.argmax(figure(high[0], high[1])))])
     return rates_at(rest[0], rest[1], np.array([chosen]), alpha)[0]
+
+
+def _choosing(runs: int) -> int:
+    """How many of so many runs choose the threshold: a third, as long as more of them choose a better one."""
+    return min(runs // _CHOOSING, _MOST_CHOOSING)
 
 
 def rates_at(without: Scores, present: Scores, thresholds: Scores, alpha: float) -> list[Rates]:
@@ -219,11 +226,27 @@ def largest_provable(runs: int, delta: float, alpha: float) -> float:
         >>> round(largest_provable(1000, 1e-5, 0.05), 2)
         5.19
     """
-    left = runs - runs // _CHOOSING
+    left = runs - _choosing(runs)
     if left < 1:
         return 0.0
     none = _upper(0, left, alpha / 2).reshape(1)
     return float(epsilon_of_rates(none, none, delta)[0])
+
+
+def check_audit(claimed_epsilon: float, delta: float, runs: int, confidence: float) -> float:
+    """Check an audit's numbers; returns the chance of error that each of its two tests gets.
+
+    Raises:
+        InvalidInput: one is out of range, or there are too few runs for the confidence.
+    """
+    if claimed_epsilon != math.inf:
+        check_number("claimed epsilon", claimed_epsilon, low=0)
+    check_number("delta", delta, low=0, high=1, high_open=True)
+    check_number("confidence", confidence, low=0.5, high=1 - 1e-12)
+    check_integer("runs", runs, low=2)
+    share = (1 - confidence) / 2
+    check_runs(runs, delta, confidence, share)
+    return share
 
 
 def check_runs(runs: int, delta: float, confidence: float, alpha: float) -> None:

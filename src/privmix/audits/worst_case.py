@@ -11,7 +11,9 @@ and a label (or, class by class, rows) that no other one touches, and coordinate
 
 from __future__ import annotations
 
+import math
 import os
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -149,6 +151,11 @@ class AttackScores:
     repeats_without: Scores
     repeats_present: Scores
 
+    def and_then(self, later: AttackScores) -> AttackScores:
+        """These scores, and behind them those of later runs."""
+        sides = zip(vars(self).values(), vars(later).values(), strict=True)
+        return AttackScores(*(np.concatenate(pair) for pair in sides))
+
 
 def attack(
     case: AnyCase,
@@ -159,6 +166,8 @@ def attack(
     workers: int | None = None,
     progress: Progress | None = None,
     copies: int | None = None,
+    first: int = 0,
+    until: float = math.inf,
 ) -> AttackScores:
     """Attack ``runs`` independent trials, half of them with the canary, each engine run under fresh streams.
 
@@ -170,6 +179,8 @@ def attack(
         workers: engines that run at once; None is one a core, or one alone where runs are small.
         progress: called with "attack", trials done and trials in all.
         copies: of a plan whose unit is a person, how many records each has; None: K.
+        first: number of the first engine run, which its seed follows from.
+        until: moment of :func:`time.monotonic` after which no engine run begins but the first two.
 
     Example:
         >>> from privmix.planning import ReleaseConfig
@@ -192,14 +203,15 @@ def attack(
 
     found: tuple[list[Scores], list[Scores]] = ([], [])
     done = 0
-    for present, scores in _in_order(one, engines, workers or _workers(case.plan)):
+    for present, scores in _in_order(one, first, engines, workers or _workers(case.plan), until):
         for side in (0, 1):
             found[side].append(scores[:, present == bool(side)])
         done = min(runs, done + case.trials)
         if progress:
             progress("attack", done, runs)
-    half = runs // 2
-    absent, there = (np.concatenate(side, axis=1)[:, :half] for side in found)
+    sides = [np.concatenate(side, axis=1) for side in found]
+    half = min(runs // 2, *(side.shape[1] for side in sides))
+    absent, there = (side[:, :half] for side in sides)
     return AttackScores(absent[0], there[0], absent[1], there[1], absent[2], there[2])
 
 
@@ -208,14 +220,21 @@ def _workers(plan: Plan) -> int:
     return 1 if plan.rows * (plan.dim + plan.num_classes) <= _SMALL else os.cpu_count() or 1
 
 
-def _in_order(work: Callable[[int], tuple[Mask, Scores]], count: int, workers: int) -> Iterator[tuple[Mask, Scores]]:
-    """Results for 0 .. count - 1, a few at work at a time: ctrl-C does not wait for all of them."""
+def _in_order(
+    work: Callable[[int], tuple[Mask, Scores]], first: int, count: int, workers: int, until: float
+) -> Iterator[tuple[Mask, Scores]]:
+    """Results for ``count`` numbers from ``first`` on, a few at work at a time: ctrl-C does not wait for all."""
+    numbers = iter(range(first, first + count))
     if workers == 1:
-        yield from map(work, range(count))
+        for number in numbers:
+            if number >= first + 2 and time.monotonic() > until:
+                return
+            yield work(number)
         return
     with ThreadPoolExecutor(workers) as pool:
-        numbers = iter(range(count))
         while batch := list(islice(numbers, 4 * workers)):
+            if batch[0] > first and time.monotonic() > until:
+                return
             yield from pool.map(work, batch)
 
 

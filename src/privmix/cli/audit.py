@@ -49,15 +49,19 @@ def audit(
 
     Examples:
     privmix audit REL --record RUN
+    privmix audit REL --seconds 60 --enough 0.5
     privmix audit REL --noise
     privmix audit --design hierarchical --classes 100 --expected-classes 3 --records 50000 --epsilon 1 --as-published
     privmix audit REL --data mnist --canaries 1000
     """
     planted = canaries.data is not None or canaries.canaries is not None
-    if noise and (planted or said.as_published or how.runs is not None):
-        allowed = "no `data`, `canaries`, `as_published` or `runs` with it"
+    of_runs = any(value is not None for value in (how.runs, how.seconds, how.enough))
+    if noise and (planted or said.as_published or of_runs):
+        allowed = "no `data`, `canaries`, `as_published`, `runs`, `seconds` or `enough` with it"
         raise InvalidInput("noise", "given with one of these", allowed)
     if planted:
+        if of_runs:
+            raise InvalidInput("runs, seconds, enough", "given with canaries", "options of the worst case")
         if target is None or canaries.data is None or canaries.canaries is None:
             given = (target and str(target), canaries.data, canaries.canaries)
             raise InvalidInput("target, data, canaries", given, "all three of them")

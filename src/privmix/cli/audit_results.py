@@ -9,8 +9,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from privmix.attacks.noise_scale import AS_CERTIFIED, FALSE_ALARM, NoiseAudit
-from privmix.audits.audit import Audit
+from privmix.audits.verdict import Audit
 from privmix.cli.app import out
+from privmix.cli.assumed import means_in_words
 from privmix.rounding import exact, rounded_down, rounded_up
 
 
@@ -26,14 +27,24 @@ def _worst_case(found: Audit) -> None:
     verdict = "[bold red]refuted[/]" if found.violated else "[green]not refuted[/]"
     out.print(f"claim: {claimed} at delta {exact(found.delta)}: {verdict} at confidence {found.confidence:g}")
     out.print(
-        f"proven: epsilon is at least {rounded_down(found.proven_epsilon, 4)} (Clopper-Pearson, {found.runs} runs)"
+        f"proven: epsilon is at least {rounded_down(found.proven_epsilon, 4)} "
+        f"(Clopper-Pearson, {found.runs} runs; for every mechanism)"
     )
-    if found.gdp_epsilon is not None:
-        mu, epsilon = rounded_down(found.proven_mu, 4), rounded_down(found.gdp_epsilon, 4)
-        out.print(f"as Gaussian DP: mu at least {mu}, epsilon {epsilon}")
+    if assumed := _assumed(found):
+        out.print("under an assumption, which decides nothing:")
+        for text in assumed:
+            out.print(f"  {text}")
     out.print(f"price of what ran: epsilon {rounded_up(found.priced_epsilon, 4)}, an upper bound")
     if found.published_epsilon is not None:
         out.print(f"the papers' formula for it: epsilon {rounded_up(found.published_epsilon, 4)}, no bound")
+
+
+def _assumed(found: Audit) -> list[str]:
+    lines = []
+    if found.gdp_epsilon is not None:
+        mu, epsilon = rounded_down(found.proven_mu, 4), rounded_down(found.gdp_epsilon, 4)
+        lines.append(f"as Gaussian DP, by one threshold: mu at least {mu}, epsilon {epsilon}")
+    return [*lines, *means_in_words(found.assumed)]
 
 
 @show_audit.register

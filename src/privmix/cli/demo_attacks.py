@@ -8,7 +8,8 @@ from typing import Any, Final
 import numpy as np
 
 from privmix.attacks.membership import MembershipConfig, MembershipResult, ReleaseTrainer, infer_membership
-from privmix.audits.audit import Audit, audit_plan
+from privmix.audits.audit import audit_plan
+from privmix.audits.verdict import Audit
 from privmix.cli.demo_steps import DELTA, EPSILON, PUBLIC, DemoResult, Digits
 from privmix.cli.recording import keep_record
 from privmix.engine import PrivateRecords

@@ -12,7 +12,7 @@ from rich.panel import Panel
 from threadpoolctl import threadpool_limits
 
 from privmix.attacks.membership import MembershipResult
-from privmix.audits.audit import Audit
+from privmix.audits.verdict import Audit
 from privmix.cli.app import out, plain
 from privmix.cli.demo_attacks import attack_demo
 from privmix.cli.demo_steps import DemoResult, Digits, run_demo

@@ -17,11 +17,22 @@ def inspect(
     json_output: Annotated[
         bool, typer.Option("--json", help="Print the certificate (of fit: the model) as JSON.")
     ] = False,
+    registry: Annotated[
+        bool,
+        typer.Option("--registry", help="Print an entry for the registry of DP deployments (registry.opendp.org)."),
+    ] = False,
 ) -> None:
     """Show what a release or a model is and what it guarantees, in words and numbers.
 
-    Example: privmix inspect REL
-    """
-    from privmix.cli.inspection import show
+    With --registry: a draft of the third tier as YAML; what its curator has to state goes to the standard error.
 
-    show(folder, json_output)
+    Examples:
+    privmix inspect REL
+    privmix inspect REL --registry > entry.yaml
+    """
+    from privmix.cli.inspection import show, show_entry
+
+    if registry:
+        show_entry(folder, json_output)
+    else:
+        show(folder, json_output)

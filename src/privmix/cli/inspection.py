@@ -10,11 +10,14 @@ from typing import Any
 from rich.table import Table
 
 from privmix.certificate.about import about_of
+from privmix.certificate.as_gdp import as_gdp
 from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.certificate.certificate import MODEL, Certificate
 from privmix.certificate.guarantee import Guarantee
-from privmix.cli.app import out, plain, print_json
+from privmix.certificate.registry_entry import as_yaml, missing, registry_entry
+from privmix.cli.app import err, out, plain, print_json
 from privmix.cli.flags import with_flags
+from privmix.errors import InvalidInput
 from privmix.features import wanted_model
 from privmix.features.spec import drafted_statements, title_of
 from privmix.jobs.checking import sealed_key_of
@@ -45,6 +48,29 @@ def show(folder: Path, json_output: bool) -> None:
     else:
         certificate = read_certificate(folder)
         _as_json(certificate) if json_output else _show_release(folder, certificate)
+
+
+def show_entry(folder: Path, json_output: bool) -> None:
+    """Print an entry for the registry of deployments, and what is left to its curator.
+
+    Args:
+        folder: that release or train wrote.
+        json_output: JSON in place of YAML.
+
+    Raises:
+        InvalidInput: the folder has no certificate, or one that promises nothing.
+    """
+    kind = kind_of(folder)
+    if kind == FITTED:
+        raise InvalidInput("registry", "a model made of a release", "the folder of the release, or of a trained model")
+    certificate = load_trained(folder).certificate if kind == MODEL else read_certificate(folder)
+    entry = registry_entry(certificate)
+    if json_output:
+        print_json(entry)
+    else:
+        out.file.write(as_yaml(entry))
+    for place in missing(entry):
+        err.print(f"to be stated by the curator: {place}")
 
 
 def _as_json(certificate: Certificate) -> None:
@@ -168,6 +194,13 @@ def _show_power(certificate: Certificate) -> None:
     """What the best test can tell, at one false-alarm rate."""
     unit = certificate.unit
     promised = Guarantee.of(certificate)
+    if (gdp := as_gdp(promised)) is not None:
+        told = "mu says it all" if gdp.faithful else "the curve says more than mu"
+        out.print(
+            f"as Gaussian DP: mu {rounded_up(gdp.mu, 4)} at every delta of at least {exact(gdp.least_delta)}, "
+            f"regret {rounded_up(gdp.regret, 2)}: {told}",
+            soft_wrap=True,
+        )
     if math.isfinite(promised.epsilon):
         out.print(
             f"in words: an attack that accuses 5% of the {unit.many} that are absent finds at most "

@@ -11,8 +11,11 @@ from typing import Any, Final, Unpack
 
 from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit, audit_noise
-from privmix.audits.audit import Audit, audit_plan, check_audit
+from privmix.audits.audit import audit_plan
+from privmix.audits.bounds import check_audit
 from privmix.audits.defaults import CONFIDENCE, RUNS
+from privmix.audits.looks import MOST_RUNS, Stopping
+from privmix.audits.verdict import Audit
 from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.arguments import CanaryArguments
@@ -38,6 +41,8 @@ def audit(
     kind: str = "worst-case",
     *,
     runs: int | None = None,
+    seconds: float | None = None,
+    enough: float | None = None,
     confidence: float = CONFIDENCE,
     seed: int | None = None,
     progress: Asked = None,
@@ -56,7 +61,11 @@ def audit(
     Args:
         target: a release, or the folder of one or of a trained model; or a plan, or a claim about one.
         kind: ``"worst-case"``, ``"noise"`` or ``"canaries"``.
-        runs: of the worst case: independent runs, half of them with the record; 10,000 where None.
+        runs: of the worst case: independent runs, half of them with the record. None: 10,000, or with ``seconds`` or
+            ``enough`` as many as it takes.
+        seconds: of the worst case: stop after about so long.
+        enough: of the worst case: stop as soon as this share of the claimed epsilon is proven, or the claim is
+            refuted. Whatever is said holds however the moment to stop was chosen.
         confidence: of what is said to be proven.
         seed: for tests: the same runs again.
         progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
@@ -76,8 +85,9 @@ def audit(
         (False, True)
     """
     check_choice("kind", kind, KINDS)
-    if kind != "worst-case" and runs is not None:
-        raise InvalidInput("runs", runs, "runs of the worst case alone")
+    for name, value in (("runs", runs), ("seconds", seconds), ("enough", enough)):
+        if kind != "worst-case" and value is not None:
+            raise InvalidInput(name, value, "given for the worst case alone")
     if kind == "canaries":
         if not isinstance(target, str | PathLike):
             raise InvalidInput("target", type(target).__name__, "the folder of a release or trained model")
@@ -101,15 +111,18 @@ def audit(
         claim = target if isinstance(target, Claim) else Claim.of_plan(target)
     if kind == "noise":
         return _noise(claim, confidence, seed, callback(progress))
-    return _worst_case(claim, RUNS if runs is None else runs, confidence, seed, callback(progress))
+    stopping = Stopping(seconds, enough)
+    most = (RUNS if stopping.looks_once else MOST_RUNS) if runs is None else runs
+    return _worst_case(claim, most, stopping, confidence, seed, callback(progress))
 
 
 def _worst_case(
-    claim: Claim, runs: int, confidence: float, seed: int | None, progress: Progress | None
+    claim: Claim, runs: int, stopping: Stopping, confidence: float, seed: int | None, progress: Progress | None
 ) -> Audited[Audit]:
     plan = claim.plan
     check_audit(claim.epsilon, claim.delta, runs, confidence)
     how: dict[str, Any] = {"runs": runs, "confidence": confidence, "seed": seed, "progress": progress}
+    how["stopping"] = stopping
     found = _attack(plan, claim, how)
     settings: dict[str, Any] = {"plan": plan.to_dict(), "seed": seed}
     statements = list(found.statements)

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from privmix.accounting import UnsupportedEvent, calibrate
 from privmix.attacks.canaries import CanaryAudit
 from privmix.attacks.noise_scale import NoiseAudit
-from privmix.audits.audit import Audit
+from privmix.audits.verdict import Audit
 from privmix.errors import InvalidInput
 from privmix.jobs.kinds import certified
 from privmix.jobs.options import DesignClaim

@@ -166,6 +166,10 @@ class AuditOptions:
     """How an audit goes."""
 
     runs: int | None = option(None, f"Independent runs, half of them with the record. Default: {RUNS}.")
+    seconds: float | None = option(None, "Go on for about so long: as many runs as that allows, if `runs` is not said.")
+    enough: float | None = option(
+        None, "Stop as soon as this share of the claim is proven, or it is refuted; what is told holds at any stop."
+    )
     confidence: float = option(CONFIDENCE, "Of what is said to be proven.")
     seed: int | None = option(None, "For tests: the same runs again.")
 

@@ -143,13 +143,7 @@ def _statements(
             relation = f"{unit_of(plan).changed} present or absent"
         case Adjacency.REPLACE_ONE:
             relation = f"the content of {unit_of(plan).changed}"
-    hidden = "" if plan.adjacency is Adjacency.ADD_REMOVE else " This adjacency does not hide it."
-    many = unit_of(plan).many
-    count = (
-        f"The number of {many} is declared as {plan.records}; the real count was not used for sampling rates.{hidden}"
-        if plan.records_declared
-        else f"The number of {many}, {plan.records}, is taken as public: the guarantee does not hide it."
-    )
+    count = statements_of_count(plan)
     unit = (
         f"each {unit_of(plan).one}'s gradient, averaged over {_averaged(plan)}, is clipped once"
         if plan.microbatch_size == 1
@@ -183,6 +177,16 @@ def _made_without(unseen: bool) -> str:
     """``unseen``: the extractor, too."""
     what = "The class list, the feature extractor and" if unseen else "The class list and"
     return f"{what} the initial weights, pretrained ones too, are taken as made without the private records."
+
+
+def statements_of_count(plan: TrainingPlan) -> str:
+    """What the plan's record count is, and whether the guarantee hides the real one, in a sentence or two."""
+    many = unit_of(plan).many
+    if not plan.records_declared:
+        return f"The number of {many}, {plan.records}, is taken as public: the guarantee does not hide it."
+    hidden = "" if plan.adjacency is Adjacency.ADD_REMOVE else " This adjacency does not hide it."
+    declared = f"The number of {many} is declared as {plan.records}"
+    return f"{declared}; the real count was not used for sampling rates.{hidden}"
 
 
 def _statements_without_steps(count: str, public_data: Mapping[str, Any], before: bool, unseen: bool) -> list[str]:

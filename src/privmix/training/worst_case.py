@@ -12,15 +12,19 @@ really learns with, its architecture, views and rates, changes no price: none of
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
 from privmix.accounting import Adjacency
-from privmix.audits.audit import Audit, check_audit, judge
+from privmix.audits.audit import judge
 from privmix.audits.bounds import Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS
+from privmix.audits.looks import Stopping, audit_until
+from privmix.audits.verdict import Audit
 from privmix.audits.worst_case import AttackScores, Mask
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
@@ -68,6 +72,8 @@ def attack_training(
     seed: int | None = None,
     directions: int = DIRECTIONS,
     progress: Progress | None = None,
+    first: int = 0,
+    until: float = math.inf,
 ) -> AttackScores:
     """Exact log-likelihood ratios of ``runs`` directions, half of them with their canary.
 
@@ -77,6 +83,8 @@ def attack_training(
         seed: for tests; None takes fresh keys from the operating system.
         directions: trials of one run of the trainer, an even number.
         progress: called with "attack", trials done and trials in all.
+        first: number of the first run of the trainer, which its seed follows from.
+        until: moment of :func:`time.monotonic` after which no run begins but the first.
 
     Raises:
         InvalidInput: a number is out of range, or the plan has microbatches, whose worst case is another one.
@@ -91,15 +99,17 @@ def attack_training(
     if plan.microbatch_size > 1:
         raise InvalidInput("microbatch_size", plan.microbatch_size, "1 for a worst-case audit")
     mechanism, present = mechanism_of(plan), np.arange(directions) % 2 == 1
-    found = []
-    for index in range(-(-runs // directions)):
+    found: list[Scores] = []
+    for index in range(first, first - (-runs // directions)):
+        if found and time.monotonic() > until:
+            break
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed * 2**32 + index)
         try:
             found.append(mechanism.scores(plan, canary_readings(plan, present, streams)))
         finally:
             streams.destroy()
         if progress:
-            progress("attack", min(runs, (index + 1) * directions), runs)
+            progress("attack", min(runs, len(found) * directions), runs)
     exact, linear, repeats = np.concatenate(found, axis=1)
     sides = np.tile(present, len(found))
     half = runs // 2
@@ -117,6 +127,7 @@ def audit_training(
     confidence: float = CONFIDENCE,
     seed: int | None = None,
     progress: Progress | None = None,
+    stopping: Stopping | None = None,
 ) -> Audit:
     """Audit a training plan at its worst case. Reads no private data.
 
@@ -128,17 +139,23 @@ def audit_training(
         >>> audit_training(plan, plan.cost().epsilon, runs=400, confidence=1 - 1e-9, seed=0).violated
         False
     """
-    share = check_audit(claimed_epsilon, plan.delta, runs, confidence)
-    scores = attack_training(plan, runs, seed=seed, progress=progress)
-    return judge(
-        scores,
-        design=plan.mechanism,
-        event=plan.event,
-        adjacency=plan.adjacency,
-        claimed_epsilon=claimed_epsilon,
-        priced_epsilon=plan.cost().epsilon,
-        delta=plan.delta,
-        confidence=confidence,
-        share=share,
-        own_price=True,
-    )
+
+    def attacked(more: int, before: int, until: float, told: Progress | None) -> AttackScores:
+        return attack_training(plan, more, seed=seed, progress=told, first=before, until=until)
+
+    def judged(scores: AttackScores, level: float, share: float) -> Audit:
+        return judge(
+            scores,
+            design=plan.mechanism,
+            event=plan.event,
+            adjacency=plan.adjacency,
+            claimed_epsilon=claimed_epsilon,
+            priced_epsilon=plan.cost().epsilon,
+            delta=plan.delta,
+            confidence=level,
+            share=share,
+            own_price=True,
+        )
+
+    said = {"claimed_epsilon": claimed_epsilon, "delta": plan.delta, "confidence": confidence}
+    return audit_until(attacked, judged, stopping or Stopping(), runs=runs, progress=progress, **said)

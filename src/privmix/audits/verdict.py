@@ -1,0 +1,193 @@
+"""What an audit of a claim says: a claim, what is proven for every mechanism, and what holds under an assumption."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from privmix.audits.bounds import Rates
+from privmix.audits.score_means import Assumed
+from privmix.rounding import exact, rounded_down, rounded_up
+from privmix.shown import Bar, Bars, Shown
+
+LINEAR: Final = "linear statistic, which knows neither rates nor noise"
+"""The weaker attack."""
+
+
+class Proof(Protocol):
+    """A claim, and what an attack proves beside it."""
+
+    @property
+    def claimed_epsilon(self) -> float: ...
+    @property
+    def proven_epsilon(self) -> float: ...
+    @property
+    def delta(self) -> float: ...
+    @property
+    def confidence(self) -> float: ...
+    @property
+    def violated(self) -> bool: ...
+
+
+class ShownProof(Shown):
+    """An audit that shows its claim beside what is proven."""
+
+    @property
+    @abstractmethod
+    def proves(self) -> Proof:
+        """What is shown."""
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The verdict, and what it rests on."""
+        proof = self.proves
+        claimed = "nothing" if math.isinf(proof.claimed_epsilon) else f"epsilon {rounded_up(proof.claimed_epsilon, 4)}"
+        return f"Audit: {'refuted' if proof.violated else 'not refuted'} at confidence {proof.confidence:g}", {
+            "claim": f"{claimed} at delta {exact(proof.delta)}",
+            "proven": f"epsilon at least {rounded_down(proof.proven_epsilon, 4)}",
+        }
+
+    def picture(self) -> Bars:
+        """The claim, and what is proven."""
+        proof, bars = self.proves, []
+        if not math.isinf(proof.claimed_epsilon):
+            claimed = f"at most {rounded_up(proof.claimed_epsilon)}"
+            bars.append(Bar("claimed", proof.claimed_epsilon, claimed, strong=False))
+        proven = f"at least {rounded_down(proof.proven_epsilon)}"
+        return Bars(f"Epsilon at delta {exact(proof.delta)}", [*bars, Bar("proven", proof.proven_epsilon, proven)])
+
+
+@dataclass(frozen=True, repr=False)
+class Audit(ShownProof):
+    """What a worst-case audit found.
+
+    Formal guarantees:
+        * Sound: ``violated`` is true of a correct claim with chance at most 1 - ``confidence``. It rests on bounds that
+          hold for every mechanism with the claimed (epsilon, delta) and, where the claim is the plan's own price, on
+          the plan's own trade-off curve, of which the accountant gives a lower bound, both for the exact attack and
+          for a search for noise that was used twice, and on the overlap of the plan's own worst pair. The chance is
+          shared among them.
+        * ``proven_epsilon`` is at most the true epsilon at ``delta`` with chance at least ``confidence``, whatever the
+          mechanism is. It may be far below: what no experiment of this size can show is not shown.
+        * Apart: what holds under an assumption alone is in ``assumed`` and the figures named gdp, and decides nothing.
+        * Trials are independent if the engine draws records and noise as its plan says; one that does not is at fault
+          whatever the audit says of it.
+
+    Attributes:
+        design: audited.
+        attack: how runs were scored.
+        runs: trials, half of them with the record.
+        delta: of the claim.
+        confidence: of every statement.
+        claimed_epsilon: infinite where nothing was claimed.
+        priced_epsilon: upper bound by PLD of what really ran.
+        published_epsilon: the papers' formula for what ran; None where they give none.
+        proven_epsilon: lower bound by Clopper-Pearson.
+        gdp_epsilon: epsilon of the proven mu of Gaussian DP; valid for mechanisms whose curve is that of mu-GDP, and a
+            guide for the others. None at delta 0.
+        proven_mu: no mu-GDP holds below it.
+        largest_provable_epsilon: what an attack without an error would prove with so many runs.
+        below_curve: whether rates or an overlap were measured that the plan's own trade-off curve rules out.
+        violated: whether the claim is refuted.
+        linear_epsilon: lower bound that the weaker, linear attack proves.
+        points: measured rates with upper bounds, one threshold at a time, over all runs.
+        assumed: bounds by the means of all scores, each under an assumption.
+        looks: how often scores were looked at: more than once where the audit could stop at any time.
+    """
+
+    design: str
+    attack: str
+    runs: int
+    delta: float
+    confidence: float
+    claimed_epsilon: float
+    priced_epsilon: float
+    published_epsilon: float | None
+    proven_epsilon: float
+    gdp_epsilon: float | None
+    proven_mu: float
+    largest_provable_epsilon: float
+    below_curve: bool
+    violated: bool
+    linear_epsilon: float | None
+    points: tuple[Rates, ...]
+    assumed: Assumed
+    looks: int = 1
+
+    @property
+    def proves(self) -> Proof:
+        """Its own figures."""
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, as the run record of an audit holds them."""
+        black_box = None
+        if self.linear_epsilon is not None:
+            black_box = {"attack": LINEAR, "proven_epsilon": self.linear_epsilon}
+        return {
+            "design": self.design,
+            "method": "worst case",
+            "attack": self.attack,
+            "runs": self.runs,
+            "delta": self.delta,
+            "confidence": self.confidence,
+            "claimed_epsilon": _finite(self.claimed_epsilon),
+            "priced_epsilon": _finite(self.priced_epsilon),
+            "published_epsilon": self.published_epsilon,
+            "proven_epsilon": self.proven_epsilon,
+            "proven_by": {"clopper-pearson": self.proven_epsilon},
+            "assumed": {"gdp_epsilon": self.gdp_epsilon, "gdp_mu": self.proven_mu, **self.assumed.to_dict()},
+            "looks": self.looks,
+            "largest_provable_epsilon": self.largest_provable_epsilon,
+            "below_curve": self.below_curve,
+            "violated": self.violated,
+            "black_box": black_box,
+            "points": {
+                "alpha": [point.false_alarm for point in self.points],
+                "beta": [point.miss for point in self.points],
+                "alpha_high": [point.false_alarm_high for point in self.points],
+                "beta_high": [point.miss_high for point in self.points],
+            },
+        }
+
+    @property
+    def statements(self) -> list[str]:
+        """Sentences that must stand beside the figures."""
+        chance = f"{1 - self.confidence:.3g}"
+        found = [
+            f"The audit attacks the worst pair of neighbouring datasets of design {self.design} with the real engine; "
+            "no private record was read.",
+            f"Proven epsilon is a lower bound by Clopper-Pearson, above the true one with chance at most {chance}. "
+            f"With {self.runs} runs no attack could have proven more than {rounded_up(self.largest_provable_epsilon)}.",
+            *_assumptions(self),
+        ]
+        if not self.violated:
+            found.append("That nothing was refuted does not prove the claim: the accountant's bound does.")
+        return found
+
+
+def _assumptions(found: Audit) -> list[str]:
+    said = [
+        "What is told as assumed holds under an assumption; no claim is called violated because of it.",
+        "As Gaussian DP, by one threshold: the trade-off curve is that of mu-GDP, which it exactly is for plain "
+        "Gaussian queries alone.",
+    ]
+    if found.assumed.doubt:
+        said.append(f"By Gaussian scores nothing is told: {found.assumed.doubt}.")
+    else:
+        said.append(
+            "By Gaussian scores: they are Gaussian and equally wide with and without the record. Tests found nothing "
+            f"against it, but {found.runs} runs do not show how rare scores lie."
+        )
+    if found.assumed.own_noise_epsilon is not None:
+        said.append(
+            "By the plan's own noise: what ran is this plan, its noise times one unknown factor; of the scores' law "
+            "nothing is assumed."
+        )
+    return said
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -1,0 +1,105 @@
+"""A guarantee in one number: the mu of Gaussian DP that covers its curve, and how much that one number overstates.
+
+A pair (epsilon, delta) is one point of a curve, and two mechanisms can be in one order at one delta and in the other at
+another. Gomez et al. (2025) report mu, from which every point follows, and the regret: the most by which an attacker's
+advantage, at any trade-off of errors, is smaller than mu says. Below :data:`FAITHFUL` mu says it all.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.accounting import epsilon_delta_curve, gdp_mu, gdp_tradeoff
+from privmix.accounting.gdp import gdp_delta
+from privmix.certificate.guarantee import Guarantee
+
+FAITHFUL: Final = 1e-2
+"""Regret below which mu can be told alone (Gomez et al. 2025)."""
+
+_POINTS: Final = 41
+_RATES: Final = np.unique(np.concatenate([np.geomspace(1e-5, 0.5, 60), 1 - np.geomspace(1e-5, 0.5, 60), [0.0, 1.0]]))
+
+
+@dataclass(frozen=True)
+class AsGdp:
+    """What Gaussian DP says of a guarantee.
+
+    Formal guarantees:
+        * Bound: for every epsilon, the mechanism's delta is at most the larger of that of mu-GDP and ``least_delta``,
+          as far as between the 41 points that are looked at nothing is higher than at both of its neighbours.
+        * Safe side: mu and the regret are rounded up by what the curve's own bound adds.
+
+    Attributes:
+        mu: of Gaussian DP.
+        regret: the most by which mu overstates an attacker's advantage: Delta, from 0 to 1.
+        least_delta: down to which mu holds.
+    """
+
+    mu: float
+    regret: float
+    least_delta: float
+
+    @property
+    def faithful(self) -> bool:
+        """Whether mu can be told alone."""
+        return self.regret < FAITHFUL
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**vars(self), "faithful": self.faithful}
+
+
+def as_gdp(promise: Guarantee) -> AsGdp | None:
+    """A promise as Gaussian DP; None where no whole curve is promised, or at delta 0.
+
+    Example:
+        >>> from privmix.accounting import Adjacency, Gaussian
+        >>> found = as_gdp(Guarantee(1.0, 1e-5, Gaussian(4.0), Adjacency.ADD_REMOVE, exact=True))
+        >>> round(found.mu, 3), found.faithful  # a Gaussian query is Gaussian DP
+        (0.25, True)
+    """
+    if not promise.exact or promise.delta <= 0 or not 0 < promise.epsilon < math.inf:
+        return None
+    epsilons = np.linspace(0.0, promise.epsilon, _POINTS)
+    deltas = epsilon_delta_curve(promise.event, epsilons.tolist(), adjacency=promise.adjacency)
+    # Points whose delta is smaller than what mu holds for decide nothing.
+    told = [(float(at), float(delta)) for at, delta in zip(epsilons, deltas, strict=True) if delta >= promise.delta]
+    points = [*told, (promise.epsilon, promise.delta)]
+    mu = max(_mu_through(at, delta) for at, delta in points)
+    return AsGdp(mu, _regret(mu, promise), promise.delta)
+
+
+def _mu_through(epsilon: float, delta: float) -> float:
+    if delta >= 1:
+        return math.inf
+    mu = gdp_mu(epsilon, delta)
+    # On the safe side of the root's own rounding.
+    while gdp_delta(mu, epsilon) < delta:
+        mu *= 1 + 1e-9
+    return mu
+
+
+def _regret(mu: float, promise: Guarantee) -> float:
+    """Least k with f(a + k) - k <= G_mu(a) for all a, f being the promised curve (Kaissis et al. 2024)."""
+    if not math.isfinite(mu):
+        return 1.0
+    curve = promise.missed(_RATES)
+    claimed = gdp_tradeoff(mu, _RATES)
+
+    def holds(shift: float) -> bool:
+        # Chords of a convex curve lie above it: what is found is not too small.
+        moved: NDArray[np.float64] = np.interp(np.minimum(1.0, _RATES + shift), _RATES, curve)
+        return bool((moved - shift <= claimed).all())
+
+    low, high = 0.0, 1.0
+    if holds(low):
+        return 0.0
+    while high - low > 1e-5:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high

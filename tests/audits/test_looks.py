@@ -1,0 +1,116 @@
+"""Audits that stop at any time: what they say holds whenever they stop, and they do stop."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+
+import numpy as np
+import pytest
+
+from privmix.accounting import Adjacency, Gaussian, gdp_mu
+from privmix.audits.audit import audit_plan, judge
+from privmix.audits.looks import FIRST, Stopping, audit_until, share_of_look
+from privmix.audits.verdict import Audit
+from privmix.audits.worst_case import AttackScores
+from privmix.errors import InvalidInput
+from privmix.planning import ReleaseConfig
+from privmix.progress import Progress
+from privmix.training import TrainingPlan
+from privmix.training.worst_case import audit_training
+from tests.audits.test_score_means import most, ratios
+
+DELTA = 1e-5
+CONFIG = ReleaseConfig(records=2000, dim=1, classes=("a", "b"), design="moments", centre="none")
+
+
+def simulated(mu: float, seed: int, stopping: Stopping, *, runs: int, claimed: float, confidence: float) -> Audit:
+    """An audit of scores of mu-GDP, claimed as GDP of what passes through ``claimed``."""
+    rng = np.random.default_rng(seed)
+
+    def attack(more: int, before: int, until: float, told: Progress | None) -> AttackScores:
+        without, present = ratios(rng, mu, more // 2)
+        return AttackScores(without, present, without, present, np.zeros(more // 2), np.zeros(more // 2))
+
+    def judged(scores: AttackScores, level: float, share: float) -> Audit:
+        return judge(
+            scores,
+            design="simulated",
+            event=Gaussian(1 / gdp_mu(claimed, DELTA)),
+            adjacency=Adjacency.ADD_REMOVE,
+            claimed_epsilon=claimed,
+            priced_epsilon=claimed,
+            delta=DELTA,
+            confidence=level,
+            share=share,
+            own_price=True,
+        )
+
+    said = {"claimed_epsilon": claimed, "delta": DELTA, "confidence": confidence}
+    return audit_until(attack, judged, stopping, runs=runs, **said)
+
+
+def test_shares_of_all_looks_are_one_chance() -> None:
+    assert sum(map(share_of_look, range(1, 10_000))) == pytest.approx(1, abs=2e-4)
+
+
+def test_stopping_at_the_first_refutation_refutes_true_claims_no_more_often() -> None:
+    """Peeking at every look for whatever refutes: a claim that is met exactly falls as often as is stated."""
+    mu, wrong, over = gdp_mu(2.0, DELTA), 0, 0
+    for seed in range(60):
+        found = simulated(mu, seed, Stopping(enough=1.0), runs=8_000, claimed=2.0, confidence=0.8)
+        wrong += found.violated
+        over += found.assumed.gaussian_mu is not None and found.assumed.gaussian_mu > mu
+    assert wrong <= most(60, 0.2)
+    assert over <= most(60, 0.2)
+
+
+def test_a_false_claim_stops_the_audit_early() -> None:
+    found = simulated(gdp_mu(8.0, DELTA), 0, Stopping(enough=1.0), runs=10**6, claimed=2.0, confidence=0.99)
+    assert found.violated
+    assert found.runs == FIRST
+    assert found.confidence == 0.99
+    assert found.to_dict()["looks"] == 1
+
+
+def test_enough_is_a_share_of_the_claim() -> None:
+    found = simulated(gdp_mu(8.0, DELTA), 0, Stopping(enough=0.4), runs=10**6, claimed=8.0, confidence=0.95)
+    assert not found.violated
+    assert found.proven_epsilon >= 3.2
+    assert FIRST < found.runs < 10**6
+    assert found.looks == 1 + round(math.log2(found.runs / FIRST))
+
+
+def test_the_best_of_all_looks_is_told() -> None:
+    shown = [
+        simulated(gdp_mu(8.0, DELTA), 1, Stopping(enough=1.0), runs=runs, claimed=8.0, confidence=0.95)
+        for runs in (2_000, 4_000, 8_000)
+    ]
+    for name in ("proven_epsilon", "proven_mu"):
+        assert all(getattr(one, name) <= getattr(two, name) for one, two in itertools.pairwise(shown))
+
+
+def test_a_time_that_is_over_ends_releases_and_trainings() -> None:
+    plan = CONFIG.calibrate(1.0, DELTA)
+    begun = time.monotonic()
+    found = audit_plan(plan, 1.0, DELTA, runs=10**8, seed=0, stopping=Stopping(seconds=0.2))
+    training = TrainingPlan(1000, 200, 3, 2.0, clip_norm=1.0, delta=DELTA)
+    trained = audit_training(training, math.inf, runs=10**8, seed=0, stopping=Stopping(seconds=0.2))
+    assert time.monotonic() - begun < 60
+    for one in (found, trained):
+        assert 2 <= one.runs < 10**7
+        assert one.confidence == 0.95
+
+
+def test_runs_go_on_where_they_were() -> None:
+    """Looks take no run twice: all scores of a seeded audit differ, and are as many as were asked for."""
+    plan = CONFIG.calibrate(1.0, DELTA)
+    found = audit_plan(plan, 1.0, DELTA, runs=6000, seed=0, stopping=Stopping(enough=1.0))
+    assert (found.runs, found.looks) == (6000, 3)
+
+
+@pytest.mark.parametrize("bad", [{"seconds": 0.0}, {"seconds": math.nan}, {"enough": 0.0}, {"enough": 1.1}])
+def test_bad_stops_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(bad))):
+        Stopping(**bad)
