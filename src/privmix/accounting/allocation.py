@@ -15,7 +15,7 @@ and sums of independent variables keep it (Shaked and Shanthikumar 2007, Theorem
 like that, and so is every sum on the way to V. Mean that leaves the grid above becomes infinite loss.
 
 All numbers are sums of positive products: small tails are as exact as large ones. Proofs, and the bounds on rounding:
-docs/accounting-numerics.md, section 7. The mechanism and its loss: Chua et al. 2024, Feldman and Shenfeld 2025, 2026.
+docs/accounting-numerics.md, section 6. The mechanism and its loss: Chua et al. 2025, Feldman and Shenfeld 2025, 2026.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.accounting import Adjacency
 from privmix.designs.rows.poisson import DEGREES
 from privmix.errors import InvalidInput
 from privmix.mechanisms.sampling import AllocationSampling, Sampler
@@ -47,6 +48,14 @@ class Allocation(DrawnMembers):
         if self.mixup_degree != AUTO and 2 * self.degree * _rows(setting) < setting.records:
             allowed = "a degree of half n/T at least: each record is in one row or more"
             raise InvalidInput("mixup_degree", self.mixup_degree, allowed)
+
+    @property
+    def other_adjacency(self) -> Adjacency:
+        # In two steps, by way of the dataset without the record.
+        return Adjacency.REPLACE_ONE
+
+    def largest_degree(self, setting: Setting) -> int:
+        return max(1, setting.records // 2)
 
     def rate(self, setting: Setting) -> float:
         return rows_each(self.degree, _rows(setting), setting.records) / _rows(setting)
