@@ -1,8 +1,8 @@
 """Random allocation beside Poisson sampling: the noise that a target takes, and accuracy on MNIST.
 
-n = T = 60,000, delta 1e-5. Noise multipliers are the least that each price allows, for a record that is added or removed
-and for one that is replaced. Accuracy is that of bench_discriminant.py: scattering features, private centring, m = 64, the
-discriminant learner and ridge regression; its Poisson runs are taken as they were kept. Runs are kept in
+n = T = 60,000, delta 1e-5. Noise multipliers are the least that each price allows, for a record that is added or
+removed and for one that is replaced. Accuracy is that of bench_discriminant.py: scattering features, private centring,
+m = 64, the discriminant learner and ridge regression; its Poisson runs are taken as they were kept. Runs are kept in
 results/allocation_runs.json, so a broken-off benchmark goes on where it stopped.
 
     python benchmarks/bench_allocation.py [--seeds 3] [--report]
@@ -36,9 +36,7 @@ LEARNERS: dict[str, Any] = {"discriminant": DiscriminantClassifier, "ridge": Noi
 def noise_of(design: str, degree: int, epsilon: float, adjacency: str) -> dict[str, Any]:
     config = ReleaseConfig(RECORDS, 1, ("0", "1"), DESIGNS[design](mixup_degree=degree), centre="none")
     start = time.process_time()
-    found = calibrate(
-        lambda noise: config.with_noise(noise).event, epsilon, DELTA, adjacency=Adjacency(adjacency)
-    )
+    found = calibrate(lambda noise: config.with_noise(noise).event, epsilon, DELTA, adjacency=Adjacency(adjacency))
     return {
         "kind": "noise",
         "design": design,
@@ -129,9 +127,12 @@ def accuracy_table(runs: list[dict[str, Any]]) -> str:
 
 
 def report(runs: list[dict[str, Any]], *, again: bool) -> None:
-    dear = max((run["cpu_seconds"] for run in runs if run["kind"] == "noise" and run["design"] == "allocation"), default=0)
+    dear = max(
+        (run["cpu_seconds"] for run in runs if run["kind"] == "noise" and run["design"] == "allocation"), default=0
+    )
     tables = [
-        "Each record is in exactly k = m of T rows, one of every block of T/m; by Poisson sampling it joins each with m/n.",
+        "Each record is in exactly k = m of T rows, one of every block of T/m; by Poisson sampling it joins each with "
+        "probability m/n.",
         noise_table(runs, "add_remove", "add or remove one"),
         noise_table(runs, "replace_one", "replace one"),
         "Replaced records are priced in two steps for allocation, and for Poisson rows by the pair of fixed-size draws "

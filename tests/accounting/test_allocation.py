@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -27,9 +28,9 @@ from privmix.accounting import (
 from privmix.accounting.allocation import AllocationQuery, _Row, _sum_of
 from privmix.accounting.base import flatten
 from privmix.accounting.direction import LossDirection
+from privmix.accounting.pairs import GaussianNoise, SampledPair
 from privmix.accounting.pld import PldAccountant, ReplacedLoss
 from privmix.accounting.queries import PairQuery
-from privmix.accounting.pairs import GaussianNoise, SampledPair
 
 Real = NDArray[np.float64]
 REPLACED = Adjacency.REPLACE_ONE
@@ -155,9 +156,9 @@ def test_it_agrees_with_the_published_accountant(case: tuple[float, int, int]) -
 
 def test_more_rows_and_more_noise_cost_less() -> None:
     prices = [epsilon(allocated(rows, 1.0), 1e-5).epsilon for rows in (1, 2, 3, 7, 8, 9, 100)]
-    assert all(one > other for one, other in zip(prices[:-1], prices[1:], strict=True))
+    assert all(one > other for one, other in itertools.pairwise(prices))
     prices = [epsilon(allocated(50, noise), 1e-5).epsilon for noise in (0.05, 0.0999, 0.1, 0.3, 1.0, 5.0, 1e3, 1e5)]
-    assert all(one > other for one, other in zip(prices[:-1], prices[1:], strict=True))
+    assert all(one > other for one, other in itertools.pairwise(prices))
 
 
 @pytest.mark.parametrize("noise", [0.1, 0.5, 2.0, 1e4])

@@ -258,7 +258,10 @@ def test_allocation_bugs_are_caught() -> None:
     sampler = AllocationSampling(600, 2 * ROW_TILE, 256)
     honest = draw_matrix(sampler, _streams())
     # In two rows of a block; in none; and not uniformly: a generator's numbers modulo the size are not.
-    for place, value in ((int(np.flatnonzero(~honest[:8, 0])[0]), True), (int(np.flatnonzero(honest[:8, 0])[0]), False)):
+    for place, value in (
+        (int(np.flatnonzero(~honest[:8, 0])[0]), True),
+        (int(np.flatnonzero(honest[:8, 0])[0]), False),
+    ):
         wrong = honest.copy()
         wrong[place, 0] = value
         with pytest.raises(AssertionError):

@@ -1,18 +1,19 @@
 """Random allocation: of every block of rows a record is in one, drawn uniformly, and in no other.
 
-A block has b rows, each a sum of records plus noise N(0, s^2) in every coordinate. A record a, |a| <= 1, is added to row
-J, which is uniform in 1 .. b and independent of all else. The rows are R + N without it and R + N + a e_J with it, R
-being the sum of all others, independent of N and J: a post-processing of N and of N + a e_J. These differ along a alone,
-and a shorter record is a post-processing of a longer one. So the worst pair is, for every dataset,
+A block has b rows, each a sum of records plus noise N(0, s^2) in every coordinate. A record a, |a| <= 1, is added to
+row J, which is uniform in 1 .. b and independent of all else. The rows are R + N without it and R + N + a e_J with it,
+R being the sum of all others, independent of N and J: a post-processing of N and of N + a e_J. These differ along a
+alone, and a shorter record is a post-processing of a longer one. So the worst pair is, for every dataset,
 
     P = mean over j of N(e_j, s^2 I)   against   Q = N(0, s^2 I),   in b dimensions.
 
-Its likelihood ratio is V / b, where V is the sum of the e^(l_j), and under Q the l_j are independent and normal with mean
--1/(2 s^2) and variance 1/s^2. Both divergences are expectations under Q of convex functions of V: (V/b - e^epsilon)+ and
-(1 - e^epsilon V/b)+. So whatever is larger than V in the convex order has divergences at least as large, both ways at
-once. Mass that moves from a value to the two grid points around it, its mean kept, makes a variable larger in that order,
-and sums of independent variables keep it (Shaked and Shanthikumar 2007, Theorem 3.A.12). So each e^(l_j) is put on a grid
-like that, and so is every sum on the way to V. Mean that leaves the grid above becomes infinite loss.
+Its likelihood ratio is V / b, where V is the sum of the e^(l_j), and under Q the l_j are independent and normal with
+mean -1/(2 s^2) and variance 1/s^2. Both divergences are expectations under Q of convex functions of V, namely
+(V/b - e^epsilon)+ and (1 - e^epsilon V/b)+. So whatever is larger than V in the convex order has divergences at least
+as large, both ways at once. Mass that moves from a value to the two grid points around it, its mean kept, makes a
+variable larger in that order, and sums of independent variables keep it (Shaked and Shanthikumar 2007, Theorem
+3.A.12). So each e^(l_j) is put on a grid like that, and so is every sum on the way to V. Mean that leaves the grid
+above becomes infinite loss.
 
 All numbers are sums of positive products: small tails are as exact as large ones. Proofs, and the bounds on rounding:
 docs/accounting-numerics.md, section 6. The mechanism and its loss: Chua et al. 2025, Feldman and Shenfeld 2025, 2026.

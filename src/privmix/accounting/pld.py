@@ -117,9 +117,7 @@ class ReplacedLoss:
         return float(np.logaddexp(self.remove.guess_log_delta(first), second))
 
 
-def _in_turn(
-    first: Callable[[float], float], second: Callable[[float], float], delta: float, share: float
-) -> float:
+def _in_turn(first: Callable[[float], float], second: Callable[[float], float], delta: float, share: float) -> float:
     """Epsilon of two steps of which the first takes a ``share`` of ``delta``."""
     one = first(share * delta)
     left = (1 - share) * delta * math.exp(-min(one, 700.0)) * (1 - 1e-12)
@@ -136,8 +134,8 @@ class PldAccountant:
         * a range too wide for the memory limit coarsens the grid, which only raises the figure;
         * cluster sampling is priced as if the record's cluster bit were published in every row (valid for every
           dataset, attained by the worst one);
-        * random allocation is priced by its worst pair, all rows of a block together (allocation.py), and under replace-one
-          in two steps, :class:`ReplacedLoss`;
+        * random allocation is priced by its worst pair, all rows of a block together (allocation.py), and under
+          replace-one in two steps, :class:`ReplacedLoss`;
         * fixed-size sampling is priced under replace-one with doubled sensitivity, and refused under add/remove;
         * sums with normal weights are priced as N(0, s^2) against N(0, s^2 + 1), and refused under replace-one.
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency
-from privmix.designs.rows.poisson import DEGREES
 from privmix.errors import InvalidInput
 from privmix.mechanisms.sampling import AllocationSampling, Sampler
 from privmix.options import described
@@ -26,7 +23,8 @@ class Allocation(DrawnMembers):
     """Poisson's rows, but each record is in exactly k of T rows, k being m T / n rounded (random allocation).
 
     No record is left out and none is in more rows than others, so that the same guarantee takes a little less noise
-    than Poisson's rows do. A row holds n k / T records on average: m, where m T / n is a whole number.
+    than Poisson's rows do: too little less for the planner, which does not try it. A row holds n k / T records on
+    average, which is m where m T / n is a whole number.
 
     Example:
         >>> setting = Setting(records=1000, dim=3, classes=("no", "yes"))
@@ -40,7 +38,6 @@ class Allocation(DrawnMembers):
     worst_case = "privmix.designs.rows.worst_case:allocation_case"
     words = "each record is in exactly as many rows as every other"
     draws = "rows are cut into blocks, and each record joins one row of every block, drawn uniformly"
-    labels: ClassVar = {"allocation": "mixup by random allocation"}
     learner = "discriminant"
 
     def check(self, setting: Setting) -> None:
@@ -54,24 +51,13 @@ class Allocation(DrawnMembers):
         # In two steps, by way of the dataset without the record.
         return Adjacency.REPLACE_ONE
 
-    def largest_degree(self, setting: Setting) -> int:
-        return max(1, setting.records // 2)
-
-    def rate(self, setting: Setting) -> float:
-        return rows_each(self.degree, _rows(setting), setting.records) / _rows(setting)
-
-    @classmethod
-    def trials(cls, setting: Setting) -> Sequence[tuple[str, Allocation]]:
-        least = setting.records / _rows(setting) / 2
-        return [(cls.name, cls(degree)) for degree in DEGREES if least <= degree <= setting.records / 4]
-
-    @classmethod
-    def rate_of(cls, plan: ReleasePlan) -> float:
-        return cls.rows_touched(plan) / plan.rows
-
     @classmethod
     def sampler(cls, plan: ReleasePlan, records: int) -> Sampler:
         return AllocationSampling(records, plan.rows, cls.rows_touched(plan))
+
+    @classmethod
+    def expected_members(cls, plan: ReleasePlan) -> float:
+        return plan.records * cls.rows_touched(plan) / plan.rows
 
     @classmethod
     def rows_touched(cls, plan: ReleasePlan) -> int:
@@ -81,7 +67,7 @@ class Allocation(DrawnMembers):
     def label_counts(
         cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
     ) -> NDArray[np.int64]:
-        return generator.binomial(sizes, plan.record_rate, (rows, len(sizes)))
+        return generator.binomial(sizes, cls.rows_touched(plan) / plan.rows, (rows, len(sizes)))
 
 
 def rows_each(degree: int, rows: int, records: int) -> int:
