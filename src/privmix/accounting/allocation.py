@@ -32,8 +32,9 @@ from privmix.accounting.queries import PairQuery, Query, trimmed
 
 # Laws are cut where a mass of e^-40, e^-60, ... is left: one law serves many questions.
 _LEAST_TAIL, _TAIL_STEP = 40, 20
-# Points in a deviation of a sum, for so many deviations from its mean, and the ratio of distances further out.
-_POINTS, _NEAR, _RATIO = 28.0, 6.0, 0.05
+# Points in a deviation of a sum, for so many deviations from its mean; logarithm of the ratio of distances further out,
+# and about how many of these there are at most.
+_POINTS, _NEAR, _RATIO, _MOST_FAR = 28.0, 6.0, 0.05, 500
 # The same for guesses.
 _FEW_POINTS, _COARSE_RATIO = 14.0, 0.2
 # Most that one step may misplace a value, in rounding units.
@@ -127,13 +128,17 @@ class _Row:
 
     @property
     def ratio(self) -> float:
-        """Of neighbours on a grid in proportion."""
-        return min(self.most_ratio, self.spread / self.points)
+        """Logarithm of that of neighbours on a grid in proportion."""
+        return min(self.spread / self.points, max(self.most_ratio, (self.spread**2 / 2 + self.far) / _MOST_FAR))
+
+    @property
+    def far(self) -> float:
+        """How far from its mean l is kept."""
+        return float(GaussianNoise(self.noise).reach(-self.tail)[0]) * self.spread**2
 
     def losses(self) -> Array:
         """Points for l: even ones, and above log 2 those at which e^l - 1 is on the far grid of all sums."""
-        far = GaussianNoise(self.noise).reach(-self.tail)[0] / self.noise * self.spread
-        low, high, ratio = -(self.spread**2) / 2 - far, self.spread**2 / 2 + far, self.ratio
+        low, high, ratio = -(self.spread**2) / 2 - self.far, self.spread**2 / 2 + self.far, self.ratio
         turn = min(high, math.log(2))
         below = np.arange(turn, low - ratio, -ratio)[::-1]
         if high <= turn:
