@@ -97,8 +97,8 @@ class AllocationQuery:
         share = np.expm1(place * step - atoms.losses) / math.expm1(-step) * (1 + 32 * UNIT) + 4 * UNIT / step
         up = atoms.probs * np.clip(share, 0.0, 1.0)
         first, size = int(place[0]), int(place[-1] - place[0]) + 2
-        probs = np.bincount(place - first, atoms.probs - up, size) + np.bincount(place - first + 1, up, size)
-        probs *= 1 + (atoms.probs.size + 8) * UNIT
+        below, above = np.bincount(place - first, atoms.probs - up, size), np.bincount(place - first + 1, up, size)
+        probs = np.asarray(below + above, np.float64) * (1 + (atoms.probs.size + 8) * UNIT)
         grid = np.asarray(np.arange(first, first + size) * step)
         return trimmed(Atoms(grid, probs, atoms.infinity, 1 - math.fsum(probs.tolist())), step)
 
@@ -229,8 +229,8 @@ def _added(one: _Sum, other: _Sum, row: _Row) -> _Sum:
     place = np.clip(np.searchsorted(grid, totals.ravel(), side="right") - 1, 0, grid.size - 2).reshape(totals.shape)
     share = np.clip((totals - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
     up = weights * share
-    masses = np.bincount(place.ravel(), (weights - up).ravel(), grid.size)
-    masses += np.bincount(place.ravel() + 1, up.ravel(), grid.size)
+    lower = np.bincount(place.ravel(), (weights - up).ravel(), grid.size)
+    masses = np.asarray(lower + np.bincount(place.ravel() + 1, up.ravel(), grid.size), np.float64)
     moved = max(one.moved, other.moved) + _PLACED * UNIT
     # A sum of so many positive terms is off by a rounding unit each, at most.
     raised = one.raised + other.raised + (totals.size + 8) * UNIT

@@ -86,6 +86,11 @@ class ReplacedLoss:
     remove: LossDirection
     add: LossDirection
 
+    @property
+    def directions(self) -> tuple[ReplacedLoss]:
+        """Itself: which of two records is replaced by which makes no difference to the bound."""
+        return (self,)
+
     def delta(self, epsilon: float) -> float:
         """Upper bound on the hockey-stick divergence at ``epsilon`` >= 0."""
         first = self._best_share(epsilon) * epsilon
