@@ -6,12 +6,11 @@ DP-CDA (Saha, Tonoy, Imtiaz 2024) mixes random records of one class and adds Gau
 which draws a random number of records where DP-CDA draws l, so that adding or removing one has a price.
 Comparisons, in rivals/: AdaSSP, class prototypes, GH-OFL's statistics, Gaussian sketches, Iterative Hessian Mixing; and
 Private Sketches, which are Gaussian sketches at a published price. Settings are the published or default ones. Two
-things were settled
-after a look at banking77's test accuracy: the kernel width 0.7, which is no default and stands beside 1, and how the
-learner of class embeddings weighs errors of norms and sizes, which its noise argues for. DPPro is run with all paid for
-that can be, features alone. What DPPro and P3GM leave unpaid as published, its labels and its mean, is audited. P3GM is
-not run: a re-implementation made for this table did not come near its authors' figure even at their noise, so that it
-was no fair rival.
+things were settled after a look at banking77's test accuracy: the kernel width 0.7, which is no default and stands
+beside 1, and how the learner of class embeddings weighs errors of norms and sizes, which its noise argues for. DPPro
+is run with all paid for that can be, features alone. What DPPro and P3GM leave unpaid as published, its labels and its
+mean, is audited. P3GM is not run: a re-implementation made for this table did not come near its authors' figure even at
+their noise, so that it was no fair rival.
 
 Runs are kept in results/rivals_runs.json, so a broken-off benchmark goes on where it stopped. Exact sums over the
 records are made once for all noises; noise is drawn by the product's own code, or by the rival's.
@@ -268,8 +267,8 @@ def report(runs: list[dict[str, Any]]) -> None:
         "beforehand and ridge regression here, the best of nine dimensions on test data, logistic regression and its "
         "authors' noise there. P3GM was re-implemented and taken out again: our version does not reach its authors' "
         "figure even at their noise, so it is no fair rival. DP-CDA is priced here by PLD for a record that is added "
-        "or removed, with m = 16 records a row on banking77 and 64 on MNIST; its own price could not be read where this "
-        "table was made, and is not judged. GH-OFL publishes its statistics without noise; here they pay for it."
+        "or removed, with m = 16 records a row on banking77 and 64 on MNIST; its own price could not be read where "
+        "this table was made, and is not judged. GH-OFL publishes its statistics without noise; here they pay for it."
     )
     audit = unpaid()
     names = ("as published", "paid for", "provable at most")
