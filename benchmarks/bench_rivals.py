@@ -267,8 +267,8 @@ def report(runs: list[dict[str, Any]]) -> None:
         "beforehand and ridge regression here, the best of nine dimensions on test data, logistic regression and its "
         "authors' noise there. P3GM was re-implemented and taken out again: our version does not reach its authors' "
         "figure even at their noise, so it is no fair rival. DP-CDA is priced here by PLD for a record that is added "
-        "or removed, with m = 16 records a row on banking77 and 64 on MNIST; its own price could not be read where "
-        "this table was made, and is not judged. GH-OFL publishes its statistics without noise; here they pay for it."
+        "or removed, with m = 16 records a row; its own price could not be read where this table was made, and is "
+        "not judged. GH-OFL publishes its statistics without noise; here they pay for it."
     )
     audit = unpaid()
     names = ("as published", "paid for", "provable at most")
