@@ -80,7 +80,7 @@ class WorstCase(ABC, Generic[P]):
 
     def of_all_rows(self, blocks: Sequence[RowBlock], transform: RecordTransform) -> Scores:
         """(2, trials) what all released rows show: the sum, as of rows that hold the canary independently."""
-        return np.sum([self.of_rows(block, transform) for block in blocks], axis=0)
+        return np.asarray(np.sum([self.of_rows(block, transform) for block in blocks], axis=0))
 
     def of_rest(self, engine: Engine) -> Scores:
         """(2, trials) what else was released shows: here nothing."""
