@@ -81,9 +81,8 @@ def work(seeds: int) -> list[dict[str, Any]]:
                     asked.append((noise_of, given, {"kind": "noise", **dict(zip(names, given, strict=True))}))
     for seed in range(seeds):
         for epsilon in EPSILONS:
-            given = ("allocation", epsilon, seed)
-            key = {"kind": "accuracy", **dict(zip(("design", "epsilon", "seed"), given, strict=True))}
-            asked.append((accuracy_of, given, key))
+            key = {"kind": "accuracy", "design": "allocation", "epsilon": epsilon, "seed": seed}
+            asked.append((accuracy_of, ("allocation", epsilon, seed), key))
     for make, given, key in asked:
         if not any(key.items() <= run.items() for run in runs):
             runs.append(make(*given))
