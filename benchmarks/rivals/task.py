@@ -57,9 +57,9 @@ class Task:
         """Of X'X. Secret."""
         return float(np.linalg.eigvalsh(self.gram)[0])
 
-    def accuracy(self, weights: Array) -> float:
-        """Share of test records whose largest score x'w_k is their class's."""
-        scores = self.test_x @ weights.astype(np.float32)
+    def accuracy(self, weights: Array, offsets: Array | float = 0.0) -> float:
+        """Share of test records whose largest score x'w_k + b_k is their class's."""
+        scores = self.test_x @ weights.astype(np.float32) + offsets
         return float((scores.argmax(axis=1) == self.test_y).mean())
 
 

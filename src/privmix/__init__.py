@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from privmix.accounting.base import PrivacyCost, UnsupportedEvent
     from privmix.accounting.events import (
         Adjacency,
+        Allocated,
         Bounded,
         ClusterSampled,
         Composed,
@@ -73,6 +74,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Adjacency",
+    "Allocated",
     "Bounded",
     "BudgetExceeded",
     "Calibration",

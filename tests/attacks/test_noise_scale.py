@@ -30,6 +30,7 @@ SAMPLES = 2**15
 SMALL: dict[str, Any] = {"records": 1000, "dim": 5, "classes": ("ant", "bee", "cat"), "mixup_degree": 20, "rows": 60}
 PLANS: dict[str, dict[str, Any]] = {
     "poisson": {},
+    "allocation": {"design": "allocation"},
     "fixed": {"design": "fixed"},
     "laplace": {"design": "fixed", "noise": "laplace", "centre": "none"},
     "hierarchical": {"design": "hierarchical", "expected_classes": 1.5},

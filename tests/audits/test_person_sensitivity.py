@@ -40,6 +40,7 @@ CLASSES = ("ant", "bee", "cat")
 PLANS: dict[str, dict[str, Any]] = {
     "poisson": {"centre": "none"},
     "poisson-centred": {},
+    "allocation": {"design": "allocation", "centre": "none"},
     "fixed": {"design": "fixed", "centre": "none"},
     "laplace": {"design": "fixed", "noise": "laplace", "centre": "none"},
     "random-weight": {"design": "random-weight", "max_weight": 0.5},

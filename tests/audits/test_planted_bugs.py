@@ -23,11 +23,12 @@ from privmix.designs.stages import two_engine as two_stage_engine
 from privmix.engine import PrivateRecords, ReleaseEngine, tiles
 from privmix.engine import rows as engine
 from privmix.mechanisms.membership import Membership, offsets_of
-from privmix.mechanisms.sampling import PoissonSampling, Sampler
+from privmix.mechanisms.sampling import AllocationSampling, PoissonSampling, Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, ReleasePlan, all_designs
 from privmix.publication.dataset import RecordTransform
+from tests.audits.samplers import in_two_rows
 from tests.releases.helpers import own_options
 
 CONFIDENCE = 1 - 5e-7
@@ -43,6 +44,7 @@ ALONE = {"records": 1, "mixup_degree": 1, "max_weight": 0.5, "label_noise_ratio"
 DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "poisson": ({"centre": "none"}, 8000),
     "poisson-centred": ({}, 1600),
+    "allocation": ({"design": "allocation", "centre": "none"}, 8000),
     "fixed": ({**ALL, "label_noise_ratio": 20.0, "rows": 20}, 2000),
     "laplace": ({**ALL, "label_noise_ratio": 1000.0, "noise": "laplace", "rows": 20}, 4000),
     "hierarchical": ({"design": "hierarchical", "centre": "none", "expected_classes": 1.5}, 8000),
@@ -215,6 +217,11 @@ def test_residuals_that_are_not_clipped_after_mapping_are_caught(monkeypatch: py
     """Records were clipped before: the map makes them long again."""
     monkeypatch.setattr(two_stage_engine, "clip_l2", lambda residuals, bound: residuals)
     assert audit(make_plan(design="two-stage", centre="none"), 800).violated
+
+
+def test_a_record_in_two_rows_of_a_block_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(AllocationSampling, "draw", in_two_rows(AllocationSampling.draw))
+    assert caught("allocation")
 
 
 class ShuffledBatches(PoissonSampling):

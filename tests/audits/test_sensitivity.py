@@ -20,6 +20,7 @@ from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine import PrivateRecords, ReleaseEngine, tiles
 from privmix.engine import rows as engine
 from privmix.errors import InvalidInput
+from privmix.mechanisms.sampling import AllocationSampling
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, ReleasePlan, all_designs
@@ -40,12 +41,14 @@ from privmix.training.records import TrainingRecords
 from privmix.training.sensitivity import training_sensitivity
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
+from tests.audits.samplers import in_two_rows
 from tests.releases.helpers import own_options
 
 CLASSES = ("ant", "bee", "cat")
 PLANS: dict[str, dict[str, Any]] = {
     "poisson": {"centre": "none"},
     "poisson-centred": {},
+    "allocation": {"design": "allocation", "centre": "none"},
     "fixed": {"design": "fixed", "centre": "none"},
     "fixed-centred": {"design": "fixed"},
     "laplace": {"design": "fixed", "noise": "laplace", "centre": "none"},
@@ -295,6 +298,14 @@ def test_a_record_in_the_rows_of_another_class_is_caught(monkeypatch: pytest.Mon
     assert isinstance(poisson, ReleasePlan)
     sampler = poisson.sampler
     monkeypatch.setattr(ReleasePlan, "sampler_for", lambda self, records: replace(sampler, records=records))
+    assert "rows touched" in exceeded(measured(plan, features, labels, 0))
+
+
+def test_a_record_in_two_rows_of_a_block_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    features, labels = far_apart()
+    plan = worst_plan("allocation", mixup_degree=2)
+    assert not exceeded(measured(plan, features, labels, 0))
+    monkeypatch.setattr(AllocationSampling, "draw", in_two_rows(AllocationSampling.draw))
     assert "rows touched" in exceeded(measured(plan, features, labels, 0))
 
 

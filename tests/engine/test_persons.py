@@ -33,6 +33,7 @@ DESIGNS: dict[str, dict[str, Any]] = {
     "two-stage": {"design": "two-stage"},
     "three-stage": {"design": "three-stage"},
     "poisson": {"mixup_degree": 8},
+    "allocation": {"design": "allocation", "mixup_degree": 8},
     "fixed": {"design": "fixed", "mixup_degree": 8},
     "random-weight": {"design": "random-weight", "mixup_degree": 8},
     "poisson-means": {"mixup_degree": 8, "person_mean": True},

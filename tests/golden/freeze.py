@@ -42,6 +42,7 @@ TARGET = (20.0, 1e-3)
 # The options of each design, beside the defaults of all.
 DESIGNS: dict[str, dict[str, Any]] = {
     "poisson": {"design": "poisson", "mixup_degree": 8},
+    "allocation": {"design": "allocation", "mixup_degree": 8},
     "fixed": {"design": "fixed", "mixup_degree": 8, "label_noise_ratio": 2.0},
     "laplace": {"design": "fixed", "mixup_degree": 8, "noise": "laplace"},
     "random-weight": {"design": "random-weight", "mixup_degree": 8, "dirichlet_alpha": 2.0, "max_weight": 0.5},

@@ -10,7 +10,9 @@ from scipy import stats
 
 from privmix.accounting.events import (
     Adjacency,
+    Allocated,
     ClusterSampled,
+    Composed,
     Event,
     FixedSizeSampled,
     Gaussian,
@@ -21,6 +23,7 @@ from privmix.accounting.events import (
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership
 from privmix.mechanisms.sampling import (
+    AllocationSampling,
     ClasswiseSampling,
     DirichletWeights,
     FixedSizeSampling,
@@ -38,6 +41,8 @@ ROWS = 20 * ROW_TILE
 LABELS = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 1])
 SAMPLERS: list[Sampler] = [
     PoissonSampling(300, 1500, 0.1),
+    AllocationSampling(300, 1500, 1),
+    AllocationSampling(300, 1500, 70),
     FixedSizeSampling(300, 1500, 20),
     FixedSizeSampling(300, 1500, 20, DirichletWeights(1.0)),
     HierarchicalSampling(300, 1500, 3, 0.4, 0.2),
@@ -66,6 +71,12 @@ def _same(one: Membership, other: Membership) -> bool:
 def test_one_plan_events(query: Event) -> None:
     expected: list[tuple[Sampler, Adjacency, Event]] = [
         (PoissonSampling(50, 9, 0.1), Adjacency.ADD_REMOVE, Repeated(PoissonSampled(0.1, query), 9)),
+        (AllocationSampling(50, 9, 3), Adjacency.ADD_REMOVE, Repeated(Allocated(3, query), 3)),
+        (
+            AllocationSampling(50, 9, 4),
+            Adjacency.ADD_REMOVE,
+            Composed((Repeated(Allocated(2, query), 3), Repeated(Allocated(3, query), 1))),
+        ),
         (FixedSizeSampling(50, 9, 4), Adjacency.REPLACE_ONE, Repeated(FixedSizeSampled(50, 4, query), 9)),
         (
             HierarchicalSampling(50, 9, 5, 0.3, 0.2),
@@ -119,6 +130,7 @@ def test_tiles_outside_are_refused(sampler: Sampler) -> None:
     "sampler",
     [
         PoissonSampling(2 * RECORD_TILE + 5, 40, 0.001),
+        AllocationSampling(2 * RECORD_TILE + 5, 40, 3),
         FixedSizeSampling(2 * RECORD_TILE + 5, 40, 64),
         HierarchicalSampling(2 * RECORD_TILE + 5, 40, 2, 0.5, 0.001),
         ClasswiseSampling(2 * RECORD_TILE + 5, 40, 2, 0.001),
@@ -206,6 +218,57 @@ def test_poisson_rows_may_be_empty() -> None:
     membership = PoissonSampling(3, 100, 0.01).draw(_streams(), 0, 0)
     assert membership.rows == 100
     assert (membership.counts == 0).any()
+
+
+# Allocation.
+
+
+def _places(matrix: Matrix, sampler: AllocationSampling) -> NDArray[np.int64]:
+    """(blocks, records) in which row of each block a record is; fails unless it is in exactly one."""
+    starts = [sampler.block_start(block) for block in range(sampler.rows_each + 1)]
+    assert (np.add.reduceat(matrix.astype(np.int64), starts[:-1], axis=0) == 1).all()
+    rows = np.nonzero(matrix.T)[1].reshape(sampler.records, sampler.rows_each).T
+    return np.asarray(rows - np.array(starts[:-1])[:, None])
+
+
+def _is_uniform(places: NDArray[np.int64], size: int) -> bool:
+    return chi_square_p(np.bincount(places.ravel(), minlength=size), np.full(size, 1 / size)) > P_LIMIT
+
+
+def test_allocation_is_to_one_row_of_every_block_uniformly_and_independently() -> None:
+    sampler = AllocationSampling(600, 4 * ROW_TILE, 512)
+    places = _places(draw_matrix(sampler, _streams()), sampler)
+    assert _is_uniform(places, 8)
+    # Pairs of records in one block, and of blocks of one record.
+    assert _is_uniform(places[:, ::2] * 8 + places[:, 1::2], 64)
+    assert _is_uniform(places[::2] * 8 + places[1::2], 64)
+
+
+def test_allocation_to_unequal_blocks_and_across_row_tiles() -> None:
+    for rows, rows_each in ((5000, 3), (3000, 1), (1500, 1499), (1100, 1100)):
+        sampler = AllocationSampling(40, rows, rows_each)
+        sizes = np.diff([sampler.block_start(block) for block in range(rows_each + 1)])
+        assert sizes.sum() == rows
+        assert sizes.max() - sizes.min() <= 1
+        places = _places(draw_matrix(sampler, _streams()), sampler)
+        assert (places < sizes[:, None]).all()
+
+
+def test_allocation_bugs_are_caught() -> None:
+    sampler = AllocationSampling(600, 2 * ROW_TILE, 256)
+    honest = draw_matrix(sampler, _streams())
+    # In two rows of a block; in none; and not uniformly: a generator's numbers modulo the size are not.
+    for place, value in (
+        (int(np.flatnonzero(~honest[:8, 0])[0]), True),
+        (int(np.flatnonzero(honest[:8, 0])[0]), False),
+    ):
+        wrong = honest.copy()
+        wrong[place, 0] = value
+        with pytest.raises(AssertionError):
+            _places(wrong, sampler)
+    generator = np.random.default_rng(0)
+    assert _is_uniform(generator.integers(8, size=153_600), 8)
+    assert not _is_uniform(generator.integers(2**5 + 3, size=153_600) % 8, 8)
 
 
 # Fixed size.
@@ -351,6 +414,8 @@ def test_impossible_sizes_are_refused() -> None:
     for field, make in [
         ("records", lambda: PoissonSampling(0, 9, 0.5)),
         ("rows", lambda: PoissonSampling(9, 0, 0.5)),
+        ("rows_each", lambda: AllocationSampling(9, 9, 10)),
+        ("rows_each", lambda: AllocationSampling(9, 9, 0)),
         ("sample_size", lambda: FixedSizeSampling(9, 9, 10)),
         ("sample_size", lambda: FixedSizeSampling(9, 9, 0)),
         ("classes", lambda: HierarchicalSampling(9, 9, 0, 0.5, 0.5)),

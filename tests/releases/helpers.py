@@ -19,6 +19,7 @@ TARGET = (4.0, 1e-5)
 ALL_DESIGNS: list[dict[str, Any]] = [
     {"design": "poisson"},
     {"design": "poisson", "centre": "none"},
+    {"design": "allocation"},
     {"design": "hierarchical", "expected_classes": 1.5},
     {"design": "classwise"},
     {"design": "classwise", "full_batch": True},

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
     from privmix.accounting.events import (
         Adjacency,
+        Allocated,
         Bounded,
         ClusterSampled,
         Composed,
@@ -57,6 +58,7 @@ __all__ = [
     "ACCOUNTANTS",
     "Accountant",
     "Adjacency",
+    "Allocated",
     "Bounded",
     "Calibration",
     "CertifiedLine",

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from privmix.accounting.events import (
     Adjacency,
+    Allocated,
     Bounded,
     ClusterSampled,
     Composed,
@@ -90,7 +91,7 @@ class Accountant(Protocol):
         ...
 
 
-Leaf = Gaussian | Laplace | Bounded | PoissonSampled | FixedSizeSampled | ClusterSampled | NormalWeighted
+Leaf = Gaussian | Laplace | Bounded | PoissonSampled | FixedSizeSampled | ClusterSampled | Allocated | NormalWeighted
 
 
 def flatten(event: Event) -> dict[Leaf, int]:
@@ -118,7 +119,7 @@ def _collect(event: Event, count: int, counts: Counter[Leaf]) -> None:
         case Composed(events):
             for item in events:
                 _collect(item, count, counts)
-        case PoissonSampled(1, inner):
+        case PoissonSampled(1, inner) | Allocated(1, inner):
             _collect(inner, count, counts)
         case FixedSizeSampled(population, size, inner) if population == size:
             _collect(inner, count, counts)
@@ -128,6 +129,7 @@ def _collect(event: Event, count: int, counts: Counter[Leaf]) -> None:
             ClusterSampled()
             | FixedSizeSampled()
             | PoissonSampled()
+            | Allocated()
             | NormalWeighted()
             | Gaussian()
             | Laplace()

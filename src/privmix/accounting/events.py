@@ -91,6 +91,18 @@ class ClusterSampled(Checked):
 
 
 @dataclass(frozen=True)
+class Allocated(Checked):
+    """``event`` on each of ``rows`` samples, of which each record is in exactly one, drawn uniformly: all of them.
+
+    A record's sample is independent of all other records' and of what any record holds (random allocation, balls in
+    bins). What the samples show of a record is not independent: this is no composition of ``rows`` events.
+    """
+
+    rows: Count
+    event: _Part
+
+
+@dataclass(frozen=True)
 class NormalWeighted:
     """``event``, a Gaussian query, on a sum that each record joins times a secret weight, drawn for it from N(0, 1).
 
@@ -129,6 +141,7 @@ Event = (
     | PoissonSampled
     | FixedSizeSampled
     | ClusterSampled
+    | Allocated
     | NormalWeighted
     | Repeated
     | Composed
@@ -141,6 +154,7 @@ _KINDS: dict[str, type[Any]] = {
     "poisson_sampled": PoissonSampled,
     "fixed_size_sampled": FixedSizeSampled,
     "cluster_sampled": ClusterSampled,
+    "allocated": Allocated,
     "normal_weighted": NormalWeighted,
     "repeated": Repeated,
     "composed": Composed,

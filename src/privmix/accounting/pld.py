@@ -7,14 +7,18 @@ Sources: Koskela, Jalko, Honkela 2020 (FFT composition); Zhu, Dong, Wang 2022 (d
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import numpy as np
+
+from privmix.accounting.allocation import allocation_query
 from privmix.accounting.base import Leaf, UnsupportedEvent, flatten
 from privmix.accounting.direction import LossDirection
 from privmix.accounting.events import (
     Adjacency,
+    Allocated,
     Bounded,
     ClusterSampled,
     Event,
@@ -30,6 +34,12 @@ from privmix.accounting.spreads import spread_queries
 
 # Share of epsilon that the grid may add where that costs little; see direction.py for what it may where it costs much.
 _TOLERANCE = 1e-4
+# Of guesses.
+_ROUGH_TOLERANCE = 1e-2
+# What the first of two steps may take of an epsilon, and of a delta. Below the last no price is sought.
+_SHARES_OF_EPSILON = tuple(number / 40 for number in range(4, 29))
+_SHARES_OF_DELTA = (0.01, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8)
+_LEAST_DELTA = 1e-250
 
 
 @dataclass(frozen=True)
@@ -50,6 +60,10 @@ class ComposedLoss:
         """About ``epsilon`` at ``delta``, in milliseconds; no bound."""
         return max(direction.guess_epsilon(delta) for direction in self.directions)
 
+    def guess_log_delta(self, epsilon: float) -> float:
+        """About log ``delta`` at ``epsilon``; no bound."""
+        return max(direction.guess_log_delta(epsilon) for direction in self.directions)
+
     def epsilon(self, delta: float) -> float:
         """Smallest epsilon >= 0 found whose divergence is at most ``delta``; infinity if there is none."""
         found = -1.0
@@ -57,6 +71,62 @@ class ComposedLoss:
             if found < 0 or not direction.surely_within(found, delta):
                 found = max(found, direction.epsilon(delta))
         return found * (1 + 1e-12)
+
+
+@dataclass(frozen=True)
+class ReplacedLoss:
+    """The loss where one record leaves and another comes, by way of the dataset that has neither.
+
+    With P, R and P' the laws of what is released with the one, with neither and with the other: P <= e^a R + d and
+    R <= e^b P' + d' on every event make P <= e^(a + b) P' + d + e^a d'. Every a and every share of delta give a bound;
+    of Gaussian queries the best one is exact. Valid for whatever is priced under add/remove (Dwork and Roth 2014,
+    Theorem 2.2; Dong, Roth and Su 2021, Theorem 2.14).
+    """
+
+    remove: LossDirection
+    add: LossDirection
+
+    @property
+    def directions(self) -> tuple[ReplacedLoss]:
+        """Itself: which of two records is replaced by which makes no difference to the bound."""
+        return (self,)
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound on the hockey-stick divergence at ``epsilon`` >= 0."""
+        first = self._best_share(epsilon) * epsilon
+        found = self.remove.delta(first) + math.exp(min(first, 700.0)) * self.add.delta(epsilon - first)
+        return min(1.0, found * (1 + 1e-12))
+
+    def epsilon(self, delta: float) -> float:
+        """Upper bound on epsilon at ``delta``; infinity if there is none."""
+        share = min(_SHARES_OF_DELTA, key=lambda share: self._guess(delta, share))
+        return _in_turn(self.remove.epsilon, self.add.epsilon, delta, share)
+
+    def guess_epsilon(self, delta: float) -> float:
+        """About ``epsilon`` at ``delta``; no bound."""
+        return min(self._guess(delta, share) for share in _SHARES_OF_DELTA)
+
+    def guess_log_delta(self, epsilon: float) -> float:
+        """About log ``delta`` at ``epsilon``; no bound."""
+        return self._log_sum(epsilon, self._best_share(epsilon))
+
+    def _guess(self, delta: float, share: float) -> float:
+        return _in_turn(self.remove.guess_epsilon, self.add.guess_epsilon, delta, share)
+
+    def _best_share(self, epsilon: float) -> float:
+        return min(_SHARES_OF_EPSILON, key=lambda share: self._log_sum(epsilon, share))
+
+    def _log_sum(self, epsilon: float, share: float) -> float:
+        first = share * epsilon
+        second = first + self.add.guess_log_delta(epsilon - first)
+        return float(np.logaddexp(self.remove.guess_log_delta(first), second))
+
+
+def _in_turn(first: Callable[[float], float], second: Callable[[float], float], delta: float, share: float) -> float:
+    """Epsilon of two steps of which the first takes a ``share`` of ``delta``."""
+    one = first(share * delta)
+    left = (1 - share) * delta * math.exp(-min(one, 700.0)) * (1 - 1e-12)
+    return (one + second(left)) * (1 + 1e-12) if left > _LEAST_DELTA else math.inf
 
 
 @dataclass(frozen=True)
@@ -69,6 +139,8 @@ class PldAccountant:
         * a range too wide for the memory limit coarsens the grid, which only raises the figure;
         * cluster sampling is priced as if the record's cluster bit were published in every row (valid for every
           dataset, attained by the worst one);
+        * random allocation is priced by its worst pair, all rows of a block together (allocation.py), and under
+          replace-one in two steps, :class:`ReplacedLoss`;
         * fixed-size sampling is priced under replace-one with doubled sensitivity, and refused under add/remove;
         * sums with normal weights are priced as N(0, s^2) against N(0, s^2 + 1), and refused under replace-one.
 
@@ -97,9 +169,9 @@ class PldAccountant:
 
     def rough(self) -> SaddlePoints:
         """Guesses instead of compositions."""
-        return SaddlePoints(self.tolerance, self.name)
+        return SaddlePoints(_ROUGH_TOLERANCE, self.name)
 
-    def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss:
+    def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss | ReplacedLoss:
         """The composed privacy loss itself; recent ones are kept."""
         return _composed_loss(event, adjacency, self.tolerance, self.name)
 
@@ -120,17 +192,21 @@ class SaddlePoints:
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         """About delta at ``epsilon``."""
         loss = _composed_loss(event, adjacency, self.tolerance, self.name)
-        return math.exp(min(0.0, max(direction.guess_log_delta(epsilon) for direction in loss.directions)))
+        return math.exp(min(0.0, loss.guess_log_delta(epsilon)))
 
     def rough(self) -> SaddlePoints:
         """Itself."""
         return self
 
 
-def _uncached_loss(event: Event, adjacency: Adjacency, tolerance: float, name: str) -> ComposedLoss:
-    leaves = flatten(event).items()
-    queries = [query for leaf, count in leaves for query in _queries(leaf, count, adjacency, name)]
+def _uncached_loss(event: Event, adjacency: Adjacency, tolerance: float, name: str) -> ComposedLoss | ReplacedLoss:
+    leaves, rough = flatten(event).items(), tolerance >= _ROUGH_TOLERANCE
+    in_two_steps = adjacency is Adjacency.REPLACE_ONE and any(isinstance(leaf, Allocated) for leaf, _ in leaves)
+    relation = Adjacency.ADD_REMOVE if in_two_steps else adjacency
+    queries = [query for leaf, count in leaves for query in _queries(leaf, count, relation, name, rough)]
     remove = LossDirection(queries, False, tolerance)
+    if in_two_steps:
+        return ReplacedLoss(remove, LossDirection(queries, True, tolerance))
     if all(query.symmetric for query in queries):
         return ComposedLoss((remove,))
     return ComposedLoss((remove, LossDirection(queries, True, tolerance)))
@@ -158,7 +234,9 @@ def forget() -> None:
         kept.cache_clear()
 
 
-def _queries(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Sequence[Query]:
+def _queries(leaf: Leaf, count: int, adjacency: Adjacency, name: str, rough: bool) -> Sequence[Query]:
+    if isinstance(leaf, Allocated) and isinstance(leaf.event, Gaussian):
+        return [allocation_query(leaf.event.noise_multiplier, leaf.rows, count, rough=rough)]
     if isinstance(leaf, NormalWeighted) and isinstance(leaf.event, Gaussian) and adjacency is Adjacency.ADD_REMOVE:
         return spread_queries(leaf.event.noise_multiplier, count)
     return [_query(leaf, count, adjacency, name)]
@@ -189,6 +267,8 @@ def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Query:
             )
         case ClusterSampled(cluster_rate, rate, inner) if not replaced:
             return PairQuery(SampledPair(_noise(inner, shift, leaf, adjacency, name), rate), count, cluster_rate)
+        case Allocated():
+            raise UnsupportedEvent(name, leaf, adjacency, "random allocation is priced with Gaussian noise only")
         case NormalWeighted():
             reason = "normal weights are priced with Gaussian noise, under add_remove only"
             raise UnsupportedEvent(name, leaf, adjacency, reason)

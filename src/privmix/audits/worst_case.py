@@ -15,7 +15,7 @@ import math
 import os
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -80,6 +80,10 @@ class WorstCase(ABC, Generic[P]):
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         """(2, trials) what some released rows show: log-likelihood ratio, and the weaker linear statistic."""
 
+    def of_all_rows(self, blocks: Sequence[RowBlock], transform: RecordTransform) -> Scores:
+        """(2, trials) what all released rows show: the sum, as of rows that hold the canary independently."""
+        return np.asarray(np.sum([self.of_rows(block, transform) for block in blocks], axis=0))
+
     def of_rest(self, engine: Engine) -> Scores:
         """(2, trials) what else was released shows: here nothing."""
         return np.zeros((2, self.trials))
@@ -102,12 +106,9 @@ class WorstCase(ABC, Generic[P]):
         """
         try:
             engine = make(self.plan, as_persons(self.plan, self.records(present), copies), streams)
-            total, rows = np.zeros((2, self.trials)), []
-            for block in engine.rows():
-                total += self.of_rows(block, engine.transform)
-                rows.append(block.x)
-            total += self.of_rest(engine)
-            repeats = self.of_repeats(np.concatenate(rows), engine.transform)
+            blocks = list(engine.rows())
+            total = self.of_all_rows(blocks, engine.transform) + self.of_rest(engine)
+            repeats = self.of_repeats(np.concatenate([block.x for block in blocks]), engine.transform)
             return np.concatenate([total, repeats[None]])
         finally:
             streams.destroy()
@@ -274,6 +275,7 @@ def worst_case_of(plan: Plan) -> AnyCase:
 
     * poisson, hierarchical: a record joins a row at rates that are constants of the plan, whatever the number of
       records and classes, so the dataset may be small; the accounting event is the same, and this is checked;
+    * allocation: as poisson; a record's row in a block is independent of all others', so that they only add to rows;
     * classwise: classes stay, since they decide how many rows a record may touch;
     * fixed: a row holds the canary with probability m/n and the rest are alike, so m and n may be divided by their
       greatest common divisor; random weights depend on m itself, so that both stay;

@@ -8,6 +8,7 @@ from privmix._lazy import lazily
 
 if TYPE_CHECKING:
     from privmix.designs.moments.plan import Moments, MomentsPlan
+    from privmix.designs.rows.allocation import Allocation
     from privmix.designs.rows.classwise import Classwise
     from privmix.designs.rows.fixed import Fixed
     from privmix.designs.rows.hierarchical import Hierarchical
@@ -19,6 +20,7 @@ else:
     __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
+    "Allocation",
     "Classwise",
     "Fixed",
     "Hierarchical",

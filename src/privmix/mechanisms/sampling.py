@@ -13,7 +13,16 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting.events import Adjacency, ClusterSampled, Event, FixedSizeSampled, PoissonSampled, Repeated
+from privmix.accounting.events import (
+    Adjacency,
+    Allocated,
+    ClusterSampled,
+    Composed,
+    Event,
+    FixedSizeSampled,
+    PoissonSampled,
+    Repeated,
+)
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.fields import Checked, Count, Rate
 from privmix.mechanisms.membership import (
@@ -34,6 +43,7 @@ from privmix.mechanisms.streams import SecretStreams
 __all__ = [
     "RECORD_TILE",
     "ROW_TILE",
+    "AllocationSampling",
     "ClasswiseSampling",
     "DirichletWeights",
     "EveryRecord",
@@ -135,6 +145,68 @@ class PoissonSampling(Sampler):
         rows, records = self._tile_shape(row_tile, record_tile)
         with streams.lent("poisson membership", row_tile, record_tile) as generator:
             return draw_rectangle(generator, rows, records, self.sampling_rate)
+
+
+@dataclass(frozen=True)
+class AllocationSampling(Sampler):
+    """Rows are cut into ``rows_each`` blocks; each record is in one row of every block, drawn uniformly.
+
+    So every record is in exactly ``rows_each`` rows (random allocation: Feldman and Shenfeld 2025). Blocks are as equal
+    as can be: block j ends before row ``(j + 1) * rows // rows_each``. A record's row depends on the key, the block and
+    the record's place alone, and is independent of all others'.
+
+    Attributes:
+        rows_each: k, from 1 to ``rows``.
+
+    Example:
+        >>> from privmix.accounting.events import Gaussian
+        >>> sampler = AllocationSampling(records=1000, rows=500, rows_each=4)
+        >>> sampler.event(Gaussian(1.2))
+        Repeated(event=Allocated(rows=125, event=Gaussian(noise_multiplier=1.2)), count=4)
+        >>> int(sampler.draw(SecretStreams.from_seed(0), 0, 0).counts.sum())
+        4000
+    """
+
+    rows_each: Count
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_integer("rows_each", self.rows_each, low=1, high=self.rows)
+
+    @property
+    def adjacency(self) -> Adjacency:
+        return Adjacency.ADD_REMOVE
+
+    def event(self, query: Event) -> Event:
+        size, longer = divmod(self.rows, self.rows_each)
+        parts = [(size, self.rows_each - longer), (size + 1, longer)]
+        events: list[Event] = [Repeated(Allocated(rows, query), count) for rows, count in parts if count]
+        return events[0] if len(events) == 1 else Composed(tuple(events))
+
+    def block_start(self, block: int) -> int:
+        """The first row of a block; of ``rows_each``, the number of rows."""
+        return block * self.rows // self.rows_each
+
+    def draw(
+        self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
+    ) -> Membership:
+        """See :meth:`Sampler.draw`; a block that spans many row tiles is drawn anew for each of them."""
+        rows, records = self._tile_shape(row_tile, record_tile)
+        first = row_tile * ROW_TILE
+        found = []
+        for block in range(self._block_of(first), self._block_of(first + rows - 1) + 1):
+            start, end = self.block_start(block), self.block_start(block + 1)
+            # The row tile is no part of the name: a record's row is drawn once.
+            with streams.lent("allocation membership", block, record_tile) as generator:
+                row = generator.integers(start - first, end - first, size=records)
+            here = np.flatnonzero((row >= 0) & (row < rows))
+            found.append(row[here] * RECORD_TILE + here)
+        row_major = np.sort(np.concatenate(found))
+        row, members = np.divmod(row_major, RECORD_TILE)
+        return Membership(offsets_of(np.bincount(row, minlength=rows)), members)
+
+    def _block_of(self, row: int) -> int:
+        return ((row + 1) * self.rows_each - 1) // self.rows
 
 
 @dataclass(frozen=True)

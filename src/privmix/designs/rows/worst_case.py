@@ -7,6 +7,7 @@ in its coordinate and s_y along its label; both together are one reading of it w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -26,6 +27,7 @@ from privmix.audits.worst_case import (
 )
 from privmix.engine.rows import RowBlock
 from privmix.mechanisms.mixture import log_mixture
+from privmix.mechanisms.sampling import AllocationSampling
 from privmix.plans import ReleasePlan
 from privmix.publication import RecordTransform
 
@@ -48,6 +50,12 @@ def poisson_case(plan: ReleasePlan) -> PoissonCase:
     """Of plans of that design; see :func:`worst_case_of`."""
     width = width_of(plan)
     return PoissonCase(reduced_to(plan, width, width + 1), width)
+
+
+def allocation_case(plan: ReleasePlan) -> AllocationCase:
+    """Of plans of that design; see :func:`worst_case_of`."""
+    width = width_of(plan)
+    return AllocationCase(reduced_to(plan, width, width + 1), width)
 
 
 def classwise_case(plan: ReleasePlan) -> ClasswiseCase:
@@ -144,6 +152,20 @@ class PoissonCase(_RowCase):
         noise = _joint(plan.feature_noise_multiplier, plan.label_noise_multiplier, own)
         seen = own * feature / plan.feature_noise_multiplier**2 + label / plan.label_noise_multiplier**2
         return noise**2 * seen, noise
+
+
+@dataclass(frozen=True)
+class AllocationCase(PoissonCase):
+    """The canary alone, in one row of every block: of each block the mean of its rows' likelihood ratios tells."""
+
+    def of_all_rows(self, blocks: Sequence[RowBlock], transform: RecordTransform) -> Scores:
+        found = [self.reading(block, transform) for block in blocks]
+        reading, noise = np.concatenate([rows for rows, _ in found]), found[0][1]
+        sampler = self.plan.sampler
+        assert isinstance(sampler, AllocationSampling)
+        starts = [sampler.block_start(block) for block in range(sampler.rows_each + 1)]
+        gains = np.logaddexp.reduceat((2 * reading - 1) / (2 * noise**2), starts[:-1], axis=0)
+        return np.stack([(gains - np.log(np.diff(starts))[:, None]).sum(axis=0), reading.sum(axis=0)])
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,204 @@
+"""Random allocation: its price against quadrature, simulated attacks and Poisson sampling."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy import stats
+
+from privmix.accounting import (
+    Adjacency,
+    Allocated,
+    Composed,
+    Gaussian,
+    Laplace,
+    NeighbourCurve,
+    PoissonSampled,
+    Repeated,
+    UnsupportedEvent,
+    calibrate,
+    delta,
+    epsilon,
+    event_from_dict,
+    event_to_dict,
+)
+from privmix.accounting.allocation import AllocationQuery, _Row, _sum_of
+from privmix.accounting.base import flatten
+from privmix.accounting.direction import LossDirection
+from privmix.accounting.pairs import GaussianNoise, SampledPair
+from privmix.accounting.pld import PldAccountant, ReplacedLoss
+from privmix.accounting.queries import PairQuery
+
+Real = NDArray[np.float64]
+REPLACED = Adjacency.REPLACE_ONE
+# Two-sided normal tail beyond 5.5 is 4e-8; a module of ten such statistics stays below 1e-6.
+Z_LIMIT = 5.5
+DRAWS = 400_000
+
+
+def allocated(rows: int, noise: float, blocks: int = 1) -> Repeated:
+    return Repeated(Allocated(rows, Gaussian(noise)), blocks)
+
+
+def directed(event: Allocated, at: float, *, add: bool) -> float:
+    """The divergence in one direction."""
+    assert isinstance(event.event, Gaussian)
+    query = AllocationQuery(event.event.noise_multiplier, event.rows, 1)
+    return LossDirection([query], add, 1e-4).delta(at)
+
+
+def simulated(rows: int, noise: float, blocks: int, shift: float, other: float, generator: np.random.Generator) -> Real:
+    """log of (rows that hold ``shift``) over (rows that hold ``other``), where they hold ``shift``, from the rows."""
+    losses = np.zeros(DRAWS)
+    for _ in range(blocks):
+        y = noise * generator.standard_normal((DRAWS, rows))
+        y[np.arange(DRAWS), generator.integers(rows, size=DRAWS)] += shift
+        for sign, value in ((1, shift), (-1, other)):
+            ratios = (value * y - value**2 / 2) / noise**2
+            top = ratios.max(axis=1, keepdims=True)
+            losses += sign * (top[:, 0] + np.log(np.exp(ratios - top).mean(axis=1)))
+    return losses
+
+
+def measured(losses: Real, at: float) -> tuple[float, float]:
+    """Mean of (1 - e^(at - loss))+, which is the divergence, and its standard error."""
+    shares = np.maximum(-np.expm1(at - losses), 0.0)
+    return float(shares.mean()), float(shares.std() / math.sqrt(len(shares)))
+
+
+def test_one_row_is_a_gaussian_query() -> None:
+    assert flatten(allocated(1, 1.5, 4)) == flatten(Gaussian(0.75))
+    for at in (0.1, 2.0, 5.0):
+        exact = delta(Gaussian(1.2), at).delta
+        for add in (False, True):
+            found = directed(Allocated(1, Gaussian(1.2)), at, add=add)
+            assert exact * (1 - 1e-9) < found < exact * 1.01
+
+
+@pytest.mark.parametrize(("noise", "at"), [(0.6, 2.0), (1.0, 1.0), (2.5, 0.3)])
+def test_two_rows_are_bounded_closely_in_both_directions(noise: float, at: float) -> None:
+    """By integration over both rows."""
+    grid, step = np.linspace(-9, 9 + 1 / noise, 3001, retstep=True)
+    density = stats.norm.pdf(grid) * step
+    ratio = np.exp(grid / noise - 1 / (2 * noise**2))
+    mean = (ratio[:, None] + ratio) / 2
+    for add, gain in ((False, mean - math.exp(at)), (True, 1 - math.exp(at) * mean)):
+        exact = float(density @ np.maximum(gain, 0) @ density)
+        found = directed(Allocated(2, Gaussian(noise)), at, add=add)
+        assert exact * (1 - 1e-6) < found < exact * 1.01
+
+
+@pytest.mark.parametrize(("rows", "noise", "blocks", "at"), [(30, 0.5, 1, 2.0), (12, 1.2, 4, 0.8)])
+@pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
+def test_the_best_attack_reaches_the_price_and_no_more(
+    rows: int, noise: float, blocks: int, at: float, factor: float, holds: bool
+) -> None:
+    """Where the record is there; at two thirds of the noise the price is too small for what is seen, and so on."""
+    losses = simulated(rows, noise * factor, blocks, 1.0, 0.0, np.random.default_rng(5))
+    seen, error = measured(losses, at)
+    price = LossDirection([AllocationQuery(noise, rows, blocks)], False, 1e-4).delta(at)
+    assert (seen - Z_LIMIT * error <= price <= 1.01 * seen + Z_LIMIT * error) == holds
+
+
+def test_the_other_direction_is_bounded() -> None:
+    generator, rows, noise, at = np.random.default_rng(6), 12, 1.2, 0.4
+    y = generator.standard_normal((DRAWS, rows)) / noise - 1 / (2 * noise**2)
+    seen, error = measured(-np.log(np.exp(y).mean(axis=1)), at)
+    price = directed(Allocated(rows, Gaussian(noise)), at, add=True)
+    assert seen - Z_LIMIT * error <= price <= 1.01 * seen + Z_LIMIT * error
+
+
+def test_replaced_records_are_bounded() -> None:
+    """The attack on a record against its opposite: the price is a bound, and no more than a tenth of epsilon above."""
+    rows, noise, blocks = 12, 2.0, 4
+    losses = simulated(rows, noise, blocks, 1.0, -1.0, np.random.default_rng(7))
+    event = allocated(rows, noise, blocks)
+    for target in (1e-2, 1e-3):
+        price = epsilon(event, target, adjacency=REPLACED).epsilon
+        seen, error = measured(losses, price)
+        assert seen - Z_LIMIT * error <= target
+        seen, error = measured(losses, 0.85 * price)
+        assert seen - Z_LIMIT * error > target
+        assert target * 0.95 <= delta(event, price, adjacency=REPLACED).delta <= target * 1.2
+
+
+def test_a_poisoning_bound_follows_for_replaced_records() -> None:
+    curve = NeighbourCurve.of_event(allocated(20, 2.0, 3), REPLACED, points=9)
+    assert 0.01 < curve.success(0.01, poisoned=1) < 0.5
+    assert (np.diff(curve.by_presence) <= 0).all()
+
+
+@pytest.mark.parametrize("noise", [0.7, 2.0, 8.0])
+def test_two_steps_are_exact_for_gaussian_queries(noise: float) -> None:
+    queries = [PairQuery(SampledPair(GaussianNoise(noise), 1.0), 1)]
+    both = ReplacedLoss(*(LossDirection(queries, add, 1e-4) for add in (False, True)))
+    exact = PldAccountant().epsilon(Gaussian(noise), 1e-5, REPLACED)
+    assert exact * (1 - 1e-9) <= both.epsilon(1e-5) <= exact * 1.005
+    assert 1e-5 * (1 - 1e-6) <= both.delta(exact) <= 1.2e-5
+    assert both.guess_epsilon(1e-5) == pytest.approx(exact, rel=0.05)
+    assert both.guess_log_delta(exact) == pytest.approx(math.log(1e-5), abs=0.4)
+
+
+@pytest.mark.parametrize(("rows", "noise", "blocks"), [(937, 1.187, 64), (3750, 0.42, 16), (60_000, 0.31, 1)])
+def test_it_costs_no_more_than_poisson_sampling(rows: int, noise: float, blocks: int) -> None:
+    poisson = Repeated(PoissonSampled(1 / rows, Gaussian(noise)), rows * blocks)
+    assert epsilon(allocated(rows, noise, blocks), 1e-5).epsilon < epsilon(poisson, 1e-5).epsilon
+
+
+def test_more_rows_and_more_noise_cost_less() -> None:
+    prices = [epsilon(allocated(rows, 1.0), 1e-5).epsilon for rows in (1, 2, 3, 8, 9, 50)]
+    assert all(one > other for one, other in itertools.pairwise(prices))
+    prices = [epsilon(allocated(50, noise), 1e-5).epsilon for noise in (0.0999, 0.1, 0.4, 1.0, 5.0, 1e3)]
+    assert all(one > other for one, other in itertools.pairwise(prices))
+
+
+@pytest.mark.parametrize("noise", [0.1, 0.5, 2.0, 1e4])
+@pytest.mark.parametrize("rows", [1, 2, 1000])
+def test_mass_and_mean_stay_on_the_way(rows: int, noise: float) -> None:
+    law = _sum_of(rows, _Row(noise, 40, 28.0, 0.05))
+    assert math.fsum(law.masses) == pytest.approx(1, abs=1e-9)
+    assert (law.masses @ law.values + law.lost) / rows == pytest.approx(1, abs=1e-9)
+    assert (np.diff(law.values) > 0).all()
+    assert (law.masses >= 0).all()
+    assert law.masses[0] + law.lost / rows < 2 * math.exp(-39)
+    assert law.moved < 1e-10
+    assert law.raised < 1e-5
+
+
+def test_coarser_grids_only_cost_more() -> None:
+    """A coarser grid is the larger one in the convex order, up to where its points lie."""
+    for noise, rows in ((0.4, 1000), (1.5, 40)):
+        gains = []
+        for points in (7.0, 14.0, 28.0):
+            law = _sum_of(rows, _Row(noise, 40, points, 0.5))
+            gains.append(law.masses @ np.maximum(law.values / rows - 1.5, 0) + law.lost / rows)
+        assert gains[0] > gains[1] > gains[2]
+
+
+def test_blocks_and_other_queries_compose() -> None:
+    together = Composed((Gaussian(20.0), allocated(20, 2.0, 3), Repeated(PoissonSampled(0.01, Gaussian(1.0)), 9)))
+    parts = [epsilon(part, 1e-5).epsilon for part in together.events]
+    assert max(parts) < epsilon(together, 1e-5).epsilon
+    assert epsilon(together, 3e-5).epsilon < sum(parts)
+    assert epsilon(together, 1e-5, adjacency=REPLACED).epsilon > epsilon(together, 1e-5).epsilon
+
+
+def test_calibration_is_on_the_safe_side() -> None:
+    for adjacency in (Adjacency.ADD_REMOVE, REPLACED):
+        found = calibrate(lambda noise: allocated(25, noise, 4), 2.0, 1e-5, adjacency=adjacency)
+        assert 0.995 * 2 < found.epsilon <= 2
+        assert epsilon(found.event, 1e-5, adjacency=adjacency).epsilon == found.epsilon
+
+
+def test_events_are_stored_and_what_has_no_price_is_refused() -> None:
+    event = allocated(7, 1.5, 2)
+    assert event_from_dict(event_to_dict(event)) == event
+    with pytest.raises(UnsupportedEvent, match="Gaussian noise only"):
+        epsilon(Allocated(3, Laplace(1.0)), 1e-5)
+    for accountant in ("rdp", "moments", "pure", "gdp_clt", "as_published"):
+        with pytest.raises(UnsupportedEvent):
+            epsilon(event, 1e-5, accountant=accountant)
