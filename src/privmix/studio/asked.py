@@ -141,7 +141,7 @@ def number(asked: Asked, field: str, **limits: Any) -> float:
 def whole(asked: Asked, field: str, low: int, high: int | None = None) -> int:
     """A field as a whole number; thousands may be parted by spaces or apostrophes."""
     text = "".join(mark for mark in getattr(asked, field) if mark not in " '_\u00a0\u2009")
-    return check_integer(field, text, low=low, high=high)
+    return check_integer(field, int(text) if text.isascii() and text.isdigit() else text, low=low, high=high)
 
 
 def problems_of(asked: Asked) -> list[Problem]:
