@@ -32,7 +32,9 @@ TABLE = Asked(
     epsilon="2",
     out="REL",
 )
-IMAGES = Asked(what="images", data="scans", classes="2", image_size="16", colour="grey", unit="record", records="90", out="R")
+IMAGES = Asked(
+    what="images", data="scans", classes="2", image_size="16", colour="grey", unit="record", records="90", out="R"
+)
 PERSONS = replace(TABLE, unit="person", person="id", ledger="ledger.db", dataset="visits")
 AUTO = replace(TABLE, design="auto", attainable="85")
 

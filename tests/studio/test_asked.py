@@ -99,12 +99,16 @@ def jobs(monkeypatch: pytest.MonkeyPatch) -> list[ReleaseJob]:
 
 def said(job: ReleaseJob) -> dict[str, Any]:
     """What decides a release, as values that compare."""
-    plain = {name: getattr(job, name) for name in ("data", "epsilon", "delta", "features", "design", "classes", "records")}
+    plain = {
+        name: getattr(job, name) for name in ("data", "epsilon", "delta", "features", "design", "classes", "records")
+    }
     more = {name: getattr(job, name) for name in ("columns", "ledger", "dataset", "options", "seed", "private_count")}
     return {**plain, **more, "out": str(job.out), "attainable": job.assumptions.attainable}
 
 
-@pytest.mark.parametrize("asked", [TABLE, IMAGES, PERSONS, AUTO, TEXTS], ids=["table", "images", "persons", "auto", "texts"])
+@pytest.mark.parametrize(
+    "asked", [TABLE, IMAGES, PERSONS, AUTO, TEXTS], ids=["table", "images", "persons", "auto", "texts"]
+)
 def test_command_and_python_on_the_screen_are_what_runs(
     asked: Asked, jobs: list[ReleaseJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

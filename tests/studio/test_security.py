@@ -57,7 +57,9 @@ def test_without_the_cookie_nobody_does(method: str, cookie: str | None) -> None
     assert not gets_in(method, headers=without("cookie") | ({} if cookie is None else {"cookie": cookie}))
 
 
-@pytest.mark.parametrize("host", [None, "evil.example", "evil.example:8000", "127.0.0.1", "127.0.0.1:80", "0.0.0.0:8000"])
+@pytest.mark.parametrize(
+    "host", [None, "evil.example", "evil.example:8000", "127.0.0.1", "127.0.0.1:80", "0.0.0.0:8000"]
+)
 def test_a_name_that_somebody_lets_point_here_does_not_get_in(host: str | None) -> None:
     """DNS rebinding: the page's own name is the Host then."""
     headers = without("host") | ({} if host is None else {"host": host, "origin": f"http://{host}"})
@@ -116,7 +118,9 @@ def test_secrets_are_long_and_never_the_same() -> None:
 
 def test_every_answer_forbids_what_pages_do_not_need(tmp_path: Path) -> None:
     app = studio(tmp_path).app
-    answers = [ask(app, "GET", f"/fence/{path}") for path in ("", "words", "ledger", "verify", "nowhere", "static/studio.js")]
+    answers = [
+        ask(app, "GET", f"/fence/{path}") for path in ("", "words", "ledger", "verify", "nowhere", "static/studio.js")
+    ]
     answers += [ask(app, "GET", "/"), ask(app, "POST", "/fence/live", form=form_of(TABLE))]
     for found in answers:
         assert {name: found.headers.get(name) for name in HEADERS} == HEADERS

@@ -221,10 +221,14 @@ def _choices(asked: Asked) -> list[Problem]:
     if asked.what == IMAGES and asked.colour not in ("grey", "rgb"):
         found.append(Problem("colour", "Choose whether images are grey or coloured."))
     if asked.what == IMAGES and asked.unit == PERSON:
-        found.append(Problem("unit", "Persons of images are declared on the command line: privmix release --person-file."))
+        found.append(
+            Problem("unit", "Persons of images are declared on the command line: privmix release --person-file.")
+        )
     if bool(asked.ledger) != bool(asked.dataset):
         field = "dataset" if asked.ledger else "ledger"
-        found.append(Problem(field, "A ledger needs both: its file, and the dataset's name in it. Or leave both empty."))
+        found.append(
+            Problem(field, "A ledger needs both: its file, and the dataset's name in it. Or leave both empty.")
+        )
     return found + (_columns(asked) if asked.what == TABLE else [])
 
 

@@ -27,7 +27,19 @@ from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
 from privmix.planning.planner import predict_accuracy
 from privmix.plans import Plan
-from privmix.studio.asked import AUTO, IMAGES, PERSON, TABLE, Asked, Problem, Unready, number, problems_of, whole, words_of
+from privmix.studio.asked import (
+    AUTO,
+    IMAGES,
+    PERSON,
+    TABLE,
+    Asked,
+    Problem,
+    Unready,
+    number,
+    problems_of,
+    whole,
+    words_of,
+)
 from privmix.studio.order import Order
 
 EPSILONS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
@@ -295,16 +307,16 @@ def forecast_of(facts: Facts, tell: Callable[[Forecast], None]) -> Forecast:
         facts: declared.
         tell: called with what is known so far; what it raises ends the work.
     """
-    model, words = declared_model(facts.config, Assumptions(attainable=facts.attainable), parse_features(facts.features))
+    model, words = declared_model(
+        facts.config, Assumptions(attainable=facts.attainable), parse_features(facts.features)
+    )
     found = Forecast()
     if facts.epsilon is not None:
 
         def step(stage: str, done: int, total: int) -> None:
             tell(Forecast(done=min(done, total - 1), total=total))
 
-        choice = choose_design(
-            facts.config, facts.epsilon, facts.delta, model, model_words=words, progress=step
-        )
+        choice = choose_design(facts.config, facts.epsilon, facts.delta, model, model_words=words, progress=step)
         curve = dict(zip(choice.epsilons, choice.curves[choice.best.name], strict=True))
         found = Forecast(curve, 1, 1, choice)
         tell(found)
