@@ -160,6 +160,16 @@ def test_what_is_typed_is_shown_as_text(tmp_path: Path) -> None:
     assert all("<script>alert" not in text for text in shown)
 
 
+def test_marks_that_cannot_be_printed_are_left_out(tmp_path: Path) -> None:
+    found = studio(tmp_path)
+    for name in ("data", "ledger", "out", "label"):
+        form = form_of(replace(TABLE, dataset="d", **{name: "a\x00\x1b[31mb"}))
+        assert ask(found.app, "POST", "/fence/live", form=form).status == 200
+        assert getattr(found.asked, name) == "a[31mb"
+    assert ask(found.app, "POST", "/fence/verify", form=[("folder", "\x00")]).status == 422
+    assert ask(found.app, "POST", "/fence/ledger", form=[("file", "\x00")]).status == 303
+
+
 def test_a_budget_is_given_once_with_a_unit_that_was_chosen(tmp_path: Path) -> None:
     app = studio(tmp_path).app
     form = {"file": "l.db", "dataset": "visits", "epsilon": "4", "delta": "1e-5", "mode": "adaptive"}

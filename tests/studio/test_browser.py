@@ -1,4 +1,4 @@
-"""The studio in a real browser, from the first click to a release that is verified; by keyboard, on a phone, in the dark."""
+"""The studio in a real browser, from the first click to a verified release; by keyboard, on a phone, in the dark."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Served:
         return f"http://127.0.0.1:{self.server.door.port}{self.server.door.root}"
 
     def look(self) -> None:
-        """What axe finds here, at a desk and on a phone, in the light and in the dark: nothing; and nothing is cut off."""
+        """What axe finds here, at a desk in the light and on a phone in the dark: nothing; and nothing is cut off."""
         for width, scheme in ((1280, "light"), (360, "dark")):
             self.page.set_viewport_size({"width": width, "height": 800})
             self.page.emulate_media(color_scheme=scheme)

@@ -49,6 +49,13 @@ def test_the_browser_that_was_shown_the_address_gets_in() -> None:
     assert gets_in("POST")
     assert gets_in(headers=BROWSER | {"host": "localhost:8000"})
     assert gets_in(headers=BROWSER | {"sec-fetch-site": "same-origin"})
+    # Cookies of other servers at this address come along, also such as hide ours.
+    for cookie in (
+        "privmix-studio=evil; privmix-studio=session",
+        'a="b; privmix-studio=session',
+        "x; y=;privmix-studio=session",
+    ):
+        assert gets_in(headers=BROWSER | {"cookie": cookie})
 
 
 @pytest.mark.parametrize("method", ["GET", "POST"])

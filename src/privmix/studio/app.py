@@ -49,6 +49,7 @@ class Studio:
         self.folders, self.books = Folders(self.desk), Books(self.desk)
         inner = Starlette(routes=[*self._routes(), *self.folders.routes(), *self.books.routes()])
         inner.add_exception_handler(404, self._missing)
+        inner.add_exception_handler(500, self._defect)
         self.app = Guard(inner, door)
 
     def _routes(self) -> list[Route]:
@@ -225,6 +226,9 @@ class Studio:
         if not run.kept:
             return self.desk.page("refused", 409, words="There is no run that could be finished.")
         return self._begin(run.order, key, resume=True)
+
+    async def _defect(self, request: Request, error: Exception) -> Response:
+        return self.desk.page("refused", 500, words=f"This is a defect of privmix ({type(error).__name__}).")
 
     async def _missing(self, request: Request, error: Exception) -> Response:
         return self.desk.page("refused", 404, words="There is no such page.")

@@ -60,6 +60,7 @@ class Desk:
             if len(body) > _MOST_BYTES:
                 raise HTTPException(413)
         try:
-            return parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+            pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
         except ValueError:
             raise HTTPException(400) from None
+        return [(name, "".join(mark for mark in text if mark.isprintable() or mark == "\n")) for name, text in pairs]

@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from privmix.errors import InvalidInput
 from privmix.jobs.columns import Columns
 from privmix.jobs.released import Release
 from privmix.jobs.releasing import release
 from privmix.jobs.specification import TableSpec, spec
-from privmix.errors import InvalidInput
 from privmix.progress import Progress, silent
 from privmix.studio.asked import (
     AUTO,

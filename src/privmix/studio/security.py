@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from http.cookies import CookieError, SimpleCookie
 from typing import Any, Final
 from urllib.parse import parse_qs
 
@@ -42,8 +41,8 @@ class Door:
     Formal guarantees:
         * Shown: who has neither the token of the address nor the cookie that it was changed for learns nothing.
         * Constant time: both are compared in a time that does not depend on where they differ.
-        * By name: the ``Host`` is this machine's loopback address at this port, so that no name that somebody lets point
-          here (DNS rebinding) gets in.
+        * By name: the ``Host`` is this machine's loopback address at this port: no name that somebody lets point here
+          (DNS rebinding) gets in.
         * Own pages only: what changes something comes from a page of the studio (``Origin``); the cookie goes to no
           other site (``SameSite=Strict``), to no script (``HttpOnly``), and, since cookies know no ports, under a path
           that no other server of the machine can know.
@@ -102,7 +101,7 @@ class Door:
             return None
         if _only(headers, b"sec-fetch-site") not in (None, "same-origin", "none"):
             return "This request came from another page."
-        if not _equal(_cookie(headers), self.session):
+        if not any(_equal(one, self.session) for one in _cookies(headers)):
             return "The address lacks its token, or the studio was started anew since."
         return None
 
@@ -169,12 +168,10 @@ def _only(headers: list[tuple[bytes, bytes]], name: bytes) -> str | None:
     return None if not found else found[0] if len(found) == 1 else ""
 
 
-def _cookie(headers: list[tuple[bytes, bytes]]) -> str:
-    try:
-        jar = SimpleCookie(_only(headers, b"cookie") or "")
-    except CookieError:
-        return ""
-    return jar[COOKIE].value if COOKIE in jar else ""
+def _cookies(headers: list[tuple[bytes, bytes]]) -> list[str]:
+    """What cookies of our name hold: other servers of this machine may have set some, of this name too."""
+    pairs = [one.strip().partition("=") for one in (_only(headers, b"cookie") or "").split(";")]
+    return [value for name, _, value in pairs if name == COOKIE]
 
 
 def _equal(given: str, secret: str) -> bool:

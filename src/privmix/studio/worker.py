@@ -1,7 +1,7 @@
 """The process that makes a release for the studio: an order comes in, lines on how it goes come out.
 
-It alone reads private records. What it says are stages, hundredths, and the library's own errors, which show no value of
-a record.
+It alone reads private records. What it says are stages, hundredths, and the library's own errors, which show no value
+of a record.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ def words_of(error: BaseException) -> str:
         return "there is not enough memory for this release"
     if isinstance(error, OSError):
         return f"input or output failed: {error.strerror or type(error).__name__}"
-    return f"a defect of privmix ({type(error).__name__}); PRIVMIX_DEBUG=1 shows more in the terminal, which may be private"
+    more = "PRIVMIX_DEBUG=1 shows more in the terminal, which may be private"
+    return f"a defect of privmix ({type(error).__name__}); {more}"
 
 
 if __name__ == "__main__":
