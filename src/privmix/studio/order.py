@@ -82,9 +82,9 @@ class Order:
         lines = []
         shared = _flags({name: value for name, value in self.columns.items() if name in ("label_column", "person")})
         if self.spec:
-            lines.append(["privmix", "spec", self.data, *shared, *_flags(self.spec), "--overwrite"])
-        more = ["--resume"] if resume else []
-        lines.append(["privmix", "release", *_flags({"data": self.data, **self.columns, **self.release}), *more])
+            lines.append(["privmix", "spec", self.data, *shared, *_flags({**self.spec, "overwrite": True})])
+        given = {"data": self.data, **self.columns, **self.release, **({"resume": True} if resume else {})}
+        lines.append(["privmix", "release", *_flags(given)])
         return "\n".join(shlex.join(line) for line in lines)
 
     def python(self) -> str:
@@ -136,8 +136,7 @@ def _flags(arguments: Mapping[str, Any]) -> list[str]:
     found = []
     for name, value in arguments.items():
         for one in value if isinstance(value, list) else [value]:
-            text = str(one)
-            flag = f"--{name.replace('_', '-')}"
+            flag, text = f"--{name.replace('_', '-')}", str(one)
             # What begins with a hyphen would be read as an option.
-            found += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+            found += [flag] if one is True else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
     return found

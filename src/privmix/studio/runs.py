@@ -14,7 +14,6 @@ from pathlib import Path
 from threading import Lock, Thread
 from typing import Any, Final
 
-import privmix
 from privmix.studio.order import Order
 
 RUNNING, DONE, FAILED, STOPPED = "running", "done", "failed", "stopped"
@@ -173,5 +172,5 @@ class Runs:
 
 def _path() -> str:
     """Where the worker finds packages: as this process does, by whole paths."""
-    own = Path(privmix.__file__).parents[1]
+    own = Path(__file__).parents[2]
     return os.pathsep.join([str(own), *(str(Path(one).resolve()) for one in sys.path if one)])
