@@ -62,8 +62,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"up": rounded_up, "down": rounded_down, "exact": exact, "line": line}
-    made.globals |= {"words": words(), "plot": plot}
+    made.filters.update(up=rounded_up, down=rounded_down, exact=exact, line=line)
+    made.globals.update(words=words(), plot=plot)
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from threading import Condition, Thread
 from typing import Final
 
@@ -280,7 +280,7 @@ class Forecasts:
                 facts = self._wanted
             assert facts is not None
             try:
-                forecast_of(facts, lambda found, facts=facts: self._keep(facts, found))
+                forecast_of(facts, partial(self._keep, facts))
             except _Stale:
                 continue
             except Exception as error:

@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from privmix.errors import PrivmixError
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 @contextlib.contextmanager
-def quiet() -> Any:
+def quiet() -> Iterator[Tell]:
     """Yield what writes a line of JSON; whatever else writes to standard output or error is not heard."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_WRONLY)
