@@ -16,7 +16,7 @@ from privmix.errors import MissingExtra
 @verb(app)
 def studio(
     *,
-    folder: Annotated[Path, typer.Argument(help="Folder that paths on its pages are in. Default: this one.")] = Path(),
+    folder: Annotated[Path, typer.Argument(help="Folder that paths on its pages are in.")] = Path(),
     port: Annotated[int, typer.Option(help="Port on this machine; 0: any free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
 ) -> None:
