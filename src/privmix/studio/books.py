@@ -60,11 +60,12 @@ class Books:
         if problems:
             return self._page(said, problems, 422)
         try:
-            numbers = {name: _number(name, said[name]) for name in ("epsilon", "delta")}
+            epsilon, delta = _number("epsilon", said["epsilon"]), _number("delta", said["delta"])
             self._file = said["file"] or _START["file"]
             Ledger.create(self.address(self._file)).add_dataset(
                 said["dataset"],
-                **numbers,
+                epsilon=epsilon,
+                delta=delta,
                 adaptive=_FILTER if said["mode"] == "adaptive" else None,
                 unit=said["unit"],
             )

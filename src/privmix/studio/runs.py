@@ -77,7 +77,7 @@ class Run:
     @property
     def out(self) -> Path:
         """The folder of the release."""
-        return self.folder / self.order.release["out"]
+        return self.folder / str(self.order.release["out"])
 
     def hear(self, event: dict[str, Any]) -> None:
         """Take in a line of the worker."""
