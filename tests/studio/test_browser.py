@@ -22,7 +22,7 @@ __all__ = ["browser"]
 pytestmark = pytest.mark.thorough
 expect = playwright.expect
 # The machine may have other work: what is waited for comes.
-PATIENCE = 240_000
+PATIENCE = 600_000
 
 
 @dataclass
