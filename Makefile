@@ -9,7 +9,7 @@ DOCS := $(VENV)/.docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-all docs lint format fuzz bench setup clean
+.PHONY: demo test test-all docs package lint format fuzz bench setup clean
 
 setup: $(DEV)
 
@@ -47,6 +47,10 @@ test-all: $(DEV)
 docs: $(DOCS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m sphinx -W --keep-going -q -j $(JOBS) docs docs/_build/html
 	PYTHONPATH=docs $(BIN)/python -m _site.check docs/_build/html
+
+# An archive and a wheel in dist/; tests/test_package.py tries what they install.
+package: $(DEV)
+	$(BIN)/python -m build --no-isolation
 
 # Mutated data, releases, models and records, for SECONDS; what is not handled is kept in fuzz-failures. One SEED, one
 # sequence of inputs.

@@ -15,18 +15,29 @@ import pytest
 from privmix import __version__
 
 ROOT = Path(__file__).parents[1]
-PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "benchmarks/README.md")
+PAGES = (
+    "README.md",
+    "CODE_OF_CONDUCT.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "CHANGELOG.md",
+    "docs",
+    "benchmarks/README.md",
+)
 _BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
+
+
+def copied(folder: Path) -> Path:
+    """A copy of the sources in a folder, without what is made from them: a build leaves files beside them."""
+    made = ("__pycache__", "*.egg-info", "build", "dist", "cache", "demo-output", "_build", "generated")
+    return shutil.copytree(ROOT, folder / "privmix", ignore=shutil.ignore_patterns(".*", *made))
 
 
 @pytest.fixture(scope="module")
 def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Files of the archive, built from a copy: a build leaves files beside the sources."""
+    """Files of the archive."""
     pytest.importorskip("setuptools")
-    copy = tmp_path_factory.mktemp("archive") / "privmix"
-    made = ("__pycache__", "*.egg-info", "build", "dist", "cache", "demo-output", "_build", "generated")
-    ignored = shutil.ignore_patterns(".*", *made)
-    shutil.copytree(ROOT, copy, ignore=ignored)
+    copy = copied(tmp_path_factory.mktemp("archive"))
     (copy / "dist").mkdir()
     command = [sys.executable, "-c", _BUILD, "dist"]
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
@@ -40,6 +51,7 @@ def test_it_holds_what_a_reader_and_a_packager_look_for(names: set[str]) -> None
     wanted = {
         "CHANGELOG.md",
         "CITATION.cff",
+        "CODE_OF_CONDUCT.md",
         "CONTRIBUTING.md",
         "LICENSE",
         "SECURITY.md",

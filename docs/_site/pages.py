@@ -23,6 +23,7 @@ FOLDERS = {"benchmarks/results": "generated/measured"}
 FILES = {
     "benchmarks/README.md": "generated/measured/index.md",
     "CHANGELOG.md": "generated/project/changelog.md",
+    "CODE_OF_CONDUCT.md": "generated/project/conduct.md",
     "CONTRIBUTING.md": "generated/project/contributing.md",
     "SECURITY.md": "generated/project/reporting.md",
     "LICENSE": "generated/project/LICENSE.txt",

@@ -88,6 +88,11 @@ VERBS: Final = {
         "privmix.cli.split",
         "Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.",
     ),
+    "studio": Verb(
+        "privmix.cli.studio",
+        "Release a dataset by pages in your browser: price, forecast, ledger, certificate. Served to this machine "
+        "alone.",
+    ),
     "train": Verb("privmix.cli.train", "Train a private model with DP-SGD: mixup, augmentation, public data."),
     "verify": Verb(
         "privmix.cli.verify",

@@ -180,6 +180,25 @@ def spec(
     return made
 
 
+def declared_table(names: Sequence[str], asked: SpecOptions, *, apart: Sequence[str | None] = ()) -> Tabular:
+    """The features of a table by word alone, without a file: what :func:`spec` would write of these columns.
+
+    Args:
+        names: of the columns.
+        asked: what is said of them.
+        apart: the labels' column and the persons', which are not specified.
+
+    Raises:
+        InvalidInput: something is said of another column, or twice, or makes no sense; or a column is undeclared.
+
+    Example:
+        >>> declared_table(["age"], SpecOptions(number=["age=0:120"])).columns
+        ('age',)
+    """
+    entries = _said(asked, list(names), tuple(apart))
+    return Tabular({name: entries.get(name, {PLACEHOLDER: _HINTS[""]}) for name in names})
+
+
 def _check_out(out: Path, overwrite: bool) -> None:
     if out.suffix.lower() != ".json":
         raise InvalidInput("out", str(out), "a file name that ends in .json")

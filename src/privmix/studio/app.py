@@ -1,0 +1,234 @@
+"""The studio's pages and what they do: from a dataset that is named to a release that holds."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, Response
+from starlette.routing import Route
+
+from privmix.errors import PrivmixError
+from privmix.studio import asked as asking
+from privmix.studio.asked import Asked, Problem, Unready
+from privmix.studio.books import Books
+from privmix.studio.desk import Desk
+from privmix.studio.folders import Folders
+from privmix.studio.order import Order
+from privmix.studio.pages import ASSETS, write_example
+from privmix.studio.price import Facts, Forecasts, Standing, between, facts_of, price_of, standing
+from privmix.studio.runs import DONE, RUNNING, Busy, Run
+from privmix.studio.security import Door, Guard
+
+
+class Studio:
+    """What one studio holds: what was asked so far, the release that is made, the folders that were opened.
+
+    Formal guarantees:
+        * Nothing private is read before "release" is pressed: until then no file is opened but a ledger and the
+          folders that are verified; columns, classes and counts are declared.
+        * In another process: the private data are read by a process of its own (:class:`privmix.studio.runs.Runs`).
+        * No question changes anything: releases, ledgers and files are made by POST alone, a release by a key that is
+          good once.
+        * Nothing leaves the machine: pages load nothing from elsewhere, and may not.
+
+    Args:
+        folder: that paths are in.
+        door: who gets in.
+    """
+
+    def __init__(self, folder: Path, door: Door) -> None:
+        self.desk = Desk(folder, door)
+        self.asked, self.forecasts = Asked(), Forecasts()
+        self.folders, self.books = Folders(self.desk), Books(self.desk)
+        inner = Starlette(routes=[*self._routes(), *self.folders.routes(), *self.books.routes()])
+        inner.add_exception_handler(404, self._missing)
+        inner.add_exception_handler(500, self._defect)
+        self.app = Guard(inner, door)
+
+    def _routes(self) -> list[Route]:
+        def get(path: str, does: Callable[[Request], Awaitable[Response]]) -> Route:
+            return Route(path, does, methods=["GET"])
+
+        def post(path: str, does: Callable[[Request], Awaitable[Response]]) -> Route:
+            return Route(path, does, methods=["POST"])
+
+        return [
+            get("/", self.new),
+            get("/words", self.words),
+            get("/forecast", self.forecast),
+            get("/static/{name}", self.asset),
+            get("/run/{id}", self.run),
+            get("/run/{id}/progress", self.progress),
+            post("/live", self.live),
+            post("/columns", self.columns),
+            post("/example", self.example),
+            post("/release", self.release),
+            post("/run/{id}/stop", self.stop),
+            post("/run/{id}/finish", self.finish),
+        ]
+
+    def close(self) -> None:
+        """End what is going on; a release that is made can be finished later."""
+        self.forecasts.close()
+        self.desk.runs.close()
+
+    async def new(self, request: Request) -> Response:
+        """The page of a new release."""
+        return self._new()
+
+    def _new(self, problems: list[Problem] | None = None) -> Response:
+        status = 422 if problems else 200
+        return self.desk.page(
+            "new", status, asked=self.asked, problems=problems or [], key=self.desk.keys.new(), asking=asking
+        )
+
+    async def words(self, request: Request) -> Response:
+        """The glossary."""
+        return self.desk.page("words")
+
+    async def asset(self, request: Request) -> Response:
+        """A style sheet or a script."""
+        if (found := ASSETS.get(request.path_params["name"])) is None:
+            raise HTTPException(404)
+        return FileResponse(found[0], media_type=found[1])
+
+    async def columns(self, request: Request) -> Response:
+        """Rows for the columns whose names were typed, or one more row."""
+        pairs = await self.desk.form(request)
+        found = Asked.of_form(pairs)
+        typed = next((value for name, value in pairs if name == "names"), "")
+        names = [name.strip().strip('"') for line in typed.splitlines() for name in line.split(",")]
+        apart = (found.label, found.person)
+        found = found.with_columns([name for name in names if name not in apart])
+        if not any(names):
+            found = replace(found, columns=(*found.columns, asking.Column("")))
+        self.asked = found
+        return self.desk.page("_columns", asked=found, asking=asking)
+
+    async def example(self, request: Request) -> Response:
+        """Fill in the public example."""
+        try:
+            self.asked = await run_in_threadpool(write_example, self.desk.folder)
+        except PrivmixError as error:
+            return self._new([Problem("", str(error))])
+        return self.desk.to("")
+
+    async def live(self, request: Request) -> Response:
+        """Price, ledger and commands of what the page says now."""
+        self.asked = Asked.of_form(await self.desk.form(request))
+        return await run_in_threadpool(self._live)
+
+    def _live(self) -> Response:
+        try:
+            facts, price = self._priced()
+        except Unready as unready:
+            return self.desk.page("_live", ready=False, problems=unready.problems)
+        order = Order.of(self.asked)
+        return self.desk.page(
+            "_live",
+            ready=True,
+            price=price,
+            stands=self._standing(price),
+            order=order,
+            **self._forecast(facts),
+        )
+
+    def _priced(self) -> tuple[Facts, Any]:
+        facts = facts_of(self.asked)
+        return facts, price_of(facts, asking.number(self.asked, "epsilon"))
+
+    def _standing(self, price: Any) -> Standing | None:
+        return standing(self.asked, price, self.books.address(self.asked.ledger))
+
+    def _forecast(self, facts: Facts) -> dict[str, Any]:
+        found, epsilon = self.forecasts.ask(facts), asking.number(self.asked, "epsilon")
+        return {
+            "forecast": found,
+            "epsilon": epsilon,
+            "expected": between(found.curve, epsilon),
+            "chance": 1 / len(facts.classes),
+            "attainable": facts.attainable,
+        }
+
+    async def forecast(self, request: Request) -> Response:
+        """How far the forecast is."""
+        try:
+            facts = await run_in_threadpool(facts_of, self.asked)
+        except Unready:
+            return HTMLResponse("")
+        return self.desk.page("_forecast", **self._forecast(facts))
+
+    async def release(self, request: Request) -> Response:
+        """Begin the release. From here on private data are read."""
+        pairs = await self.desk.form(request)
+        self.asked = Asked.of_form(pairs)
+        return await run_in_threadpool(self._release, dict(pairs).get("key", ""))
+
+    def _release(self, key: str) -> Response:
+        try:
+            _, price = self._priced()
+        except Unready as unready:
+            return self._new(list(unready.problems))
+        stands = self._standing(price)
+        if stands is not None and stands.fits is False:
+            return self._new([Problem("dataset", stands.words)])
+        if not set("*?[:") & set(self.asked.data) and not self.desk.path(self.asked.data).exists():
+            return self._new([Problem("data", "There is no such file or folder on this machine.")])
+        return self._begin(Order.of(self.asked), key)
+
+    def _begin(self, order: Order, key: str, *, resume: bool = False) -> Response:
+        if not self.desk.keys.use(key):
+            return self.desk.page("refused", 409, words="This page was sent before: nothing was done again.")
+        try:
+            run = self.desk.runs.start(order, self.desk.folder, resume=resume)
+        except Busy:
+            return self.desk.page("refused", 409, words="A release is being made: wait for it, or stop it first.")
+        return self.desk.to(f"run/{run.id}")
+
+    def _found(self, request: Request) -> Run:
+        if (run := self.desk.runs.get(request.path_params["id"])) is None:
+            raise HTTPException(404)
+        return run
+
+    async def run(self, request: Request) -> Response:
+        """A release that is made, or was."""
+        run = self._found(request)
+        if run.state == DONE:
+            return self.desk.to(f"folder/{self.folders.open(run.out, run.order.columns.get('label_column', 'label'))}")
+        return self.desk.page("run", run=run, key=self.desk.keys.new())
+
+    async def progress(self, request: Request) -> Response:
+        """How far a release is; at its end the browser goes on to what came of it."""
+        run = self._found(request)
+        found = self.desk.page("_progress", run=run)
+        if run.state != RUNNING:
+            found.headers["HX-Redirect"] = f"{self.desk.root}run/{run.id}"
+        return found
+
+    async def stop(self, request: Request) -> Response:
+        """Stop the release that is made; what was paid for is kept."""
+        run = self._found(request)
+        if run is self.desk.running:
+            await run_in_threadpool(self.desk.runs.close)
+        return self.desk.to(f"run/{run.id}")
+
+    async def finish(self, request: Request) -> Response:
+        """Finish a release that was interrupted: it is not charged again."""
+        run = self._found(request)
+        key = dict(await self.desk.form(request)).get("key", "")
+        if not run.kept:
+            return self.desk.page("refused", 409, words="There is no run that could be finished.")
+        return self._begin(run.order, key, resume=True)
+
+    async def _defect(self, request: Request, error: Exception) -> Response:
+        return self.desk.page("refused", 500, words=f"This is a defect of privmix ({type(error).__name__}).")
+
+    async def _missing(self, request: Request, error: Exception) -> Response:
+        return self.desk.page("refused", 404, words="There is no such page.")

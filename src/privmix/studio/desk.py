@@ -1,0 +1,66 @@
+"""What every page of the studio is answered from: the folder, the release that is made, forms, pages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from privmix.studio.pages import render
+from privmix.studio.runs import Keys, Run, Runs
+from privmix.studio.security import Door
+
+_MOST_BYTES: Final = 2**20
+_MOST_FIELDS: Final = 5000
+
+
+class Desk:
+    """What pages share.
+
+    Args:
+        folder: that paths are in.
+        door: who gets in.
+    """
+
+    def __init__(self, folder: Path, door: Door) -> None:
+        self.folder, self.root = folder, door.root
+        self.runs, self.keys = Runs(), Keys()
+
+    @property
+    def running(self) -> Run | None:
+        """The release that is being made, if one is."""
+        return self.runs.running
+
+    def page(self, name: str, status: int = 200, **content: Any) -> HTMLResponse:
+        """A page, or a part of one."""
+        shared = {"root": self.root, "place": self.folder, "running": self.running}
+        return HTMLResponse(render(name, **shared, **content), status)
+
+    def to(self, path: str) -> RedirectResponse:
+        """Go on there."""
+        return RedirectResponse(self.root + path, 303)
+
+    def path(self, text: str) -> Path:
+        """A path as it was typed: in the studio's folder, unless it is a whole one."""
+        return self.folder / Path(text)
+
+    async def form(self, request: Request) -> list[tuple[str, str]]:
+        """The fields of a form.
+
+        Raises:
+            HTTPException: it is too large, or no form.
+        """
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > _MOST_BYTES:
+                raise HTTPException(413)
+        try:
+            pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
+        except ValueError:
+            raise HTTPException(400) from None
+        return [(name, "".join(mark for mark in text if mark.isprintable() or mark == "\n")) for name, text in pairs]

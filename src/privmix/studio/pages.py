@@ -1,0 +1,139 @@
+"""The studio's pages: templates filled in, and what stands beside them."""
+
+from __future__ import annotations
+
+import csv
+import math
+import re
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+from privmix.errors import StorageError
+from privmix.reports import page as report_page
+from privmix.rounding import exact, rounded_down, rounded_up
+from privmix.studio.asked import Asked, Column
+
+_HERE: Final = Path(__file__).parent
+ASSETS: Final = {
+    "page.css": (Path(report_page.__file__).parent / "templates" / "page.css", "text/css"),
+    "studio.css": (_HERE / "static" / "studio.css", "text/css"),
+    "studio.js": (_HERE / "static" / "studio.js", "text/javascript"),
+    "icon.svg": (_HERE / "static" / "icon.svg", "image/svg+xml"),
+    "htmx.min.js": (_HERE / "static" / "htmx.min.js", "text/javascript"),
+}
+"""What pages load, by name: the report's style sheet, the studio's own, and scripts."""
+
+EXAMPLE_FILE: Final = "privmix-example.csv"
+# As the data's own description has them: public.
+_RANGES: Final = {
+    "mean radius": "6:29",
+    "mean texture": "9:40",
+    "mean perimeter": "43:190",
+    "mean area": "143:2510",
+    "mean smoothness": "0.05:0.17",
+    "mean compactness": "0.01:0.35",
+}
+_EXAMPLE: Final = Asked(
+    data=EXAMPLE_FILE,
+    label="diagnosis",
+    classes="malignant,benign",
+    columns=tuple(Column(name, "number", values) for name, values in _RANGES.items()),
+    records="569",
+    epsilon="4",
+    out="example-release",
+)
+
+
+def render(name: str, **content: Any) -> str:
+    """A page or a part of one."""
+    return _environment().get_template(f"{name}.html.j2").render(**content)
+
+
+@cache
+def _environment() -> Environment:
+    made = Environment(
+        loader=FileSystemLoader(_HERE / "pages"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(up=rounded_up, down=rounded_down, exact=exact, line=line)
+    made.globals.update(words=words(), plot=plot)
+    return made
+
+
+def line(text: object) -> str:
+    """A text from a file, as one line of marks that can be printed."""
+    return "".join(mark if mark.isprintable() else "?" for mark in str(text))
+
+
+@cache
+def words() -> dict[str, str]:
+    """The glossary: word -> what it means. It is the documentation's; a test holds the two together."""
+    text = (_HERE / "pages" / "words.md").read_text(encoding="utf-8")
+    found = re.findall(r"^\*\*([^*]+)\.\*\* (.+?)(?:\n\n|\n?\Z)", text, re.MULTILINE | re.DOTALL)
+    # The documentation's links lead to pages that are not here.
+    return {word: re.sub(r"\[([^\]]+)\]\([^)]+\)|`", r"\1", " ".join(said.split())) for word, said in found}
+
+
+def write_example(folder: Path) -> Asked:
+    """Write a public table into the folder, unless it is there, and say what to ask of it.
+
+    The table is scikit-learn's: 569 images of cells, six measures of each, and whether they are malignant.
+
+    Raises:
+        StorageError: it can't be written.
+    """
+    from sklearn.datasets import load_breast_cancer
+
+    found = load_breast_cancer()
+    places = [list(found.feature_names).index(name) for name in _RANGES]
+    try:
+        with open(folder / EXAMPLE_FILE, "x", encoding="utf-8", newline="") as stream:
+            table = csv.writer(stream, lineterminator="\n")
+            table.writerow([*_RANGES, _EXAMPLE.label])
+            for row, label in zip(found.data, found.target, strict=True):
+                table.writerow([*(f"{row[place]:g}" for place in places), found.target_names[label]])
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StorageError(f"{EXAMPLE_FILE}: can't be written: {error.strerror}") from None
+    free = _EXAMPLE.out
+    number = 2
+    while (folder / free).exists():
+        free, number = f"{_EXAMPLE.out}-{number}", number + 1
+    return replace(_EXAMPLE, out=free)
+
+
+def plot(curve: dict[float, float], epsilon: float, chance: float) -> dict[str, Any]:
+    """Where the marks of a curve of accuracy against epsilon are, in a picture of 320 by 180.
+
+    Args:
+        curve: accuracy by epsilon.
+        epsilon: that is chosen.
+        chance: accuracy of whoever guesses.
+    """
+    left, right, top, bottom = 44.0, 308.0, 12.0, 146.0
+    known = sorted(curve)
+    low = math.floor(10 * min([chance, *curve.values()])) / 10
+    ends = math.log(known[0]), math.log(known[-1])
+
+    def across(value: float) -> float:
+        share = (math.log(value) - ends[0]) / ((ends[1] - ends[0]) or 1.0)
+        return round(left + min(1.0, max(0.0, share)) * (right - left), 1)
+
+    def down(value: float) -> float:
+        return round(bottom - (value - low) / (1 - low) * (bottom - top), 1)
+
+    return {
+        "points": [(across(one), down(curve[one])) for one in known],
+        "now": across(epsilon),
+        "across": [(across(one), f"{one:g}") for one in known],
+        "down": [(down(value), f"{100 * value:.0f}%") for value in (low, (1 + low) / 2, 1.0)],
+        "box": (left, top, right, bottom),
+    }

@@ -1,0 +1,104 @@
+"""A studio without a browser: requests as a browser on this machine makes them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from privmix.studio.app import Studio
+from privmix.studio.asked import Asked, Column, as_form
+from privmix.studio.security import COOKIE, Door
+
+DOOR = Door(8000, token="token", session="session", fence="fence")
+HOST = "127.0.0.1:8000"
+BROWSER = {"host": HOST, "cookie": f"{COOKIE}=session", "origin": f"http://{HOST}"}
+
+TABLE = Asked(
+    data="visits.csv",
+    label="ill",
+    classes="no,yes",
+    columns=(
+        Column("age", "number", "0:120", empty=True),
+        Column("ward", "category", "A,B"),
+        Column("name", "ignore"),
+        Column("a=b", "boolean"),
+    ),
+    unit="record",
+    records="400",
+    epsilon="2",
+    out="REL",
+)
+IMAGES = Asked(
+    what="images", data="scans", classes="2", image_size="16", colour="grey", unit="record", records="90", out="R"
+)
+PERSONS = replace(TABLE, unit="person", person="id", ledger="ledger.db", dataset="visits")
+AUTO = replace(TABLE, design="auto", attainable="85")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Status, headers in lower case, and text."""
+
+    status: int
+    headers: dict[str, str]
+    text: str
+
+
+def ask(
+    app: Any, method: str, path: str, headers: Mapping[str, str] = BROWSER, form: Any = None, query: str = ""
+) -> Answer:
+    """Send a request to an ASGI application."""
+    body = urlencode([] if form is None else list(form)).encode()
+    sent: list[Any] = []
+    parts = [{"type": "http.request", "body": body, "more_body": False}]
+    scope = {
+        "type": "http",
+        "http_version": "1.1",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": [(name.encode(), value.encode()) for name, value in headers.items()],
+    }
+
+    async def receive() -> dict[str, Any]:
+        return parts.pop() if parts else {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(app(scope, receive, send))
+    start = next(one for one in sent if one["type"] == "http.response.start")
+    content = b"".join(one.get("body", b"") for one in sent if one["type"] == "http.response.body")
+    told = {name.decode().lower(): value.decode() for name, value in start["headers"]}
+    return Answer(start["status"], told, content.decode())
+
+
+def form_of(asked: Asked, **more: str) -> list[tuple[str, str]]:
+    """The fields that the page sends."""
+    columns = [
+        pair
+        for column in asked.columns
+        for pair in (
+            ("column_name", column.name),
+            ("column_holds", column.holds),
+            ("column_values", column.values),
+            ("column_empty", "allowed" if column.empty else "refused"),
+        )
+    ]
+    return [*as_form(asked).items(), *columns, *more.items()]
+
+
+def studio(folder: Path) -> Studio:
+    """A studio in a folder, behind :data:`DOOR`."""
+    return Studio(folder, DOOR)
+
+
+def visits(file: Path, rows: int = 400, answers: tuple[str, ...] = ("no", "yes")) -> None:
+    """A table as :data:`TABLE` declares it."""
+    lines = ["age,ward,name,a=b,ill"]
+    lines += [f"{20 + number % 60},{'AB'[number % 2]},n{number},1,{answers[number % 2]}" for number in range(rows)]
+    file.write_text("\n".join(lines) + "\n")

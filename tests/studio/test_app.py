@@ -1,0 +1,347 @@
+"""Pages without a browser: nothing private is read before "release", and nothing is released twice."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
+
+from privmix.errors import StorageError
+from privmix.ledger import Ledger
+from privmix.studio import price as pricing
+from privmix.studio import worker
+from privmix.studio.app import Studio
+from privmix.studio.asked import Asked, Column, Unready
+from privmix.studio.order import Order
+from privmix.studio.price import Facts, Forecast, Forecasts, between, facts_of, price_of
+from privmix.studio.runs import DONE, FAILED, RUNNING, Busy, Keys, Run, Runs
+from tests.studio.helpers import AUTO, IMAGES, PERSONS, TABLE, ask, form_of, studio, visits
+
+_opened: list[str] = []
+_watching = False
+
+
+def _hook(event: str, args: tuple[Any, ...]) -> None:
+    if _watching and event in ("open", "os.listdir", "os.scandir") and args:
+        _opened.append(str(args[0]))
+
+
+sys.addaudithook(_hook)
+
+
+@pytest.fixture
+def opened() -> Any:
+    """What this process opens meanwhile."""
+    global _watching
+    _opened.clear()
+    _watching = True
+    yield _opened
+    _watching = False
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Order, bool]]:
+    """Orders that were begun; none is carried out."""
+    found: list[tuple[Order, bool]] = []
+
+    def start(self: Runs, order: Order, folder: Path, *, resume: bool = False) -> Run:
+        if self.running is not None:
+            raise Busy
+        found.append((order, resume))
+        self.last = self._all["run"] = Run(order, folder, id="run")
+        return self.last
+
+    monkeypatch.setattr(Runs, "start", start)
+    return found
+
+
+def key_of(app: Any) -> str:
+    return re.findall(r'name="key" value="([^"]+)"', ask(app, "GET", "/fence/").text)[0]
+
+
+def test_nothing_of_the_data_is_opened_before_release_is_pressed(
+    tmp_path: Path, opened: list[str], started: list[Any]
+) -> None:
+    visits(tmp_path / "visits.csv")
+    Ledger.create(f"sqlite:///{tmp_path / 'ledger.db'}").add_dataset("visits", epsilon=4, delta=1e-5, unit="person")
+    app = studio(tmp_path).app
+    opened.clear()
+    for asked in (TABLE, PERSONS, AUTO):
+        assert "The promise" in ask(app, "POST", "/fence/live", form=form_of(asked)).text
+        ask(app, "POST", "/fence/columns", form=form_of(asked, names="age,dose"))
+        for path in ("", "forecast", "ledger", "verify", "words"):
+            assert ask(app, "GET", f"/fence/{path}").status == 200
+    # Not by this process when it is pressed, either: another one reads them.
+    form = form_of(PERSONS, key=key_of(app))
+    assert ask(app, "POST", "/fence/release", form=form).status == 303
+    assert len(started) == 1
+    assert [name for name in opened if "visits.csv" in name] == []
+    assert [name for name in opened if "ledger.db" in name or name.endswith(".j2")] != []
+
+
+def test_a_question_never_releases(tmp_path: Path, started: list[Any]) -> None:
+    visits(tmp_path / "visits.csv")
+    app = studio(tmp_path).app
+    key = key_of(app)
+    ask(app, "POST", "/fence/live", form=form_of(TABLE))
+    query = "&".join(f"{name}={value}" for name, value in form_of(TABLE, key=key))
+    for path in ("release", "", "run/x/finish", "run/x/stop", "example", "ledger/budget", "live", "columns"):
+        ask(app, "GET", f"/fence/{path}", query=query)
+    assert started == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["visits.csv"]
+
+
+def test_a_page_that_is_sent_twice_releases_once(tmp_path: Path, started: list[Any]) -> None:
+    visits(tmp_path / "visits.csv")
+    found = studio(tmp_path)
+    form = form_of(TABLE, key=key_of(found.app))
+    first, second = (ask(found.app, "POST", "/fence/release", form=form) for _ in range(2))
+    assert (first.status, first.headers["location"]) == (303, "/fence/run/run")
+    assert second.status == 409
+    # Nor does another page while the first release is made.
+    other = ask(found.app, "POST", "/fence/release", form=form_of(TABLE, key=key_of(found.app)))
+    assert (other.status, len(started)) == (409, 1)
+    for key in ("", "made-up"):
+        assert ask(found.app, "POST", "/fence/release", form=form_of(TABLE, key=key)).status == 409
+    assert len(started) == 1
+
+
+def test_a_key_is_good_once() -> None:
+    keys = Keys()
+    key = keys.new()
+    assert (keys.use(key), keys.use(key), keys.use("")) == (True, False, False)
+    old = keys.new()
+    for _ in range(300):
+        keys.new()
+    assert not keys.use(old)
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (replace(TABLE, unit=""), "Choose who is protected"),
+        (replace(TABLE, data="elsewhere.csv"), "no such file"),
+        (replace(TABLE, ledger="none.db", dataset="d"), "ledger"),
+        (replace(TABLE, ledger="l.db", dataset="visits", epsilon="3"), "more than is left"),
+        (replace(PERSONS, ledger="l.db"), "unit"),
+        (replace(TABLE, columns=(Column("age", "number", "9:1"),)), "greater|&gt; 9"),
+    ],
+)
+def test_what_is_not_right_is_not_begun(asked: Asked, words: str, tmp_path: Path, started: list[Any]) -> None:
+    visits(tmp_path / "visits.csv")
+    Ledger.create(f"sqlite:///{tmp_path / 'l.db'}").add_dataset("visits", epsilon=2, delta=1e-5)
+    app = studio(tmp_path).app
+    found = ask(app, "POST", "/fence/release", form=form_of(asked, key=key_of(app)))
+    assert found.status == 422
+    assert re.search(words, found.text)
+    assert 'id="problems"' in found.text
+    assert started == []
+
+
+def test_what_is_typed_is_shown_as_text(tmp_path: Path) -> None:
+    app = studio(tmp_path).app
+    evil = '"><script>alert(1)</script>'
+    shown = [
+        ask(app, "POST", "/fence/live", form=form_of(replace(TABLE, out=evil, data=evil))).text,
+        ask(app, "POST", "/fence/columns", form=form_of(TABLE, names=evil)).text,
+        ask(app, "POST", "/fence/verify", form=[("folder", evil)]).text,
+        ask(app, "POST", "/fence/ledger/budget", form=[("dataset", evil), ("epsilon", evil)]).text,
+        ask(app, "GET", "/fence/").text,
+    ]
+    assert all("<script>alert" not in text for text in shown)
+
+
+def test_marks_that_cannot_be_printed_are_left_out(tmp_path: Path) -> None:
+    found = studio(tmp_path)
+    for name in ("data", "ledger", "out", "label"):
+        form = form_of(replace(TABLE, dataset="d", **{name: "a\x00\x1b[31mb"}))
+        assert ask(found.app, "POST", "/fence/live", form=form).status == 200
+        assert getattr(found.asked, name) == "a[31mb"
+    assert ask(found.app, "POST", "/fence/verify", form=[("folder", "\x00")]).status == 422
+    assert ask(found.app, "POST", "/fence/ledger", form=[("file", "\x00")]).status == 303
+
+
+def test_a_budget_is_given_once_with_a_unit_that_was_chosen(tmp_path: Path) -> None:
+    app = studio(tmp_path).app
+    form = {"file": "l.db", "dataset": "visits", "epsilon": "4", "delta": "1e-5", "mode": "adaptive"}
+
+    def given(**more: str) -> int:
+        return ask(app, "POST", "/fence/ledger/budget", form=list({**form, **more}.items())).status
+
+    assert given() == 422
+    assert not (tmp_path / "l.db").exists()
+    assert given(unit="person") == 303
+    assert given(unit="person") == 422
+    budget = Ledger.open(f"sqlite:///{tmp_path / 'l.db'}").stated_budget("visits")
+    assert (budget.epsilon, budget.unit, budget.mode) == (4.0, "person", "adaptive")
+    assert "visits" in ask(app, "GET", "/fence/ledger").text
+
+
+def test_a_folder_that_does_not_hold_shows_nothing_more(tmp_path: Path) -> None:
+    app = studio(tmp_path).app
+    (tmp_path / "sent").mkdir()
+    (tmp_path / "sent" / "certificate.json").write_text('{"epsilon": 0.1, "evil": "<script>"}')
+    found = ask(app, "POST", "/fence/verify", form=[("folder", "sent"), ("key", "")])
+    place = found.headers["location"]
+    assert "does not hold" in ask(app, "GET", f"{place}/verified").text
+    assert ask(app, "GET", f"{place}/report").status == 422
+    assert ask(app, "GET", f"{place}/certificate").status == 422
+    assert "None can be made" in ask(app, "GET", f"{place}/rows").text
+    assert ask(app, "GET", "/fence/folder/other/verified").status == 404
+    assert ask(app, "POST", "/fence/verify", form=[("folder", "nowhere")]).status == 422
+
+
+def test_the_price_is_the_plans_and_follows_from_what_is_declared() -> None:
+    facts = facts_of(TABLE)
+    # Age with a place for empty cells, two wards, one truth; the name is not used.
+    assert (facts.dim, facts.classes, facts.persons) == (5, ("no", "yes"), False)
+    found = price_of(facts, 2.0)
+    assert found.plan is not None
+    assert found.epsilon <= 2.0
+    assert 0.5 < found.right < 1
+    assert 0.05 < found.caught < 1
+    dearer = price_of(facts, 4.0)
+    assert dearer.right > found.right
+    persons = facts_of(PERSONS)
+    assert price_of(persons, 2.0).unit.one == "person"
+    assert facts_of(IMAGES).dim == 256
+    # Where the planner is to choose, no more is said than any plan promises.
+    open_to_all = price_of(facts_of(AUTO), 2.0)
+    assert open_to_all.plan is None
+    assert open_to_all.right >= found.right
+    with pytest.raises(Unready, match="got"):
+        facts_of(replace(TABLE, columns=(Column("age", "number", "9:1"),)))
+
+
+def test_the_curve_is_read_between_its_points_and_not_beyond() -> None:
+    assert between({}, 1.0) is None
+    assert between({1.0: 0.5, 4.0: 0.9}, 8.0) is None
+    assert between({1.0: 0.5, 4.0: 0.9}, 4.0) == pytest.approx(0.9)
+
+
+def test_a_forecast_that_nobody_waits_for_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = facts_of(TABLE)
+    second = replace(first, records=500)
+    begun, told = threading.Event(), threading.Event()
+    stale: list[Facts] = []
+
+    def forecast(facts: Facts, tell: Any) -> None:
+        if facts == first:
+            begun.set()
+            assert told.wait(10)
+            try:
+                tell(Forecast(done=1, total=2))
+            except Exception:
+                stale.append(facts)
+                raise
+        else:
+            tell(Forecast({1.0: 0.7}, 1, 1))
+
+    monkeypatch.setattr(pricing, "forecast_of", forecast)
+    forecasts = Forecasts()
+    assert not forecasts.ask(first).ready
+    assert begun.wait(10)
+    forecasts.ask(second)
+    told.set()
+    assert until(lambda: forecasts.ask(second).ready)
+    assert stale == [first]
+    forecasts.close()
+
+
+def test_a_forecast_that_fails_is_said_and_made_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forecast(facts: Facts, tell: Any) -> None:
+        raise StorageError("no encoder here")
+
+    monkeypatch.setattr(pricing, "forecast_of", forecast)
+    forecasts = Forecasts()
+    facts = facts_of(TABLE)
+    assert until(lambda: forecasts.ask(facts).ready)
+    assert forecasts.ask(facts).failed == "no encoder here"
+    forecasts.close()
+
+
+def test_a_forecast_grows_to_its_end() -> None:
+    found: list[Forecast] = []
+    pricing.forecast_of(replace(facts_of(TABLE), dim=3), found.append)
+    assert len(found) == len(pricing.EPSILONS)
+    assert found[-1].ready
+    assert not found[0].ready
+    values = [found[-1].curve[epsilon] for epsilon in sorted(found[-1].curve)]
+    assert values[-1] > values[0]
+
+
+def test_the_worker_tells_hundredths_and_no_value_of_a_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    visits(tmp_path / "visits.csv", answers=("no", "secretvalue"))
+    told: list[dict[str, Any]] = []
+    worker.work(Order.of(replace(TABLE, records="404")), told.append, resume=False)
+    assert "secretvalue" not in json.dumps(told)
+    assert told[-1]["error"]
+    assert not told[-1]["stopped"]
+    assert "nothing is spent" in told[-1]["spent"] or told[-1]["kept"]
+    told.clear()
+    monkeypatch.setattr(Order, "carry_out", lambda *rest, **more: (_ for _ in ()).throw(RuntimeError("secretvalue")))
+    worker.work(Order.of(TABLE), told.append, resume=False)
+    assert "RuntimeError" in told[-1]["error"]
+    assert "secretvalue" not in json.dumps(told)
+    monkeypatch.setattr(Order, "carry_out", lambda *rest, **more: (_ for _ in ()).throw(KeyboardInterrupt))
+    worker.work(Order.of(TABLE), told.append, resume=False)
+    assert told[-1]["stopped"]
+
+
+def test_a_column_of_the_header_that_was_not_declared_ends_it_before_a_charge(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    visits(tmp_path / "visits.csv")
+    told: list[dict[str, Any]] = []
+    worker.work(Order.of(replace(TABLE, columns=TABLE.columns[:2])), told.append, resume=False)
+    assert "nothing said of name, a=b" in told[-1]["error"]
+    assert told[-1]["spent"] == ""
+
+
+def test_the_worker_is_a_process_that_takes_no_code_from_the_folder(tmp_path: Path) -> None:
+    (tmp_path / "json.py").write_text("open('taken', 'w').close()")
+    (tmp_path / "privmix.py").write_text("open('taken', 'w').close()")
+    runs = Runs()
+    run = runs.start(Order.of(replace(TABLE, data="nowhere.csv")), tmp_path)
+    with pytest.raises(Busy):
+        runs.start(run.order, tmp_path)
+    assert until(lambda: run.state != RUNNING, 90)
+    assert run.state == FAILED
+    assert "nowhere.csv" in run.error
+    assert not (tmp_path / "taken").exists()
+    runs.close()
+
+
+def test_what_a_run_says_is_taken_in() -> None:
+    run = Run(Order.of(TABLE), Path("x"))
+    run.hear({"stage": "rows", "percent": 40})
+    assert (run.state, run.stage, run.percent) == (RUNNING, "rows", 40)
+    run.hear({"done": True, "warnings": ["delta"]})
+    assert (run.state, run.warnings) == (DONE, ("delta",))
+
+
+def test_studio_ends(tmp_path: Path) -> None:
+    found: Studio = studio(tmp_path)
+    ask(found.app, "POST", "/fence/live", form=form_of(TABLE))
+    found.close()
+
+
+def until(true: Any, seconds: float = 20.0) -> bool:
+    """Whether something becomes true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if true():
+            return True
+        time.sleep(0.02)
+    return False

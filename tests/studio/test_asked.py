@@ -1,0 +1,168 @@
+"""What was asked: as it was typed, with words for what is missing; and one order for page, command and Python."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
+
+from privmix.jobs.release import ReleaseJob
+from privmix.studio import pages
+from privmix.studio.asked import Asked, Column, problems_of
+from privmix.studio.order import Order
+from tests.cli.helpers import privmix as command_line
+from tests.studio.helpers import AUTO, IMAGES, PERSONS, TABLE, form_of, visits
+
+TEXTS = replace(TABLE, what="texts", columns=(), text_column="note")
+
+
+@pytest.mark.parametrize("asked", [TABLE, IMAGES, PERSONS, AUTO, TEXTS])
+def test_a_form_comes_back_as_it_was_typed(asked: Asked) -> None:
+    assert Asked.of_form(form_of(asked, key="k", nonsense="x")) == asked
+    assert problems_of(asked) == []
+
+
+def test_the_unit_starts_empty_and_must_be_chosen() -> None:
+    assert Asked().unit == ""
+    assert pages._EXAMPLE.unit == ""
+    assert [problem.field for problem in problems_of(replace(TABLE, unit=""))] == ["unit"]
+    assert [problem.field for problem in problems_of(replace(TABLE, unit="house"))] == ["unit"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"data": ""}, "data"),
+        ({"label": ""}, "label"),
+        ({"classes": ""}, "classes"),
+        ({"records": ""}, "records"),
+        ({"records": "many"}, "records"),
+        ({"records": "-5"}, "records"),
+        ({"epsilon": "0"}, "epsilon"),
+        ({"epsilon": "nan"}, "epsilon"),
+        ({"delta": "1"}, "delta"),
+        ({"attainable": "100"}, "attainable"),
+        ({"unit": "person"}, "person"),
+        ({"ledger": "l.db"}, "dataset"),
+        ({"dataset": "d"}, "ledger"),
+        ({"columns": ()}, "columns"),
+        ({"columns": (Column("age"),)}, "columns"),
+        ({"columns": (Column("age", "ignore"),)}, "columns"),
+        ({"columns": (Column("age", "number", "0:1"), Column("age", "number", "0:1"))}, "columns"),
+        ({"columns": (Column("age", "number", "0:1"), Column("ill", "category", "a,b"))}, "columns"),
+        ({"what": "images"}, "image_size"),
+        ({"what": "films"}, "what"),
+        ({"design": "other"}, "design"),
+        ({"out": ""}, "out"),
+    ],
+)
+def test_what_is_missing_is_said_of_its_field(change: dict[str, Any], field: str) -> None:
+    found = problems_of(replace(TABLE, **change))
+    assert field in {problem.field for problem in found}
+    assert all(re.fullmatch(r"[A-Z].*[.;]?", problem.words) for problem in found)
+
+
+def test_numbers_are_read_as_people_write_them() -> None:
+    order = Order.of(replace(TABLE, records="12 000", epsilon="0,5"))
+    assert (order.release["records"], order.release["epsilon"]) == (12000, 0.5)
+
+
+def test_names_become_columns_once() -> None:
+    found = TABLE.with_columns(["age", "dose", "dose", ""])
+    assert [column.name for column in found.columns] == ["age", "ward", "name", "a=b", "dose"]
+    assert found.columns[0] == TABLE.columns[0]
+
+
+class Caught(Exception):
+    """A job was about to be planned."""
+
+
+@pytest.fixture
+def jobs(monkeypatch: pytest.MonkeyPatch) -> list[ReleaseJob]:
+    """The jobs that somebody is about to plan; none is."""
+    found: list[ReleaseJob] = []
+
+    def plan(self: ReleaseJob, *rest: Any) -> None:
+        found.append(self)
+        raise Caught
+
+    monkeypatch.setattr(ReleaseJob, "plan", plan)
+    return found
+
+
+def said(job: ReleaseJob) -> dict[str, Any]:
+    """What decides a release, as values that compare."""
+    plain = {
+        name: getattr(job, name) for name in ("data", "epsilon", "delta", "features", "design", "classes", "records")
+    }
+    more = {name: getattr(job, name) for name in ("columns", "ledger", "dataset", "options", "seed", "private_count")}
+    return {**plain, **more, "out": str(job.out), "attainable": job.assumptions.attainable}
+
+
+@pytest.mark.parametrize(
+    "asked", [TABLE, IMAGES, PERSONS, AUTO, TEXTS], ids=["table", "images", "persons", "auto", "texts"]
+)
+def test_command_and_python_on_the_screen_are_what_runs(
+    asked: Asked, jobs: list[ReleaseJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    visits(tmp_path / "visits.csv")
+    if asked.person:
+        text = (tmp_path / "visits.csv").read_text().splitlines()
+        lines = [f"{text[0]},id", *(f"{line},p{number}" for number, line in enumerate(text[1:]))]
+        (tmp_path / "visits.csv").write_text("\n".join(lines) + "\n")
+    order, specs = Order.of(asked), []
+    with pytest.raises(Caught):
+        order.carry_out()
+    specs.append(written())
+    for line in order.command().splitlines():
+        command_line(*shlex.split(line)[1:])
+    specs.append(written())
+    with pytest.raises(Caught):
+        exec(order.python(), {})
+    specs.append(written())
+    assert said(jobs[0]) == said(jobs[1]) == said(jobs[2])
+    assert len(jobs) == 3
+    assert specs[0] == specs[1] == specs[2]
+    assert bool(specs[0]) == (asked.what == "table")
+    assert order.command(resume=True).endswith("--resume")
+
+
+def written() -> str:
+    """The specification that was written, which is taken away."""
+    if not os.path.exists("REL.columns.json"):
+        return ""
+    text = Path("REL.columns.json").read_text()
+    os.unlink("REL.columns.json")
+    return text
+
+
+def test_words_of_the_studio_are_the_glossarys() -> None:
+    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    own = (Path(pages.__file__).parent / "pages" / "words.md").read_text(encoding="utf-8")
+    entries = own.strip().split("\n\n")
+    assert [entry for entry in entries if f"\n{entry}\n" not in glossary] == []
+    assert len(pages.words()) == len(entries) > 15
+    assert not any(mark in text for text in pages.words().values() for mark in "`[]")
+    linked = set()
+    for template in (Path(pages.__file__).parent / "pages").glob("*.j2"):
+        linked |= set(re.findall(r'part\.word\(root, "([^"]+)"', template.read_text(encoding="utf-8")))
+    assert linked <= set(pages.words())
+
+
+def test_an_example_is_written_once_and_fills_in_the_page(tmp_path: Path) -> None:
+    found = pages.write_example(tmp_path)
+    file = tmp_path / found.data
+    assert len(file.read_text().splitlines()) == int(found.records) + 1
+    assert [problem.field for problem in problems_of(found)] == ["unit"]
+    file.write_text("mine")
+    (tmp_path / found.out).mkdir()
+    assert pages.write_example(tmp_path).out == f"{found.out}-2"
+    assert file.read_text() == "mine"
