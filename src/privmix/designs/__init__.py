@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from privmix.designs.rows.hierarchical import Hierarchical
     from privmix.designs.rows.poisson import Poisson
     from privmix.designs.rows.random_weight import RandomWeight
+    from privmix.designs.series.plan import MomentsSeries, SeriesPlan
     from privmix.designs.stages.three_plan import ThreeStage, ThreeStagePlan
     from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan
 else:
@@ -24,8 +25,10 @@ __all__ = [
     "Hierarchical",
     "Moments",
     "MomentsPlan",
+    "MomentsSeries",
     "Poisson",
     "RandomWeight",
+    "SeriesPlan",
     "ThreeStage",
     "ThreeStagePlan",
     "TwoStage",
