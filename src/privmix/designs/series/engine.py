@@ -168,9 +168,7 @@ class SeriesSums(MomentSums):
         )
 
 
-def _gone_on(
-    added: NDArray[np.float64], before: NDArray[np.float32] | None, unit: float
-) -> NDArray[np.float32]:
+def _gone_on(added: NDArray[np.float64], before: NDArray[np.float32] | None, unit: float) -> NDArray[np.float32]:
     """What the step before released and what this one adds to it: whole numbers of grid steps, in units, in float32.
 
     ``added`` is exact by now: what is done here with it and with released numbers is post-processing.

@@ -144,11 +144,12 @@ class MomentsSeries(Moments):
     name = MOMENTS_SERIES
     # A person may be in several steps.
     persons = False
+    in_series = True
     worst_case: ClassVar = "privmix.designs.series.worst_case:series_case"
     draws = "second moments, cross moments and label sums of the records of all steps so far"
     labels: ClassVar[Mapping[str, str]] = {}
     plan_type: ClassVar[type[MomentsPlan]] = SeriesPlan
-    engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.series.engine:SeriesEngine")
+    engines: ClassVar = {"local": "privmix.designs.series.engine:SeriesEngine"}
     pure_noises: ClassVar = "privmix.designs.series.audit:series_noises"
     moved: ClassVar = "privmix.designs.series.audit:series_moved"
     statements = (
