@@ -1,6 +1,6 @@
 """A series of releases: its folder, with a release a step, and beside it the private folder that keeps its key.
 
-``NAME/step-001`` and so on are releases, for everyone. ``.NAME.series`` beside ``NAME`` is for its owner only, and holds
+``NAME/step-001`` and so on are releases, for everyone. ``.NAME.series`` beside ``NAME`` is for its owner, and holds
 
 * the secret key that the noise of all steps is made of;
 * notes, sealed by that key: the plan of the first step, what was charged for all steps, which draws the key gives here,
@@ -124,8 +124,8 @@ class Series:
           never made again.
         * Same draws: a key whose streams draw other numbers than when the series began, as under another version of
           NumPy, is not used.
-        * For the owner: the key is in the private folder alone, which nobody else can enter; notes that were changed, or
-          are of another key, are refused. It is overwritten when the series ends.
+        * For the owner: the key is in the private folder alone, which nobody else can enter; notes that were changed,
+          or are of another key, are refused. It is overwritten when the series ends.
 
     What can't be seen: a private folder that was copied, or taken from a backup, knows nothing of later steps. Releases
     that lie in the series' folder and that it does not know are refused.

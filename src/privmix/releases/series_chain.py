@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from privmix.certificate.certificate import Certificate
 from privmix.certificate.series import SeriesLink, link_of
@@ -37,6 +38,14 @@ class Chain:
     id: str
     steps: int
     releases: tuple[Verification, ...]
+
+    def __str__(self) -> str:
+        return f"{len(self.releases)} of {self.steps} releases, each linked to the one before"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        alarm = math.fsum(one.false_alarm for one in self.releases)
+        return {"id": self.id, "steps": self.steps, "releases": len(self.releases), "false_alarm": alarm}
 
 
 def verify_series(folder: Path, progress: Progress = silent) -> Chain:

@@ -77,8 +77,8 @@ def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, lap
     found_open = (UNCHECKED[0], *own, *UNCHECKED[1:])
     if link_of(certificate) is not None:
         key = (
-            "that insecure_seed is honest, that the key of the series is kept secret and destroyed at its end, and that "
-            "no step was made twice for other records"
+            "that insecure_seed is honest, that the key of the series is kept secret and destroyed at its end, and "
+            "that no step was made twice for other records"
         )
         found_open = tuple(key if text == _KEY else text for text in found_open)
     if (sealed := commitment_of(certificate)) is None:

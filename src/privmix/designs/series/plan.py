@@ -208,9 +208,9 @@ class MomentsSeries(Moments):
         assert isinstance(plan, SeriesPlan)
         so_far = ", ".join(f"{count:,}" for count in plan.counts)
         series = f"""
-This is release {plan.step} of a series of {plan.steps}, of {plan.records:,} records: {so_far}, step by step. The numbers above
-are sums over the records of all steps so far, so that the newest release is the one to learn from. Their noise goes with
-that of the other steps: do not average releases of one series.
+This is release {plan.step} of a series of {plan.steps}, of {plan.records:,} records: {so_far}, step by step. The
+numbers above are sums over the records of all steps so far, so that the newest release is the one to learn from. Their
+noise goes with that of the other steps: do not average releases of one series.
 """
         return super().card(plan, extractor) + series
 
