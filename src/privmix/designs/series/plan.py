@@ -155,7 +155,8 @@ class MomentsSeries(Moments):
     statements = (
         *Moments.statements,
         "The guarantee is for all releases of the series together, and for a record that is new in one step of it: "
-        "whoever has records in k steps is protected as one with k records.",
+        "whoever has records in k steps is protected as one with k records. How many records each step brought is in "
+        "the plan, as public as their number in all.",
     )
 
     label_share: Share = option(0.5, "Moments: share of the budget for X'Y; X'X gets the rest.")
