@@ -27,6 +27,7 @@ from privmix.mechanisms.persons import Givers, Weights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, all_designs
+from privmix.plans.registry import takes_persons
 from privmix.research.rivals.embedding.engine import EmbeddingSums
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.plan import TrainingPlan

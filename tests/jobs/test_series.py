@@ -54,7 +54,8 @@ def make(step: int, data: Month | None = None, **more: Any) -> pm.Release:
 
 @pytest.fixture(autouse=True)
 def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -247,6 +248,27 @@ def test_refused_records_leave_the_step_to_mended_ones() -> None:
         make(2, (bad, y))
     assert len(Series(SERIES).notes.steps) == 1
     make(2, (x, y))
+
+
+def test_a_series_whose_first_records_were_refused_begins_anew() -> None:
+    """Nothing was drawn under its key: it may have another plan. What was charged for is that plan's alone."""
+    x, y = month(1)
+    bad = x.copy()
+    bad[3, 3] = np.nan
+    with pytest.raises(InvalidInput):
+        make(1, (bad, y))
+    kept = Series(SERIES).notes
+    assert kept.steps == ()
+    make(1, epsilon=3)
+    assert Series(SERIES).notes.id != kept.id
+    pm.Ledger.create(LEDGER).add_dataset("visits", epsilon=9, delta=1e-3)
+    charged = {"series": "paid", "ledger": LEDGER, "dataset": "visits"}
+    with pytest.raises(InvalidInput):
+        pm.release((bad, y), **{**GIVEN, **charged})
+    with pytest.raises(InvalidInput, match="epsilon: got 3"):
+        pm.release((x, y), resume=True, **{**GIVEN, **charged, "epsilon": 3})
+    pm.release((x, y), resume=True, **{**GIVEN, **charged})
+    assert sum(entry["kind"] == "reserve" for entry in pm.Ledger.open(LEDGER).history("visits")) == 1
 
 
 def test_the_release_before_must_be_there_unchanged() -> None:

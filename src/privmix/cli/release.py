@@ -75,6 +75,11 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
         place = plain(planned.job.sealed_key)
         told = f"for {auditors.terms.whom} until {auditors.until}: hand it to nobody else"
         out.print(f"sealed key: {place}, {told}", soft_wrap=True)
+    if (kept := planned.job.terms.folder) is not None:
+        words = made_by(plan).shown(plan)["step"]
+        out.print(
+            f"series {plain(kept)}: step {words}; its key is kept beside it, in a folder for you only, until the last"
+        )
     out.print(
         f"released: {f'{beside} and ' if beside else ''}{plan.rows:,} rows of {plan.dim:,} features to "
         f"{plain(folder)}\n"

@@ -79,10 +79,14 @@ class SeriesJob(ReleaseJob):
 
     @cached_property
     def series(self) -> Series | None:
-        """The series, once it began."""
+        """The series, once it began: with a charge, a run, or records that a step is of."""
         folder = self.terms.folder
         assert folder is not None
-        return Series.find(folder)
+        found = Series.find(folder)
+        if found is None or not found.is_idle or ReleaseRun.interrupted(place_of_step(folder, 1)) is not None:
+            return found
+        # Its records were refused before anything was drawn for them: another plan may take its place.
+        return None
 
     @property
     def step(self) -> int:
@@ -132,7 +136,8 @@ class SeriesJob(ReleaseJob):
             return super()._calibrated(config)
         first = self.series.first
         drafted = config.with_noise(first.noise_multiplier, small_query_noise(self.epsilon))
-        asked = {**vars(drafted), "epsilon": float(self.epsilon), "delta": float(self.delta)}
+        target = {"epsilon": float(self.epsilon), "delta": float(self.delta)}
+        asked = {**target, **vars(drafted), **target}
         free = _OWN if self.rows is None else _OWN - {"rows"}
         for name, value in asked.items():
             if name not in free and value != vars(first)[name]:
@@ -165,6 +170,8 @@ class SeriesJob(ReleaseJob):
         assert isinstance(plan, SeriesPlan)
         assert folder is not None
         if self.series is None:
+            if (idle := Series.find(folder)) is not None:
+                idle.end()
             # What is kept in memory of an object that is not changed otherwise: that there was no series.
             self.__dict__["series"] = Series.begin(
                 folder,

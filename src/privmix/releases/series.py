@@ -211,6 +211,11 @@ class Series:
         """How many steps are released."""
         return sum(step.certificate is not None for step in self.notes.steps)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing was charged or drawn for it."""
+        return self.notes.charge is None and not self.notes.steps
+
     def plan_of_next(self, records: int) -> SeriesPlan:
         """The plan of the step that is to be made, which brings so many records.
 
