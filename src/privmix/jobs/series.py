@@ -104,9 +104,11 @@ class SeriesJob(ReleaseJob):
         for name, (given, allowed) in refused.items():
             if given:
                 raise InvalidInput(name, "given", allowed)
+        assert self.terms.folder is not None
+        if self.out != place_of_step(self.terms.folder, self.step):
+            raise InvalidInput("plan", f"one for {self.out}", f"one made for step {self.step}, the next of the series")
         super().check_options()
         if not self.dry_run:
-            assert self.terms.folder is not None
             check_writable("series", self.terms.folder.absolute().parent)
         if self.series is None:
             return
