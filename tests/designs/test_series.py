@@ -146,7 +146,7 @@ def test_covariance_of_releases_is_that_of_b() -> None:
 
 def test_the_plan_of_a_step_states_its_own_noise() -> None:
     plan, variances = plan_of(), []
-    for noise in release_noises(plan.after(50).after(50), 20_000, seed=3):
+    for noise in release_noises(plan.after(50).after(50), 6_000, seed=3):
         ratio = float(np.square(noise.values).mean() / noise.expected**2)
         assert abs(ratio - 1) * math.sqrt(noise.values.size / 2) < Z_LIMIT, noise.name
         variances.append(noise.name)
