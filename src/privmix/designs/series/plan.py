@@ -141,7 +141,7 @@ class SeriesPlan(MomentsPlan):
 class MomentsSeries(Moments):
     """Second moments of all records so far, again with each step's new records, for one budget."""
 
-    name = MOMENTS_SERIES
+    name = "moments-series"
     # A person may be in several steps.
     persons = False
     in_series = True
