@@ -178,6 +178,14 @@ def test_price_is_of_all_steps_and_the_same_in_each() -> None:
         last.after(50)
 
 
+def test_few_first_records_get_a_better_mean() -> None:
+    given = plan_of(records=10**5, dim=400).centre_noise_multiplier
+    assert given is not None
+    some = plan_of(records=10**3, dim=1600).centre_noise_multiplier
+    assert some == pytest.approx(0.15 * 1000 / 40)
+    assert plan_of(records=10, dim=1600).centre_noise_multiplier == given / 2
+
+
 def test_a_record_moves_all_rows_of_c_x_by_at_most_the_noise_is_scaled_to() -> None:
     """In whichever step it is: exact fractions of what (C x)_t moves, in standard deviations of z."""
     plan = plan_of(centre="none")

@@ -27,7 +27,7 @@ from privmix.releases import ReleaseRun
 from privmix.releases.series import Series, SeriesStep, place_of_step
 
 # What a later step's records decide, or the first step's already did.
-_OWN = frozenset({"counts", "records", "rows", "lattice_bits"})
+_OWN = frozenset({"counts", "records", "rows", "lattice_bits", "centre_noise_multiplier"})
 
 
 def job_of(**options: Any) -> ReleaseJob:

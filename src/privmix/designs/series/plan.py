@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, Self
@@ -17,6 +18,9 @@ from privmix.plans.setting import Assumed, Forecast, Setting
 MOMENTS_SERIES: Final = "moments-series"
 # A later step may hold so many times the records of the first, in bits of an exact sum.
 _ROOM_BITS: Final = 4
+# Norm of the error in the mean that is aimed at, as a share of the clipping bound: residuals of 0.5 stay within the
+# bound of 0.55 with it. On 10,000 training records of MNIST, held out, 0.38 costs 0.3 points and 0.1 nothing.
+_CENTRE_ERROR: Final = 0.15
 
 Steps = Annotated[int, Whole(2, MOST_STEPS, plain=True)]
 """T."""
@@ -183,6 +187,10 @@ class MomentsSeries(Moments):
         noise = 2 * noise_multiplier * SquareRoot(self.steps).growth(self.steps)
         larger = replace(setting, records=setting.records << _ROOM_BITS)
         bits = super().constants(larger, noise, centre_noise_multiplier)["lattice_bits"]
+        if centre_noise_multiplier is not None:
+            # The mean of the first step's records alone serves all steps: fewer records, and so a larger error.
+            wanted = _CENTRE_ERROR * setting.records / math.sqrt(setting.dim)
+            centre_noise_multiplier = max(centre_noise_multiplier / 2, min(centre_noise_multiplier, wanted))
         return {**super().constants(setting, noise_multiplier, centre_noise_multiplier), "lattice_bits": bits}
 
     @classmethod
