@@ -206,6 +206,7 @@ def test_steps_are_made_in_order_and_once() -> None:
         ({"private_count": True}, "private_count"),
         ({"public": month(5)}, "public"),
         ({"person": np.arange(82)}, "person"),
+        ({"most_per_person": 2, "ledger": LEDGER, "dataset": "visits"}, "most_per_person"),
         ({"engine": "ray"}, "engine"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",

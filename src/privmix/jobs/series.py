@@ -99,6 +99,8 @@ class SeriesJob(ReleaseJob):
             "private_count": (self.private_count, "none of a series: declare `records`"),
             "replay_for": (self.replay.given, "none of a series, whose key serves steps to come"),
             "public": (self.prior.public is not None, "none of a series so far"),
+            # It would have to hold for the records of all steps together, which no step's data say.
+            "most_per_person": (self.most_per_person is not None, "none of a series: a person may come back"),
             "person": (self.of_persons, "no persons: one may come back in another step"),
         }
         for name, (given, allowed) in refused.items():
