@@ -116,11 +116,11 @@ class SeriesJob(ReleaseJob):
             return
         notes = self.series.notes
         if self.seed != notes.seed:
-            before = "no seed" if notes.seed is None else notes.seed
-            raise InvalidInput("seed", self.seed, f"{before}, as when the series began")
+            begun = "no seed" if notes.seed is None else notes.seed
+            raise InvalidInput("seed", self.seed, f"{begun}, as when the series began")
         if (self.ledger is None) != (notes.charge is None):
-            given = None if self.ledger is None else "a ledger"
-            raise InvalidInput("ledger", given, "as in the first step, which was charged for all: given there, or not")
+            told = None if self.ledger is None else "a ledger"
+            raise InvalidInput("ledger", told, "as in the first step, which was charged for all: given there, or not")
         if notes.charge is not None and notes.charge["dataset"] != self.dataset:
             raise InvalidInput("dataset", self.dataset, "the dataset that the first step was charged to")
 

@@ -17,7 +17,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,5 +143,5 @@ def correlated_noise(
     return _whole(now), _whole(before)
 
 
-def _whole(noise: NDArray[Any]) -> NDArray[np.float64]:
+def _whole(noise: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.rint(noise, out=noise)

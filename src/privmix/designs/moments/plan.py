@@ -140,7 +140,7 @@ class Moments(Design[MomentsPlan]):
     worst_case = "privmix.designs.moments.worst_case:moments_case"
     words = "samples of a Gaussian mixture that has the released moments"
     draws = "second moments, cross moments and label sums of all records"
-    labels: ClassVar = {"moments": "second moments"}
+    labels: ClassVar[Mapping[str, str]] = {"moments": "second moments"}
     learner = "discriminant"
     plan_type = MomentsPlan
     # A sampled row is of one class.
@@ -148,7 +148,7 @@ class Moments(Design[MomentsPlan]):
     # Records are read once and in blocks: there is nothing to spread.
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.moments.engine:MomentsEngine")
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
-    statements = (
+    statements: ClassVar[tuple[str, ...]] = (
         "The rows are samples of a model made from the released moments; they add nothing to what the moments show.",
     )
     released = "second moments"

@@ -77,7 +77,7 @@ class SeriesCase(MomentsCase):
     @cached_property
     def _undo(self) -> NDArray[np.float64]:
         """(T, T) B^-1."""
-        return np.linalg.inv(matrix_of(self.plan))
+        return np.asarray(np.linalg.inv(matrix_of(self.plan)), np.float64)
 
     @cached_property
     def _column(self) -> NDArray[np.float64]:
