@@ -27,6 +27,7 @@ from privmix.certificate.certificate import CommonFields, File, Promise
 from privmix.certificate.ledger_total import LedgerTotal, Outcomes
 from privmix.certificate.replay_end import Ending
 from privmix.certificate.sealed_key import Commitment, Terms
+from privmix.certificate.series import SeriesLink
 from privmix.certificate.signing import Subject
 from privmix.data.overlap import Contents, Sketch
 from privmix.data.public_share import PublicShare
@@ -35,6 +36,7 @@ from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import TwoStageMoments
 from privmix.errors import InvalidInput
 from privmix.mechanisms import sampling
+from privmix.mechanisms.factorisation import SquareRoot
 from privmix.mechanisms.noise import Lattice
 from privmix.planning import ReleaseConfig
 from privmix.planning.theory import LinearTask
@@ -44,6 +46,7 @@ from privmix.plans.setting import Setting
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
 from privmix.releases.certificate import ReleaseFields
+from privmix.releases.series import Notes, Step
 from privmix.reports.records import RunRecord, _Subject
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.rivals.gaussian_mixing.plan import NormalWeights
@@ -124,6 +127,10 @@ def examples() -> dict[type[Any], Any]:
         Ending("0" * 32, "0" * 64, (), "2026-01-31"),
         Sketch.of(Contents({bytes([one]) * 16: 1 for one in range(9)}, telling=True)),
         PublicShare(share=0.5),
+        SquareRoot(3),
+        SeriesLink("0" * 32, "1" * 64),
+        Step(5, "0" * 64, "1" * 32),
+        Notes(1, "0" * 32, {}, {}, (8,), None, None, "1" * 64),
         NormalWeights(10, 5),
         moments(SecondMoments),
         moments(TwoStageMoments),

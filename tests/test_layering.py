@@ -59,7 +59,7 @@ ROLES: dict[str, set[str]] = {
     "worst_case": {"mechanisms", "plans", "publication", "engine", "audits"},
 }
 # Families that go on from another one.
-GOES_ON = {"stages": {"moments"}}
+GOES_ON = {"stages": {"moments"}, "series": {"moments"}}
 BANNED_PACKAGES: dict[str, set[str]] = {"accounting": {"torch", "sklearn", "pandas"}, "ledger": {"torch"}}
 
 # Modules beside the floors.

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from privmix.jobs.replaying import end_replay, replay
     from privmix.jobs.report import report
     from privmix.jobs.sampling import SampledTable, sample
+    from privmix.jobs.series import end_series
     from privmix.jobs.specification import TableSpec, spec
     from privmix.jobs.table_evaluation import TableEvaluation, evaluate_table
     from privmix.jobs.training import train
@@ -120,6 +121,7 @@ __all__ = [
     "delta",
     "designs",
     "end_replay",
+    "end_series",
     "epsilon",
     "evaluate",
     "evaluate_table",

@@ -39,6 +39,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "random-weight": {"design": "random-weight", "max_weight": 0.5},
     "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments"},
+    "moments-series": {"design": "moments-series", "steps": 3},
     "merf": {"design": "merf", "frequencies": 64},
     "hermite": {"design": "hermite", "order": 4, "pairs": 3, "pair_order": 4},
     "two-stage": {"design": "two-stage"},

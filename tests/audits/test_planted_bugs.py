@@ -53,6 +53,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
     "random-weight": ({"design": "random-weight", "centre": "none", **ALONE}, 2000),
     "gaussian-mixing": ({"design": "gaussian-mixing", "centre": "none"}, 8000),
     "moments": ({"design": "moments", "centre": "none"}, 8000),
+    "moments-series": ({"design": "moments-series", "steps": 3, "centre": "none"}, 8000),
     "merf": ({"design": "merf"}, 8000),
     "hermite": ({"design": "hermite"}, 8000),
     "two-stage": ({"design": "two-stage", "centre": "none"}, 1600),
@@ -60,7 +61,7 @@ DESIGNS: dict[str, tuple[dict[str, Any], int]] = {
 }
 # One trial a run: an audit takes seconds. Of such designs two-stage, which has an engine of its own, is for every
 # day; the others' engines are those of designs that take less.
-DEAR = {"poisson-centred", "fixed", "laplace", "random-weight", "three-stage"}
+DEAR = {"moments-series", "poisson-centred", "fixed", "laplace", "random-weight", "three-stage"}
 
 
 def of(*names: str) -> pytest.MarkDecorator:

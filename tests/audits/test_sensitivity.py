@@ -59,6 +59,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "gaussian-mixing": {"design": "gaussian-mixing"},
     "moments": {"design": "moments", "centre": "none"},
     "moments-centred": {"design": "moments"},
+    "moments-series": {"design": "moments-series", "steps": 4},
     "merf": {"design": "merf", "frequencies": 5},
     "hermite": {"design": "hermite", "order": 20, "pair_order": 20, "pairs": 3},
     "two-stage": {"design": "two-stage", "centre": "none"},

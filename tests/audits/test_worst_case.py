@@ -24,6 +24,7 @@ EXTRA: list[dict[str, Any]] = [
     {"design": "fixed", "centre": "none"},
     {"design": "moments"},
     {"design": "moments", "centre": "none"},
+    {"design": "moments-series", "steps": 3, "centre": "none"},
     *EMBEDDINGS,
 ]
 # The hierarchical design's other cases have the same engine and attack, and take a tenth of the time.

@@ -36,6 +36,7 @@ EVERY_DESIGN = [
     *ALL_DESIGNS,
     {"design": "moments"},
     {"design": "moments", "centre": "none"},
+    {"design": "moments-series", "steps": 3},
     {"design": "two-stage"},
     {"design": "two-stage", "centre": "none"},
     {"design": "three-stage"},

@@ -16,12 +16,13 @@ from privmix.accounting import Adjacency
 from privmix.attacks.noise_scale import AS_CERTIFIED, audit_noise
 from privmix.audits.bounds import proven_epsilon
 from privmix.errors import InvalidInput
+from privmix.mechanisms.factorisation import square_root
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
 from privmix.training.certificate import read_certificate
 from privmix.training.mechanisms.banded import noise as banded_noise
 from privmix.training.mechanisms.banded.batches import CyclicBatches
-from privmix.training.mechanisms.banded.factor import best_factor, errors, mean_error, normalised, square_root
+from privmix.training.mechanisms.banded.factor import best_factor, errors, mean_error, normalised
 from privmix.training.mechanisms.banded.noise import BandedNoise
 from privmix.training.mechanisms.banded.options import BandedOptions
 from privmix.training.mechanisms.banded.plan import BandedPlan

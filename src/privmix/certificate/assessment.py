@@ -44,6 +44,7 @@ class Facts:
         reads_records: whether private records had a part in it at all.
         unit: what the guarantee is for; ``records`` is how many of it there are.
         key_with: whom the key of the noise was sealed for, in words; None: it is destroyed.
+        key_kept: who keeps the key of a series, and until when, in words; None: the release is of no series.
     """
 
     what: Literal["release", "model"]
@@ -63,6 +64,7 @@ class Facts:
     reads_records: bool = True
     unit: Unit = RECORD
     key_with: str | None = None
+    key_kept: str | None = None
 
 
 @dataclass(frozen=True)
@@ -251,6 +253,12 @@ def _trust(facts: Facts) -> Answer:
             "That the key of the noise was secret, that no copy of it is left but the sealed one, and what is done "
             "with that. Who made this, unless it is signed."
         )
+    if facts.key_kept is not None:
+        gone += (
+            f" The key of the noise serves all releases of the series, and {facts.key_kept}: whoever has it can take "
+            "off all the noise."
+        )
+        unknown = "That the key of the noise is secret, and gone in the end. Who made this, unless it is signed."
     return Answer(
         "Trust model",
         "Central: the owner of the records adds the noise; whoever receives this need not be trusted.",

@@ -65,6 +65,10 @@ VERBS: Final = {
     ),
     "push": Verb("privmix.cli.push", "Send a release or a trained model to the Hugging Face hub, once it verifies."),
     "release": Verb("privmix.cli.release", "Turn a private dataset into a differentially private release."),
+    "end-series": Verb(
+        "privmix.cli.end_series",
+        "Overwrite and remove the key of a series of releases before its last step: no step can follow.",
+    ),
     "inspect": Verb(
         "privmix.cli.inspect", "Show what a release or a model is and what it guarantees, in words and numbers."
     ),

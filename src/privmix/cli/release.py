@@ -15,6 +15,7 @@ from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
+from privmix.errors import InvalidInput
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.plans import made_by
 from privmix.rounding import exact, rounded_up
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 @verb(app)
 def release(
-    asked: Annotated[ReleaseOptions, Take(without=["design", "options"], needed=["out"])],
+    asked: Annotated[ReleaseOptions, Take(without=["design", "options"])],
     design: Annotated[GivenDesign, DesignOptions("auto", more="; auto: the planner chooses by public facts alone")],
     json_output: Annotated[bool, typer.Option("--json", help="Print the plan or certificate as JSON.")] = False,
 ) -> None:
@@ -40,9 +41,13 @@ def release(
 
     Texts: privmix release --data train.csv.gz --text-column text --classes 77 --features minilm --design auto ...
 
+    Data that grow: privmix release --data month1.csv --series visits --design moments-series --steps 12 ...
+
     Tables: privmix release --data adult --label-column income --features tabular:adult.json ...
     """
-    job = jobs.release.ReleaseJob(**{**vars(asked), "design": design.name, "options": design.options})
+    if asked.out is None and not asked.terms.given:
+        raise InvalidInput("out", None, "the folder to create, or `series`")
+    job = jobs.series.job_of(**{**vars(asked), "design": design.name, "options": design.options})
     with progress_bars() as progress:
         planned = job.plan(progress)
     for text in planned.warnings:
@@ -70,6 +75,11 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
         place = plain(planned.job.sealed_key)
         told = f"for {auditors.terms.whom} until {auditors.until}: hand it to nobody else"
         out.print(f"sealed key: {place}, {told}", soft_wrap=True)
+    if (kept := planned.job.terms.folder) is not None:
+        words = made_by(plan).shown(plan)["step"]
+        out.print(
+            f"series {plain(kept)}: step {words}; its key is kept beside it, in a folder for you only, until the last"
+        )
     out.print(
         f"released: {f'{beside} and ' if beside else ''}{plan.rows:,} rows of {plan.dim:,} features to "
         f"{plain(folder)}\n"

@@ -21,8 +21,8 @@ def verify(
     folder: Annotated[
         Path,
         typer.Argument(
-            help="Folder that privmix release, privmix train or privmix fit wrote; or the file of privmix ledger "
-            "statement."
+            help="Folder that privmix release, privmix train or privmix fit wrote, or of a series; or the file of "
+            "privmix ledger statement."
         ),
     ],
     key: Annotated[
@@ -36,6 +36,8 @@ def verify(
 
     With --key, the folder must be signed by that key, every file of it: take the key from where its owner publishes it,
     not from beside the folder. Without --key, a signature is named and not checked.
+
+    Of a series (privmix release --series) every release is checked, and that they are the steps of one plan.
 
     Of a ledger's total (privmix ledger statement) the form is checked, and with --key whose it is.
 
@@ -54,6 +56,8 @@ def verify(
         )
         return
     out.print(_held(checked), soft_wrap=True)
+    if checked.series is not None:
+        out.print(f"[green]series:[/] {checked.series}; the figures here are of the newest, and hold for all together")
     out.print(_signed(checked.signature, checked.total is not None), soft_wrap=True)
     if checked.sealed:
         out.print(f"[yellow]key of the noise:[/] {plain(checked.sealed)}", soft_wrap=True)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from privmix.designs.rows.hierarchical import Hierarchical
     from privmix.designs.rows.poisson import Poisson
     from privmix.designs.rows.random_weight import RandomWeight
+    from privmix.designs.series.plan import MomentsSeries, SeriesPlan
     from privmix.designs.stages.three_plan import ThreeStage, ThreeStagePlan
     from privmix.designs.stages.two_plan import TwoStage, TwoStagePlan
 else:
@@ -26,8 +27,10 @@ __all__ = [
     "Hierarchical",
     "Moments",
     "MomentsPlan",
+    "MomentsSeries",
     "Poisson",
     "RandomWeight",
+    "SeriesPlan",
     "ThreeStage",
     "ThreeStagePlan",
     "TwoStage",

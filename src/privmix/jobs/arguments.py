@@ -138,6 +138,8 @@ class ReleaseArguments(TypedDict, total=False):
     replay_for: str | Path | Sequence[str | Path] | None
     replay_until: str | None
     replay_together: int | None
+    series: Path | None
+    step: int | None
     project: int | None
     label: str | None
 

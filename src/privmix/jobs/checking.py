@@ -20,6 +20,8 @@ from privmix.jobs.kinds import FITTED, certified, kind_of
 from privmix.jobs.ledger_total import read_ledger_total, total_bars, words
 from privmix.learning import load_model
 from privmix.progress import Progress, silent
+from privmix.releases.series import is_series
+from privmix.releases.series_chain import Chain, verify_series
 from privmix.shown import Bars, Shown
 
 _FITTED_UNCHECKED: Final = (
@@ -47,6 +49,7 @@ class Checked(Shown):
         held: what was verified; None where there is no certificate.
         total: of a ledger, where that is what was checked.
         signature: whose it says it is, and whether that was checked; None where there is none, or nobody looked.
+        series: where all releases of one were checked, of which ``held`` is the newest.
         sealed: of a release whose key was sealed for auditors: whether it still exists, in words; empty elsewhere.
     """
 
@@ -60,6 +63,7 @@ class Checked(Shown):
     total: LedgerTotal | None = None
     signature: dict[str, Any] | None = None
     sealed: str = ""
+    series: Chain | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What holds."""
@@ -70,6 +74,8 @@ class Checked(Shown):
             facts = words(self.total)
         if self.held is not None:
             _, facts = self.held.shown()
+        if self.series is not None:
+            facts = {**facts, "series": str(self.series)}
         if self.sealed:
             facts = {**facts, "sealed key": self.sealed}
         by = "" if signed is None else f"by key {signed['key_id']}"
@@ -94,8 +100,8 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None, progre
     Of a ledger's total (:func:`privmix.ledger_total`) the form is checked, and whose it is.
 
     Args:
-        folder: a release, or the folder of one, of a trained model, or of a model fitted on a release; or the file of
-            a ledger's total.
+        folder: a release, or the folder of one, of a series of them, of a trained model, or of a model fitted on a
+            release; or the file of a ledger's total.
         key: public key (PEM) of whoever must have signed it. Without it a signature is named and not checked.
         progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
@@ -115,6 +121,8 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None, progre
     if key is None:
         checked, claimed = check_folder(path, tell), claimed_key(path)
         return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})
+    if is_series(path):
+        raise InvalidInput("key", str(key), "none for a whole series: its releases are signed one by one")
     # Who made it comes before what it says.
     found: list[Checked] = []
     public = PublicKey.read(Path(key))
@@ -139,17 +147,27 @@ def _end_checked(checked: Checked, key: PublicKey) -> Checked:
 
 
 def check_folder(folder: Path, progress: Progress = silent) -> Checked:
-    """Verify a release, a trained model or a model fitted on a release.
+    """Verify a release, a trained model, a model fitted on a release, or all releases of a series.
 
     Raises:
         InvalidInput: something does not hold.
         StorageError: a file is missing or can't be read.
     """
+    if is_series(folder):
+        chain = verify_series(folder, progress)
+        checked, files = _of(chain.releases[-1]), sum(one.files for one in chain.releases)
+        return replace(
+            checked, found={**checked.found, "series": chain.to_dict()}, files=f"{files} files", series=chain
+        )
     if kind_of(folder) == FITTED:
         facts = load_model(folder).facts_
         subject, found = Subject(FITTED, facts.release_id), {"fitted_on": facts.release_id}
         return Checked(subject, found, "", _FITTED_UNCHECKED, wanted_model(facts.extractor))
-    held = certified(folder).verify(folder, progress)
+    return _of(certified(folder).verify(folder, progress))
+
+
+def _of(held: Verification) -> Checked:
+    """What was verified of a folder with a certificate, in words."""
     files = "1 file" if held.files == 1 else f"{held.files} files"
     wanted = wanted_model(held.extractor)
     sealed = "" if held.sealed is None else sealed_words(held.sealed, held.ended)

@@ -6,7 +6,7 @@ It is written once, here. What a kind of job fills in are steps of it: :class:`J
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypedDict, TypeVar
@@ -59,7 +59,7 @@ class Job(ABC, Generic[P, R]):
     * :meth:`extra`, :meth:`open_run`: what a run remembers, and the run, for jobs that have a place;
     * :meth:`read`: the private records, read;
     * :meth:`compute`: the result (type R), made of them and published;
-    * :meth:`noted`: what the ledger notes of it.
+    * :meth:`noted`: what the ledger notes of it, and :meth:`settled`, which charges are used up by it.
 
     Formal guarantees:
         * Checked first: options that don't go together, places that can't be written, public data that can't be read
@@ -182,7 +182,7 @@ class Job(ABC, Generic[P, R]):
             with planned.world.others_wait():
                 work = self._begin(planned, told, ends)
             result = self._computed(planned, work, progress, told)
-        return Done(result, self.made, _note_done([*planned.earlier, work.charged], self.noted(result)))
+        return Done(result, self.made, _note_done(self.settled(planned, work.charged), self.noted(result)))
 
     def _begin(self, planned: P, told: Spending, ends: ExitStack) -> Work:
         """Charge, and open the run, which ends with ``ends``."""
@@ -266,6 +266,10 @@ class Job(ABC, Generic[P, R]):
     @abstractmethod
     def compute(self, planned: P, work: Work, records: Any, progress: Progress) -> R:
         """What is made of them, published; records are None where none are needed."""
+
+    def settled(self, planned: P, charged: Charge) -> Sequence[Charge]:
+        """The charges that are used up once it is done."""
+        return (*planned.earlier, charged)
 
     @abstractmethod
     def noted(self, result: R) -> str:

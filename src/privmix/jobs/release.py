@@ -35,6 +35,7 @@ from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.plans.pricing import private_record_count
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
+from privmix.releases.series import SeriesStep
 from privmix.rounding import exact
 from privmix.shown import Picture, Shown
 
@@ -200,7 +201,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             with telling(self._count_told(counted)):
                 if self.design == AUTO:
                     chosen, config = self._chosen(config, progress)
-                plan, by_theory = config.calibrate(self.epsilon, self.delta), config.design.left_to_theory
+                plan, by_theory = self._calibrated(config), config.design.left_to_theory
         if made is not None or self.design == AUTO:
             # Moments need no cluster, and whoever lets the planner choose does not choose against it.
             engine = engine if engine in made_by(plan).engines else "local"
@@ -215,6 +216,14 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             _state=state,
             _identity=identity,
         )
+
+    def _calibrated(self, config: ReleaseConfig) -> Plan:
+        """The plan that meets the target."""
+        return config.calibrate(self.epsilon, self.delta)
+
+    def _step_for(self, planned: Planned) -> SeriesStep | None:
+        """Of which series the release is a step."""
+        return None
 
     def _chosen(self, config: ReleaseConfig, progress: Progress) -> tuple[Chosen, ReleaseConfig]:
         """What the planner chose, and what is to be released then."""
@@ -308,6 +317,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             choice=None if chosen is None else chosen.choice.to_dict(),
             picture=None if chosen is None else chosen.picture,
             auditors=self.auditors,
+            series=self._step_for(planned),
             **given,
         )
 

@@ -172,6 +172,41 @@ class ReplayTerms:
             return Auditors(keys, self.replay_until, together)
 
 
+_SERIES: Final = "Data that grow"
+
+
+@described
+@dataclass(frozen=True, eq=False)
+class SeriesTerms:
+    """Of which series a release is a step."""
+
+    series: Path | None = option(
+        None,
+        "Release moments of data that grow, again with each step's new records, for one budget: this folder gets "
+        "step-001, step-002, ... (design moments-series). The key is kept beside it until the last step.",
+        _SERIES,
+    )
+    step: int | None = option(
+        None, "With `series`: which step `data` is new in. Default, and allowed: the next.", _SERIES
+    )
+
+    @property
+    def given(self) -> bool:
+        """Whether it is a step of a series."""
+        return self.series is not None
+
+    @property
+    def folder(self) -> Path | None:
+        """Of the series.
+
+        Raises:
+            InvalidInput: a step without a series.
+        """
+        if self.series is None and self.step is not None:
+            raise InvalidInput("step", self.step, "nothing without `series`")
+        return None if self.series is None else Path(self.series)
+
+
 @described
 @dataclass(frozen=True, eq=False)
 class ReleaseOptions(JobOptions):
@@ -197,6 +232,7 @@ class ReleaseOptions(JobOptions):
     about: About = field(default_factory=About)
     persons: Persons = field(default_factory=Persons)
     replay: ReplayTerms = field(default_factory=ReplayTerms)
+    terms: SeriesTerms = field(default_factory=SeriesTerms)
     project: int | None = option(
         None, "Project features to this many numbers, by a public random projection; for more than 8,192 of them."
     )

@@ -11,6 +11,7 @@ from typing import Final
 
 from privmix.certificate.sealed_key import SEALED_FILE, Auditors
 from privmix.data.overlap import Sketch
+from privmix.designs.series.plan import MOMENTS_SERIES
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer, check_number
 from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
@@ -112,6 +113,10 @@ class ReleaseSetting(ReleaseOptions):
             )
             raise InvalidInput("per_person", self.persons.per_person, allowed)
         design_of(self.design, self.options)
+        if self.design != AUTO and design_named(self.design_name).in_series is not self.terms.given:
+            # A series keeps a key, and a design that needs none gets none.
+            allowed = "a design for releases that stand alone, or `series`" if not self.terms.given else MOMENTS_SERIES
+            raise InvalidInput("design", self.design_name, allowed)
         if self.design != AUTO and self.assumptions.given:
             raise InvalidInput(
                 "design",

@@ -14,15 +14,18 @@ from privmix.jobs.arguments import ReleaseArguments
 from privmix.jobs.columns import Columns
 from privmix.jobs.persons import Persons
 from privmix.jobs.release import Planned, ReleaseJob
-from privmix.jobs.release_options import Assumptions, Prior, ReleaseOptions, ReplayTerms
+from privmix.jobs.release_options import Assumptions, Prior, ReleaseOptions, ReplayTerms, SeriesTerms
 from privmix.jobs.released import Release
+from privmix.jobs.series import job_of
 from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
 from privmix.progress import Progress
 from privmix.scratch import ScratchFolder
 from privmix.signatures import spelt_out
 
-_takes = spelt_out(ReleaseOptions, Assumptions, Prior, About, Persons, ReplayTerms, Columns, types=ReleaseArguments)
+_takes = spelt_out(
+    ReleaseOptions, Assumptions, Prior, About, Persons, ReplayTerms, SeriesTerms, Columns, types=ReleaseArguments
+)
 
 
 @shows_bars
@@ -125,7 +128,8 @@ def release(
         >>> found.x.shape, found.certificate.epsilon <= 1
         ((300, 9), True)
     """
-    if out is None and (resume or overwrite):
+    in_series = settings.get("series") is not None or (plan is not None and plan.job.terms.given)
+    if out is None and (resume or overwrite) and not in_series:
         raise InvalidInput("out", None, "a folder, with `resume` or `overwrite`")
     running: dict[str, Any] = {
         "ledger": ledger,
@@ -150,6 +154,10 @@ def release(
         job = replace(plan.job, data=data, dry_run=False, **running)
     if out is None and job.auditors is not None:
         raise InvalidInput("out", None, "a folder, with `replay_for`: the sealed key is kept beside it")
+    if job.terms.given:
+        if out is not None:
+            raise InvalidInput("out", str(out), "nothing with `series`, whose folder gets the release")
+        return _carried_out(job, plan, callback(progress))
     if out is not None:
         return _carried_out(replace(job, out=Path(out)), plan, callback(progress))
     scratch = ScratchFolder()
@@ -183,20 +191,22 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
     prior = {name: given.pop(name, None) for name in Prior.__dataclass_fields__}
     about = {name: given.pop(name, None) for name in About.__dataclass_fields__}
     replay = {name: given.pop(name, None) for name in ReplayTerms.__dataclass_fields__}
+    terms = {name: given.pop(name, None) for name in SeriesTerms.__dataclass_fields__}
     if (auditors := replay["replay_for"]) is not None:
         several = [auditors] if isinstance(auditors, str | Path) else auditors
         replay["replay_for"] = [Path(one) for one in several]
     persons, person = Persons.taken_from(given)
     columns = Columns.declared(given.pop("columns", None), given.pop("label", None), person)
-    return ReleaseJob(
-        data,
-        epsilon,
-        delta,
+    return job_of(
+        data=data,
+        epsilon=epsilon,
+        delta=delta,
         columns=columns,
         assumptions=Assumptions(**assumed),
         prior=Prior(**prior),
         about=About(**about),
         replay=ReplayTerms(**replay),
+        terms=SeriesTerms(**terms),
         persons=persons,
         **given,
         **running,

@@ -160,17 +160,18 @@ class ReleaseConfig(Setting):
         check_target(epsilon, delta, pure=pure)
         if self.design.left_to_theory:
             return self.resolved(epsilon, delta).calibrate(epsilon, delta)
-        draft = self.with_noise(1.0, small_query_noise(epsilon))
+        centre_noise = small_query_noise(epsilon)
+        draft = self.with_noise(1.0, centre_noise)
         rest = (epsilon, delta)
         if self.records_noise_multiplier is not None:
             rest = budget_after_count(self.records_noise_multiplier, epsilon, delta)
         found = calibrate(
-            lambda s: self.with_noise(s, draft.centre_noise_multiplier).event_after_count,
+            lambda s: self.with_noise(s, centre_noise).event_after_count,
             *rest,
             accountant="pure" if pure else "pld",
             adjacency=draft.adjacency,
         )
-        plan = self.with_noise(found.noise_multiplier, draft.centre_noise_multiplier)
+        plan = self.with_noise(found.noise_multiplier, centre_noise)
         return replace(plan, epsilon=float(epsilon), delta=float(delta))
 
     def resolved(self, epsilon: float, delta: float) -> ReleaseConfig:

@@ -70,6 +70,7 @@ class Design(Checked, ABC, Generic[P]):
             records as one contribution. A design says so itself: what another's engine does with them proves nothing.
         lost: what the released form keeps nothing of, for the assessment.
         statements: further sentences of the certificate.
+        in_series: whether its releases are steps of a series, which keeps one key for all of them.
         released: what is released, the rows apart; empty where there is nothing else.
         released_as: where the class is as which learners take that
             (:class:`privmix.publication.second_moments.Stored`); empty where they take the arrays of the file.
@@ -94,6 +95,7 @@ class Design(Checked, ABC, Generic[P]):
     persons: ClassVar[bool] = False
     lost: ClassVar[str] = ""
     statements: ClassVar[tuple[str, ...]] = ()
+    in_series: ClassVar[bool] = False
     released: ClassVar[str] = ""
     released_as: ClassVar[str] = ""
     row_law: ClassVar[str] = ""

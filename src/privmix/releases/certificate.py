@@ -16,7 +16,9 @@ from privmix.certificate.assessment import assess
 from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.certificate.sealed_key import Commitment
+from privmix.certificate.series import SeriesLink, key_kept, key_warning
 from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
+from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import arrays_beside, stated_names, statements_of
 from privmix.features.whitened import DATA
@@ -62,7 +64,8 @@ def _check_curve(name: str, points: Any) -> None:
 class ReleaseFields(common.CommonFields):
     """What the certificates of releases have beside the common fields.
 
-    ``choice`` None: no planner chose; ``replay`` None: the key was destroyed, and nobody can replay the release.
+    ``choice`` None: no planner chose; ``replay`` None: the key was destroyed, and nobody can replay the release;
+    ``series`` None: the release stands alone.
     """
 
     of: ClassVar = common.RELEASE
@@ -77,6 +80,7 @@ class ReleaseFields(common.CommonFields):
     choice: dict[str, Any] | None
     feature_names: tuple[Words, ...] = used(())
     replay: Commitment | None = used(None)
+    series: SeriesLink | None = used(None)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -96,6 +100,7 @@ def make_certificate(
     release_id: str | None = None,
     about: Mapping[str, Any] | None = None,
     replay: Commitment | None = None,
+    series: SeriesLink | None = None,
 ) -> Certificate:
     """Assemble the certificate of a finished release from public facts only.
 
@@ -110,6 +115,7 @@ def make_certificate(
         release_id: names the release; a fresh one if None.
         about: the owner's words, of :meth:`privmix.certificate.about.About.to_dict`.
         replay: whom the run's key was sealed for; None: it is destroyed.
+        series: of which it is a step; None: of none.
 
     Raises:
         InvalidInput: the plan costs more than was asked.
@@ -120,7 +126,8 @@ def make_certificate(
         # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
         cost = replace(cost, epsilon=plan.epsilon)
     name = release_id or uuid.uuid4().hex
-    in_ledger = use(reservation, plan, name)
+    # All releases of a series are paid for by one charge.
+    in_ledger = use(reservation, plan, name if series is None else series.id)
     return issue(
         ReleaseFields,
         plan,
@@ -134,8 +141,9 @@ def make_certificate(
             **({"feature_names": list(names)} if (names := stated_names(extractor, plan.dim)) else {}),
             "choice": None if choice is None else dict(choice),
             **({} if replay is None else {"replay": stored(replay)}),
+            **({} if series is None else {"series": stored(series)}),
         },
-        said=public_text(plan, insecure_seed, in_ledger, extractor, choice, replay),
+        said=public_text(plan, insecure_seed, in_ledger, extractor, choice, replay, series),
         files=files,
         insecure_seed=insecure_seed,
         in_ledger=in_ledger,
@@ -182,6 +190,7 @@ def public_text(
     extractor: Mapping[str, Any],
     choice: Mapping[str, Any] | None,
     replay: Commitment | None = None,
+    series: SeriesLink | None = None,
     *,
     before: bool = False,
 ) -> dict[str, Any]:
@@ -192,6 +201,7 @@ def public_text(
         insecure_seed, in_ledger, extractor: as the certificate states them.
         choice: as the certificate states it; None where the planner did not choose the design.
         replay: as the certificate states it; None where the key was destroyed.
+        series: as the certificate states it; None where the release stands alone.
         before: as it was written before statements said how public data were compared.
     """
     statements = _statements(plan, in_ledger, extractor)
@@ -202,11 +212,24 @@ def public_text(
         warnings.append(replay.warning)
         statements.append(replay.statement)
     facts = release_facts(plan, insecure_seed, in_ledger, chosen=choice is not None)
-    return {
-        "warnings": warnings,
-        "statements": statements,
-        "assessment": assess(facts if replay is None else replace(facts, key_with=replay.whom)),
-    }
+    if replay is not None:
+        facts = replace(facts, key_with=replay.whom)
+    if series is not None:
+        step, steps = step_of(plan)
+        warnings.append(key_warning(step, steps))
+        facts = replace(facts, key_kept=key_kept(step, steps))
+    return {"warnings": warnings, "statements": statements, "assessment": assess(facts)}
+
+
+def step_of(plan: Plan) -> tuple[int, int]:
+    """Which step of how many a plan of a series is.
+
+    Raises:
+        InvalidInput: it is of no series.
+    """
+    if not isinstance(plan, SeriesPlan):
+        raise InvalidInput("certificate series", "a series", f"none of design {plan.design}")
+    return plan.step, plan.steps
 
 
 def _fitted_to_data(extractor: Mapping[str, Any]) -> bool:

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -54,6 +55,7 @@ from privmix.releases.folder import (
     write_centre,
     write_certificate,
 )
+from privmix.releases.series import SeriesStep
 
 _SHARDS, _FEATURES = "run.shards", "features"
 _UNLISTED: Final = (CERTIFICATE_FILE, CARD_FILE, CROISSANT_FILE)
@@ -81,6 +83,7 @@ class ReleaseRun(Run):
         extractor_arrays: what the extractor carries.
         about: the owner's words.
         auditors: whom the key is sealed for at the end; None: nobody.
+        series: the step of a series that it is, whose key then makes the noise; None: it stands alone.
 
     Example:
         >>> import numpy as np, tempfile
@@ -110,6 +113,7 @@ class ReleaseRun(Run):
         extractor_arrays: Mapping[str, NDArray[np.float32]] | None = None,
         about: About | None = None,
         auditors: Auditors | None = None,
+        series: SeriesStep | None = None,
         streams: SecretStreams | None = None,
         extra: Mapping[str, Any] | None = None,
         overwrite: bool = False,
@@ -124,6 +128,7 @@ class ReleaseRun(Run):
         if auditors is not None and not resume:
             check_no_sealed_key(Path(out))
         self._plan, self._reservation, self._auditors, self._root = plan, reservation, auditors, ""
+        self._series = series
         self._carried = dict(extractor_arrays or {})
         check_carried(extractor, self._carried)
         settings = {
@@ -131,7 +136,9 @@ class ReleaseRun(Run):
             "extractor": dict(extractor),
             "input_shape": [int(size) for size in input_shape],
             # Of a run that goes on, another plan is better told by name; its certificate asks again.
-            "in_ledger": mode_of(reservation, None if resume else plan),
+            "in_ledger": mode_of(
+                reservation, None if resume else plan, name=None if series is None else series.link.id
+            ),
             "choice": None if choice is None else dict(choice),
         }
         files = {} if picture is None else {PICTURE_FILE: picture}
@@ -139,6 +146,8 @@ class ReleaseRun(Run):
             settings["about"] = about.dated().to_dict()
             if (licence := about.licence_text()) is not None:
                 files[LICENCE_FILE] = licence
+        if series is not None:
+            settings["series"] = stored(series.link)
         if auditors is not None:
             settings["replay"] = stored(auditors.terms)
         if self._carried:
@@ -214,17 +223,39 @@ class ReleaseRun(Run):
                 raise InvalidInput("records", None, "the private records: the run is not complete")
             with self.writing():
                 self.bind(self._fingerprint(tiles_of(records)))
-                try:
-                    maker = make_engine(
-                        self._plan, records, self.streams, engine, memory_gb=memory_gb, workers=workers, address=address
-                    )
-                except InvalidInput as error:
-                    # The next attempt may be given another engine, or more memory.
-                    error.resumable = True
-                    raise
-                self._write(maker, progress)
+                with self._noise_of(tiles_of(records)) as streams:
+                    try:
+                        maker = make_engine(
+                            self._plan, records, streams, engine, memory_gb=memory_gb, workers=workers, address=address
+                        )
+                    except InvalidInput as error:
+                        # The next attempt may be given another engine, or more memory.
+                        error.resumable = True
+                        raise
+                    self._go_on_from(maker)
+                    self._write(maker, progress)
         self.publish()
         return read_certificate(self.out)
+
+    @contextmanager
+    def _noise_of(self, records: RecordTiles) -> Iterator[SecretStreams]:
+        """The streams that noise comes from: the run's own, or the series', once that knows the records."""
+        if self._series is None:
+            yield self.streams
+            return
+        series = self._series.series
+        fingerprint = content_fingerprint(records, series.fingerprint_key(), os.cpu_count() or 1)
+        self._series.bind(fingerprint, self.id)
+        streams = series.streams()
+        try:
+            yield streams
+        finally:
+            streams.destroy()
+
+    def _go_on_from(self, engine: Any) -> None:
+        """Say what the step before released, where the release is a later step of a series."""
+        if self._series is not None and (before := self._series.series.before(self._series.step)) is not None:
+            engine.goes_on(before)
 
     def _fingerprint(self, records: RecordTiles) -> str:
         """What binds the run to its records, and what the certificate commits to of them where it does."""
@@ -278,6 +309,7 @@ class ReleaseRun(Run):
             release_id=self.id,
             about=about,
             replay=self._sealed(),
+            series=None if self._series is None else self._series.link,
         )
         held.write(CARD_FILE, data_card(self._plan, certificate).encode(), shared=True)
         digest = hashlib.sha256(certificate.to_bytes()).hexdigest()

@@ -9,6 +9,7 @@ from typing import Any, Final
 from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING
 from privmix.audits.noise_tests import ON_THE_GRID, NoiseTest
 from privmix.certificate.sealed_key import commitment_of
+from privmix.certificate.series import link_of
 from privmix.releases.prior_evidence import obstacle
 from privmix.rounding import rounded_down
 
@@ -74,6 +75,12 @@ def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, lap
     if (why := obstacle(certificate["extractor"], tuple(certificate["input_shape"]))) is not None:
         own.append(why)
     found_open = (UNCHECKED[0], *own, *UNCHECKED[1:])
+    if link_of(certificate) is not None:
+        key = (
+            "that insecure_seed is honest, that the key of the series is kept secret and destroyed at its end, and "
+            "that no step was made twice for other records"
+        )
+        found_open = tuple(key if text == _KEY else text for text in found_open)
     if (sealed := commitment_of(certificate)) is None:
         return found_open
     replayed = f"{UNCHECKED[0]}; with the sealed key privmix replay shows it"

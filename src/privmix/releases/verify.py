@@ -20,6 +20,7 @@ from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certif
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.replay_end import ENDED_FILE, Ended, read_end
 from privmix.certificate.sealed_key import commitment_of
+from privmix.certificate.series import link_of
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, check_number
 from privmix.features.spec import check_carried, check_spec, stated_names
@@ -27,7 +28,7 @@ from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans import Plan, plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.releases.card import EDITIONS, data_card
-from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, told_in_shards
+from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, step_of, told_in_shards
 from privmix.releases.folder import (
     CARD_FILE,
     check_files,
@@ -214,9 +215,12 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     _check_noise(certificate["noise_std"], plan)
     _check_curve(certificate, plan)
     facts = certificate.insecure_seed, certificate.in_ledger, certificate["extractor"], choice
-    said = public_text(plan, *facts, commitment_of(certificate))
-    # What has a sealed key was never written otherwise.
-    before = [] if "replay" in certificate else [public_text(plan, *facts, before=True)]
+    link = link_of(certificate)
+    if link is not None and (link.previous is None) is not (step_of(plan)[0] == 1):
+        raise InvalidInput("certificate series", "another link", "one to the step before, but for the first step")
+    said = public_text(plan, *facts, commitment_of(certificate), link)
+    # What has a sealed key, or is of a series, was never written otherwise.
+    before = [] if {"replay", "series"} & set(certificate) else [public_text(plan, *facts, before=True)]
     check_said(certificate, said, *before)
     return plan, cost
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,7 @@ from privmix.publication.second_moments import SecondMoments, sample_rows
 _RECORDS_AT_ONCE = 4096
 _NUMBERS_AT_ONCE = 2**23
 # Logical size: noise streams are keyed by groups of so many matrix rows.
-_NOISE_ROWS = 128
+NOISE_ROWS: Final = 128
 # Blocks of records on the lattice, and of noise, beside the sums.
 _SPARE = 2**28
 # Rows a block of sampled rows: those of a shard.
@@ -102,13 +102,20 @@ class MomentsEngine(Engine):
         plan = self._plan
         tell = progress or silent
         with self._passes.open():
-            centre = released_mean(plan, lambda: self._clipped_sum(tell), self._streams)
-            self._transform = RecordTransform(plan.clip_norm, plan.norm, centre, plan.residual_clip_norm)
+            self._transform = RecordTransform(plan.clip_norm, plan.norm, self._centre(tell), plan.residual_clip_norm)
             self._moments = self._released_moments(tell)
-        x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._streams.generator("sampled rows"))
+        x, y = sample_rows(self._moments, plan.label_offset, plan.rows, self._sampling())
         for start in range(first, plan.rows, _BLOCK_ROWS):
             yield RowBlock(start, x[start : start + _BLOCK_ROWS], y[start : start + _BLOCK_ROWS])
             tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
+
+    def _centre(self, tell: Progress) -> NDArray[np.float32] | None:
+        """The mean to centre records by, where they are centred."""
+        return released_mean(self._plan, lambda: self._clipped_sum(tell), self._streams)
+
+    def _sampling(self) -> np.random.Generator:
+        """What rows are sampled by."""
+        return self._streams.generator("sampled rows")
 
     def _released_moments(self, tell: Progress) -> SecondMoments:
         """The released numbers, which sampled rows are made from."""
@@ -127,7 +134,10 @@ class MomentsEngine(Engine):
         def told(stage: str, done: int, total: int) -> None:
             tell(stage, number * total + done, panels * total)
 
-        return self._passes.over(MomentPass(self._plan, self.transform, self._panels[number]), told)
+        return self._passes.over(self._pass(self._panels[number]), told)
+
+    def _pass(self, panel: range) -> MomentPass:
+        return MomentPass(self._plan, self.transform, panel)
 
     def _clipped_sum(self, tell: Progress) -> NDArray[np.float64]:
         return self._passes.over(ClippedSum(self._plan.dim), tell).total
@@ -169,9 +179,9 @@ def row_panels(dim: int, memory: int) -> list[range]:
         return [range(dim)]
     found, start = [], 0
     while start < dim:
-        stop = start + _NOISE_ROWS
-        while stop < dim and (stop + _NOISE_ROWS - start) * (stop + _NOISE_ROWS) <= room:
-            stop += _NOISE_ROWS
+        stop = start + NOISE_ROWS
+        while stop < dim and (stop + NOISE_ROWS - start) * (stop + NOISE_ROWS) <= room:
+            stop += NOISE_ROWS
         found.append(range(start, min(stop, dim)))
         start = stop
     return found
@@ -274,11 +284,7 @@ class MomentSums:
             second: the released X'X, where it was made in panels; None makes it of these sums, which are of all rows.
         """
         plan, step = self._plan, self._lattice.step
-        offset = round(plan.label_offset / step)
-        one = round(1 / step)
-        # Steps of X'Y are step^2 as those of X'X; those of label sums are step.
-        cross = self._class_sums.T * one - offset * self._class_sums.sum(axis=0)[:, None]
-        counts = self._counts * one - offset * self._counts.sum() + self._label_steps
+        cross, counts = self._linear()
         with streams.lent("cross moment noise") as generator:
             std = plan.label_norm * plan.cross_noise_multiplier / step**2
             cross_noise = gaussian_on_lattice(generator, cross.shape, std)
@@ -294,6 +300,14 @@ class MomentSums:
             noise_std_cross=plan.noise_std_cross,
             noise_std_counts=plan.noise_std_counts,
         )
+
+    def _linear(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Exact X'Y in steps of step^2, as those of X'X are, and label sums in steps of step."""
+        step = self._lattice.step
+        offset = round(self._plan.label_offset / step)
+        one = round(1 / step)
+        cross = self._class_sums.T * one - offset * self._class_sums.sum(axis=0)[:, None]
+        return cross, self._counts * one - offset * self._counts.sum() + self._label_steps
 
     def _noisy_second(self, streams: SecretStreams) -> NDArray[np.float32]:
         released = np.empty((self._plan.dim, self._plan.dim), np.float32)
@@ -338,9 +352,9 @@ def noisy_rows(
         released: entries above the diagonal may be left with anything: see :func:`mirrored`.
     """
     off_diagonal = std / math.sqrt(2)
-    for start in range(rows.start, rows.stop, _NOISE_ROWS):
-        stop = min(start + _NOISE_ROWS, rows.stop)
-        group = start // _NOISE_ROWS
+    for start in range(rows.start, rows.stop, NOISE_ROWS):
+        stop = min(start + NOISE_ROWS, rows.stop)
+        group = start // NOISE_ROWS
         with streams.lent(purpose, *number, group) as generator:
             noise = gaussian_on_lattice(generator, (stop - start, stop), off_diagonal)
         with streams.lent(f"{purpose}: diagonal", *number, group) as generator:
@@ -354,8 +368,8 @@ def noisy_rows(
 def mirrored(released: NDArray[np.float32]) -> NDArray[np.float32]:
     """The matrix with what is below its diagonal above it, too; in place."""
     dim = len(released)
-    for start in range(0, dim, _NOISE_ROWS):
-        stop = min(start + _NOISE_ROWS, dim)
+    for start in range(0, dim, NOISE_ROWS):
+        stop = min(start + NOISE_ROWS, dim)
         square = np.tril(released[start:stop, start:stop])
         released[start:stop, start:stop] = square + np.tril(square, -1).T
         released[:start, start:stop] = released[start:stop, :start].T

@@ -57,10 +57,12 @@ class MomentsPlan(BasePlan):
     label_share: Share
     count_share: Share
 
+    made_by: ClassVar[str] = MOMENTS
+
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.design != MOMENTS:
-            raise InvalidInput("design", self.design, MOMENTS)
+        if self.design != self.made_by:
+            raise InvalidInput("design", self.design, self.made_by)
         if self.dim > LARGEST_DIM:
             allowed = f"at most {LARGEST_DIM} features for design {MOMENTS}: `project` makes fewer of them"
             raise InvalidInput("dim", self.dim, allowed)
@@ -138,7 +140,7 @@ class Moments(Design[MomentsPlan]):
     worst_case = "privmix.designs.moments.worst_case:moments_case"
     words = "samples of a Gaussian mixture that has the released moments"
     draws = "second moments, cross moments and label sums of all records"
-    labels: ClassVar = {"moments": "second moments"}
+    labels: ClassVar[Mapping[str, str]] = {"moments": "second moments"}
     learner = "discriminant"
     plan_type = MomentsPlan
     # A sampled row is of one class.
@@ -146,7 +148,7 @@ class Moments(Design[MomentsPlan]):
     # Records are read once and in blocks: there is nothing to spread.
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.moments.engine:MomentsEngine")
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
-    statements = (
+    statements: ClassVar[tuple[str, ...]] = (
         "The rows are samples of a model made from the released moments; they add nothing to what the moments show.",
     )
     released = "second moments"
@@ -163,20 +165,26 @@ class Moments(Design[MomentsPlan]):
         """There is nothing that the options could contradict."""
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MomentsPlan:
+        return MomentsPlan(**self.constants(setting, noise_multiplier, centre_noise_multiplier))
+
+    def constants(
+        self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
+    ) -> dict[str, Any]:
+        """The fields of its plan."""
         # A sum of n products of 2 * bits bits must stay below 2^53; one bit is left for a declared count being low.
         bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
         # Much noise needs no fine grid, and must stay within what float64 counts exactly.
         most = MomentsPlan.largest_noise(self.label_share, self.count_share) / noise_multiplier
         bits = max(8, min(bits, math.floor(math.log(most, 4)) if most > 1 else 0))
-        return MomentsPlan(
-            design=self.name,
-            rows=setting.rows or min(setting.records, _SAMPLED_ROWS),
-            noise_multiplier=float(noise_multiplier),
-            lattice_bits=bits,
-            label_share=float(self.label_share),
-            count_share=float(self.count_share),
+        return {
+            "design": self.name,
+            "rows": setting.rows or min(setting.records, _SAMPLED_ROWS),
+            "noise_multiplier": float(noise_multiplier),
+            "lattice_bits": bits,
+            "label_share": float(self.label_share),
+            "count_share": float(self.count_share),
             **setting.shared(centre_noise_multiplier),
-        )
+        }
 
     @classmethod
     def trials(cls, setting: Setting) -> Sequence[tuple[str, Moments]]:

@@ -18,6 +18,7 @@ from scipy.optimize import minimize
 from scipy.signal import lfilter
 
 from privmix.errors import check_integer, check_number
+from privmix.mechanisms.factorisation import square_root
 
 Array = NDArray[np.float64]
 # Logarithm of an error that overflowed: the inverse grows from step to step.
@@ -64,17 +65,6 @@ def best_factor(steps: int, bands: int, momentum: float = 0.0) -> tuple[float, .
     found = [minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 500}) for start in starts]
     best = min(found, key=lambda one: float(one.fun)).x
     return tuple(normalised([1.0, *best.tolist()]))
-
-
-def square_root(bands: int) -> Array:
-    """First coefficients of the Toeplitz square root of the triangle of ones, binom(2k, k) / 4^k.
-
-    Example:
-        >>> square_root(3).tolist()
-        [1.0, 0.5, 0.375]
-    """
-    k = np.arange(1, bands)
-    return np.cumprod(np.concatenate([[1.0], (2 * k - 1) / (2 * k)]))
 
 
 def normalised(coefficients: Sequence[float]) -> list[float]:

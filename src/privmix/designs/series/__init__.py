@@ -1,0 +1,1 @@
+"""Second moments of data that grow."""

@@ -1,0 +1,178 @@
+"""Run one step of a series of second moments: exact sums of its records, added to what the step before released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.designs.moments.engine import (
+    NOISE_ROWS,
+    MomentPass,
+    MomentsEngine,
+    MomentSums,
+    mirrored,
+)
+from privmix.designs.series.plan import SeriesPlan
+from privmix.engine.rows import RowBlock
+from privmix.errors import InvalidInput
+from privmix.mechanisms.factorisation import correlated_noise
+from privmix.mechanisms.streams import SecretStreams
+from privmix.progress import Progress
+from privmix.publication.second_moments import SecondMoments
+
+
+@dataclass(frozen=True, eq=False)
+class Before:
+    """What the step before released, from which a step goes on. Public.
+
+    Attributes:
+        moments: of the records of all steps before.
+        centre: (d,) the mean that the first step released; None where none is.
+    """
+
+    moments: SecondMoments
+    centre: NDArray[np.float32] | None
+
+
+class SeriesEngine(MomentsEngine):
+    """Carries out one step of a series on the records that are new in it.
+
+    Formal guarantees (beside those of :class:`MomentsEngine`):
+        * what is added to the numbers of the step before is x + round(B z)_t - round(B z)_(t-1), a whole number that is
+          exact before anything is added to it: whatever the step before is said to have released, what leaves is a
+          function of that and of y_t - y_(t-1);
+        * noise is a function of the key of the series and of the step: every engine of a series has streams under the
+          same key, and for each step one set of records alone;
+        * the mean is released in the first step alone, from its records.
+
+    Args:
+        plan, records, workers, cluster, memory_bytes: see :class:`MomentsEngine`.
+        streams: secret streams under the key of the series.
+    """
+
+    _plan: SeriesPlan
+    _before: Before | None = None
+
+    def goes_on(self, before: Before) -> None:
+        """Say what the step before released; before :meth:`rows`, and for every step but the first.
+
+        Raises:
+            InvalidInput: it is of other sizes, or this is the first step.
+        """
+        plan = self._plan
+        sizes = before.moments.second.shape, before.moments.cross.shape, before.centre is not None
+        if plan.step == 1 or sizes != ((plan.dim, plan.dim), (plan.dim, plan.num_classes), plan.centred):
+            raise InvalidInput("step before", sizes, "what the step before released, for a step that has one")
+        self._before = before
+
+    def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
+        """See :meth:`MomentsEngine.rows`.
+
+        Raises:
+            RuntimeError: it is not known what the step before released, or the engine ran before.
+        """
+        if self._plan.step > 1 and self._before is None:
+            raise RuntimeError("a later step goes on from the one before")
+        return super().rows(progress, first=first)
+
+    def _centre(self, tell: Progress) -> NDArray[np.float32] | None:
+        return super()._centre(tell) if self._before is None else self._before.centre
+
+    def _sampling(self) -> np.random.Generator:
+        # No secret, but a stream of its own all the same.
+        return self._streams.generator("sampled rows", self._plan.step)
+
+    def _summed(self, number: int, tell: Progress) -> MomentSums:
+        sums = super()._summed(number, tell)
+        assert isinstance(sums, SeriesSums)
+        sums.before = None if self._before is None else self._before.moments
+        return sums
+
+    def _pass(self, panel: range) -> MomentPass:
+        return SeriesPass(self._plan, self.transform, panel)
+
+
+@dataclass(frozen=True, eq=False)
+class SeriesPass(MomentPass):
+    """Products of the records of one step, X'X in one panel."""
+
+    plan: SeriesPlan
+
+    def empty(self) -> SeriesSums:
+        """See :class:`privmix.engine.passes.Pass`."""
+        return SeriesSums(self.plan, self.panel)
+
+
+class SeriesSums(MomentSums):
+    """Exact sums of products of the records of one step. Secret.
+
+    Args:
+        plan, panel: see :class:`MomentSums`.
+    """
+
+    _plan: SeriesPlan
+    before: SecondMoments | None = None
+
+    def release_rows(self, streams: SecretStreams, released: NDArray[np.float32]) -> None:
+        """Go on from the step before in the panel's rows of X'X, and write them: a way out of these sums."""
+        unit = self._plan.units["second"]
+        for start in range(self._panel.start, self._panel.stop, NOISE_ROWS):
+            stop = min(start + NOISE_ROWS, self._panel.stop)
+            noise = self._noise_of_rows(streams, start, stop)
+            # Entries above the diagonal hold no sums; the mirror replaces them.
+            own = self._second[start - self._panel.start : stop - self._panel.start, :stop]
+            before = None if self.before is None else self.before.second[start:stop, :stop]
+            released[start:stop, :stop] = _gone_on(own + noise, before, unit)
+
+    def _noise_of_rows(self, streams: SecretStreams, start: int, stop: int) -> NDArray[np.float64]:
+        """(stop - start, stop) what is added to some rows of X'X: 1/sqrt(2) off the diagonal."""
+        std = self._plan.independent_std["second"] / math.sqrt(2)
+        group, shape = start // NOISE_ROWS, (stop - start, stop)
+        noise = self._added(streams, "series second moment noise", (group,), shape, std)
+        diagonal = self._added(
+            streams, "series second moment noise: diagonal", (group,), (stop - start,), std * math.sqrt(2)
+        )
+        noise[np.arange(stop - start), np.arange(start, stop)] = diagonal
+        return noise
+
+    def _added(
+        self, streams: SecretStreams, purpose: str, number: tuple[int, ...], shape: tuple[int, ...], std: float
+    ) -> NDArray[np.float64]:
+        """What the noise of this step is more than that of the step before: whole numbers."""
+        plan = self._plan
+        now, before = correlated_noise(streams, purpose, number, shape, std, plan.factor, plan.step)
+        return now - before
+
+    def released(self, streams: SecretStreams, second: NDArray[np.float32] | None = None) -> SecondMoments:
+        """See :meth:`MomentSums.released`."""
+        plan, units, std, before = self._plan, self._plan.units, self._plan.independent_std, self.before
+        cross, counts = self._linear()
+        cross = cross + self._added(streams, "series cross moment noise", (), cross.shape, std["cross"])
+        counts = counts + self._added(streams, "series label sum noise", (), counts.shape, std["counts"])
+        if second is None:
+            second = np.empty((plan.dim, plan.dim), np.float32)
+            self.release_rows(streams, second)
+            second = mirrored(second)
+        return SecondMoments(
+            second=second,
+            cross=_gone_on(cross, None if before is None else before.cross, units["cross"]),
+            label_sums=_gone_on(counts, None if before is None else before.label_sums, units["counts"]),
+            records=plan.records,
+            noise_std_second=plan.noise_std_second,
+            noise_std_cross=plan.noise_std_cross,
+            noise_std_counts=plan.noise_std_counts,
+        )
+
+
+def _gone_on(added: NDArray[np.float64], before: NDArray[np.float32] | None, unit: float) -> NDArray[np.float32]:
+    """What the step before released and what this one adds to it: whole numbers of grid steps, in units, in float32.
+
+    ``added`` is exact by now: what is done here with it and with released numbers is post-processing.
+    """
+    if before is None:
+        return np.asarray(added * unit, np.float32)
+    return np.asarray((np.rint(before.astype(np.float64) / unit) + added) * unit, np.float32)

@@ -1,0 +1,139 @@
+"""The worst case of a series: one record, new in the first step, and all releases of the series together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.audits.bounds import Scores
+from privmix.audits.worst_case import (
+    MOST_TRIALS,
+    EngineFactory,
+    Mask,
+    check_room,
+    label_overlap,
+    real_engine,
+)
+from privmix.designs.moments.worst_case import MomentsCase
+from privmix.designs.series.engine import Before
+from privmix.designs.series.plan import SeriesPlan
+from privmix.engine import PrivateRecords
+from privmix.engine.rows import Engine
+from privmix.mechanisms.streams import SecretStreams
+
+
+def series_case(plan: SeriesPlan) -> SeriesCase:
+    """Of plans of that design, whichever step they are of; see :func:`worst_case_of`."""
+    check_room(plan)
+    width = 1 if plan.centred else MOST_TRIALS
+    names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
+    reduced = replace(plan.of_first(), dim=width, classes=names, rows=1)
+    assert reduced.event == plan.event, "what runs is not what is audited"
+    return SeriesCase(reduced, width)
+
+
+@dataclass(frozen=True)
+class SeriesCase(MomentsCase):
+    """The canary is new in the first step, which all releases show: of all steps the one with the longest column of C.
+
+    All T releases are made, one after the other, under one key. Of y_1..y_T the attack takes C x + z back, up to
+    rounding: B^-1 y. Row t of that holds the canary times C_t1, in noise that is independent from row to row.
+    """
+
+    plan: SeriesPlan
+
+    def run(
+        self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None
+    ) -> Scores:
+        """See :meth:`WorstCase.run`; a run is a whole series."""
+        del copies
+        try:
+            key = streams.derive("series").share()
+            engines = list(series_of(self.plan, self.records(present), self._later(), key, make))
+            gain, linear = np.zeros(self.trials), np.zeros(self.trials)
+            if self.plan.centred:
+                gain = gain + super(MomentsCase, self).of_rest(engines[0])[0]
+            for part, adds, noise in self._parts(engines):
+                shown = np.array([self._undo @ column for column in part.T]).T
+                # (T, trials): what row t of C x + z holds, in noise of one standard deviation.
+                told = adds * self._column[:, None] / self.plan.factor.sensitivity
+                shown = shown / self.plan.factor.sensitivity
+                gain = gain + (told * (2 * shown - told)).sum(axis=0) / (2 * noise**2)
+                linear = linear if linear.any() else (shown * self._column[:, None]).sum(axis=0)
+            return np.stack([gain, linear, np.zeros(self.trials)])
+        finally:
+            streams.destroy()
+
+    def _later(self) -> PrivateRecords:
+        """The records of every later step: the bystander's."""
+        features, labels = self._others()
+        return PrivateRecords(features, labels)
+
+    @cached_property
+    def _undo(self) -> NDArray[np.float64]:
+        """(T, T) B^-1."""
+        return np.asarray(np.linalg.inv(matrix_of(self.plan)), np.float64)
+
+    @cached_property
+    def _column(self) -> NDArray[np.float64]:
+        """(T,) the first column of C."""
+        return np.asarray(self._undo @ np.ones(self.plan.steps))
+
+    def _parts(self, engines: list[Engine]) -> list[tuple[NDArray[np.float64], Any, float]]:
+        """Of each part (T, trials) numbers that hold the canary once and no other record, what it adds, and s."""
+        plan, bound, columns = self.plan, self.plan.final_clip_norm, np.arange(self.trials)
+        transform = engines[0].transform
+        own, other, overlap = self._canary(transform), 0.0, 0.0
+        labels = np.eye(plan.num_classes)[: self.trials] - plan.label_offset
+        # A bystander a step.
+        beside = np.arange(1, plan.steps + 1)[:, None]
+        if plan.centred:
+            overlap = label_overlap(plan)
+            other = float(self.contribution(transform, self._others()[0])[0, 0])
+        found = [engine.beside for engine in engines]
+        second = np.stack([one.second[columns, columns] / bound**2 for one in found])
+        cross = np.stack([(one.cross * labels).sum(axis=1) / (bound * plan.label_norm**2) for one in found])
+        counts = np.stack([labels @ one.label_sums / plan.label_norm**2 for one in found])
+        return [
+            (second - beside * other**2, own**2, plan.second_noise_multiplier),
+            (cross - beside * other * overlap, own, plan.cross_noise_multiplier),
+            (counts - beside * overlap, 1.0, plan.count_noise_multiplier),
+        ]
+
+
+def matrix_of(plan: SeriesPlan) -> NDArray[np.float64]:
+    """(T, T) B."""
+    found = np.zeros((plan.steps, plan.steps))
+    for step in range(1, plan.steps + 1):
+        found[step - 1, :step] = plan.factor.weights(step)
+    return found
+
+
+def series_of(
+    first: SeriesPlan, records: PrivateRecords, later: PrivateRecords, key: bytes, make: EngineFactory
+) -> Iterator[Any]:
+    """The engines of a whole series, each once it has run: ``records`` in the first step, ``later`` in every other.
+
+    Args:
+        first: plan of the first step.
+        records: of it.
+        later: of every other.
+        key: of the series; see :meth:`SecretStreams.share`.
+        make: makes the engine.
+    """
+    plan, before = first, None
+    for _ in range(first.steps):
+        engine: Any = make(plan, records if before is None else later, SecretStreams.of_shared(key))
+        if before is not None:
+            engine.goes_on(before)
+        for _ in engine.rows():
+            pass
+        yield engine
+        before = Before(engine.beside, engine.transform.centre)
+        if not plan.is_last:
+            plan = plan.after(1)

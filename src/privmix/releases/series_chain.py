@@ -1,0 +1,119 @@
+"""Check that the releases of a folder are the steps of one series."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.certificate.certificate import Certificate
+from privmix.certificate.series import SeriesLink, link_of
+from privmix.certificate.verification import Verification
+from privmix.designs.series.plan import SeriesPlan
+from privmix.errors import InvalidInput, StorageError
+from privmix.plans import plan_from_dict
+from privmix.progress import Progress, silent
+from privmix.releases.certificate import read_certificate
+from privmix.releases.folder import CENTRE_FILE
+from privmix.releases.series import FIELD, place_of_step
+from privmix.releases.verify import verify_release
+
+_STEP: Final = re.compile(r"step-(\d{3,4})\Z")
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A series that holds.
+
+    Attributes:
+        id: names it.
+        steps: T.
+        releases: what was verified of each release there is, step by step.
+    """
+
+    id: str
+    steps: int
+    releases: tuple[Verification, ...]
+
+    def __str__(self) -> str:
+        return f"{len(self.releases)} of {self.steps} releases, each linked to the one before"
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        alarm = math.fsum(one.false_alarm for one in self.releases)
+        return {"id": self.id, "steps": self.steps, "releases": len(self.releases), "false_alarm": alarm}
+
+
+def verify_series(folder: Path, progress: Progress = silent) -> Chain:
+    """Verify every release of a series, and that they are the steps of one.
+
+    Formal guarantees (beside those of :func:`privmix.releases.verify.verify_release`, for each release):
+        * One series: all certificates name the same one, and each states the hash of the certificate before it.
+        * No gap: steps follow one another from the first on.
+        * One plan: each plan is the one before with one more number of records, and its price that of all steps.
+        * One mean, one extractor: records of all steps were prepared alike.
+
+    Raises:
+        InvalidInput: something does not hold.
+        StorageError: a file is missing or can't be read.
+    """
+    found: list[Verification] = []
+    before: Certificate | None = None
+    for place in _places(folder):
+        found.append(verify_release(place, progress))
+        certificate = read_certificate(place)
+        if certificate.id != found[-1].id:
+            raise StorageError(f"{FIELD}: somebody put another release in the place of {place} meanwhile")
+        _check_goes_on(place.name, certificate, before)
+        before = certificate
+    assert before is not None
+    return Chain(_link(before).id, _plan(before).steps, tuple(found))
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    numbers = sorted(int(match[1]) for path in folder.iterdir() if (match := _STEP.match(path.name)))
+    if not numbers or numbers != list(range(1, len(numbers) + 1)):
+        missing = next(number for number in range(1, len(numbers) + 2) if number not in numbers)
+        raise InvalidInput(FIELD, str(folder), f"all steps from the first on: {place_of_step(folder, missing).name}")
+    for number in numbers:
+        yield place_of_step(folder, number)
+
+
+def _check_goes_on(name: str, certificate: Certificate, before: Certificate | None) -> None:
+    """Raise :class:`InvalidInput` unless a release is the step after the one before, or the first of a series."""
+    link, plan = _link(certificate), _plan(certificate)
+    wanted = SeriesLink(link.id, None)
+    expected = plan.of_first()
+    if before is not None:
+        wanted = SeriesLink(_link(before).id, hashlib.sha256(before.to_bytes()).hexdigest())
+        last = _plan(before)
+        expected = last if last.is_last else last.after(plan.counts[-1])
+    if link != wanted:
+        raise InvalidInput(f"{name}: certificate series", "another link", "that to the release of the step before")
+    if plan != expected:
+        raise InvalidInput(f"{name}: certificate plan", "another plan", "that of the step before, and one step more")
+    for field in ("extractor", "input_shape", "insecure_seed", "in_ledger"):
+        if before is not None and certificate[field] != before[field]:
+            raise InvalidInput(f"{name}: certificate {field}", "another one", "that of the step before")
+    if before is not None and _centre(certificate) != _centre(before):
+        raise InvalidInput(f"{name}: {CENTRE_FILE}", "another mean", "that of the first step")
+
+
+def _link(certificate: Certificate) -> SeriesLink:
+    if (link := link_of(certificate)) is None:
+        raise InvalidInput("certificate series", None, "a release of a series")
+    return link
+
+
+def _plan(certificate: Certificate) -> SeriesPlan:
+    plan = plan_from_dict(certificate["plan"])
+    assert isinstance(plan, SeriesPlan), "verification found it to be of a series"
+    return plan
+
+
+def _centre(certificate: Certificate) -> list[str]:
+    return [item["sha256"] for item in certificate.files if item["file"] == CENTRE_FILE]

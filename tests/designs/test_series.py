@@ -1,0 +1,292 @@
+"""A series of second moments: what each step releases, beside exact arithmetic, and what all of them show together."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from privmix.accounting import Composed, Gaussian
+from privmix.audits.audit import audit_plan
+from privmix.audits.empty_runs import release_noises
+from privmix.audits.worst_case import attack, real_engine, worst_case_of
+from privmix.designs import MomentsSeries, SeriesPlan
+from privmix.designs.series import engine as series_engine
+from privmix.designs.series.audit import empty_series
+from privmix.designs.series.engine import Before, SeriesEngine
+from privmix.designs.series.worst_case import matrix_of
+from privmix.engine import PrivateRecords
+from privmix.errors import InvalidInput
+from privmix.mechanisms.factorisation import SquareRoot, correlated_noise
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig
+from privmix.plans import Plan, plan_from_dict
+from privmix.publication.second_moments import SecondMoments
+from tests.audits.test_planted_bugs import with_noise
+from tests.mechanisms.statistics import Z_LIMIT
+from tests.releases.helpers import CLASSES, TARGET, make_records
+
+STEPS, DIM = 4, 7
+
+
+def plan_of(records: int = 200, dim: int = DIM, **choices: Any) -> SeriesPlan:
+    given: dict[str, Any] = {"design": "moments-series", "steps": STEPS, **choices}
+    plan = ReleaseConfig(records=records, dim=dim, classes=CLASSES, **given).calibrate(*TARGET)
+    assert isinstance(plan, SeriesPlan)
+    return plan
+
+
+def released(plan: SeriesPlan, months: Sequence[PrivateRecords], seed: int = 1, **machine: Any) -> list[SeriesEngine]:
+    """Engines of all steps, each once it ran; each has a copy of the key."""
+    found: list[SeriesEngine] = []
+    for month in months:
+        engine = SeriesEngine(plan, month, SecretStreams.from_seed(seed), workers=1, **machine)
+        if found:
+            engine.goes_on(Before(found[-1].beside, found[-1].transform.centre))
+        for _ in engine.rows():
+            pass
+        found.append(engine)
+        if not plan.is_last:
+            plan = plan.after(50)
+    return found
+
+
+def months_of(count: int = STEPS) -> list[PrivateRecords]:
+    return [make_records(200 if month == 0 else 50, DIM, seed=month) for month in range(count)]
+
+
+def exact_steps(plan: SeriesPlan, engine: SeriesEngine, records: PrivateRecords) -> NDArray[np.object_]:
+    """X'X of some records in lattice steps, by Python's integers."""
+    units = engine.transform(records.features) / plan.final_clip_norm
+    steps = np.trunc(units * 2.0**plan.lattice_bits).astype(object)
+    return np.asarray(steps.T @ steps)
+
+
+@pytest.mark.parametrize("centre", ["none", "private"])
+def test_each_step_is_the_exact_sum_so_far_with_rounded_noise(centre: str) -> None:
+    """y_t = A x + round(B z), each off by what float32 rounds of the numbers that were released."""
+    plan, months = plan_of(centre=centre), months_of()
+    engines = released(plan, months)
+    unit, key = plan.units["second"], SecretStreams.from_seed(1)
+    total = np.zeros((DIM, DIM), object)
+    for step, (engine, month) in enumerate(zip(engines, months, strict=True), start=1):
+        total = total + exact_steps(plan, engine, month)
+        std = plan.independent_std["second"]
+        noise, _ = correlated_noise(
+            key, "series second moment noise", (0,), (DIM, DIM), std / math.sqrt(2), plan.factor, step
+        )
+        diagonal, _ = correlated_noise(
+            key, "series second moment noise: diagonal", (0,), (DIM,), std, plan.factor, step
+        )
+        noise[np.arange(DIM), np.arange(DIM)] = diagonal
+        wanted = np.tril((total + noise).astype(np.float64)) * unit
+        rounding = step * 2.0**-23 * np.abs(wanted).max() + unit
+        assert np.abs(np.tril(engine.beside.second) - wanted).max() <= rounding
+        np.testing.assert_array_equal(engine.beside.second, engine.beside.second.T)
+
+
+def test_what_leaves_is_a_function_of_the_exact_increment() -> None:
+    """Guarantee: whatever the step before is said to have released, also numbers that float64 can't add exactly."""
+    plan, months = plan_of(centre="none").after(50), months_of(2)
+    wild = SecondMoments(
+        np.full((DIM, DIM), 1e30, np.float32),
+        np.full((DIM, 3), -1e30, np.float32),
+        np.full(3, 1e-30, np.float32),
+        records=200,
+        noise_std_second=1.0,
+        noise_std_cross=1.0,
+        noise_std_counts=1.0,
+    )
+    found = []
+    for month in (months[1], make_records(50, DIM, seed=9)):
+        engine = SeriesEngine(plan, month, SecretStreams.from_seed(1), workers=1)
+        engine.goes_on(Before(wild, None))
+        for _ in engine.rows():
+            pass
+        found.append(engine.beside)
+    # Of sums that the number before swallows nothing is left; of label sums all.
+    assert np.array_equal(found[0].second, found[1].second)
+    assert not np.array_equal(found[0].label_sums, found[1].label_sums)
+
+
+def test_panels_and_rows_change_no_bit() -> None:
+    plan = ReleaseConfig(records=90, dim=300, classes=CLASSES, design="moments-series", steps=2).calibrate(*TARGET)
+    assert isinstance(plan, SeriesPlan)
+    months = [make_records(90, 300), make_records(50, 300, seed=1)]
+    whole, parts = (released(plan, months, memory_bytes=memory)[-1].beside for memory in (2**40, 1))
+    for name in ("second", "cross", "label_sums"):
+        assert np.array_equal(getattr(whole, name), getattr(parts, name))
+
+
+def test_covariance_of_releases_is_that_of_b() -> None:
+    """Empirical covariance over steps of each part of empty releases; right within errors, 2/3 of sigma is not."""
+    plan = plan_of(dim=40, centre="none")
+    lower, factor = matrix_of(plan), plan.factor
+    below = np.tril_indices(40, -1)
+    parts: dict[str, tuple[list[NDArray[Any]], float]] = {"off": ([], 0.0), "cross": ([], 0.0)}
+    for seed in range(12):
+        moments = empty_series(plan, STEPS, SecretStreams.from_seed(seed))
+        parts["off"][0].append(np.stack([one.second[below] for one in moments]))
+        parts["cross"][0].append(np.stack([one.cross.ravel() for one in moments]))
+    first = plan.noise_std["second"] / plan.growth, plan.noise_std["cross"] / plan.growth
+    for (drawn, _), std in zip(parts.values(), (first[0] / math.sqrt(2), first[1]), strict=True):
+        noise = np.concatenate(drawn, axis=1).astype(np.float64)
+        count, wanted = noise.shape[1], (std * factor.sensitivity) ** 2 * lower @ lower.T
+        error = np.sqrt((np.outer(np.diag(wanted), np.diag(wanted)) + wanted**2) / count)
+        found = noise @ noise.T / count
+        assert (np.abs(found - wanted) < Z_LIMIT * error).all()
+        assert (np.abs(np.diag(found) - 4 / 9 * np.diag(wanted)) > Z_LIMIT * 4 / 9 * np.diag(error)).all()
+
+
+def test_the_plan_of_a_step_states_its_own_noise() -> None:
+    plan, variances = plan_of(), []
+    for noise in release_noises(plan.after(50).after(50), 6_000, seed=3):
+        ratio = float(np.square(noise.values).mean() / noise.expected**2)
+        assert abs(ratio - 1) * math.sqrt(noise.values.size / 2) < Z_LIMIT, noise.name
+        variances.append(noise.name)
+    assert variances == [
+        "mean",
+        "second moments: diagonal",
+        "second moments: off diagonal",
+        "cross moments",
+        "label sums",
+    ]
+
+
+def test_price_is_of_all_steps_and_the_same_in_each() -> None:
+    plan = plan_of()
+    assert plan.centre_noise_multiplier is not None
+    assert plan.event == Composed((Gaussian(plan.centre_noise_multiplier), Gaussian(plan.noise_multiplier)))
+    later = plan.after(50).after(70)
+    assert later.event == plan.event
+    assert (later.step, later.records, later.counts) == (3, 320, (200, 50, 70))
+    assert later.of_first() == plan
+    assert plan_from_dict(later.to_dict()) == later
+    single = ReleaseConfig(records=200, dim=DIM, classes=CLASSES, design="moments").calibrate(*TARGET)
+    last = later.after(50)
+    for name in ("second", "cross", "counts"):
+        assert last.noise_std[name] / single.noise_std[name] == pytest.approx(SquareRoot(STEPS).growth(STEPS))
+    # The mean is the first step's, of 200 records.
+    assert last.noise_std_centre == plan.noise_std_centre == single.noise_std_centre
+    with pytest.raises(InvalidInput, match="at most 4"):
+        last.after(50)
+
+
+def test_few_first_records_get_a_better_mean() -> None:
+    given = plan_of(records=10**5, dim=400).centre_noise_multiplier
+    assert given is not None
+    some = plan_of(records=10**3, dim=1600).centre_noise_multiplier
+    assert some == pytest.approx(0.15 * 1000 / 40)
+    assert plan_of(records=10, dim=1600).centre_noise_multiplier == given / 2
+
+
+def test_a_record_moves_all_rows_of_c_x_by_at_most_the_noise_is_scaled_to() -> None:
+    """In whichever step it is: exact fractions of what (C x)_t moves, in standard deviations of z."""
+    plan = plan_of(centre="none")
+    b = [[Fraction(float(value)) for value in row] for row in matrix_of(plan)]
+    share = Fraction(plan.factor.sensitivity) ** 2
+    for s in range(STEPS):
+        column: list[Fraction] = []
+        for row in range(STEPS):
+            ones = Fraction(int(row >= s))
+            column.append((ones - sum(b[row][k] * column[k] for k in range(row))) / b[row][row])
+        assert sum(value * value for value in column) <= share
+
+
+def audit(plan: Plan, runs: int, make: Any = real_engine) -> Any:
+    return audit_plan(plan, 4.0, 1e-2, runs=runs, confidence=1 - 5e-7, seed=0, make=make, workers=1)
+
+
+def audited_plan(**choices: Any) -> Plan:
+    config = ReleaseConfig(
+        records=100, dim=5, classes=CLASSES, design="moments-series", centre="none", **{"steps": 3, **choices}
+    )
+    return config.calibrate(4.0, 1e-2)
+
+
+def weaker(drawn: NDArray[np.float64]) -> None:
+    drawn *= 2 / 3
+
+
+def test_the_worst_case_is_attacked_through_all_steps() -> None:
+    """The likelihood ratio of the whole series has the law of the one Gaussian query that it is priced as."""
+    plan = audited_plan()
+    scores, mu = attack(worst_case_of(plan), 2048, seed=0, workers=1), 1 / plan.noise_multiplier
+    for found, sign in ((scores.present, 1), (scores.without, -1)):
+        assert abs(found.mean() - sign * mu**2 / 2) < Z_LIMIT * mu / math.sqrt(1024) + 0.02
+    # No step alone shows as much: the last has the most noise.
+    assert plan.noise_multiplier * SquareRoot(3).growth(1) > plan.noise_multiplier
+    # From a later step's certificate the same case follows.
+    assert isinstance(plan, SeriesPlan)
+    assert worst_case_of(plan.after(10)).plan == worst_case_of(plan).plan
+
+
+def test_two_thirds_of_the_noise_are_caught_and_the_right_noise_passes() -> None:
+    plan = audited_plan()
+    assert not audit(plan, 4096).violated
+    assert audit(plan, 4096, with_noise(weaker)).violated
+
+
+def test_noise_of_each_step_alone_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Steps whose noise has nothing in common: a record is shown six times, each time under noise of its own."""
+
+    def alone(
+        streams: Any, purpose: str, number: Any, shape: Any, std: float, factor: SquareRoot, step: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        drawn = []
+        for one in (step, step - 1):
+            with streams.lent(purpose, one, *number) as generator:
+                drawn.append(np.rint(std * generator.standard_normal(shape)) * (one > 0))
+        return drawn[0], drawn[1]
+
+    monkeypatch.setattr(series_engine, "correlated_noise", alone)
+    assert audit(audited_plan(steps=6), 4096).violated
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"counts": (100, 100, 1)}, "records"),
+        ({"counts": (40, 40, 40, 40, 40)}, "counts"),
+        ({"per_person": 1}, "per_person"),
+        ({"records_noise_multiplier": 2.0}, "records_noise_multiplier"),
+        ({"design": "moments"}, "design"),
+        ({"steps": 1}, "steps"),
+    ],
+)
+def test_plans_that_make_no_sense(change: dict[str, Any], named: str) -> None:
+    with pytest.raises(InvalidInput, match=named):
+        replace(plan_of(), **change)
+
+
+def test_options_that_are_refused() -> None:
+    for steps in (1, 0, 10_000):
+        with pytest.raises(InvalidInput, match="steps"):
+            MomentsSeries(steps=steps)
+    with pytest.raises(InvalidInput, match="person"):
+        plan_of(per_person=1)
+    with pytest.raises(InvalidInput, match="private_count"):
+        plan_of(records_noise_multiplier=3.0)
+
+
+def test_a_later_step_goes_on_from_the_one_before_and_from_nothing_else() -> None:
+    plan, months = plan_of(), months_of(2)
+    first = released(plan, months[:1])[0]
+    later = SeriesEngine(plan.after(50), months[1], SecretStreams.from_seed(1), workers=1)
+    with pytest.raises(RuntimeError, match="goes on"):
+        later.rows()
+    with pytest.raises(InvalidInput, match="step before"):
+        later.goes_on(Before(first.beside, None))
+    with pytest.raises(InvalidInput, match="step before"):
+        SeriesEngine(plan, months[0], SecretStreams.from_seed(1)).goes_on(Before(first.beside, first.transform.centre))
+
+
+def test_sums_keep_room_for_later_steps_that_are_larger() -> None:
+    plan = plan_of(records=10**6)
+    assert 16 * 10**6 * 4**plan.lattice_bits < 2**53

@@ -1,0 +1,420 @@
+"""Series of releases: one charge, one key, one set of records a step, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import privmix as pm
+from privmix.errors import InvalidInput, StorageError
+from privmix.mechanisms import factorisation
+from privmix.mechanisms.streams import SecretStreams
+from privmix.releases import series as series_file
+from privmix.releases.certificate import read_certificate
+from privmix.releases.run import ReleaseRun
+from privmix.releases.series import Series, place_of_step, private_place
+from privmix.releases.series_chain import verify_series
+from tests.cli.helpers import privmix
+
+STEPS = 3
+SERIES = Path("visits")
+KEPT = private_place(SERIES)
+GIVEN: dict[str, Any] = {
+    "classes": 3,
+    "features": "identity",
+    "clip_norm": 2.0,
+    "epsilon": 2,
+    "delta": 1e-4,
+    "progress": False,
+    "design": pm.designs.MomentsSeries(steps=STEPS),
+}
+LEDGER = "sqlite:///ledger.db"
+pytestmark = pytest.mark.filterwarnings("ignore:`seed`")
+
+Month = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def month(step: int, seed: int = 0) -> Month:
+    rng = np.random.default_rng(100 * seed + step)
+    y = rng.integers(0, 3, 80 + step)
+    return rng.normal(size=(len(y), 5)) * 0.2 + np.eye(3, 5)[y], y
+
+
+def make(step: int, data: Month | None = None, **more: Any) -> pm.Release:
+    return pm.release(month(step) if data is None else data, series=SERIES, step=step, **{**GIVEN, **more})
+
+
+@pytest.fixture(autouse=True)
+def own_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Files of released numbers; others name the release, which each run does anew."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.suffix in (".safetensors", ".parquet")
+    }
+
+
+def killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_whole_series_for_one_charge() -> None:
+    book = pm.Ledger.create(LEDGER)
+    book.add_dataset("visits", epsilon=2, delta=1e-4)
+    spent = []
+    for step in range(1, STEPS + 1):
+        found = make(step, ledger=LEDGER, dataset="visits")
+        spent.append(book.budget("visits").spent)
+        assert found.certificate.in_ledger == "planned"
+        assert found.certificate.plan["counts"] == [81, 82, 83][:step]
+        assert found.certificate.epsilon <= 2
+        assert pm.fit(found).score(*month(9)) > 0.5
+        # The key is there, for its owner alone, as long as steps are to come.
+        assert KEPT.exists() == (step < STEPS)
+        if step < STEPS:
+            assert stat.S_IMODE(KEPT.stat().st_mode) == 0o700
+            assert "not destroyed yet" in found.certificate.warnings[-1]
+            assert "not destroyed yet" in (place_of_step(SERIES, step) / "README.md").read_text()
+        else:
+            assert "the last of 3" in found.certificate.warnings[-1]
+    assert len(set(spent)) == 1
+    kinds = [entry["kind"] for entry in book.history("visits")]
+    assert (kinds.count("reserve"), kinds.count("commit")) == (1, 1)
+    checked = pm.verify(SERIES)
+    assert checked.found["series"]["releases"] == checked.found["series"]["steps"] == STEPS
+    with pytest.raises(InvalidInput, match="has ended"):
+        make(4)
+    shown = privmix("verify", str(SERIES))
+    assert "3 of 3 releases" in shown.out
+    assert sorted(os.listdir()) == ["ledger.db", "visits"]
+
+
+def test_no_record_and_no_sum_is_kept() -> None:
+    """What is private lies in two files, a key and notes; none is larger than its few numbers."""
+    make(1)
+    assert {path.name for path in KEPT.iterdir()} == {"run.key", "run.json"}
+    notes = json.loads((KEPT / "run.json").read_text())
+    assert set(notes) == {*series_file.Notes.__dataclass_fields__, "seal"}
+    assert set(notes["steps"][0]) == {"records", "fingerprint", "run", "certificate"}
+
+
+def test_the_same_step_for_other_records_is_refused() -> None:
+    """The difference of two releases under one noise is free of noise: also after a kill, and with `overwrite`."""
+    make(1)
+    with pytest.raises(KeyboardInterrupt):
+        make(2, progress=killed_at("rows"))
+    for flags in ({"resume": True}, {"overwrite": True}):
+        with pytest.raises(InvalidInput, match=r"data|records"):
+            make(2, month(2, seed=7), **flags)
+    assert not place_of_step(SERIES, 2).exists()
+    # Other numbers of records, another order and one changed number are others, too.
+    x, y = month(2)
+    for other in ((x[:-1], y[:-1]), (x[::-1], y[::-1]), (np.where(x == x[3, 3], 0.0, x), y)):
+        with pytest.raises(InvalidInput):
+            make(2, other, overwrite=True)
+    make(2, overwrite=True)
+    pm.verify(SERIES)
+
+
+def killed_at(stage: str) -> Any:
+    def progress(at: str, *_: object) -> None:
+        if at == stage:
+            raise KeyboardInterrupt
+
+    return progress
+
+
+@pytest.mark.parametrize("flag", ["resume", "overwrite"])
+@pytest.mark.parametrize("stage", ["moments", "rows"])
+def test_a_step_that_was_killed_ends_with_the_same_numbers(flag: str, stage: str) -> None:
+    make(1, seed=5)
+    shutil.copytree(".", "../copy", symlinks=True)
+    make(2, seed=5)
+    whole = content(place_of_step(SERIES, 2))
+    os.chdir("../copy")
+    with pytest.raises(KeyboardInterrupt):
+        make(2, seed=5, progress=killed_at(stage))
+    make(2, seed=5, **{flag: True})
+    assert content(place_of_step(SERIES, 2)) == whole
+    assert len(whole) == 3
+
+
+def test_a_kill_between_release_and_notes_is_made_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    make(1)
+    with monkeypatch.context() as patched:
+        patched.setattr(Series, "done", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make(2)
+    assert place_of_step(SERIES, 2).exists()
+    assert Series(SERIES).made == 1
+    with pytest.raises(InvalidInput, match="step: got 2; allowed: 3"):
+        make(2)
+    with monkeypatch.context() as patched:
+        patched.setattr(Series, "end", killed)
+        with pytest.raises(KeyboardInterrupt):
+            make(3)
+    # All are there, and the key was left by the kill.
+    assert KEPT.exists()
+    with pytest.raises(InvalidInput, match="all 3 are made"):
+        pm.release(month(4), series=SERIES, **GIVEN)
+    assert not KEPT.exists()
+    assert len(verify_series(SERIES).releases) == STEPS
+
+
+def test_steps_are_made_in_order_and_once() -> None:
+    with pytest.raises(InvalidInput, match="step: got 2; allowed: 1"):
+        make(2)
+    make(1)
+    for step in (1, 3):
+        with pytest.raises(InvalidInput, match=f"step: got {step}; allowed: 2"):
+            make(step, overwrite=True)
+    # Left out, it is the next.
+    assert pm.release(month(2), series=SERIES, **GIVEN).certificate.plan["counts"] == [81, 82]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"epsilon": 3}, "epsilon: got 3.0; allowed: 2.0, as when the series began"),
+        ({"delta": 1e-5}, "delta"),
+        ({"clip_norm": 1.0}, "clip_norm"),
+        ({"residual_clip_norm": 0.4}, "residual_clip_norm"),
+        ({"centre": "none"}, "centre_noise_multiplier|residual_clip_norm"),
+        ({"rows": 7}, "rows"),
+        ({"classes": 4}, "classes"),
+        ({"design": pm.designs.MomentsSeries(steps=4)}, "steps"),
+        ({"design": pm.designs.MomentsSeries(steps=STEPS, label_share=0.4)}, "label_share"),
+        ({"design": pm.designs.Moments()}, "design"),
+        ({"features": "pixels"}, "features|data|dim"),
+        ({"records": 82}, "records_declared"),
+        ({"seed": 3}, "seed"),
+        ({"ledger": LEDGER, "dataset": "visits"}, "ledger"),
+        ({"out": "elsewhere"}, "out"),
+        ({"private_count": True}, "private_count"),
+        ({"public": month(5)}, "public"),
+        ({"person": np.arange(82)}, "person"),
+        ({"most_per_person": 2, "ledger": LEDGER, "dataset": "visits"}, "most_per_person"),
+        ({"engine": "ray"}, "engine"),
+    ],
+    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+)
+def test_a_changed_plan_is_refused_by_name(change: dict[str, Any], named: str) -> None:
+    make(1)
+    pm.Ledger.create(LEDGER).add_dataset("visits", epsilon=9, delta=1e-3)
+    with pytest.raises(InvalidInput, match=named):
+        make(2, **change)
+    assert not place_of_step(SERIES, 2).exists()
+    assert Series(SERIES).notes.steps[1:] == ()
+
+
+def test_a_later_step_needs_the_charge_of_the_first() -> None:
+    book = pm.Ledger.create(LEDGER)
+    book.add_dataset("visits", epsilon=2, delta=1e-4)
+    book.add_dataset("other", epsilon=2, delta=1e-4)
+    make(1, ledger=LEDGER, dataset="visits")
+    with pytest.raises(InvalidInput, match="ledger"):
+        make(2)
+    with pytest.raises(InvalidInput, match="dataset"):
+        make(2, ledger=LEDGER, dataset="other")
+    pm.Ledger.create("sqlite:///another.db").add_dataset("visits", epsilon=2, delta=1e-4)
+    with pytest.raises(InvalidInput, match="reservation"):
+        make(2, ledger="sqlite:///another.db", dataset="visits")
+    # A second series of the same data is another charge, which this budget does not hold.
+    with pytest.raises(pm.BudgetExceeded):
+        pm.release(month(1), series="second", ledger=LEDGER, dataset="visits", **GIVEN)
+    assert not Path("second").exists()
+    assert not private_place(Path("second")).exists()
+    make(2, ledger=LEDGER, dataset="visits")
+
+
+def test_refused_records_leave_the_step_to_mended_ones() -> None:
+    make(1)
+    x, y = month(2)
+    bad = x.copy()
+    bad[3, 3] = np.nan
+    with pytest.raises(InvalidInput):
+        make(2, (bad, y))
+    assert len(Series(SERIES).notes.steps) == 1
+    make(2, (x, y))
+
+
+def test_a_series_whose_first_records_were_refused_begins_anew() -> None:
+    """Nothing was drawn under its key: it may have another plan. What was charged for is that plan's alone."""
+    x, y = month(1)
+    bad = x.copy()
+    bad[3, 3] = np.nan
+    with pytest.raises(InvalidInput):
+        make(1, (bad, y))
+    kept = Series(SERIES).notes
+    assert kept.steps == ()
+    make(1, epsilon=3)
+    assert Series(SERIES).notes.id != kept.id
+    pm.Ledger.create(LEDGER).add_dataset("visits", epsilon=9, delta=1e-3)
+    charged = {"series": "paid", "ledger": LEDGER, "dataset": "visits"}
+    with pytest.raises(InvalidInput):
+        pm.release((bad, y), **{**GIVEN, **charged})
+    with pytest.raises(InvalidInput, match="epsilon: got 3"):
+        pm.release((x, y), resume=True, **{**GIVEN, **charged, "epsilon": 3})
+    pm.release((x, y), resume=True, **{**GIVEN, **charged})
+    assert sum(entry["kind"] == "reserve" for entry in pm.Ledger.open(LEDGER).history("visits")) == 1
+
+
+def test_the_release_before_must_be_there_unchanged() -> None:
+    make(1)
+    place = place_of_step(SERIES, 1)
+    moments = place / "moments.safetensors"
+    kept = moments.read_bytes()
+    moments.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
+    with pytest.raises(InvalidInput, match="moments"):
+        make(2)
+    moments.write_bytes(kept)
+    place.rename("away")
+    with pytest.raises((InvalidInput, StorageError)):
+        make(2, overwrite=True)
+    Path("away").rename(place)
+    make(2, overwrite=True)
+
+
+def test_an_older_copy_of_the_private_folder_is_noticed() -> None:
+    """From a backup of before step 2 the noise of step 2 would serve other records."""
+    make(1)
+    shutil.copytree(KEPT, "backup", symlinks=True)
+    make(2)
+    shutil.rmtree(KEPT)
+    shutil.copytree("backup", KEPT)
+    KEPT.chmod(0o700)
+    with pytest.raises(InvalidInput, match="older copy"):
+        make(2, month(2, seed=4))
+    with pytest.raises(InvalidInput, match="older copy"):
+        pm.end_series(SERIES)
+
+
+@pytest.mark.parametrize("name", ["run.json", "run.key"])
+def test_a_changed_private_folder_is_refused(name: str) -> None:
+    make(1)
+    file = KEPT / name
+    kept = bytearray(file.read_bytes())
+    kept[20] ^= 1
+    file.write_bytes(kept)
+    with pytest.raises(InvalidInput):
+        make(2)
+
+
+def test_a_private_folder_that_others_can_enter_is_refused() -> None:
+    make(1)
+    KEPT.chmod(0o755)
+    with pytest.raises(InvalidInput, match="0700"):
+        make(2)
+
+
+def test_draws_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The noise of the step before could not be made again."""
+    make(1)
+    monkeypatch.setattr(series_file, "_PROBED", series_file._PROBED - 1)
+    with pytest.raises(InvalidInput, match="versions of numpy"):
+        make(2)
+    assert len(Series(SERIES).notes.steps) == 1
+
+
+def test_the_key_alone_makes_noise_and_fingerprints() -> None:
+    """Two series of the same records have nothing in common: neither fingerprints nor noise."""
+    first, second = (pm.release(month(1), series=name, **GIVEN) for name in ("one", "two"))
+    notes = [Series(Path(name)).notes for name in ("one", "two")]
+    assert notes[0].steps[0].fingerprint != notes[1].steps[0].fingerprint
+    assert notes[0].draws != notes[1].draws
+    assert not np.array_equal(first.dataset.beside.second, second.dataset.beside.second)
+
+
+def test_ending_a_series_destroys_the_key() -> None:
+    make(1)
+    with pytest.raises(KeyboardInterrupt):
+        make(2, progress=killed_at("rows"))
+    with pytest.raises(InvalidInput, match="interrupted step"):
+        pm.end_series(SERIES)
+    make(2, resume=True)
+    assert "2 releases were made" in privmix("end-series", str(SERIES)).out
+    assert not KEPT.exists()
+    with pytest.raises(InvalidInput, match="has ended"):
+        make(3)
+    with pytest.raises(InvalidInput):
+        pm.end_series(SERIES)
+    assert verify_series(SERIES).to_dict()["releases"] == 2
+
+
+def test_a_chain_that_does_not_hold_is_refused() -> None:
+    for step in (1, 2, 3):
+        make(step)
+    for step in (1, 2):
+        pm.release(month(step, seed=3), series="other", **GIVEN)
+    verify_series(SERIES)
+    second = place_of_step(SERIES, 2)
+    second.rename("second")
+    with pytest.raises(InvalidInput, match="step-002"):
+        verify_series(SERIES)
+    # Each verifies by itself; together they are no series.
+    for wrong in (Path("other/step-002"), Path("other/step-001"), place_of_step(SERIES, 1)):
+        shutil.copytree(wrong, second)
+        pm.verify(second)
+        with pytest.raises(InvalidInput, match="step-002: certificate"):
+            verify_series(SERIES)
+        shutil.rmtree(second)
+    Path("second").rename(second)
+    verify_series(SERIES)
+    with pytest.raises(InvalidInput, match="key"):
+        pm.verify(SERIES, key="some.pub.pem")
+
+
+def test_a_design_of_a_series_needs_one_and_others_get_none() -> None:
+    alone = {name: value for name, value in GIVEN.items() if name != "design"}
+    with pytest.raises(InvalidInput, match="stand alone, or `series`"):
+        pm.release(month(1), **GIVEN)
+    with pytest.raises(InvalidInput, match="design"):
+        pm.release(month(1), series=SERIES, **{**alone, "design": "moments"})
+    with pytest.raises(InvalidInput, match="step: got 2; allowed: nothing without"):
+        pm.release(month(1), step=2, **alone)
+    # Whoever names no design gets the one for series.
+    assert pm.release(month(1), series=SERIES, **alone).certificate.plan["steps"] == 12
+
+
+def test_planning_reads_and_writes_nothing() -> None:
+    planned = pm.plan(month(1), series=SERIES, **GIVEN)
+    assert os.listdir() == []
+    released = pm.release(month(1), planned)
+    assert released.certificate.plan == planned.plan.to_dict()
+    later = pm.plan(month(2), series=SERIES, **GIVEN)
+    assert later.plan.to_dict()["counts"] == [81, 82]
+    assert "1.85" not in str(later)
+    with pytest.raises(InvalidInput, match="plan"):
+        pm.release(month(2), planned)
+    pm.release(month(2), later)
+
+
+def test_the_command_line_makes_steps(tmp_path: Path) -> None:
+    for step in (1, 2):
+        x, y = month(step)
+        np.savez(f"{step}.npz", x=x.astype(np.float32), y=y)
+        given = ("--classes", "3", "--features", "identity", "--clip-norm", "2", "--epsilon", "2", "--delta", "1e-4")
+        own = ("--data", f"{step}.npz", "--series", str(SERIES), "--design", "moments-series", "--steps", "3")
+        done = privmix("release", *own, *given)
+        assert f"step-00{step}" in done.out, done.err
+    assert verify_series(SERIES).to_dict()["releases"] == 2
+    missing = privmix("release", "--data", "1.npz", *given)
+    assert missing.code == 2
+    assert "--series" in missing.err
+    assert factorisation.MOST_STEPS >= 365
+    assert read_certificate(place_of_step(SERIES, 2))["series"]["previous"]
+    assert ReleaseRun.interrupted(place_of_step(SERIES, 3)) is None
+    assert SecretStreams.load(KEPT / "run.key").live
