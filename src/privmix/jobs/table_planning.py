@@ -21,9 +21,7 @@ def check_goal(goal: str, extractor: Any, *, design: str = AUTO) -> None:
     """
     check_choice("goal", goal, GOALS)
     if goal == TABLE and not isinstance(extractor, Tabular):
-        allowed = (
-            "classify; `table` needs the columns of a table: features tabular:SPEC.json, not projected or whitened"
-        )
+        allowed = "classify; `table` needs the columns of a table: features tabular:SPEC, as they are"
         raise InvalidInput("goal", goal, allowed)
     if goal == TABLE and design != AUTO:
         raise InvalidInput("goal", goal, f"`table` with design {AUTO} alone: design {design} was given")
