@@ -42,7 +42,7 @@ class TableChoice(Shown):
         lost = "" if not found.lost else " Not: " + ", ".join(" x ".join(one.columns) for one in found.lost) + "."
         return [
             f"Second moments were chosen for a table (label_share {share:g}): noise is forecast to move pairs of "
-            f"columns by a total variation of {found.variation:.4f} on average; a classifier's predicted accuracy is then "
+            f"columns by a total variation of {found.variation:.4f} on average; a classifier is predicted to reach "
             f"{100 * self.accuracy:.1f}%.",
             f"{len(found.pairs) - len(found.lost)} of {len(found.pairs)} pairs of columns are carried.{lost}",
             *map(str, found.advice),
