@@ -11,10 +11,12 @@ from privmix.cli.app import app, out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import verb
+from privmix.jobs.options import CLASSIFY, TABLE
 from privmix.jobs.release_options import PredictionOptions
 from privmix.rounding import exact
 
 if TYPE_CHECKING:
+    from privmix.jobs.prediction import Prediction
     from privmix.planning import Choice
 
 
@@ -33,6 +35,7 @@ def plan(asked: PredictionOptions, json_output: Json = False) -> None:
     if json_output:
         print_json(found.to_dict())
         return
+    _show_table(found)
     _show(found.choice)
     if found.linear is not None:
         out.print(
@@ -50,6 +53,27 @@ def plan(asked: PredictionOptions, json_output: Json = False) -> None:
         )
     if asked.figure is not None:
         out.print(f"picture: {plain(asked.figure)}", soft_wrap=True)
+
+
+def _show_table(found: Prediction) -> None:
+    """Accuracy beside total variation, for either goal."""
+    if found.table is None:
+        return
+    table = Table(title="for either goal", title_justify="left")
+    for name in ("goal", "design", "accuracy", "total variation of two columns"):
+        table.add_column(name, justify="left" if name in ("goal", "design") else "right")
+    best, chosen = found.choice.best, found.table
+    far = found.variations.get(best.name)
+    rows = {
+        CLASSIFY: (best.plan.design, best.accuracy, far),
+        TABLE: (chosen.plan.design, chosen.accuracy, chosen.forecast.variation),
+    }
+    for goal, (design, accuracy, variation) in rows.items():
+        mark = f"{goal} (asked for)" if goal == found.goal else goal
+        table.add_row(mark, design, f"{100 * accuracy:.1f}%", "no table" if variation is None else f"{variation:.4f}")
+    out.print(table)
+    for text in chosen.reasons:
+        out.print(f"- {plain(text)}", soft_wrap=True)
 
 
 def _show(choice: Choice) -> None:

@@ -106,6 +106,7 @@ class ReleaseArguments(TypedDict, total=False):
 
     features: str | Extractor
     design: str | Design[Any]
+    goal: str
     rows: int | None
     centre: str | None
     clip_norm: float

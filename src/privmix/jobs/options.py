@@ -25,6 +25,16 @@ if TYPE_CHECKING:
 AUTO: Final = "auto"
 """In place of a design or a learner: it is chosen by public facts."""
 
+CLASSIFY: Final = "classify"
+TABLE: Final = "table"
+GOALS: Final = (CLASSIFY, TABLE)
+"""What a planner weighs: a classifier's accuracy, or how faithful pairs of a table's columns are."""
+
+GOAL_HELP: Final = (
+    "What the planner chooses for: classify, a classifier's accuracy; table, faithful pairs of the columns of a table "
+    "(features tabular:SPEC)."
+)
+
 CLASSES_HELP: Final = (
     "Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema says it."
 )

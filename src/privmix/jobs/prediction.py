@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,15 +15,20 @@ from privmix.data.source import resolve_classes
 from privmix.designs import Poisson
 from privmix.errors import InvalidInput
 from privmix.features import parse_features
+from privmix.features.tabular import Tabular
 from privmix.jobs.columns import Columns, class_list
 from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
+from privmix.jobs.options import CLASSIFY
 from privmix.jobs.places import check_figure
 from privmix.jobs.planning import declared_model, public_model
 from privmix.jobs.release_options import Assumptions
+from privmix.jobs.table_planning import check_goal, columns_of
 from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.config import degree_by_theory
 from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse
+from privmix.planning.table import forecast_table
+from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.planning.theory import best_mixup_degree
 from privmix.progress import Progress, silent
 from privmix.reports.pictures import draw_predictions
@@ -41,6 +47,9 @@ class Prediction:
         mixup_degree: what a Poisson release takes whose degree is left to theory, which does not look at features.
         collapse: neural collapse of the public data, where there are any.
         distance: least distance of a mixed pair to another class; None where every pair holds all classes, too.
+        goal: what was asked for: ``classify`` or ``table``.
+        table: the shares that serve a table best, and what is forecast of it; None where features are of no table.
+        variations: for each design of ``choice`` that releases a table of pairs its forecast total variation.
     """
 
     choice: Choice
@@ -48,6 +57,9 @@ class Prediction:
     mixup_degree: int
     collapse: float | None
     distance: float | None
+    goal: str = CLASSIFY
+    table: TableChoice | None = None
+    variations: Mapping[str, float] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
@@ -58,6 +70,8 @@ class Prediction:
             "mixup_degree": self.mixup_degree,
             "neural_collapse": self.collapse,
             "minimum_euclidean_distance": self.distance,
+            **({} if self.table is None else {"goal": self.goal, "table": self.table.to_dict()}),
+            **({"total_variation": dict(self.variations)} if self.variations else {}),
         }
 
 
@@ -69,6 +83,7 @@ def predict(
     *,
     dim: int | None = None,
     features: str = "identity",
+    goal: str = CLASSIFY,
     assumptions: Assumptions | None = None,
     columns: Columns | None = None,
     rows: int | None = None,
@@ -84,7 +99,9 @@ def predict(
         records, classes: public facts of the private data; classes as :func:`privmix.jobs.columns.class_list`. Where
             ``assumptions`` say how many records persons have, ``records`` is how many persons there are.
         dim: number of features, unless public data say it.
-        features: the public extractor, for public data.
+        features: the public extractor, for public data; of a table it says ``dim``, too.
+        goal: ``classify``, or ``table`` for faithful pairs of a table's columns; see
+            :func:`privmix.planning.table_choice.choose_table`.
         assumptions, columns: of the records.
         rows: to release; one a record where None.
         clip_norm, residual_clip_norm: of :class:`privmix.plans.Setting`.
@@ -98,6 +115,12 @@ def predict(
     assumptions, columns = assumptions or Assumptions(), columns or Columns()
     extractor, names = parse_features(features), resolve_classes(class_list(classes))
     proxy = assumptions.proxy
+    check_goal(goal, extractor)
+    if isinstance(extractor, Tabular) and proxy is None:
+        width = extractor.output_dim((len(extractor.columns),))
+        if dim not in (None, width):
+            raise InvalidInput("dim", dim, f"{width}, the features of the specification, or nothing")
+        dim = width
     if (dim is None) == (proxy is None):
         raise InvalidInput("dim, proxy", (dim, proxy), "one of them: the proxy's features have a dimension")
     check_figure(figure)
@@ -130,7 +153,16 @@ def predict(
     if figure is not None:
         draw_predictions(choice.to_dict(), figure)
     degree = degree_by_theory(config, Poisson(), epsilon, delta)
-    return Prediction(choice, _linear(config, epsilon, delta), degree, collapse, distance)
+    found = Prediction(choice, _linear(config, epsilon, delta), degree, collapse, distance, goal)
+    if not isinstance(extractor, Tabular):
+        return found
+    table_columns = columns_of(extractor)
+    if not any(one.told for one in table_columns) and goal == CLASSIFY:
+        return found
+    each = {one.name: forecast_table(one.plan, table_columns) for one in choice.candidates}
+    variations = {name: one.variation for name, one in each.items() if one is not None}
+    table = choose_table(config, epsilon, delta, table_columns, model)
+    return replace(found, table=table, variations=variations)
 
 
 def _linear(config: ReleaseConfig, epsilon: float, delta: float) -> dict[str, Any] | None:

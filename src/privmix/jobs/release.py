@@ -17,20 +17,23 @@ from privmix.data.overlap import Contents, Sketch
 from privmix.engine import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
+from privmix.features.tabular import Tabular
 from privmix.jobs.budget import Charge
 from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
-from privmix.jobs.options import AUTO
+from privmix.jobs.options import AUTO, TABLE
 from privmix.jobs.persons import check_persons, number_of
-from privmix.jobs.planning import Chosen, choose, design_facts
+from privmix.jobs.planning import Chosen, choose, declared_model, design_facts
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.spending import Spending, telling
+from privmix.jobs.table_planning import columns_of
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
+from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.plans.pricing import private_record_count
 from privmix.progress import Progress, silent
@@ -49,6 +52,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         chosen: how the planner came to it; None where the user chose.
         engine: where it runs.
         by_theory: whether the mixup degree was left to theory.
+        table: how the planner divided the budget for a table, where that is the goal.
 
     The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
@@ -57,6 +61,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
     chosen: Chosen | None
     engine: str
     by_theory: bool = False
+    table: TableChoice | None = None
     _state: RunState | None = None
     _identity: dict[str, Any] | None = None
 
@@ -83,6 +88,8 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
     def reasons(self) -> tuple[str, ...]:
         """Why the plan is what it is, where the user left that open, a sentence each."""
         found = () if self.choice is None else tuple(self.choice.reasons)
+        if self.table is not None:
+            found += tuple(self.table.reasons)
         if self.by_theory and isinstance(self.plan, ReleasePlan):
             found += (f"mixup degree {self.plan.mixup_degree}, by theory: {WHY}",)
         return found
@@ -124,6 +131,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             "adjacency": self.plan.adjacency.value,
             **({} if self.plan.per_person is None else {"unit": unit_of(self.plan).one}),
             "choice": None if self.choice is None else self.choice.to_dict(),
+            **({} if self.table is None else {"table": self.table.to_dict()}),
         }
 
     def facts(self) -> dict[str, str]:
@@ -190,6 +198,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         # A card that can't be read is found before anything is paid for.
         _ = self.origins
         key, chosen, engine, counted = Key(self.seed), None, self.engine, None
+        table = None if made is None else made.table
         if made is not None:
             plan, chosen, by_theory = self._fitting(made, config), made.chosen, made.by_theory
         else:
@@ -199,7 +208,10 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 count, counted = self._count(key, state)
                 config = replace(config, records=count)
             with telling(self._count_told(counted)):
-                if self.design == AUTO:
+                if self.goal == TABLE:
+                    table = self._for_table(config)
+                    config = table.config if self.rows is None else replace(table.config, rows=self.rows)
+                elif self.design == AUTO:
                     chosen, config = self._chosen(config, progress)
                 plan, by_theory = self._calibrated(config), config.design.left_to_theory
         if made is not None or self.design == AUTO:
@@ -213,6 +225,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             chosen=chosen,
             engine=engine,
             by_theory=by_theory,
+            table=table,
             _state=state,
             _identity=identity,
         )
@@ -233,6 +246,12 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         chosen = choose(config, self.epsilon, self.delta, self.assumptions, extractor, self.columns, shape, progress)
         best = chosen.choice.best.config
         return chosen, best if self.rows is None else replace(best, rows=self.rows)
+
+    def _for_table(self, config: ReleaseConfig) -> TableChoice:
+        """How the planner divides the budget for a table; by its specification alone."""
+        assert isinstance(self.reader, Tabular)
+        model, _ = declared_model(config, self.assumptions, self.reader)
+        return choose_table(config, self.epsilon, self.delta, columns_of(self.reader), model)
 
     @staticmethod
     def _fitting(made: Planned, config: ReleaseConfig) -> Plan:

@@ -11,7 +11,7 @@ from privmix._registry import literals_of
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import AUTO, CAP_HELP, CLASSES_HELP, JobOptions
+from privmix.jobs.options import AUTO, CAP_HELP, CLASSES_HELP, CLASSIFY, GOAL_HELP, JobOptions
 from privmix.jobs.persons import Persons
 from privmix.options import described, option, said
 
@@ -216,6 +216,7 @@ class ReleaseOptions(JobOptions):
     options: Mapping[str, Any] = field(
         default_factory=dict, metadata=said("Of the design, by name, in place of its own.")
     )
+    goal: str = option(CLASSIFY, GOAL_HELP)
     rows: int | None = option(None, "Rows to release, T. Default: n; moments: at most 10,000.")
     centre: str | None = option(None, "private releases and subtracts the mean first; none.")
     clip_norm: float = option(DEFAULT_CLIP_NORM, "Bound on a record's feature norm: longer records are cut to it.")
@@ -283,8 +284,9 @@ class PredictionOptions:
     classes: str = field(metadata=said("Class list: a number K, names with commas, or @FILE."))
     assumptions: Assumptions = field(default_factory=Assumptions)
     columns: Columns = field(default_factory=Columns)
-    dim: int | None = option(None, "Features of a record. Not needed with `proxy`.")
+    dim: int | None = option(None, "Features of a record. Not needed with `proxy` or features tabular:SPEC.")
     features: str = _as_in_release("features", "identity")
+    goal: str = _as_in_release("goal", CLASSIFY)
     rows: int | None = option(None, "Rows to release, T. Default: n.")
     clip_norm: float = _as_in_release("clip_norm", 1.0)
     residual_clip_norm: float = _as_in_release("residual_clip_norm", 0.55)

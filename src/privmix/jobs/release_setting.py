@@ -12,16 +12,17 @@ from typing import Final
 from privmix.certificate.sealed_key import SEALED_FILE, Auditors
 from privmix.data.overlap import Sketch
 from privmix.designs.series.plan import MOMENTS_SERIES
-from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer, check_number
+from privmix.errors import WITHHELD, InvalidInput, MissingExtra, check_choice, check_integer, check_number
 from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.features.whitening import WhiteningConfig
 from privmix.jobs.dataset import Dataset, open_dataset
-from privmix.jobs.options import AUTO
+from privmix.jobs.options import AUTO, CLASSIFY, TABLE
 from privmix.jobs.planning import design_of
 from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import ReleaseOptions
+from privmix.jobs.table_planning import check_goal
 from privmix.mechanisms.run_folder import beside
 from privmix.planning import ReleaseConfig
 from privmix.plans import design_named
@@ -123,6 +124,7 @@ class ReleaseSetting(ReleaseOptions):
                 self.design_name,
                 "auto with `proxy`, `attainable`, `spectrum_decay`, `between_share` or `records_per_person`",
             )
+        self._check_goal()
         self.assumptions.check(of_persons=self.of_persons)
         self.prior.check()
         self._check_replay()
@@ -131,6 +133,15 @@ class ReleaseSetting(ReleaseOptions):
         refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)
+
+    def _check_goal(self) -> None:
+        if self.goal == CLASSIFY:
+            return
+        check_goal(self.goal, None if self.public is not None else self.reader, design=self.design_name)
+        if self.goal == TABLE and self.assumptions.proxy is not None:
+            raise InvalidInput("proxy", WITHHELD, f"nothing with `goal` {TABLE}: shares follow from the specification")
+        for name, value in self.options.items():
+            raise InvalidInput(name, value, f"no value with `goal` {TABLE}, whose design has no such option")
 
     def _check_replay(self) -> None:
         if self.auditors is None:

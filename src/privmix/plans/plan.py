@@ -19,7 +19,7 @@ from privmix.rounding import exact
 from privmix.shown import PriceCurve, Shown
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class BasePlan(Shown):
     """Public constants that all designs have; a :class:`privmix.mechanisms.plan.Plan`.
 
@@ -49,6 +49,12 @@ class BasePlan(Shown):
     epsilon: Positive | None = None
     delta: Fraction | None = None
     per_person: PlainCount | None = used(None)
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        # A dataclass writes a representation of all fields, unless its class has one.
+        if "__repr__" not in vars(cls):
+            cls.__repr__ = Shown.__repr__  # type: ignore[method-assign]
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -1,0 +1,106 @@
+"""Forecasts of tables: by public facts, of the size that noise has, and choices that follow from them."""
+
+from __future__ import annotations
+
+import inspect
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.errors import InvalidInput
+from privmix.features.tabular import Tabular
+from privmix.jobs.table_planning import check_goal, columns_of
+from privmix.planning import ReleaseConfig
+from privmix.planning.table import CARRIED, TableColumn, _as_shares, _variation, _weakest, forecast_table
+
+COLUMNS = (TableColumn("ward", 4), TableColumn("stage", 5), TableColumn("place", 60))
+
+
+def plan(epsilon: float = 1.0, records: int = 5000, **options: object):
+    config = ReleaseConfig(records=records, dim=69, classes=("no", "yes"), design="moments", **options)
+    return config.calibrate(epsilon, 1e-5)
+
+
+def test_forecast_needs_public_facts_alone() -> None:
+    """Formal guarantee: the plan and the declared columns are all that it is given."""
+    assert list(inspect.signature(forecast_table).parameters) == ["plan", "columns", "label"]
+    assert forecast_table(plan(), COLUMNS) == forecast_table(plan(), COLUMNS)
+
+
+def test_a_cells_noise_is_that_of_the_release() -> None:
+    """Without clipping: q records' cells of 1/q each, noise C^2 s_xx / sqrt(2) off the diagonal, over n."""
+    made = plan(centre="none")
+    found = forecast_table(made, COLUMNS)
+    cell = 3 * made.second_noise_multiplier / np.sqrt(2) / made.records
+    assert found.pairs[0].weakest == pytest.approx(_weakest(4, 5, cell))
+    assert found.pairs[0].variation == pytest.approx(_variation(4, 5, cell))
+
+
+def test_small_noise_moves_even_tables_by_its_mean_size() -> None:
+    assert _variation(2, 3, 1e-6) == pytest.approx(6 / 2 * 1e-6 * np.sqrt(2 / np.pi), rel=0.4)
+
+
+def test_what_stands_out_does() -> None:
+    """Noise of a known size, and an association at the limit: their squares are told from noise alone's."""
+    noise, generator = 1e-3, np.random.default_rng(0)
+    weakest = _weakest(4, 6, noise)
+    energy = weakest**2 * 3 / 24
+    alone = np.square(noise * generator.standard_normal((4000, 15))).sum(1)
+    assert (alone < noise**2 * 15 + energy).mean() > 0.99
+
+
+def test_shares_are_shares() -> None:
+    found = _as_shares(np.array([0.5, 0.9, -0.3]))
+    assert found.min() >= 0
+    assert found.sum() == pytest.approx(1)
+
+
+def test_advice_is_what_would_do() -> None:
+    found = forecast_table(plan(0.5), COLUMNS)
+    assert "place" in {name for one in found.lost for name in one.columns}
+    assert {one.column for one in found.advice} >= {"place"}
+    assert all(one.enough is None or 2 <= one.enough < one.states for one in found.advice)
+    # All pairs of columns that are kept are carried with the advised numbers, and not with one value more.
+    noise = next(one.weakest for one in found.pairs if one.columns == ("ward", "stage")) / _weakest(4, 5, 1.0)
+    sizes = {one.name: one.states for one in COLUMNS} | {one.column: one.enough for one in found.advice}
+    kept = [size for size in sizes.values() if size is not None]
+    assert all(_weakest(a, b, noise) <= CARRIED for a, b in combinations(kept, 2))
+    assert forecast_table(plan(8.0, records=500_000), COLUMNS).advice == ()
+
+
+def test_only_what_features_tell_is_forecast() -> None:
+    spec = Tabular(
+        {"age": {"range": [0, 110]}, "old": {"bins": [30, 60]}, "ill": {"boolean": True}, "ward": {"categories": ["a"]}}
+    )
+    assert {one.name: one.told for one in columns_of(spec)} == {"age": False, "old": True, "ill": True, "ward": True}
+
+
+def test_designs_of_rows_have_no_table() -> None:
+    rows = ReleaseConfig(records=500, dim=69, classes=("no", "yes"), design="poisson", mixup_degree=4)
+    assert forecast_table(rows.calibrate(1.0, 1e-5), COLUMNS) is None
+
+
+@pytest.mark.parametrize(("goal", "design"), [("table", "auto"), ("rows", "auto")])
+def test_goals_that_do_not_apply(goal: str, design: str) -> None:
+    with pytest.raises(InvalidInput, match="goal"):
+        check_goal(goal, None, design=design)
+
+
+def test_release_for_a_table() -> None:
+    """By the same job; the least share that was found, and both figures."""
+    rows = np.array([["a", "x"], ["b", "y"]] * 50, dtype=object)
+    spec = Tabular({"one": {"categories": ["a", "b"]}, "two": {"categories": ["x", "y", "z"]}})
+    import pandas
+
+    frame = pandas.DataFrame(rows, columns=["one", "two"]).assign(ill=["no", "yes"] * 50)
+    given = {"features": spec, "label": "ill", "classes": ["no", "yes"], "epsilon": 4.0, "delta": 1e-3}
+    planned = pm.plan(frame, **given, goal="table")
+    assert planned.plan.design == "moments"
+    assert planned.plan.label_share == planned.table.config.design.label_share
+    assert 0 < planned.table.accuracy <= 1
+    assert planned.to_dict()["table"]["variation"] == planned.table.forecast.variation
+    with pytest.raises(InvalidInput, match="goal"):
+        pm.plan(frame, **given, goal="table", design="moments")
+    assert len(repr(planned.plan)) < 500
