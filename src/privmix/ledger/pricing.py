@@ -12,7 +12,6 @@ from sqlalchemy import Row
 
 from privmix.accounting.events import Adjacency, Composed, Event, event_from_dict
 from privmix.accounting.filters import Cost, Filter, filter_from_dict
-from privmix.accounting.groups import group_event
 from privmix.errors import InvalidInput, PrivmixError, check_choice, check_integer, check_number
 from privmix.rounding import exact, rounded_down, rounded_up
 
@@ -150,12 +149,19 @@ def event_for(
     if {adjacency.value, dataset.adjacency} != {Adjacency.ADD_REMOVE.value}:
         allowed = "nothing but with add_remove, of charge and budget: a person's records come or leave together"
         raise InvalidInput(CAP, most_per_person, allowed)
-    found = group_event(event, check_integer(CAP, most_per_person, low=1))
+    found = _group_event(event, check_integer(CAP, most_per_person, low=1))
     if found is None:
         raise InvalidInput(
             CAP, most_per_person, "nothing with this plan: what it costs a group of records is not known"
         )
     return found
+
+
+def _group_event(event: Event, records: int) -> Event | None:
+    # To read a history takes no accountant.
+    from privmix.accounting.groups import group_event
+
+    return group_event(event, records)
 
 
 def _check_unit(dataset: Row[Any], unit: str) -> None:
@@ -299,7 +305,7 @@ def check_group(content: Mapping[str, Any]) -> None:
         raise InvalidInput("ledger entry", sorted(content), f"both `{CAP}` and the event of one record, or none")
     if CAP in content:
         cap = check_integer(CAP, content[CAP], low=1)
-        if group_event(event_from_dict(content["record_event"]), cap) != entry_event(content):
+        if _group_event(event_from_dict(content["record_event"]), cap) != entry_event(content):
             raise InvalidInput("ledger entry's event", content["event"], f"that of {cap} records together")
 
 
