@@ -58,8 +58,9 @@ def as_gdp(promise: Guarantee) -> AsGdp | None:
     """A promise as Gaussian DP; None where no whole curve is promised, or at delta 0.
 
     Example:
-        >>> from privmix.accounting import Adjacency, Gaussian
-        >>> found = as_gdp(Guarantee(1.0, 1e-5, Gaussian(4.0), Adjacency.ADD_REMOVE, exact=True))
+        >>> from privmix.accounting import Adjacency, Gaussian, epsilon
+        >>> price = epsilon(Gaussian(4.0), 1e-5).epsilon
+        >>> found = as_gdp(Guarantee(price, 1e-5, Gaussian(4.0), Adjacency.ADD_REMOVE, exact=True))
         >>> round(found.mu, 3), found.faithful  # a Gaussian query is Gaussian DP
         (0.25, True)
     """
