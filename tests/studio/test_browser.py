@@ -137,7 +137,7 @@ def test_from_the_first_click_to_a_verified_release(served: Served) -> None:
         page.fill(f"#{field}", value)
     served.press("text=Give it this budget")
     page.wait_for_selector("#problems")
-    assert page.evaluate("document.activeElement.id") == "problems"
+    page.wait_for_function("document.activeElement.id === 'problems'", timeout=PATIENCE)
     served.look()
     page.check("input[name=unit][value=record]")
     served.press("text=Give it this budget")
