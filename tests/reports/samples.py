@@ -382,8 +382,8 @@ def everything(*, private: bool = True) -> list[RunRecord]:
         membership(private=private),
         inversion(private=private),
         collapse(),
+        class_pictures(),
         poisoning(private=private),
         evaluation(private=private),
         utility(),
-        class_pictures(),
     ]

@@ -154,7 +154,7 @@ def test_every_figure_and_picture_has_a_name(page: str) -> None:
         assert len(names["title"]) > 5
         assert len(names["desc"]) > 30
     assert all(len(picture.attributes["alt"]) > 5 for picture in parsed.all("img"))
-    assert len(parsed.all("img")) == 12
+    assert len(parsed.all("img")) == 12 + 2 * len(samples.CLASSES), "of everything, and of classes"
 
 
 def test_headings_landmarks_and_language(page: str) -> None:
