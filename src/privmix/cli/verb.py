@@ -57,6 +57,7 @@ _OFTEN: Final = frozenset(
         "reference",
         "group_by",
         "figure",
+        "out",
         "record",
         "public_data",
         "target",
