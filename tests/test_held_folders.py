@@ -172,6 +172,11 @@ BY_PATH = {
     "private_files.py",
     # Locks: without following links, and nothing is written to them.
     "folders.py",
+    # Only where there is none: an example's file, and the page that a browser is sent to, closed to others.
+    "studio/pages.py",
+    "studio/server.py",
+    # Its own output, and nowhere.
+    "studio/worker.py",
     # SQLite opens its file by itself.
     "ledger/database.py",
 }
