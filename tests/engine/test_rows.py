@@ -94,7 +94,7 @@ def test_chunks_and_workers_change_no_bit(choices: dict[str, Any]) -> None:
     "choices",
     [
         {"design": "poisson"},
-        {"design": "allocation"},
+        {"design": "allocation", "mixup_degree": 64},
         {"design": "hierarchical", "expected_classes": 1.5},
         {"design": "classwise", "full_batch": True},
         {"design": "random-weight", "max_weight": 0.5},
