@@ -35,7 +35,7 @@ print(f"epsilon at the formula's noise, by PLD: {priced:.2f}")
 # %%
 # Attack both. More runs prove more; these are few.
 
-runs = 1000
+runs = 400
 found = {"as published": pm.audit(claim, runs=runs).audit, "as privmix prices it": pm.audit(honest, runs=runs).audit}
 for words, audit in found.items():
     print(f"{words}: at least {audit.proven_epsilon:.2f} at 95% confidence; refuted: {audit.violated}")
