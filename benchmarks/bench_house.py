@@ -9,6 +9,7 @@ import ast
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ import common
 
 HERE: Final = Path(__file__).parents[1]
 FEW_LINES: Final = 80
+PACKAGES: Final = "packages"
 
 
 def module_of(path: Path, source: Path) -> str:
@@ -121,8 +123,30 @@ def measured(checkout: Path) -> dict[str, dict[str, Any]]:
             "median file, lines": statistics.median(sizes),
             "pairs of floors": len(floors),
             "circles, lazy and typed imports too": in_circles(arrows),
+            PACKAGES: dict(code_by_package(own, source, trees, lines)),
         }
     return found
+
+
+def code_by_package(
+    own: list[Path], source: Path, trees: dict[Path, ast.Module], lines: dict[Path, list[str]]
+) -> Counter[str]:
+    """Code lines of each package; files beside the packages are one."""
+    found: Counter[str] = Counter()
+    for path in own:
+        first, *rest = path.relative_to(source / "privmix").parts
+        found[first if rest else "beside the packages"] += code_lines(trees[path], lines[path])
+    return found
+
+
+def packages(runs: list[dict[str, Any]]) -> str:
+    """Code lines of the core by package, the largest first."""
+    by_run = [run["core"].pop(PACKAGES) for run in runs]
+    for run in runs:
+        run.get("research", {}).pop(PACKAGES, None)
+    names = sorted({name for one in by_run for name in one}, key=lambda name: -by_run[-1].get(name, 0))
+    rows = [[name, *(f"{one.get(name, 0):,}" for one in by_run)] for name in names]
+    return common.table(["package of the core, code lines", *(run["commit"] for run in runs)], rows)
 
 
 def main() -> None:
@@ -133,11 +157,13 @@ def main() -> None:
             ["git", "-C", str(checkout), "rev-parse", "--short=8", "HEAD"], capture_output=True, text=True, check=True
         ).stdout.strip()
         runs.append({"commit": commit, **measured(checkout)})
+    by_package = packages(runs)
     columns = [(run, part) for run in runs for part in ("core", "research") if part in run]
     rows = [[name, *(f"{run[part][name]:,}" for run, part in columns)] for name in runs[-1]["core"]]
     header = ["", *(f"{part}, {run['commit']}" for run, part in columns)]
     settings = {"lines": "of Python under src; code without blanks, comments and docstrings"}
-    common.save("house", "The house in numbers", settings, runs, [common.table(header, rows)])
+    tables = [common.table(header, rows), by_package]
+    common.save("house", "The house in numbers", settings, runs, tables)
 
 
 if __name__ == "__main__":
