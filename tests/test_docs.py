@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privmix.cli.app import REFUTED
+from privmix.learning import table_model
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits
 from tests.data.helpers import png
@@ -119,6 +120,14 @@ def torchrun(words: list[str]) -> None:
     assert outcome.returncode == 0, outcome.stderr
 
 
+@pytest.fixture
+def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models of tables are fitted for a moment: what they are is not looked at here."""
+    for name in ("_STEPS", "_TRIAL_STEPS", "_AGAIN_STEPS"):
+        monkeypatch.setattr(table_model, name, 20)
+
+
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("page", pages_with("sh"))
 def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
@@ -155,6 +164,7 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
         assert (tmp_path / file.name).read_text(encoding="utf-8") == file.read_text(encoding="utf-8")
 
 
+@pytest.mark.usefixtures("short_fits")
 @pytest.mark.parametrize("page", pages_with("python"))
 def test_python_snippets_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
