@@ -41,7 +41,10 @@ def blocks(page: Path, language: str) -> list[str]:
 
 
 # Pages whose commands, or whose snippets, take longer than all others together.
-DEAR = {"sh": ("guide.md", "audit.md", "training.md", "poisoning.md"), "python": ("training.md", "python.md")}
+DEAR = {
+    "sh": ("choosing.md", "features.md", "audit.md", "training.md", "training-methods.md", "poisoning.md"),
+    "python": ("training-python.md", "python.md"),
+}
 
 
 def pages_with(language: str) -> list[Any]:
