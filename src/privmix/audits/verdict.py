@@ -170,7 +170,7 @@ class Audit(ShownProof):
 
 def _assumptions(found: Audit) -> list[str]:
     said = [
-        "What is told as assumed holds under an assumption; no claim is called violated because of it.",
+        "Figures that are marked as assumed hold under an assumption; no claim is called violated because of them.",
         "As Gaussian DP, by one threshold: the trade-off curve is that of mu-GDP, which it exactly is for plain "
         "Gaussian queries alone.",
     ]
