@@ -175,7 +175,7 @@ def _assumptions(found: Audit) -> list[str]:
         "Gaussian queries alone.",
     ]
     if found.assumed.doubt:
-        said.append(f"By Gaussian scores nothing is told: {found.assumed.doubt}.")
+        said.append(f"Gaussian scores are not assumed: {found.assumed.doubt}.")
     else:
         said.append(
             "By Gaussian scores: they are Gaussian and equally wide with and without the record. Tests found nothing "

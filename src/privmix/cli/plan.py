@@ -69,7 +69,7 @@ def _show_table(found: Prediction) -> None:
         TABLE: (chosen.plan.design, chosen.accuracy, chosen.forecast.variation),
     }
     for goal, (design, accuracy, variation) in rows.items():
-        mark = f"{goal} (asked for)" if goal == found.goal else goal
+        mark = f"{goal} (your goal)" if goal == found.goal else goal
         table.add_row(mark, design, f"{100 * accuracy:.1f}%", "no table" if variation is None else f"{variation:.4f}")
     out.print(table)
     for text in chosen.reasons:

@@ -74,7 +74,7 @@ class Persons:
         }
         given = {name: value for name, value in ways.items() if value is not None}
         if len(given) > 1 or (column is not None and self.array is not None):
-            raise InvalidInput(", ".join(given), "several", "one of them: whose records are is said once")
+            raise InvalidInput(", ".join(given), "several", "one of them: persons are named in one way")
         check_choice("person_missing", self.person_missing, _MISSING)
         if self.per_person is not None:
             check_integer("per_person", self.per_person, low=1)
