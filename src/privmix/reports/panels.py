@@ -187,7 +187,7 @@ def _worth(delta: float | None) -> str:
     """
     if not delta:
         return "How sure an attacker can become"
-    return f"How sure an attacker can become at most, but that {how_often(delta)} they may as well know the answer"
+    return f"An attacker is no better off than one who is this sure, and who knows the answer {how_often(delta)}"
 
 
 def _comparison(content: Fields, epsilon: float) -> Table:
