@@ -71,18 +71,21 @@ def test_words_of_the_glossary_are_in_order_and_explained_once() -> None:
 def test_a_word_is_linked_at_its_first_use_and_nowhere_else(site: Any) -> None:
     from docutils import nodes
     from docutils.utils import new_document
+    from sphinx.addnodes import pending_xref
 
     terms = site("terms")
     document = new_document("page")
     document += nodes.title("", "Clipping")
-    document += nodes.paragraph("", "", nodes.literal("", "clipping"), nodes.Text(" Clipping bounds; clipping again."))
+    other = pending_xref("", nodes.inline("", "clipping"))
+    words = nodes.Text(" Clipping bounds; clipping again.")
+    document += nodes.paragraph("", "", nodes.literal("", "clipping"), other, words)
     transform = terms.FirstUses(document)
     text = next(text for text in document.findall(nodes.Text) if "bounds" in text)
-    assert [terms._plain(text) for text in document.findall(nodes.Text)] == [False, False, True]
+    assert [terms._plain(text) for text in document.findall(nodes.Text)] == [False, False, False, True]
     transform._link(text, terms.words(read("glossary.md")), set(), "some/page")
     links = [(link.astext(), link["refuri"]) for link in document.findall(nodes.reference)]
     assert links == [("Clipping", "../glossary.html#term-clipping")]
-    assert document.children[1].astext() == "clipping Clipping bounds; clipping again."
+    assert document.children[1].astext() == "clippingclipping Clipping bounds; clipping again."
 
 
 def test_links_are_those_of_the_site(site: Any) -> None:
@@ -119,6 +122,8 @@ def test_the_check_finds_what_is_wrong(site: Any, tmp_path: Path) -> None:
         '<img src="data:,">',
         '<a href="other.html">l</a>',
         '<a href="#y">l</a>',
+        '<a href="#x"><span> </span></a>',
+        '<a href="#x"><a href="#x">l</a></a>',
         "<h3>skips</h3>",
         "<h1>second</h1>",
     ):
