@@ -71,35 +71,38 @@ def test_words_of_the_glossary_are_in_order_and_explained_once() -> None:
 def test_a_word_is_linked_at_its_first_use_and_nowhere_else(site: Any) -> None:
     from docutils import nodes
     from docutils.utils import new_document
+    from sphinx.addnodes import pending_xref
 
     terms = site("terms")
     document = new_document("page")
     document += nodes.title("", "Clipping")
-    document += nodes.paragraph("", "", nodes.literal("", "clipping"), nodes.Text(" Clipping bounds; clipping again."))
+    other = pending_xref("", nodes.inline("", "clipping"))
+    words = nodes.Text(" Clipping bounds; clipping again.")
+    document += nodes.paragraph("", "", nodes.literal("", "clipping"), other, words)
     transform = terms.FirstUses(document)
     text = next(text for text in document.findall(nodes.Text) if "bounds" in text)
-    assert [terms._plain(text) for text in document.findall(nodes.Text)] == [False, False, True]
+    assert [terms._plain(text) for text in document.findall(nodes.Text)] == [False, False, False, True]
     transform._link(text, terms.words(read("glossary.md")), set(), "some/page")
     links = [(link.astext(), link["refuri"]) for link in document.findall(nodes.reference)]
     assert links == [("Clipping", "../glossary.html#term-clipping")]
-    assert document.children[1].astext() == "clipping Clipping bounds; clipping again."
+    assert document.children[1].astext() == "clippingclipping Clipping bounds; clipping again."
 
 
 def test_links_are_those_of_the_site(site: Any) -> None:
     relinked = site("pages").relinked
-    assert relinked("[a](../README.md)", "docs/guide.md", "guide.md") == "[a](index.md)"
+    assert relinked("[a](../README.md)", "docs/learning.md", "learning.md") == "[a](index.md)"
     assert relinked("![p](frontier.svg)", "benchmarks/results/frontier.md", "generated/measured/frontier.md") == (
         "![p](frontier.svg)"
     )
-    assert relinked("[d](docs/guide.md#learn)", "CHANGELOG.md", "generated/project/changelog.md") == (
-        "[d](../../guide.md#learn)"
+    assert relinked("[d](docs/learning.md#fit)", "CHANGELOG.md", "generated/project/changelog.md") == (
+        "[d](../../learning.md#fit)"
     )
     code = "```md\n[x](nowhere.md)\n```"
-    assert relinked(code, "docs/guide.md", "guide.md") == code
+    assert relinked(code, "docs/learning.md", "learning.md") == code
     with pytest.raises(ValueError, match="nowhere"):
-        relinked("[x](nowhere.md)", "docs/guide.md", "guide.md")
+        relinked("[x](nowhere.md)", "docs/learning.md", "learning.md")
     with pytest.raises(ValueError, match="pyproject"):
-        relinked("[x](../pyproject.toml)", "docs/guide.md", "guide.md")
+        relinked("[x](../pyproject.toml)", "docs/learning.md", "learning.md")
 
 
 def test_the_check_finds_what_is_wrong(site: Any, tmp_path: Path) -> None:
@@ -119,6 +122,8 @@ def test_the_check_finds_what_is_wrong(site: Any, tmp_path: Path) -> None:
         '<img src="data:,">',
         '<a href="other.html">l</a>',
         '<a href="#y">l</a>',
+        '<a href="#x"><span> </span></a>',
+        '<a href="#x"><a href="#x">l</a></a>',
         "<h3>skips</h3>",
         "<h1>second</h1>",
     ):
@@ -281,7 +286,7 @@ def test_the_site_is_built_and_every_link_leads_somewhere(built: Path, monkeypat
     monkeypatch.syspath_prepend(str(DOCS))
     check = importlib.import_module("_site.check")
     assert list(check.problems(built)) == []
-    linked = re.findall(r'href="glossary.html#term-', (built / "guide.html").read_text(encoding="utf-8"))
+    linked = re.findall(r'href="glossary.html#term-', (built / "learning.html").read_text(encoding="utf-8"))
     assert len(linked) > 15
 
 
@@ -291,7 +296,7 @@ def test_pages_open_offline_on_a_phone_and_axe_finds_nothing(built: Path, browse
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="checks accessibility; in privmix[dev]")
     # What the dark has of its own are colours.
     rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else None
-    names = ["index", "guide", "glossary", "sharp-edges", "figures", "search", "generated/commands"]
+    names = ["index", "choosing", "glossary", "sharp-edges", "figures", "search", "generated/commands"]
     names += ["generated/api/privmix.ledger", "generated/measured/frontier", *SPECIAL]
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme=scheme, offline=True)
     asked: list[str] = []

@@ -1,7 +1,7 @@
 """Checks the built site: ``PYTHONPATH=docs python -m _site.check FOLDER``.
 
 Every link within it leads somewhere, nothing that a page shows or runs comes from elsewhere, and each page has what
-readers of its structure go by: a language, a title, headings in order, words for pictures.
+readers of its structure go by: a language, a title, headings in order, words for pictures and for links.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ class Page(HTMLParser):
         self.headings: list[int] = []
         self.language = self.title = ""
         self.silent: list[str] = []
+        self.wordless: list[str] = []
         self._in_title = False
+        self._link: tuple[str, str] | None = None
         self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -51,6 +53,9 @@ class Page(HTMLParser):
         self.ids.update(own[name] for name in ("id", "name") if own.get(name))
         if tag == "a" and "href" in own:
             self.links.append(own["href"])
+            if self._link is not None and not self._link[1].strip():
+                self.wordless.append(self._link[0])  # a browser ends it where another one begins
+            self._link = own["href"], own.get("aria-label", own.get("title", ""))
         elif tag in LOADS and not (tag == "link" and set(own.get("rel", "").split()) & _SAID):
             self.loads += [own[name] for name in LOADS[tag] if own.get(name)]
         if tag == "html":
@@ -61,14 +66,26 @@ class Page(HTMLParser):
             self.headings.append(int(tag[1]))
         elif tag == "img" and not own.get("alt", "").strip():
             self.silent.append(own.get("src", ""))
+        elif tag == "img":
+            self._say(own["alt"])
 
     def handle_endtag(self, tag: str) -> None:
         if tag == "title":
             self._in_title = False
+        elif tag == "a" and self._link is not None:
+            address, words = self._link
+            if not words.strip():
+                self.wordless.append(address)
+            self._link = None
 
     def handle_data(self, data: str) -> None:
         if self._in_title:
             self.title += data
+        self._say(data)
+
+    def _say(self, words: str) -> None:
+        if self._link is not None:
+            self._link = self._link[0], self._link[1] + words
 
 
 @cache
@@ -108,6 +125,7 @@ def _of_page(one: Page) -> Iterator[str]:
             yield f"a heading of level {level} after one of level {last}"
         last = level
     yield from (f"a picture without words: {source}" for source in one.silent)
+    yield from (f"a link without words: {address}" for address in one.wordless)
     for address in one.loads:
         if elsewhere(address):
             yield f"loads {address}"

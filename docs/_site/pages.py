@@ -57,7 +57,7 @@ def relinked(text: str, origin: str, home: str, beside: Container[str] = ()) -> 
         ValueError: a link leads to what the site does not have.
 
     Example:
-        >>> relinked("[m](../benchmarks/results/scale.md#x)", "docs/guide.md", "guide.md")
+        >>> relinked("[m](../benchmarks/results/scale.md#x)", "docs/releasing.md", "releasing.md")
         '[m](generated/measured/scale.md#x)'
     """
 

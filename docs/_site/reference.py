@@ -96,7 +96,7 @@ def commands_page() -> str:
         "# Command line",
         "",
         "What `--help` says of every verb; values that are not given are shown where they matter.",
-        "For examples in context see the [guide](../guide.md).",
+        "Examples in context are in the pages of [how to](../index.md#how-to).",
         "",
     ]
     for path in sorted(HELP.glob("*.txt"), key=lambda path: path.stem.replace("-", " ")):

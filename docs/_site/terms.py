@@ -11,13 +11,23 @@ from functools import cache
 from pathlib import Path
 
 from docutils import nodes
+from sphinx.addnodes import pending_xref
 from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 
 GLOSSARY = Path(__file__).parents[1] / "glossary.md"
 # Where words are explained, or are no reading matter.
 _NOT_IN = ("glossary", "generated/measured/", "generated/project/", "generated/api/", "generated/commands")
-_NO_TEXT = (nodes.title, nodes.literal, nodes.literal_block, nodes.reference, nodes.raw, nodes.comment, nodes.math)
+_NO_TEXT = (
+    nodes.title,
+    nodes.literal,
+    nodes.literal_block,
+    nodes.reference,
+    pending_xref,  # a link to another page, until all pages are known
+    nodes.raw,
+    nodes.comment,
+    nodes.math,
+)
 
 
 def words(text: str) -> dict[str, str]:

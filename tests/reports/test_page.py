@@ -420,7 +420,7 @@ def test_a_loose_guarantee_is_told_from_a_close_one(changes: dict[str, Any]) -> 
 def test_beliefs_are_not_said_to_hold_but_for_delta() -> None:
     """Under (epsilon, delta)-DP a finding beyond e^epsilon may be likelier than delta; what it is worth is bounded."""
     text = Page(render_page([samples.guarantee()], "public")).all("main")[0].text
-    assert "no better off than being this sure, and told the answer 1 in 100,000 times" in text
+    assert "no better off than one who is this sure, and who knows the answer 1 in 100,000 times" in text
     assert "How sure an attacker can become" not in text
     pure = Page(render_page([samples.guarantee(delta=0.0)], "public")).all("main")[0].text
     assert "How sure an attacker can become" in pure

@@ -170,12 +170,12 @@ class Audit(ShownProof):
 
 def _assumptions(found: Audit) -> list[str]:
     said = [
-        "What is told as assumed holds under an assumption; no claim is called violated because of it.",
+        "Figures that are marked as assumed hold under an assumption; no claim is called violated because of them.",
         "As Gaussian DP, by one threshold: the trade-off curve is that of mu-GDP, which it exactly is for plain "
         "Gaussian queries alone.",
     ]
     if found.assumed.doubt:
-        said.append(f"By Gaussian scores nothing is told: {found.assumed.doubt}.")
+        said.append(f"Gaussian scores are not assumed: {found.assumed.doubt}.")
     else:
         said.append(
             "By Gaussian scores: they are Gaussian and equally wide with and without the record. Tests found nothing "

@@ -68,7 +68,7 @@ class About(Checked):
     )
     licence_file: Path | None = option(None, "The licence's text, a file; it goes along as LICENSE.txt.", _PANEL)
     purpose: Annotated[str, Line(LONGEST["purpose"])] | None = option(None, "What it is published for.", _PANEL)
-    date: Day | None = option(None, "YYYY-MM-DD. Default: today (UTC), where something else is said.", _PANEL)
+    date: Day | None = option(None, "YYYY-MM-DD. Default: today (UTC), where another of these is given.", _PANEL)
 
     @property
     def given(self) -> bool:

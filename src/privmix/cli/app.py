@@ -90,7 +90,7 @@ VERBS: Final = {
     ),
     "split": Verb(
         "privmix.cli.split",
-        "Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.",
+        "Set a random share of a private dataset apart as PUBLIC records, for --public and --pool of privmix train.",
     ),
     "studio": Verb(
         "privmix.cli.studio",

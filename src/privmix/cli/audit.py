@@ -39,10 +39,10 @@ def audit(
 
     Reads no private data: what decides is the plan, from the folder's certificate or from the options.
 
-    With --canaries, the owner's records are read: canaries are put among them by coins, the plan is run once more, and
-    the guesses at the coins are counted. What that shows is for the owner.
+    With --canaries, the owner's records are read. Each canary is put among them by the toss of a coin, the plan is run
+    once more, and the attacker's right guesses at the coins are counted. What that shows is for the owner.
 
-    With --noise, every noise that the plan adds is drawn by the real code on empty records, and its scale, shape and
+    With --noise, every noise that the plan adds is drawn by the real code on empty records. Its scale, shape and
     independence are compared with the certificate: a hundredth too little shows. Reads no private data.
 
     Exit code 4 if a claim is refuted, or a noise is not as certified.

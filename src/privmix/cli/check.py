@@ -36,13 +36,13 @@ def check(
 ) -> None:
     """Find what does not fit in a private dataset, before a release charges for it. For its owner's eyes alone.
 
-    It makes the pass that `privmix release` and `privmix train` make, and goes on where they would end: values that are
-    refused, cut to a range, missing or in no category, by file, record, column and reason; how many records are longer
-    than the clipping bound; how many each class has; with --person, how many persons there are, and how many records
-    one has at most. It writes nothing, opens no ledger and charges nothing.
+    It makes the pass that `privmix release` and `privmix train` make, and goes on where they would end. It lists values
+    that are refused, cut to a range, missing or in no category, by file, record, column and reason. It counts records
+    that are longer than the clipping bound, and the records of each class. With --person it also counts persons, and
+    the records of the one who has most. It writes nothing, opens no ledger and charges nothing.
 
-    So nothing of it may be passed on, not even that it was done; and what it makes you change is your choice from
-    private data. The exit code is 2 where a record would be refused.
+    So pass nothing of it on, not even that it was done. What it makes you change is a choice from private data. The
+    exit code is 2 where a record would be refused.
 
     Example: privmix check mnist --features pixels
     """

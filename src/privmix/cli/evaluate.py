@@ -73,14 +73,14 @@ def evaluate(
     of the classes' recall (the share of a class's records that are found). AUC, of two classes, is the chance that a
     record of the second class gets a higher score than one of the first: 0.5 is guessing. Log loss judges the
     probabilities, smaller is better; beside it stands that of the classes' shares, which need no model. The calibration
-    error is the mean gap between the probability that is told and the share that is right.
+    error is the mean gap between the probability that is stated and the share that is right.
 
     The figures are about the data you pass and are not covered by any guarantee. A record of them (--record) and the
     picture are private, and left out of public reports, unless you say that the data are public.
 
     Example: privmix evaluate MODEL --data mnist --split test --json
 
-    Beside what the same learner finds without privacy: privmix evaluate MODEL --data mnist --reference mnist
+    Beside the same learner without privacy: privmix evaluate MODEL --data mnist --reference mnist
 
     Rows of a release beside the table that it is of: privmix evaluate REL --table --against real.csv
     --label-column income. Total variation is half the sum of what shares of one, two and three columns' values differ

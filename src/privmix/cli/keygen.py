@@ -26,7 +26,8 @@ def keygen(
     auditor: Annotated[
         bool,
         typer.Option(
-            "--auditor", help="Of an auditor: what privmix release --replay-for seals to it, it opens. Signs nothing."
+            "--auditor",
+            help="Make an auditor's key: it opens what privmix release --replay-for seals to it. It signs nothing.",
         ),
     ] = False,
 ) -> None:

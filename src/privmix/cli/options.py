@@ -11,4 +11,4 @@ from privmix.jobs.release_options import ReleaseOptions
 
 Data = Annotated[str, typer.Option(help=help_of(ReleaseOptions, "data"))]
 
-Json = Annotated[bool, typer.Option("--json", help="For machines.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]

@@ -37,8 +37,8 @@ def picture(
         ),
     ] = None,
     nearest: Annotated[int, typer.Option(help="Public texts of a class that are shown.")] = 3,
-    seed: Annotated[int, typer.Option(help="Of the search; the same one makes the same pictures.")] = 0,
-    steps: Annotated[int, typer.Option(help="Of the search for an image, at most.")] = 200,
+    seed: Annotated[int, typer.Option(help="Seed of the search; the same one makes the same pictures.")] = 0,
+    steps: Annotated[int, typer.Option(help="Steps of the search for an image, at most.")] = 200,
     features_model: Annotated[
         Path | None, typer.Option(help="Your own copy of the extractor's model, where no package brings it.")
     ] = None,

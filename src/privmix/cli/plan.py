@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 def plan(asked: PredictionOptions, json_output: Json = False) -> None:
     """Predict every design's accuracy at a budget, and name the best. Reads no private data.
 
-    Every design is simulated with the learner that fit takes for it: on a public dataset (--proxy), or on records that
-    are told apart as well as is declared (--attainable, the accuracy expected without privacy). What privacy takes off
-    is then predicted to a few points; where nothing is declared a range says what is not known.
+    Every design is simulated with the learner that fit takes for it: on a public dataset (--proxy), or on made-up
+    records of which a classifier without privacy gets as many right as you declare (--attainable). What privacy takes
+    off is then predicted to a few points. Where nothing is declared a range shows what is not known.
 
     Example: privmix plan --records 60000 --dim 3969 --classes 10 --epsilon 1 --delta 1e-5 --attainable 0.99
     """
@@ -69,7 +69,7 @@ def _show_table(found: Prediction) -> None:
         TABLE: (chosen.plan.design, chosen.accuracy, chosen.forecast.variation),
     }
     for goal, (design, accuracy, variation) in rows.items():
-        mark = f"{goal} (asked for)" if goal == found.goal else goal
+        mark = f"{goal} (your goal)" if goal == found.goal else goal
         table.add_row(mark, design, f"{100 * accuracy:.1f}%", "no table" if variation is None else f"{variation:.4f}")
     out.print(table)
     for text in chosen.reasons:

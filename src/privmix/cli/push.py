@@ -20,7 +20,9 @@ def push(
     public: Annotated[
         bool, typer.Option("--public", help="Make the repository for all to see. Default: private.")
     ] = False,
-    licence: Annotated[str | None, typer.Option(help="Of a model, such as apache-2.0; a release says its own.")] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="Licence of a model, such as apache-2.0; a release has its own.")
+    ] = None,
     message: Annotated[str | None, typer.Option(help="Of the commit.")] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="A repository that holds other files loses them.")

@@ -27,7 +27,9 @@ def sample(
     label: Annotated[
         str, typer.Option("--label-column", help="What to call the column of classes; a release knows no name of it.")
     ] = "label",
-    seed: Annotated[int, typer.Option(help="Of the rows; the same one makes the same rows on the same machine.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the rows; the same one makes the same rows on the same machine.")
+    ] = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
     json_output: Json = False,
 ) -> None:

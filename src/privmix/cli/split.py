@@ -42,14 +42,15 @@ def split(
     persons: Annotated[Persons, _PERSONS],
     json_output: Json = False,
 ) -> None:
-    """Part a random share of a private dataset off as PUBLIC records, for --public and --pool of privmix train.
+    """Set a random share of a private dataset apart as PUBLIC records, for --public and --pool of privmix train.
 
     The records in --public are public by your act: nothing protects them from then on, and no later guarantee is about
     them. Ask the people they are about. The draw looks at nothing but classes, so the public file says nothing of the
     records that stay but this: per-class, that every class has as many; uniform, about what share each class has.
 
-    Part before the first release, once, and use --private as your dataset from then on, with a budget of its own in
-    the ledger. A second draw makes more records public; what was released from the whole dataset also told of them all.
+    Split once, before the first release, and use --private as your dataset from then on, with a budget of its own in
+    the ledger. A second draw makes more records public, and what was released from the whole dataset before is about
+    all of them.
 
     With --person whole persons are drawn, each of the class of their first record: --share and --count are of persons,
     and --private says by numbers whose its records are, under the column's name.

@@ -34,12 +34,12 @@ def verify(
 
     Exit code 2 if anything does not hold. Says what was tested, how sure that is, and what can't be checked.
 
-    With --key, the folder must be signed by that key, every file of it: take the key from where its owner publishes it,
-    not from beside the folder. Without --key, a signature is named and not checked.
+    With --key, that key must have signed every file of the folder. Take the key from where its owner publishes it, not
+    from beside the folder. Without --key, a signature is named and not checked.
 
-    Of a series (privmix release --series) every release is checked, and that they are the steps of one plan.
+    A series (privmix release --series): every release is checked, and that they are the steps of one plan.
 
-    Of a ledger's total (privmix ledger statement) the form is checked, and with --key whose it is.
+    A ledger's total (privmix ledger statement): the form is checked, and with --key whose it is.
 
     Example: privmix verify REL --key ana.pub.pem
     """

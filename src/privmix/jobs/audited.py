@@ -89,7 +89,7 @@ class Claim:
             InvalidInput: it was asked for nothing; ``plan.priced(delta)`` asks for what it costs.
         """
         if plan.epsilon is None or plan.delta is None:
-            raise InvalidInput("target", "a plan that was asked for nothing", "one with its target: plan.priced(delta)")
+            raise InvalidInput("target", "a plan without a target", "one with its target: plan.priced(delta)")
         return cls(plan, plan.epsilon, plan.delta, {"kind": "design", "id": None})
 
     @classmethod

@@ -44,8 +44,8 @@ class Columns:
     )
     person: str | None = option(
         None,
-        "The column that says whose a record is, none of the inputs. A release's or a training's privacy is then for "
-        "persons, with all their records.",
+        "The column that names the person of each record; it is no input. A release's or a training's privacy is then "
+        "for persons, with all their records.",
         "Persons",
     )
     encoding: str | None = option(

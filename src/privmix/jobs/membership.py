@@ -42,7 +42,7 @@ STATEMENTS: Final = (
     "Intervals are over records, for this one model; those of the ROC curve hold point by point.",
     "The bound is the most that any attack on one record can expect under the guarantee; a rate measured over the "
     "records of one model may lie above it by chance.",
-    "Members and non-members are taken as records of one kind: whatever else tells them apart counts as membership.",
+    "The attack takes members and non-members for records of one kind: any other difference counts as membership.",
 )
 OWN_ONLY: Final = "Computed from private records, without any guarantee: for the data's owner only."
 

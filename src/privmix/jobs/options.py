@@ -31,19 +31,19 @@ GOALS: Final = (CLASSIFY, TABLE)
 """What a planner weighs: a classifier's accuracy, or how faithful pairs of a table's columns are."""
 
 GOAL_HELP: Final = (
-    "What the planner chooses for: classify, a classifier's accuracy; table, faithful pairs of the columns of a table "
+    "What the planner optimises: classify, a classifier's accuracy; table, faithful pairs of the columns of a table "
     "(features tabular:SPEC)."
 )
 
 CLASSES_HELP: Final = (
-    "Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema says it."
+    "Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema has it."
 )
 DELTA_HELP: Final = (
     "Delta of (epsilon, delta)-DP: any outcome is at most e^epsilon times as likely, plus delta, if one record changes."
 )
 CAP_HELP: Final = (
-    "With a `ledger` for persons and no `person`: nobody has more than K records, which you know without the data and "
-    "vouch for. The charge is then what K records together cost."
+    "With a `ledger` for persons and no `person`: nobody has more than K records. You vouch for that, and know it "
+    "without the data. The charge is then what K records together cost."
 )
 FEATURES_MODEL_HELP: Final = (
     "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
@@ -176,11 +176,13 @@ class AuditOptions:
     """How an audit goes."""
 
     runs: int | None = option(None, f"Independent runs, half of them with the record. Default: {RUNS}.")
-    seconds: float | None = option(None, "Go on for about so long: as many runs as that allows, if `runs` is not said.")
-    enough: float | None = option(
-        None, "Stop as soon as this share of the claim is proven, or it is refuted; what is told holds at any stop."
+    seconds: float | None = option(
+        None, "Go on for about so long: as many runs as that allows, unless `runs` is given."
     )
-    confidence: float = option(CONFIDENCE, "Of what is said to be proven.")
+    enough: float | None = option(
+        None, "Stop as soon as this share of the claim is proven, or it is refuted; the result holds whenever it stops."
+    )
+    confidence: float = option(CONFIDENCE, "Confidence of what is proven.")
     seed: int | None = option(None, "For tests: the same runs again.")
 
 
@@ -205,7 +207,7 @@ class TargetColumns(Columns):
     decimal: str | None = _option(None, "CSV: the decimal mark of numbers, a point or a comma.")
     encoding: str | None = _option(None, "CSV: utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15.")
     person: str | None = option(
-        None, "The column that says whose a record is, where TARGET's unit is a person.", PERSONS_PANEL
+        None, "The column that names the person of each record, where TARGET's unit is a person.", PERSONS_PANEL
     )
 
 
@@ -227,7 +229,7 @@ class CanaryOptions:
         repr=False,
         metadata=said("With `canaries`: the records that TARGET was made of.", CANARIES),
     )
-    canaries: int | None = _option(None, "Insert so many by coins, and run TARGET's plan once.")
+    canaries: int | None = _option(None, "Insert each of so many by the toss of a coin, and run TARGET's plan once.")
     canary_kind: str = _option(
         "planted",
         "planted: what reveals most (models: gradients, seen step by step); mislabelled records; blank ones (models).",
@@ -269,7 +271,7 @@ class MembershipOptions:
     work: str | Path | None = option(
         None, "Private folder for finished references: the same command goes on with what is there."
     )
-    confidence: float = option(0.95, "Of all intervals.")
+    confidence: float = option(0.95, "Confidence of all intervals.")
     highest: int = option(10, "Members at the highest risk to list, for the owner.")
     public_data: bool = option(False, "The data are public: single records are not listed.")
 
@@ -287,14 +289,14 @@ class CertifiedLineOptions:
         None, "Probability that what the attacker wants happens without poisoning, where it is known."
     )
     clean_successes: int | None = option(None, "In its place: in how many runs without poisoning it happened.")
-    clean_trials: int | None = option(None, "Of so many independent runs.")
-    confidence: float = option(0.95, "Of the upper limit that is taken of a base rate that was measured.")
+    clean_trials: int | None = option(None, "The number of those independent runs.")
+    confidence: float = option(0.95, "Confidence of the upper limit of a base rate that was measured.")
     how: str = option("changed", "What happens to the records: changed, inserted or deleted.")
     folder: Path | None = option(None, "Release or trained model: its plan says what ran.", flag="release")
     epsilon: float | None = option(None, "Epsilon of the guarantee; with `design`, the target that its noise meets.")
     delta: float = option(1e-5, "Delta of the guarantee.")
     adjacency: str | None = option(
-        None, "Of an epsilon alone: add_remove (default) or replace_one. Designs and folders have their own."
+        None, "For an epsilon alone: add_remove (default) or replace_one. Designs and folders have their own."
     )
     records: int | None = option(None, "With `design`: record count n, taken as public.")
     rows: int | None = option(None, "With `design`: rows released, T. Default: n.")
@@ -332,7 +334,7 @@ class FitOptions:
     )
     validation: Any = option(
         None,
-        "generalized-kl: labelled data on which accuracy is told at the last epoch and the best. They change nothing "
+        "generalized-kl: labelled data; shows the accuracy at the last epoch and the best. They change nothing "
         "in the model. For their owner alone: choosing an epoch by private data is not covered by the guarantee.",
     )
     validation_split: str | None = option(None, "Which part of `validation`. Default: test.")

@@ -36,7 +36,7 @@ class Persons:
     )
     person_pattern: str | None = option(
         None,
-        "Folders of images: what says in a file's name whose it is, a regular expression with one group.",
+        "Folders of images: a regular expression with one group, which finds the person in a file's name.",
         PERSONS_PANEL,
     )
     person_file: Path | None = option(
@@ -47,8 +47,8 @@ class Persons:
     )
     per_person: int | None = option(
         None,
-        "Records of a person that weigh as much as those of somebody with one, K (above 1 with `private_count`); "
-        "trainings: records of theirs in a step. Default: 1.",
+        "K: a person with up to K records weighs in proportion to them (above 1 with `private_count`); trainings: "
+        "records of a person in a step. Default: 1.",
         PERSONS_PANEL,
     )
 
@@ -74,7 +74,7 @@ class Persons:
         }
         given = {name: value for name, value in ways.items() if value is not None}
         if len(given) > 1 or (column is not None and self.array is not None):
-            raise InvalidInput(", ".join(given), "several", "one of them: whose records are is said once")
+            raise InvalidInput(", ".join(given), "several", "one of them: persons are named in one way")
         check_choice("person_missing", self.person_missing, _MISSING)
         if self.per_person is not None:
             check_integer("per_person", self.per_person, low=1)

@@ -44,11 +44,11 @@ class Assumptions:
     )
     between_share: float | None = option(
         None,
-        "Planner without `proxy`: share of variance between classes. Default: what `attainable` asks for, at most 1 - "
+        "Planner without `proxy`: share of variance between classes. Default: what fits `attainable`, at most 1 - "
         "K^-0.25.",
     )
     attainable: float | None = option(
-        None, "Planner without `proxy`: accuracy that is expected WITHOUT privacy, from what is public. Default 0.9."
+        None, "Planner without `proxy`: accuracy that you expect WITHOUT privacy, from what is public. Default 0.9."
     )
     records_per_person: Any = option(
         None,
@@ -187,7 +187,9 @@ class SeriesTerms:
         _SERIES,
     )
     step: int | None = option(
-        None, "With `series`: which step `data` is new in. Default, and allowed: the next.", _SERIES
+        None,
+        "With `series`: the step in which `data` are new. Only the next one is allowed; it is the default.",
+        _SERIES,
     )
 
     @property
@@ -227,7 +229,9 @@ class ReleaseOptions(JobOptions):
     records: int | None = option(
         None, "A public record count to use in place of the real one. With persons: how many there are."
     )
-    private_count: bool = option(False, "The record count is private: estimate it, and pay for that.")
+    private_count: bool = option(
+        False, "Keep the record count private: estimate it with noise, for a tenth of the budget."
+    )
     assumptions: Assumptions = field(default_factory=Assumptions)
     prior: Prior = field(default_factory=Prior)
     about: About = field(default_factory=About)

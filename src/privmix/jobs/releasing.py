@@ -106,7 +106,7 @@ def release(
         ledger, dataset: a budget ledger, or its address, and the name of the dataset there.
         most_per_person: nobody has more records than this, which you vouch for: what so many cost is charged to a
             budget of persons.
-        private_count: the record count is private: estimate it, and pay for that.
+        private_count: keep the record count private: estimate it with noise, for a tenth of the budget.
         store: a folder to keep features in (private!) and to reuse them from.
         engine, memory_gb, workers, ray_address: ``"local"``, or ``"ray"`` for a cluster; GiB for sums and records;
             threads, or tasks of a cluster; its address.

@@ -120,7 +120,7 @@ class SeriesJob(ReleaseJob):
             raise InvalidInput("seed", self.seed, f"{begun}, as when the series began")
         if (self.ledger is None) != (notes.charge is None):
             told = None if self.ledger is None else "a ledger"
-            raise InvalidInput("ledger", told, "as in the first step, which was charged for all: given there, or not")
+            raise InvalidInput("ledger", told, "the same as in the first step, which was charged for all steps")
         if notes.charge is not None and notes.charge["dataset"] != self.dataset:
             raise InvalidInput("dataset", self.dataset, "the dataset that the first step was charged to")
 

@@ -257,7 +257,7 @@ def _said(asked: SpecOptions, known: list[str] | None, apart: tuple[str | None, 
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
     for column in () if asked.look else gone:
         if column is not None and "ignore" in found.get(column, {"ignore": True}):
-            raise InvalidInput("missing", column, "columns of which it is said what they hold")
+            raise InvalidInput("missing", column, "columns whose content is declared")
     return found if known is None else {name: found[name] for name in known if name in found}
 
 

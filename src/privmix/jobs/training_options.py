@@ -50,10 +50,10 @@ class TrainingOptions(JobOptions):
     pool: Any = option(None, "Public labelled examples to mix with: a dataset.", _VIEWS)
     public: Any = option(None, "Real public records of the same classes: a dataset.", _PUBLIC)
     synthetic: Any = option(None, "Synthetic records, made from public data only.", _PUBLIC)
-    validation: Any = option(None, "Public labelled records of which `callbacks` are told accuracy and loss.", _RUNNING)
+    validation: Any = option(None, "Public labelled records: `callbacks` get accuracy and loss on them.", _RUNNING)
     callbacks: Any = option(
         None,
-        "Told steps, epsilon so far and figures of `validation`: tensorboard:FOLDER; in Python functions, too.",
+        "Get steps, epsilon so far and figures of `validation`: tensorboard:FOLDER; in Python functions, too.",
         _RUNNING,
     )
     dry_run: bool = option(False, "Show the plan; read no private row.", _RUNNING)

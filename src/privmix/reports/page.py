@@ -32,7 +32,7 @@ _MISSING: Final = (
     (
         "ledger",
         "The dataset's budget",
-        "what everything that was made of it has cost",
+        "what all releases and models of it have cost together",
         "privmix report RELEASE --ledger URL --dataset NAME",
     ),
     ("evaluation", "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
@@ -193,7 +193,7 @@ def _provenance(context: Context) -> Section | None:
     return Section(
         "provenance",
         "Records, ids and versions",
-        "Enough to tell whether two pages are about the same thing.",
+        "Two pages with the same entries here are about the same release and the same figures.",
         [Card("", blocks)],
     )
 

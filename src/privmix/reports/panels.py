@@ -133,7 +133,7 @@ def _accountant(content: Fields) -> str:
 
 
 def _delta_words(delta: float | None) -> str:
-    return "" if delta is None else "no exception" if delta == 0 else f"all bets are off {how_often(delta)}"
+    return "" if delta is None else "no exception" if delta == 0 else f"no promise {how_often(delta)}"
 
 
 def guarantee_section(context: Context) -> Section | None:
@@ -187,7 +187,7 @@ def _worth(delta: float | None) -> str:
     """
     if not delta:
         return "How sure an attacker can become"
-    return f"An attacker is no better off than being this sure, and told the answer {how_often(delta)}"
+    return f"An attacker is no better off than one who is this sure, and who knows the answer {how_often(delta)}"
 
 
 def _comparison(content: Fields, epsilon: float) -> Table:

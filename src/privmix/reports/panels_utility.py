@@ -35,7 +35,7 @@ def usefulness_section(context: Context) -> Section | None:
     """Accuracy: against epsilon, against no privacy, and by class."""
     cards = [_utility_card(one) for one in context.of_kind("utility")]
     cards += [_evaluation_card(one) for one in context.of_kind("evaluation")]
-    lead = "What can be learned from it, beside what takes no model at all"
+    lead = "How good models of it are, beside guessing without a model"
     if any(one.content.number("reference_accuracy") is not None for one in context.of_kind("evaluation", "utility")):
         lead += ", and beside what the same data teach without any protection"
     lead += "."
@@ -80,7 +80,7 @@ def _evaluation_card(one: Shown) -> Card:
         blocks.append(Paragraphs(sentences))
     if rows := _measures(content, reference):
         heads = ("measure", "this model", *(["without privacy"] if reference else []), "without a model")
-        blocks.append(Table("Every measure, beside what takes no model", heads, rows))
+        blocks.append(Table("Every measure, beside guessing without a model", heads, rows))
     blocks += _by_class(one)
     if groups := _group_rows(content.several("groups")):
         heads = ("group", "records", "accuracy", "balanced", "always one class", "AUC")
@@ -126,7 +126,7 @@ def _evaluation_words(content: Fields, reference: Fields) -> list[str]:
         word = "better" if loss < shares_loss else "no better"
         known = "" if gap is None else f" On average they are {100 * gap:.1f} points off the share that is right."
         found.append(
-            f"Its probabilities are {word} than telling everyone the classes' shares: log loss {loss:.3f} against "
+            f"Its probabilities are {word} than the classes' shares for every record: log loss {loss:.3f} against "
             f"{shares_loss:.3f}.{known}"
         )
     if (without := reference.number("accuracy")) is not None and accuracy is not None:

@@ -144,7 +144,7 @@ def meaning(
     )
     # Kairouz, Oh and Viswanath 2015: for a pair of datasets, (epsilon, delta)-DP tells at most as much as a mechanism
     # that gives the answer away with probability delta, and is epsilon-DP otherwise.
-    told = Markup(", except that <strong>{}</strong> they may as well be told the answer").format(how_often(delta))
+    told = Markup(", except that <strong>{}</strong> they may as well know the answer").format(how_often(delta))
     found = [
         Markup(
             "Take someone who thinks it 50% likely that {}. Once they have seen everything, they are no better off "

@@ -70,6 +70,6 @@ def attack(
         return InversionJob(release=target, data=data, **options).run(callback(progress))
     if kind == "poisoning":
         if target is not None:
-            raise InvalidInput("target", str(target), "None: what is attacked is said by `defences` or by `design`")
+            raise InvalidInput("target", str(target), "None: `defences` or `design` say what is attacked")
         return PoisoningJob(data=data, **options).run(callback(progress))
     return CollapseJob(release=target, proxy=data, **options).run(callback(progress))

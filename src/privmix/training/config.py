@@ -104,7 +104,7 @@ class OptimiserConfig:
 
     name: Annotated[str, Choice(*OPTIMISERS)] = option("sgd", "sgd or adam.", name="optimiser")
     learning_rate: Rate = option(1.0, "Default: 16 linear, 2 else; 0.001 with adam.", unset=True)
-    momentum: Fraction = option(0.0, "Of sgd. Default: 0.9 linear, 0 else.", unset=True)
+    momentum: Fraction = option(0.0, "Momentum of sgd. Default: 0.9 linear, 0 else.", unset=True)
     weight_decay: Amount = option(0.0, "L2 penalty.", nested=True)
     schedule: Annotated[str, Choice(*SCHEDULES)] = option("constant", "Learning rate: constant, cosine, linear.")
     warm_up_steps: Size = option(0, "Over which the learning rate rises linearly.", nested=True)
@@ -187,7 +187,7 @@ class TrainingConfig:
     optimiser: OptimiserConfig = group(OptimiserConfig, "The update.", _STEPS)
     views: ViewConfig = group(ViewConfig, f"{_views()}.", _VIEWS, word="plain", factory=ViewConfig.plain)
     bank_views: Size = option(
-        0, "Linear on images: features of so many augmented copies of each, extracted once.", _VIEWS, name="bank"
+        0, "Linear models on images: augmented copies of each; their features are extracted once.", _VIEWS, name="bank"
     )
     bank_augmentations: Annotated[Augmentations, STORED] = option((), "What makes them.", nested=True)
     scenario: Annotated[str, Choice(*Scenario)] = option(

@@ -68,7 +68,7 @@ class Watch:
         several: Sequence[Any] = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
         self._callbacks = [_callback(one) for one in several if one is not None]
         if validation is not None and not self._callbacks:
-            raise InvalidInput("validation", "public data", "none without `callbacks`, which would be told of them")
+            raise InvalidInput("validation", "public data", "none without `callbacks`, which use them")
         self._validation, self._facts = validation, facts
 
     def __bool__(self) -> bool:

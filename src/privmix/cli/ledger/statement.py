@@ -30,7 +30,7 @@ def statement(
         typer.Option(
             "--outcomes",
             help="Say also what became of the charges: how many have no result, and what the others made. Not for the "
-            "public: that a run ended without a result can tell of its records.",
+            "public: that a run ended without a result may reveal something of its records.",
         ),
     ] = False,
     overwrite: Annotated[bool, typer.Option(help="Replace a statement that is there.")] = False,

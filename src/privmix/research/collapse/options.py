@@ -30,7 +30,7 @@ class CollapseSettings:
     features: str | None = option(None, "Public extractor, as in privmix release.")
     split: str = option("train", "Which part of `proxy`.")
     epsilon: float | None = option(None, "Budget that the label noise is for.")
-    delta: float | None = option(None, "Of the budget. Default: 1e-5.")
+    delta: float | None = option(None, "Delta of the budget. Default: 1e-5.")
     records: int | None = option(None, "Record count n of the plan. Default: that of `proxy`.")
     rows: int | None = option(None, "Rows T that the plan releases. Default: n.")
     mixup_degree: int | None = option(None, "Expected records in a row, m. Default: 64.")

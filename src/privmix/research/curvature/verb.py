@@ -33,8 +33,9 @@ def sharpness(
 ) -> None:
     """Measure how sharp a trained model's minimum is, on PUBLIC data: eigenvalues and trace of the Hessian.
 
-    The same figures of private records would tell of them, and nothing pays for that here. So the data must be those
-    that the model's certificate names as public; other data need --ledger, which must not know their files.
+    The same figures of private records would reveal something of them, and nothing pays for that here. So the data
+    must be those that the model's certificate names as public. Other data need --ledger, which must not know their
+    files.
 
     Example: privmix sharpness MODEL --public PUBLIC.npz --json
     """

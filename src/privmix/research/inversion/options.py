@@ -31,7 +31,7 @@ class InversionSettings:
     epsilons: str | Sequence[float | None] | None = option(
         None, f"Budgets whose noise to add; none is no noise. Default: {EPSILONS}."
     )
-    delta: float | None = option(None, f"Of the budgets. Default: {DELTA:g}.")
+    delta: float | None = option(None, f"Delta of the budgets. Default: {DELTA:g}.")
     records: int | None = option(None, "Record count n of the plan. Default: that of `data`.")
     rows: int | None = option(None, "Rows T that the plan releases. Default: n.")
     centre: str | None = option(None, "private or none, as in privmix release. Default: none.")

@@ -23,7 +23,7 @@ class InversionPanel(Panel):
     lead: ClassVar[str] = "An attack that knows everything but the records tries to draw them again."
     missing: ClassVar = (
         "Inversion",
-        "what can be drawn again",
+        "what can be recovered of single records",
         "privmix attack inversion RELEASE --data DATA --record RUN",
     )
 

@@ -38,18 +38,20 @@ class PoisoningOptions:
         flag="defence",
     )
     design: str | None = option(None, "Attack releases of this design, from which a classifier is fitted.")
-    epsilon: float | None = option(None, "Of these releases.")
-    delta: float | None = option(None, "Of these releases. Default: 1e-5.")
+    epsilon: float | None = option(None, "Epsilon of these releases.")
+    delta: float | None = option(None, "Delta of these releases. Default: 1e-5.")
     poisoned: str | int = option("1%", "Records that the attacker controls: a number, or a share such as 1%.")
     adaptive: bool = option(False, "The attacker knows the defence and trains through it.")
     records: int | None = option(
-        None, "Of the trainer, drawn from `data`. Default: all, or half for attacks on transfer learning.", _TRIALS
+        None,
+        "Records of the trainer, drawn from `data`. Default: all, or half for attacks on transfer learning.",
+        _TRIALS,
     )
     test_records: int = option(1000, "Clean images that accuracy and success are measured on.", _TRIALS)
     trials: int = option(20, "How often, each with classes, image and randomness of its own.", _TRIALS)
     seed: int = option(0, "Decides the records drawn and every trial.", _TRIALS)
     confidence: float = option(
-        0.95, "Of the intervals, and of the success without poison that bounds start from.", _TRIALS
+        0.95, "Confidence of the intervals, and of the success without poison that bounds start from.", _TRIALS
     )
     work: str | Path | None = option(
         None, "Private folder for finished trials: the same command goes on with what is there.", _TRIALS
@@ -63,14 +65,14 @@ class PoisoningOptions:
     network: str | None = option(
         None, f"That victims train: {names('victims.networks')}. Default: the recipe's, or cnn.", _TRAINING
     )
-    epochs: int | None = option(None, "Of a training. Default: the recipe's.", _TRAINING)
+    epochs: int | None = option(None, "Epochs of a training. Default: the recipe's.", _TRAINING)
     extractor_records: int = option(
         5000,
         "Attacks on transfer learning: other images, at most so many, on which the frozen extractor is trained.",
         _TRAINING,
     )
-    split: str = option("train", "Of the trainer's records.", _TRIALS)
-    test_split: str = option("test", "Of the images that are measured on.", _TRIALS)
+    split: str = option("train", "Which part of `data` the trainer's records are in.", _TRIALS)
+    test_split: str = option("test", "Which part the images are in that are measured on.", _TRIALS)
     held_out: Any = option(None, "Dataset that these are in, where it is another than the trainer's.", _TRIALS)
     classes: Any = option(
         None, "Class list: a number K, names with commas, or @FILE. Default: a schema's, or ten, called 0 to 9."

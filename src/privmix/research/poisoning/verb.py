@@ -41,7 +41,9 @@ def _list(asked: bool) -> None:
     raise typer.Exit
 
 
-List = Annotated[bool, typer.Option("--list", is_eager=True, callback=_list, help="Attacks and defences, and leave.")]
+List = Annotated[
+    bool, typer.Option("--list", is_eager=True, callback=_list, help="List attacks and defences, and stop.")
+]
 
 
 @verb(attack, panel="Research")

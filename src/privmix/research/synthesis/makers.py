@@ -127,7 +127,7 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
     with in_terms_of({"steps": "sampler_steps"}):
         sampler: Any = process.sampler(asked.sampler_steps)
     if asked.guidance and not process.conditional:
-        raise InvalidInput("guidance", asked.guidance, f"0: {process.name} is not told of classes")
+        raise InvalidInput("guidance", asked.guidance, f"0: {process.name} has no classes")
     check_size(asked.network, given.shape)
     made_of = {"records": source.schema.records, "hash": records_hash(source)}
     said: dict[str, Any] = {

@@ -29,20 +29,22 @@ class SynthesisOptions:
     columns: Columns = field(default_factory=Columns)
     diffusion: str = option(
         "edm",
-        "edm (Karras et al. 2022), told of classes; or ddpm (Ho et al. 2020), whose images a classifier labels.",
+        "edm (Karras et al. 2022), class by class; or ddpm (Ho et al. 2020), whose images a classifier labels.",
         _TRAINING,
     )
     network: str = option("small", "tiny, small (1 million weights, for a CPU) or ddpm++ (for a GPU).", _TRAINING)
     steps: int = option(5000, "Steps of training.", _TRAINING)
     minutes: float | None = option(None, "End the training sooner, after so many minutes.", _TRAINING)
     batch_size: int = option(64, "Images a step.", _TRAINING)
-    learning_rate: float = option(1e-3, "Of Adam.", _TRAINING)
+    learning_rate: float = option(1e-3, "Learning rate of Adam.", _TRAINING)
     half_life: int = option(50_000, "Images after which one's part in the averaged weights has halved.", _TRAINING)
     noise_mean: float | None = option(
         None, "Mean of ln(noise level) in edm's training: higher for outlines, lower for texture. [-1.2]", _TRAINING
     )
     augment_probability: float = option(
-        0.12, "Of each turn, stretch or shift that the network is told of (Karras et al. 2022).", _TRAINING
+        0.12,
+        "Probability of each turn, stretch or shift, which the network gets as an input (Karras et al. 2022).",
+        _TRAINING,
     )
     mirror: bool = option(False, "Mirror images left and right; not for digits.", _TRAINING)
     precision: str = option("float32", "float32 or bfloat16.", _TRAINING)
@@ -54,7 +56,7 @@ class SynthesisOptions:
     reference: str | None = option(
         None, "PUBLIC images that the model was not made of, to measure against and to classify. Default: its own."
     )
-    seed: int = option(0, "Of everything drawn.")
+    seed: int = option(0, "Seed of everything drawn.")
     work: Path | None = option(
         None, "Folder for the model, from which later runs draw anew, and a killed one goes on. Default: beside `out`."
     )

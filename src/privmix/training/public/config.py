@@ -85,7 +85,7 @@ class WarmUpConfig:
     )
     augmentations: Annotated[Augmentations | None, STORED] = option(
         None,
-        "Of the warm-up's images, as `augment`. Default: as the private views.",
+        "Augmentations of the warm-up's images, as `augment`. Default: as the private views.",
         name="augment",
         read=read_augmentations,
         where_used=True,
@@ -102,7 +102,7 @@ class WarmUpConfig:
         where_used=True,
     )
     adversary_steps: Count = option(
-        ADVERSARY_STEPS, "Of gradient ascent for each of them.", unset=True, where_used="adversary"
+        ADVERSARY_STEPS, "Steps of gradient ascent for each adversarial example.", unset=True, where_used="adversary"
     )
 
     def __post_init__(self) -> None:
@@ -183,10 +183,10 @@ class ExtendedConfig:
         name="public_max_norm",
     )
     rho: Positive = option(0.1, "Radius of weight multiplicity.", unset=True)
-    perturbations: Count = option(16, "Of weight multiplicity. Default: one a view.", unset=True)
+    perturbations: Count = option(16, "Perturbed weights of weight multiplicity. Default: one a view.", unset=True)
     adaptive: bool = option(
         False,
-        "Of weight multiplicity: perturb each weight in proportion to its size (ASAM), which wants a `rho` ten times "
+        "Weight multiplicity: perturb each weight in proportion to its size (ASAM), which wants a `rho` ten times "
         "as large.",
         name="adaptive_multiplicity",
     )

@@ -13,7 +13,7 @@ from privmix.options import described, option
 class BandedOptions:
     """How far noise is correlated."""
 
-    bands: Count | None = option(None, "Over so many steps noise is correlated.")
+    bands: Count | None = option(None, "Steps over which noise is correlated.")
 
     def __post_init__(self) -> None:
         check_fields(self)
