@@ -1,10 +1,11 @@
 """AIM or MST on a table of states, by the package dpmm: a script for an environment of its own.
 
     pip install dpmm==0.1.9
-    python benchmarks/rivals/tables.py aim STATES.csv DOMAIN.json EPSILON DELTA SEED OUT.csv
+    python benchmarks/rivals/tables.py aim STATES.csv DOMAIN.json EPSILON DELTA SEED OUT.csv [OPTIONS]
 
 STATES.csv holds a table of whole numbers, DOMAIN.json how many states each column has. OUT.csv gets as many rows, and
-OUT.csv.json the seconds of fit and draw, of the clock and of the processor. Settings are the package's own.
+OUT.csv.json the seconds of fit and draw, of the clock and of the processor. OPTIONS is JSON: options of the package
+that are not as it has them by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ import pandas as pd
 MODELS = {"aim": ("dpmm.models.aim", "AIMGM"), "mst": ("dpmm.models.mst", "MSTGM")}
 
 
-def main(rival: str, states: str, domain: str, epsilon: str, delta: str, seed: str, out: str) -> None:
+def main(
+    rival: str, states: str, domain: str, epsilon: str, delta: str, seed: str, out: str, options: str = "{}"
+) -> None:
     module, name = MODELS[rival]
     model_type = getattr(importlib.import_module(module), name)
     table, sizes = pd.read_csv(states), json.loads(Path(domain).read_text())
@@ -32,6 +35,7 @@ def main(rival: str, states: str, domain: str, epsilon: str, delta: str, seed: s
         domain=sizes,
         random_state=np.random.RandomState(int(seed)),
         n_jobs=1,
+        **json.loads(options),
     )
     model.fit(table)
     model.generate(n_records=len(table)).to_csv(out, index=False)
