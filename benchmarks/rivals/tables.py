@@ -5,7 +5,7 @@
 
 STATES.csv holds a table of whole numbers, DOMAIN.json how many states each column has. OUT.csv gets as many rows, and
 OUT.csv.json the seconds of fit and draw, of the clock and of the processor. OPTIONS is JSON: options of the package
-that are not as it has them by itself.
+that are not as it has them by itself. The steps of its inference are those of quick_inference.py.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import quick_inference
+from dpmm.models.base.mbi import CliqueVector, FactoredInference
 
 MODELS = {"aim": ("dpmm.models.aim", "AIMGM"), "mst": ("dpmm.models.mst", "MSTGM")}
 
@@ -25,6 +27,7 @@ MODELS = {"aim": ("dpmm.models.aim", "AIMGM"), "mst": ("dpmm.models.mst", "MSTGM
 def main(
     rival: str, states: str, domain: str, epsilon: str, delta: str, seed: str, out: str, options: str = "{}"
 ) -> None:
+    quick_inference.use(FactoredInference, CliqueVector)
     module, name = MODELS[rival]
     model_type = getattr(importlib.import_module(module), name)
     table, sizes = pd.read_csv(states), json.loads(Path(domain).read_text())

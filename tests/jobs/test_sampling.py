@@ -103,6 +103,35 @@ def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release)
     assert set(found.to_dict()) >= {"total_variation", "trees", "statement"}
 
 
+@pytest.mark.parametrize(
+    ("real", "wrong", "field"),
+    [
+        (visits(), {"label": "sick"}, "sick"),
+        (visits(), {"label": "age"}, "label"),
+        (visits(), {"classes": ["yes", "no"]}, "classes"),
+        (visits(), {"records": 0}, "records"),
+        (visits(), {"seed": -1}, "seed"),
+        (visits().assign(ill="perhaps"), {}, "label"),
+        (visits().drop(columns="age"), {}, "age"),
+    ],
+)
+def test_what_is_wrong_with_the_real_table_shows_before_any_fit(
+    release: pm.Release, monkeypatch: pytest.MonkeyPatch, real: Any, wrong: dict[str, Any], field: str
+) -> None:
+    monkeypatch.setattr("privmix.jobs.sampling.fit_table", lambda *_, **__: pytest.fail("fitted"))
+    with pytest.raises(InvalidInput, match=field):
+        pm.evaluate_table(release, real, **{"label": "ill", **wrong})
+
+
+@pytest.mark.parametrize("option", ["--public-data", "--group-by=ward", "--reference=x.csv", "--features-model=x"])
+def test_options_that_a_table_has_no_use_for_are_refused(
+    release: pm.Release, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    folder = str(release.save(tmp_path / "REL"))
+    assert run(["evaluate", folder, "--table", "--against", "x.csv", option]) == 2
+    assert option.split("=")[0] in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("design", [pm.designs.TwoStage()])
 def test_stages_give_the_moments_of_their_first(design: Any) -> None:
     found = released(design).sample_table(50)

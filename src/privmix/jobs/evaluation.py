@@ -196,7 +196,8 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
     """(n,) what each record is told apart by.
 
     Raises:
-        InvalidInput: there is no such column, or there are more or fewer values than records.
+        InvalidInput: there is no such column, there are more or fewer values than records, or so many different ones
+            that they are no grouping.
     """
     if isinstance(group_by, str):
         if opened.place is None:
@@ -213,7 +214,10 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
         values = np.asarray(group_by, dtype=object).reshape(-1)
     if len(values) != opened.schema.records:
         raise InvalidInput("group_by", len(values), f"{opened.schema.records} values, one a record")
-    return np.asarray(["" if value is None else str(value) for value in values], dtype=object)
+    found = np.asarray(["" if value is None else str(value) for value in values], dtype=object)
+    if (groups := len(set(found))) > _MOST_GROUPS:
+        raise InvalidInput("group_by", f"{groups} different values", f"a column of at most {_MOST_GROUPS}")
+    return found
 
 
 def _by_group(
@@ -223,14 +227,8 @@ def _by_group(
     classes: tuple[str, ...],
     values: NDArray[np.object_],
 ) -> dict[str, Quality]:
-    """Quality of each group, the largest first.
-
-    Raises:
-        InvalidInput: there are so many groups that the column is no grouping.
-    """
+    """Quality of each group, the largest first."""
     names, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    if len(names) > _MOST_GROUPS:
-        raise InvalidInput("group_by", f"{len(names)} different values", f"a column of at most {_MOST_GROUPS}")
     order = np.argsort(-counts, kind="stable")
     return {
         str(names[one]): Quality.of(scores[mine], labels[mine], classes, told[mine])
