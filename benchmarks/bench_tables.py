@@ -52,6 +52,7 @@ DIAMONDS = {
     "z": {"bins": [2.75, 3, 3.5, 4, 4.5, 5], "range": [0, 8]},
 }
 METHODS: dict[str, dict[str, Any]] = {
+    "goal table": {"goal": "table"},
     "moments": {},
     "moments, label share 0.15": {"label_share": 0.15},
     "moments, not centred": {"centre": "none"},
@@ -125,7 +126,8 @@ def places(dataset: str, frame: pd.DataFrame) -> np.ndarray:
 def ours(dataset: str, method: str, epsilon: float, seed: int) -> tuple[np.ndarray, TableModel, dict[str, float]]:
     tabular, train, _, label, classes = tables(dataset)
     options = dict(METHODS[method])
-    design = pm.designs.Moments(label_share=options.pop("label_share", 0.5))
+    share = options.pop("label_share", 0.5)
+    design = "auto" if "goal" in options else pm.designs.Moments(label_share=share)
     clock, processor = time.perf_counter(), time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -199,7 +201,7 @@ def one_run(dataset: str, method: str, epsilon: float, seed: int, asked: argpars
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="adult,diamonds")
-    parser.add_argument("--methods", default="moments;moments, label share 0.15;moments, not centred;mst;aim")
+    parser.add_argument("--methods", default="goal table;moments;moments, label share 0.15;moments, not centred;mst;aim")
     parser.add_argument("--epsilons", default="0.5,1,4,8")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--rivals-python", help="Of an environment that has dpmm.")
