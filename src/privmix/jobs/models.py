@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,7 @@ from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spe
 from privmix.features.spec import title_of
 from privmix.held_folders import write_durably
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.hub import PushArguments, Pushed, push
+from privmix.jobs.hub import Pushed, push
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
@@ -198,7 +198,16 @@ class Model(Shown):
             self.classifier.write(draft)
         return place
 
-    def push_to_hub(self, to: str, **options: Unpack[PushArguments]) -> Pushed:
+    def push_to_hub(
+        self,
+        to: str,
+        *,
+        public: bool = False,
+        licence: str | None = None,
+        message: str | None = None,
+        overwrite: bool = False,
+        dry_run: bool = False,
+    ) -> Pushed:
         """Send a trained model to the Hugging Face hub: :func:`privmix.push` of its folder, with its options.
 
         Raises:
@@ -207,7 +216,15 @@ class Model(Shown):
         if not isinstance(self.classifier, TrainedModel):
             raise InvalidInput("model", "fitted on a release", "a trained one; push the release that it was fitted on")
         with ScratchFolder() as above:
-            return push(self.save(above / "model"), to, **options)
+            return push(
+                self.save(above / "model"),
+                to,
+                public=public,
+                licence=licence,
+                message=message,
+                overwrite=overwrite,
+                dry_run=dry_run,
+            )
 
     def export(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the network for programs that have torch and not privmix; see :mod:`privmix.training.export`.
