@@ -137,14 +137,16 @@ def evaluate(
     known = None if reference is None else opened_as(reference, reference_split or "train")
     told_apart = None if group_by is None else _group_values(opened, group_by, classes or list(chosen.facts.classes))
     records = features_in_memory(opened.source, chosen.extractor, report)
+    # What is wrong with either shows before the work.
+    compared = None if known is None else features_in_memory(known.source, chosen.extractor, report)
     scores = chosen.scores(records.features)
     trained = isinstance(chosen.classifier, TrainedModel)
     told = scores if trained else chosen.classifier.predict_proba(records.features)
     quality = Quality.of(scores, records.labels, chosen.classes, told)
     without, words = None, ""
     statements = ["Measured on labelled data of whoever evaluated; no guarantee covers those data."]
-    if known is not None:
-        fitted = _fitted_without_privacy(chosen, features_in_memory(known.source, chosen.extractor, report))
+    if known is not None and compared is not None:
+        fitted = _fitted_without_privacy(chosen, compared)
         without = _quality_of(fitted.classifier, records, chosen.classes)
         words = f"{fitted.words}, of {known.schema.records:,} records"
         statements.append(f"Without privacy: {words}. It is not private: for the owner of these records alone.")
