@@ -132,6 +132,11 @@ def test_no_figure_is_made_that_can_not_be_kept(monkeypatch: pytest.MonkeyPatch)
         pm.evaluate("FIT", "own", group_by=range(records))
 
 
+def test_a_release_is_no_model_and_is_told_what_makes_one() -> None:
+    with pytest.raises(pm.InvalidInput, match=r"^model: .*privmix fit"):
+        pm.evaluate("REL", "own")
+
+
 def test_records_stay_out_of_what_is_handed_on() -> None:
     found = pm.audit("MODEL", runs=200, confidence=0.9)
     for place in ("REL", "MODEL", "REL/data"):

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.certificate.certificate import MODEL, Certificate
+from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.data.frames import frame_inputs, library_of
 from privmix.data.held import is_indexed, settled
 from privmix.data.images import is_picture
@@ -265,11 +265,16 @@ def model_in(
     """A model as it is, or the one in a folder.
 
     Raises:
-        InvalidInput: the folder holds no model, or a file of it is damaged.
+        InvalidInput: the folder holds a release or no model, or a file of it is damaged.
         StorageError: a file is missing or can't be read.
     """
     if isinstance(model, Model):
         return model
     path = Path(model)
-    classifier = load_trained(path) if kind_of(path) == MODEL else load_model(path)
+    kind = kind_of(path)
+    if kind == RELEASE:
+        raise InvalidInput(
+            "model", str(path), "the folder of a model: this is a release, of which `privmix fit` makes one"
+        )
+    classifier = load_trained(path) if kind == MODEL else load_model(path)
     return Model(classifier, features_model, trust_features_model)
