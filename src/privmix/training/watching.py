@@ -143,6 +143,8 @@ class MLflow:
     """A callback that logs what it is told to MLflow: ``epsilon`` and the public metrics, by step.
 
     A run of its own is begun with the first step and ended with the last; ``delta`` and ``steps`` are its parameters.
+    A training that is resumed logs to another one. Where the address can't be reached, the training ends, and can be
+    resumed.
 
     Args:
         experiment: its name; made where there is none.
