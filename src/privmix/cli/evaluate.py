@@ -87,7 +87,7 @@ def evaluate(
     by; a gradient-boosted tree learns from the rows and is tested on the real records.
     """
     if table:
-        given = {"reference": reference, "group_by": group_by, "figure": figure, "record": record}
+        given: dict[str, object] = {"reference": reference, "group_by": group_by, "figure": figure, "record": record}
         given |= {"public_data": public_data or None, "features_model": inputs.features_model}
         for name, value in given.items():
             if value is not None:

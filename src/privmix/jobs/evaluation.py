@@ -216,10 +216,10 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
         values = np.asarray(group_by, dtype=object).reshape(-1)
     if len(values) != opened.schema.records:
         raise InvalidInput("group_by", len(values), f"{opened.schema.records} values, one a record")
-    found = np.asarray(["" if value is None else str(value) for value in values], dtype=object)
-    if (groups := len(set(found))) > _MOST_GROUPS:
+    told = ["" if value is None else str(value) for value in values]
+    if (groups := len(set(told))) > _MOST_GROUPS:
         raise InvalidInput("group_by", f"{groups} different values", f"a column of at most {_MOST_GROUPS}")
-    return found
+    return np.asarray(told, dtype=object)
 
 
 def _by_group(
