@@ -44,6 +44,19 @@ def test_every_argument_has_a_name_and_a_type(name: str) -> None:
     assert signature.return_annotation is not signature.empty
 
 
+@pytest.mark.parametrize("name", [name for name in pm.__all__ if isinstance(getattr(pm, name), type)])
+def test_every_method_says_its_arguments_by_name(name: str) -> None:
+    for method, function in inspect.getmembers(getattr(pm, name), inspect.isroutine):
+        # scikit-learn's own, by which its tools find and set parameters.
+        if (
+            not method.startswith("_")
+            and method != "set_params"
+            and str(getattr(function, "__module__", "")).startswith("privmix")
+        ):
+            kinds = {one.kind for one in inspect.signature(function).parameters.values()}
+            assert inspect.Parameter.VAR_KEYWORD not in kinds, method
+
+
 @pytest.mark.parametrize("name", list(SPELT))
 def test_options_are_those_of_their_owners(name: str) -> None:
     found = inspect.signature(getattr(pm, name)).parameters

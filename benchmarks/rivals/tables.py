@@ -1,10 +1,11 @@
 """AIM or MST on a table of states, by the package dpmm: a script for an environment of its own.
 
     pip install dpmm==0.1.9
-    python benchmarks/rivals/tables.py aim STATES.csv DOMAIN.json EPSILON DELTA SEED OUT.csv
+    python benchmarks/rivals/tables.py aim STATES.csv DOMAIN.json EPSILON DELTA SEED OUT.csv [OPTIONS]
 
 STATES.csv holds a table of whole numbers, DOMAIN.json how many states each column has. OUT.csv gets as many rows, and
-OUT.csv.json the seconds of fit and draw, of the clock and of the processor. Settings are the package's own.
+OUT.csv.json the seconds of fit and draw, of the clock and of the processor. OPTIONS is JSON: options of the package
+that are not as it has them by itself. The steps of its inference are those of quick_inference.py.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import quick_inference
+from dpmm.models.base.mbi import CliqueVector, FactoredInference
 
 MODELS = {"aim": ("dpmm.models.aim", "AIMGM"), "mst": ("dpmm.models.mst", "MSTGM")}
 
 
-def main(rival: str, states: str, domain: str, epsilon: str, delta: str, seed: str, out: str) -> None:
+def main(
+    rival: str, states: str, domain: str, epsilon: str, delta: str, seed: str, out: str, options: str = "{}"
+) -> None:
+    quick_inference.use(FactoredInference, CliqueVector)
     module, name = MODELS[rival]
     model_type = getattr(importlib.import_module(module), name)
     table, sizes = pd.read_csv(states), json.loads(Path(domain).read_text())
@@ -32,6 +38,7 @@ def main(rival: str, states: str, domain: str, epsilon: str, delta: str, seed: s
         domain=sizes,
         random_state=np.random.RandomState(int(seed)),
         n_jobs=1,
+        **json.loads(options),
     )
     model.fit(table)
     model.generate(n_records=len(table)).to_csv(out, index=False)

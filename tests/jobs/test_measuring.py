@@ -106,9 +106,10 @@ def test_what_has_seen_private_records_is_in_no_public_record() -> None:
     assert beside.reference_words in beside.measurement.statements[-1]
 
 
-@pytest.mark.parametrize("place", ["REL/picture.png", "MODEL/x/picture.svg", "picture.txt"])
+@pytest.mark.parametrize("place", ["REL/picture.png", "MODEL/x/picture.svg", "picture.txt", "folder.png"])
 def test_pictures_are_refused_before_a_record_is_read(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Source, "batches", _unread)
+    Path("folder.png").mkdir(exist_ok=True)
     for ask in (
         lambda: pm.evaluate("MODEL", "own", figure=place),
         lambda: research.attack("REL", "own", "inversion", figure=place),
@@ -116,6 +117,24 @@ def test_pictures_are_refused_before_a_record_is_read(place: str, monkeypatch: p
     ):
         with pytest.raises(pm.InvalidInput, match=r"^figure: "):
             ask()
+
+
+def test_no_figure_is_made_that_can_not_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = pm.evaluate("FIT", "own").quality.n
+    monkeypatch.setattr("privmix.jobs.evaluation.features_in_memory", _unread)
+    monkeypatch.setattr("privmix.jobs.evaluation._MOST_GROUPS", 9)
+    Path("file").touch()
+    for option in ("--record=file", "--figure=file/picture.png"):
+        outcome = privmix("evaluate", "FIT", "--data=own", option)
+        assert outcome.code == StorageError.exit_code
+        assert "can't write file" in outcome.err
+    with pytest.raises(pm.InvalidInput, match=r"^group_by: .*different values"):
+        pm.evaluate("FIT", "own", group_by=range(records))
+
+
+def test_a_release_is_no_model_and_is_told_what_makes_one() -> None:
+    with pytest.raises(pm.InvalidInput, match=r"^model: .*privmix fit"):
+        pm.evaluate("REL", "own")
 
 
 def test_records_stay_out_of_what_is_handed_on() -> None:

@@ -17,6 +17,7 @@ from privmix.cli.main import run
 from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
 from privmix.learning import table_model
+from privmix.releases.card import data_card
 
 SPEC = {
     "ward": {"categories": ["surgery", "cardiology", "oncology"], "missing_token": "?"},
@@ -101,6 +102,50 @@ def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release)
     assert found.quality.tree.accuracy > 0.8
     assert found.quality.real_tree is not None
     assert set(found.to_dict()) >= {"total_variation", "trees", "statement"}
+
+
+@pytest.mark.parametrize(
+    ("real", "wrong", "field"),
+    [
+        (visits(), {"label": "sick"}, "sick"),
+        (visits(), {"label": "age"}, "label"),
+        (visits(), {"classes": ["yes", "no"]}, "classes"),
+        (visits(), {"records": 0}, "records"),
+        (visits(), {"seed": -1}, "seed"),
+        (visits().assign(ill="perhaps"), {}, "label"),
+        (visits().drop(columns="age"), {}, "age"),
+    ],
+)
+def test_what_is_wrong_with_the_real_table_shows_before_any_fit(
+    release: pm.Release, monkeypatch: pytest.MonkeyPatch, real: Any, wrong: dict[str, Any], field: str
+) -> None:
+    monkeypatch.setattr("privmix.jobs.sampling.fit_table", lambda *_, **__: pytest.fail("fitted"))
+    with pytest.raises(InvalidInput, match=field):
+        pm.evaluate_table(release, real, **{"label": "ill", **wrong})
+
+
+def test_the_card_says_how_rows_are_made_and_cards_of_before_hold(
+    release: pm.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = release.save(tmp_path / "REL")
+    assert "privmix sample THIS_FOLDER --out rows.csv" in (folder / "README.md").read_text()
+    assert pm.verify(folder)
+    card = data_card(release.plan, release.certificate.to_dict(), sampled=False)
+    assert "privmix sample" not in card
+    (folder / "README.md").write_text(card)
+    assert pm.verify(folder)
+    (folder / "README.md").write_text(card + "privmix sample")
+    with pytest.raises(InvalidInput, match="data card"):
+        pm.verify(folder)
+
+
+@pytest.mark.parametrize("option", ["--public-data", "--group-by=ward", "--reference=x.csv", "--features-model=x"])
+def test_options_that_a_table_has_no_use_for_are_refused(
+    release: pm.Release, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
+) -> None:
+    folder = str(release.save(tmp_path / "REL"))
+    assert run(["evaluate", folder, "--table", "--against", "x.csv", option]) == 2
+    assert option.split("=")[0] in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("design", [pm.designs.TwoStage()])

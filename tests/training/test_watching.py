@@ -10,7 +10,7 @@ import pytest
 
 import privmix as pm
 from privmix.errors import InvalidInput, MissingExtra
-from privmix.training import TensorBoard, Watch, Watched
+from privmix.training import MLflow, TensorBoard, Watch, Watched
 
 
 def records(seed: int = 0, count: int = 300) -> tuple[np.ndarray, np.ndarray]:
@@ -72,7 +72,7 @@ def test_private_records_are_no_validation_data() -> None:
         trained(data, callbacks=print, validation=copied)
 
 
-@pytest.mark.parametrize("wrong", ["tensorboard:", "mlflow:x", 3, ["tensorboard:x", 3]])
+@pytest.mark.parametrize("wrong", ["tensorboard:", "mlflow:", "wandb:x", 3, ["tensorboard:x", 3]])
 def test_others_are_refused(wrong: Any) -> None:
     with pytest.raises(InvalidInput, match="callbacks"):
         Watch(wrong)
@@ -107,3 +107,43 @@ def test_without_tensorboard_its_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(__import__("sys").modules, "torch.utils.tensorboard", None)
     with pytest.raises(MissingExtra, match=r"privmix\[tensorboard\]"):
         TensorBoard("x")
+
+
+def test_mlflow_has_the_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # What MLflow tells its makers by itself has no place in a test.
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    tracking = pytest.importorskip("mlflow.tracking")
+    store = str(tmp_path / "store")
+    told: list[Watched] = []
+    trained(callbacks=[told.append, MLflow("digits", store)], validation=records(seed=1))
+    client = tracking.MlflowClient(tracking_uri=store)
+    (run,) = client.search_runs([client.get_experiment_by_name("digits").experiment_id])
+    assert run.info.status == "FINISHED"
+    assert run.data.params == {"steps": str(told[0].steps), "delta": "0.0001"}
+    assert set(run.data.metrics) == {"epsilon", "validation/accuracy", "validation/loss"}
+    for name in run.data.metrics:
+        read = [(one.step, one.value) for one in client.get_metric_history(run.info.run_id, name)]
+        of = {one.step: {"epsilon": one.epsilon, **one.metrics}[name] for one in told}
+        assert dict(read) == pytest.approx(of)
+
+
+def test_mlflow_is_called_by_its_name_where_its_own_settings_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    tracking = pytest.importorskip("mlflow.tracking")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", str(tmp_path / "store"))
+    for epsilon in (1.0, 2.0):
+        Watch("mlflow:digits")._callbacks[0](Watched(1, 1, epsilon, 1e-5))
+    client = tracking.MlflowClient(tracking_uri=str(tmp_path / "store"))
+    runs = client.search_runs([client.get_experiment_by_name("digits").experiment_id])
+    assert {run.data.metrics["epsilon"] for run in runs} == {1.0, 2.0}
+
+
+def test_without_mlflow_its_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "mlflow.tracking", None)
+    monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
+    with pytest.raises(MissingExtra, match=r"privmix\[mlflow\]"):
+        MLflow("x")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from privmix import jobs
-from privmix.cli.app import REFUTED, app, err, print_json
+from privmix.cli.app import REFUTED, app, err
 from privmix.cli.canary_audit import audit_with_canaries
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep
+from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
 from privmix.jobs.options import AuditOptions, CanaryOptions, DesignClaim
+
+if TYPE_CHECKING:
+    from privmix.jobs.audited import Audited
 
 
 @verb(app)
@@ -71,15 +74,15 @@ def audit(
     claim = jobs.audited.Claim.of_either(target, design.name, design.options, said)
     with progress_bars(quiet=json_output) as progress:
         found = jobs.audit.audit(claim, "noise" if noise else "worst-case", **vars(how), progress=progress)
-    keep(found, record)
-    if json_output:
-        print_json(found.to_dict())
-    else:
-        # It knows what attacks are, which help need not.
-        from privmix.cli.audit_results import show_audit
-
-        show_audit(found.audit)
-        for text in found.measurement.statements:
-            err.print(text, soft_wrap=True)
+    keep_and_show(found, record, json_output, _show)
     if found.violated:
         raise typer.Exit(REFUTED)
+
+
+def _show(found: Audited[Any]) -> None:
+    # It knows what attacks are, which help need not.
+    from privmix.cli.audit_results import show_audit
+
+    show_audit(found.audit)
+    for text in found.measurement.statements:
+        err.print(text, soft_wrap=True)

@@ -13,7 +13,7 @@ from privmix import jobs
 from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep
+from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
 from privmix.jobs.inputs import Inputs
@@ -87,7 +87,8 @@ def evaluate(
     by; a gradient-boosted tree learns from the rows and is tested on the real records.
     """
     if table:
-        given = {"reference": reference, "group_by": group_by, "figure": figure, "record": record}
+        given: dict[str, object] = {"reference": reference, "group_by": group_by, "figure": figure, "record": record}
+        given |= {"public_data": public_data or None, "features_model": inputs.features_model}
         for name, value in given.items():
             if value is not None:
                 raise InvalidInput(name, value, "none beside `table`")
@@ -109,11 +110,7 @@ def evaluate(
             public_data=public_data,
             progress=progress,
         )
-    keep(found, record)
-    if json_output:
-        print_json(found.to_dict())
-        return
-    _show(found)
+    keep_and_show(found, record, json_output, _show)
 
 
 def _table(release: Path, data: str, split: str | None, inputs: Inputs, json_output: bool) -> None:

@@ -9,15 +9,14 @@ import typer
 from rich.table import Table
 
 from privmix import jobs
-from privmix.cli.app import err, out, plain, print_json
+from privmix.cli.app import err, out, plain
 from privmix.cli.attack import attack
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep
+from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
 from privmix.jobs.inputs import Inputs
 from privmix.jobs.options import MembershipOptions
-from privmix.jobs.places import check_writable
 
 if TYPE_CHECKING:
     from privmix.attacks.membership import MembershipResult
@@ -41,16 +40,10 @@ def membership(
 
     Example: privmix attack membership MODEL --data mnist --attack loss,lira,rmia --release REL
     """
-    if record is not None:
-        check_writable("record", record)
     job = jobs.membership.MembershipJob(model=model, data=data, **vars(how), **vars(inputs))
     with progress_bars() as progress:
         found = job.run(progress)
-    keep(found, record)
-    if json_output:
-        print_json(found.to_dict())
-    else:
-        _show(found.result, listed=not how.public_data)
+    keep_and_show(found, record, json_output, lambda told: _show(told.result, listed=not how.public_data))
 
 
 def _show(found: MembershipResult, *, listed: bool) -> None:

@@ -9,10 +9,10 @@ import typer
 from rich.table import Table
 
 from privmix import jobs
-from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.app import app, err, out, plain
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep
+from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
 
 if TYPE_CHECKING:
@@ -75,11 +75,7 @@ def picture(
             trust_features_model=trust_features_model,
             progress=progress,
         )
-    keep(found, record)
-    if json_output:
-        print_json(found.to_dict())
-        return
-    _show(found)
+    keep_and_show(found, record, json_output, _show)
 
 
 def _show(found: ClassPictures | ClassTexts) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.table import Table
@@ -74,6 +75,12 @@ def _show_table(found: Prediction) -> None:
     out.print(table)
     for text in chosen.reasons:
         out.print(f"- {plain(text)}", soft_wrap=True)
+    out.print(f"flags of privmix release for the table: {_flags(chosen.config.design.settings())}", soft_wrap=True)
+
+
+def _flags(settings: Mapping[str, object]) -> str:
+    words = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in settings.items())
+    return words.replace("--full-batch True", "--full-batch")
 
 
 def _show(choice: Choice) -> None:
@@ -90,9 +97,6 @@ def _show(choice: Choice) -> None:
     out.print(table)
     out.print("flags of privmix release for each:")
     for item in choice.candidates:
-        settings = " ".join(
-            f"--{key.replace('_', '-')} {value}" for key, value in item.config.design.settings().items()
-        )
-        out.print(f"  {labels[item.name]}: {settings.replace('--full-batch True', '--full-batch')}", soft_wrap=True)
+        out.print(f"  {labels[item.name]}: {_flags(item.config.design.settings())}", soft_wrap=True)
     for text in (*choice.reasons, *map(str, choice.left_out)):
         out.print(f"- {plain(text)}", soft_wrap=True)

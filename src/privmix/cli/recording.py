@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
 from privmix import jobs
-from privmix.cli.app import err, plain
-from privmix.jobs.places import check_unpublished
+from privmix.cli.app import err, plain, print_json
+from privmix.jobs.places import check_unpublished, check_writable
+
+Found = TypeVar("Found", bound="jobs.recording.Measured")
 
 
 def _outside(run: Path | None) -> Path | None:
-    """Records may be private, and what is in a release or a model is handed to others."""
+    """Records may be private, and what is in a release or a model is handed to others; asked before the work."""
     if run is not None:
         check_unpublished("record", run)
+        check_writable("record", run)
     return run
 
 
@@ -39,6 +42,15 @@ def keep(found: jobs.recording.Measured | jobs.recording.Measurement, run: Path 
     measurement = found.measurement if isinstance(found, jobs.recording.Measured) else found
     path = measurement.keep(run, command_line(sys.argv[1:], private=measurement.private))
     err.print(f"record: {plain(path)}", soft_wrap=True)
+
+
+def keep_and_show(found: Found, run: Path | None, json_output: bool, show: Callable[[Found], None]) -> None:
+    """How a measuring verb ends: the record is kept where asked for, and ``show`` prints where JSON is not."""
+    keep(found, run)
+    if json_output:
+        print_json(found.to_dict())
+    else:
+        show(found)
 
 
 def keep_record(

@@ -16,6 +16,7 @@ from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
 from privmix.errors import InvalidInput
+from privmix.jobs.options import TABLE
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.plans import made_by
 from privmix.rounding import exact, rounded_up
@@ -85,9 +86,13 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
         f"{plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {certificate.relation} (accountant {guarantee['accountant']})\n"
-        f"next: privmix fit {plain(shlex.quote(str(folder)))} --out MODEL",
+        f"next: {_next(planned, plain(shlex.quote(str(folder))))}",
         soft_wrap=True,
     )
+
+
+def _next(planned: Planned, folder: str) -> str:
+    return f"privmix {f'sample {folder} --out rows.csv' if planned.job.goal == TABLE else f'fit {folder} --out MODEL'}"
 
 
 def _show_plan(planned: Planned, json_output: bool) -> None:

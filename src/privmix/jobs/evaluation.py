@@ -137,14 +137,16 @@ def evaluate(
     known = None if reference is None else opened_as(reference, reference_split or "train")
     told_apart = None if group_by is None else _group_values(opened, group_by, classes or list(chosen.facts.classes))
     records = features_in_memory(opened.source, chosen.extractor, report)
+    # What is wrong with either shows before the work.
+    compared = None if known is None else features_in_memory(known.source, chosen.extractor, report)
     scores = chosen.scores(records.features)
     trained = isinstance(chosen.classifier, TrainedModel)
     told = scores if trained else chosen.classifier.predict_proba(records.features)
     quality = Quality.of(scores, records.labels, chosen.classes, told)
     without, words = None, ""
     statements = ["Measured on labelled data of whoever evaluated; no guarantee covers those data."]
-    if known is not None:
-        fitted = _fitted_without_privacy(chosen, features_in_memory(known.source, chosen.extractor, report))
+    if known is not None and compared is not None:
+        fitted = _fitted_without_privacy(chosen, compared)
         without = _quality_of(fitted.classifier, records, chosen.classes)
         words = f"{fitted.words}, of {known.schema.records:,} records"
         statements.append(f"Without privacy: {words}. It is not private: for the owner of these records alone.")
@@ -196,7 +198,8 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
     """(n,) what each record is told apart by.
 
     Raises:
-        InvalidInput: there is no such column, or there are more or fewer values than records.
+        InvalidInput: there is no such column, there are more or fewer values than records, or so many different ones
+            that they are no grouping.
     """
     if isinstance(group_by, str):
         if opened.place is None:
@@ -213,7 +216,10 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
         values = np.asarray(group_by, dtype=object).reshape(-1)
     if len(values) != opened.schema.records:
         raise InvalidInput("group_by", len(values), f"{opened.schema.records} values, one a record")
-    return np.asarray(["" if value is None else str(value) for value in values], dtype=object)
+    told = ["" if value is None else str(value) for value in values]
+    if (groups := len(set(told))) > _MOST_GROUPS:
+        raise InvalidInput("group_by", f"{groups} different values", f"a column of at most {_MOST_GROUPS}")
+    return np.asarray(told, dtype=object)
 
 
 def _by_group(
@@ -223,14 +229,8 @@ def _by_group(
     classes: tuple[str, ...],
     values: NDArray[np.object_],
 ) -> dict[str, Quality]:
-    """Quality of each group, the largest first.
-
-    Raises:
-        InvalidInput: there are so many groups that the column is no grouping.
-    """
+    """Quality of each group, the largest first."""
     names, which, counts = np.unique(values, return_inverse=True, return_counts=True)
-    if len(names) > _MOST_GROUPS:
-        raise InvalidInput("group_by", f"{len(names)} different values", f"a column of at most {_MOST_GROUPS}")
     order = np.argsort(-counts, kind="stable")
     return {
         str(names[one]): Quality.of(scores[mine], labels[mine], classes, told[mine])

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final, TypedDict
+from typing import Any, Final
 
 from privmix.certificate.about import LONGEST
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
@@ -69,16 +69,6 @@ class Pushed(Shown):
             "files": f"{len(self.files)}: {', '.join(self.files)}",
             **({} if self.url is None else {"commit": self.url}),
         }
-
-
-class PushArguments(TypedDict, total=False):
-    """Options of :func:`push`."""
-
-    public: bool
-    licence: str | None
-    message: str | None
-    overwrite: bool
-    dry_run: bool
 
 
 def push(

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, Unpack
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.certificate.certificate import MODEL, Certificate
+from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.data.frames import frame_inputs, library_of
 from privmix.data.held import is_indexed, settled
 from privmix.data.images import is_picture
@@ -22,7 +22,7 @@ from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spe
 from privmix.features.spec import title_of
 from privmix.held_folders import write_durably
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.hub import PushArguments, Pushed, push
+from privmix.jobs.hub import Pushed, push
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
@@ -198,7 +198,16 @@ class Model(Shown):
             self.classifier.write(draft)
         return place
 
-    def push_to_hub(self, to: str, **options: Unpack[PushArguments]) -> Pushed:
+    def push_to_hub(
+        self,
+        to: str,
+        *,
+        public: bool = False,
+        licence: str | None = None,
+        message: str | None = None,
+        overwrite: bool = False,
+        dry_run: bool = False,
+    ) -> Pushed:
         """Send a trained model to the Hugging Face hub: :func:`privmix.push` of its folder, with its options.
 
         Raises:
@@ -207,7 +216,15 @@ class Model(Shown):
         if not isinstance(self.classifier, TrainedModel):
             raise InvalidInput("model", "fitted on a release", "a trained one; push the release that it was fitted on")
         with ScratchFolder() as above:
-            return push(self.save(above / "model"), to, **options)
+            return push(
+                self.save(above / "model"),
+                to,
+                public=public,
+                licence=licence,
+                message=message,
+                overwrite=overwrite,
+                dry_run=dry_run,
+            )
 
     def export(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the network for programs that have torch and not privmix; see :mod:`privmix.training.export`.
@@ -248,11 +265,16 @@ def model_in(
     """A model as it is, or the one in a folder.
 
     Raises:
-        InvalidInput: the folder holds no model, or a file of it is damaged.
+        InvalidInput: the folder holds a release or no model, or a file of it is damaged.
         StorageError: a file is missing or can't be read.
     """
     if isinstance(model, Model):
         return model
     path = Path(model)
-    classifier = load_trained(path) if kind_of(path) == MODEL else load_model(path)
+    kind = kind_of(path)
+    if kind == RELEASE:
+        raise InvalidInput(
+            "model", str(path), "the folder of a model: this is a release, of which `privmix fit` makes one"
+        )
+    classifier = load_trained(path) if kind == MODEL else load_model(path)
     return Model(classifier, features_model, trust_features_model)

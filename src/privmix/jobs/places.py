@@ -21,11 +21,18 @@ def check_writable(field: str, path: Path) -> None:
 
 
 def check_figure(path: Path | None) -> None:
-    """Raise :class:`InvalidInput` unless a picture of that name can be drawn."""
-    if path is not None and path.suffix not in _PICTURES:
+    """Raise unless a picture of that name can be drawn.
+
+    Raises:
+        InvalidInput: it has another ending, is a folder, or lies in a release or model.
+        StorageError: its folder can't be written.
+    """
+    if path is None:
+        return
+    if path.suffix not in _PICTURES or path.is_dir():
         raise InvalidInput("figure", str(path), "a file name that ends in " + ", ".join(_PICTURES))
-    if path is not None:
-        check_unpublished("figure", path)
+    check_unpublished("figure", path)
+    check_writable("figure", path.parent)
 
 
 def check_unpublished(field: str, path: Path) -> None:

@@ -76,6 +76,10 @@ class Measured(Shown):
         plain = {name: value for name, value in content.items() if isinstance(value, str | int | float)}
         return self.measurement.title, {name.replace("_", " "): value for name, value in plain.items()}
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return dict(self.measurement.content)
+
     def keep(self, run: str | Path, command: str = "") -> Path:
         """:meth:`Measurement.keep`."""
         return self.measurement.keep(run, command)

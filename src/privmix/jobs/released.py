@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Self, Unpack
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from privmix.bars import Asked
 from privmix.errors import check_choice
 from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
-from privmix.jobs.hub import PushArguments, Pushed, push
+from privmix.jobs.hub import Pushed, push
 from privmix.jobs.transforming import transform
 from privmix.learning.base import ReleaseLearner
 from privmix.plans import Plan, plan_from_dict
@@ -242,9 +242,18 @@ class Release(Shown):
             verify_release(draft.path)
         return path
 
-    def push_to_hub(self, to: str, **options: Unpack[PushArguments]) -> Pushed:
+    def push_to_hub(
+        self,
+        to: str,
+        *,
+        public: bool = False,
+        licence: str | None = None,
+        message: str | None = None,
+        overwrite: bool = False,
+        dry_run: bool = False,
+    ) -> Pushed:
         """Send it to the Hugging Face hub: :func:`privmix.push` of this release, with its options."""
-        return push(self, to, **options)
+        return push(self, to, public=public, licence=licence, message=message, overwrite=overwrite, dry_run=dry_run)
 
     def _files(self) -> list[str]:
         """Names of all files; which there are was checked."""

@@ -157,13 +157,8 @@ def sample(
     place = None if out is None else Path(out)
     if place is not None:
         check_out(place, overwrite)
-    check_integer("seed", seed, low=0)
-    if records is not None:
-        check_integer("records", records, low=1, high=MOST_ROWS)
     dataset = dataset_of(release)
-    tabular, moments = _table_of(dataset)
-    if label in tabular.columns or not label:
-        raise InvalidInput("label", label, "a name that no other column has")
+    tabular, moments = checked_table(dataset, records, label, seed)
     plan = plan_of(dataset)
     states = [_seen(one, moments, dataset, span) for one, span in _spans(table_states(tabular))]
     noise = getattr(plan, "centre_noise_multiplier", None)
@@ -200,12 +195,25 @@ def plan_of(dataset: ReleasedDataset) -> Plan:
     return plan_from_dict(dataset.certificate["plan"])
 
 
-def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
-    """What the columns are, and the released moments.
+def checked_table(
+    dataset: ReleasedDataset, records: int | None, label: str, seed: int
+) -> tuple[Tabular, SecondMoments]:
+    """What the columns of the rows that are asked for are, and the released moments. Arguments as :func:`sample`.
 
     Raises:
-        InvalidInput: there is no such thing.
+        InvalidInput: :func:`sample` can make no such rows.
     """
+    check_integer("seed", seed, low=0)
+    if records is not None:
+        check_integer("records", records, low=1, high=MOST_ROWS)
+    tabular, moments = _table_of(dataset)
+    if label in tabular.columns or not label:
+        raise InvalidInput("label", label, "a name that no other column has")
+    plan_of(dataset)
+    return tabular, moments
+
+
+def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
     if dataset.moments is None:
         allowed = (
             "moments, two-stage or three-stage, whose X'X holds the table of every pair of columns; from rows of other "

@@ -12,13 +12,12 @@ from numpy.typing import NDArray
 
 from privmix.bars import Asked, callback, shows_bars
 from privmix.engine import PrivateRecords
-from privmix.features import from_spec
 from privmix.features.table_states import table_states
 from privmix.features.tabular import Tabular
 from privmix.jobs.columns import Columns
 from privmix.jobs.evaluation import open_for_model
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.sampling import SampledTable, sample
+from privmix.jobs.sampling import SampledTable, checked_table, sample
 from privmix.jobs.table_quality import TableQuality, table_quality
 from privmix.learning.base import ReleaseFacts
 from privmix.publication import ReleasedDataset
@@ -100,13 +99,13 @@ def evaluate_table(
     """
     tell = callback(progress)
     dataset = dataset_of(release)
-    facts = ReleaseFacts.of(dataset)
-    rows = sample(dataset, records, seed=seed, progress=tell)
-    extractor = from_spec(facts.extractor)
-    assert isinstance(extractor, Tabular)
     declared = Columns.declared(columns, label)
+    extractor, _ = checked_table(dataset, records, declared.label_column, seed)
+    facts = ReleaseFacts.of(dataset)
+    # The real records first: what is wrong with them shows before the fit, which takes much longer.
     opened = open_for_model(facts, extractor, against, split or "train", classes, declared)
     found: PrivateRecords = features_in_memory(opened.source, extractor, tell)
+    rows = sample(dataset, records, label=declared.label_column, seed=seed, progress=tell)
     states = table_states(extractor)
     sizes = [*(len(one.shares) for one in states), len(facts.classes)]
     real = np.column_stack([_places(found.features, extractor), found.labels])

@@ -53,7 +53,8 @@ class TrainingOptions(JobOptions):
     validation: Any = option(None, "Public labelled records: `callbacks` get accuracy and loss on them.", _RUNNING)
     callbacks: Any = option(
         None,
-        "Get steps, epsilon so far and figures of `validation`: tensorboard:FOLDER; in Python functions, too.",
+        "Get steps, epsilon so far and figures of `validation`: tensorboard:FOLDER, mlflow:EXPERIMENT; in Python "
+        "functions, too.",
         _RUNNING,
     )
     dry_run: bool = option(False, "Show the plan; read no private row.", _RUNNING)

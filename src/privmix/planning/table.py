@@ -146,6 +146,12 @@ class TableForecast(Shown):
         }
 
 
+def has_pairs(plan: Plan) -> bool:
+    """Whether what the plan releases holds second moments: of a table, every pair of its columns."""
+    first = getattr(plan, "first", plan)
+    return hasattr(first, "noise_std_second") and hasattr(first, "noise_std_cross")
+
+
 def forecast_table(plan: Plan, columns: Sequence[TableColumn], *, label: str = "label") -> TableForecast | None:
     """What noise does to each pair of columns; None where the plan releases no table of pairs.
 
@@ -190,9 +196,9 @@ def forecast_table(plan: Plan, columns: Sequence[TableColumn], *, label: str = "
 
 def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | None:
     """Standard deviation of a cell's share, of a pair of columns and of one with the classes."""
-    first = getattr(plan, "first", plan)
-    if not hasattr(first, "noise_std_second") or not hasattr(first, "noise_std_cross"):
+    if not has_pairs(plan):
         return None
+    first = getattr(plan, "first", plan)
     used = len(columns)
     # What clipping takes off a record is taken off what its cells tell, too.
     kept = min(1.0, first.final_clip_norm / _length(plan, columns))

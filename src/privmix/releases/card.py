@@ -11,6 +11,7 @@ from privmix.certificate.assessment import SOURCE, markdown
 from privmix.features.spec import title_of
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.planning.choice import forecast_of
+from privmix.planning.table import has_pairs
 from privmix.plans import Plan, made_by
 from privmix.rounding import exact, rounded_down, rounded_up
 
@@ -20,6 +21,7 @@ MOST_NAMES: Final = 100
 
 EDITIONS: Final[tuple[dict[str, bool], ...]] = (
     {},
+    {"sampled": False},
     {"metadata": False},
     {"baseline": False},
     {"before": True},
@@ -34,6 +36,7 @@ def data_card(
     before: bool = False,
     baseline: bool = True,
     metadata: bool = True,
+    sampled: bool = True,
 ) -> str:
     """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them.
 
@@ -43,6 +46,7 @@ def data_card(
         before: as it was written before cards named features and had an example for scikit-learn.
         baseline: say what a model of it has to beat.
         metadata: say what is guaranteed where programs read it, too; cards without a baseline never did.
+        sampled: say how rows of a table are made of its release; cards without metadata never did.
     """
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
@@ -51,6 +55,7 @@ def data_card(
     extractor = title_of(certificate["extractor"])
     relation = relation_of(f"`{guarantee['adjacency']}`", unit_of(plan))
     rows = made_by(plan).card(plan, extractor)
+    table = sampled and metadata and baseline and not before and _of_table(plan, certificate)
     learner = made_by(plan).learner
     about = about_of(certificate)
     classes = ", ".join(f"`{name}`" for name in plan.classes)
@@ -83,7 +88,7 @@ The questions are those of {SOURCE}.
 {rows}
 Classes in order: {classes}.
 {_preparation(plan)}
-{_use_before(learner) if before else _names(certificate, plan.dim) + _use(learner)}
+{_use_before(learner) if before else _names(certificate, plan.dim) + _use(learner) + _SAMPLE * table}
 Training as often as you like costs no further privacy.
 {_baseline(plan, certificate.get("choice")) if baseline and not before else ""}{_choice(certificate.get("choice"))}"""
 
@@ -149,6 +154,22 @@ for hard ones. And every learner of them must see records transformed as those o
 gives the rows with names, `pandas.read_parquet("data")` without; polars, pyarrow and
 `datasets.load_dataset("parquet", ...)` read the files too.
 """
+
+
+_SAMPLE: Final = """
+Rows in the columns of the table that this is a release of, with names, types and units as they were declared:
+
+```sh
+privmix sample THIS_FOLDER --out rows.csv
+```
+
+They are made of the released numbers alone, and no row is anybody's record. The command says which pairs of columns
+it met; what three columns have in common is in no released number.
+"""
+
+
+def _of_table(plan: Plan, certificate: Mapping[str, Any]) -> bool:
+    return has_pairs(plan) and certificate["extractor"].get("name") == "tabular"
 
 
 def _front_matter(about: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from privmix.training.trainer import Trainer
     from privmix.training.views.augment import parse_augmentations
     from privmix.training.views.config import MIXINGS, ViewConfig
-    from privmix.training.watching import TensorBoard, Watch, Watched
+    from privmix.training.watching import MLflow, TensorBoard, Watch, Watched
 else:
     __getattr__, __dir__ = lazily(__name__)
 
@@ -41,6 +41,7 @@ __all__ = [
     "DPClassifier",
     "ExecutionConfig",
     "ExtendedConfig",
+    "MLflow",
     "ModelFacts",
     "OptimiserConfig",
     "PublicData",

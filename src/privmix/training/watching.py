@@ -16,8 +16,7 @@ from privmix.training.models import Classifier
 from privmix.training.trained import ModelFacts, shaped
 
 _AT_ONCE: Final = 256
-_TENSORBOARD: Final = "tensorboard"
-ALLOWED: Final = "functions of a Watched, or tensorboard:FOLDER"
+ALLOWED: Final = "functions of a Watched, tensorboard:FOLDER or mlflow:EXPERIMENT"
 
 
 @dataclass(frozen=True)
@@ -55,13 +54,13 @@ class Watch:
     """Callbacks and the public data that they are told of.
 
     Args:
-        callbacks: a function of :class:`Watched`, a text such as ``tensorboard:FOLDER``, or several of either.
+        callbacks: a function of :class:`Watched`, ``tensorboard:FOLDER`` or ``mlflow:EXPERIMENT``, or several of these.
         validation: public records, or None.
         facts: of the model.
 
     Raises:
         InvalidInput: a callback is neither, or there are validation records and nobody to tell of them.
-        MissingExtra: TensorBoard is not installed.
+        MissingExtra: what it writes for is not installed.
     """
 
     def __init__(self, callbacks: Any, validation: PublicData | None = None, facts: ModelFacts | None = None) -> None:
@@ -100,9 +99,9 @@ class Watch:
 def _callback(one: Any) -> Callback:
     if isinstance(one, str):
         kind, _, place = one.partition(":")
-        if kind != _TENSORBOARD or not place:
+        if kind not in _NAMED or not place:
             raise InvalidInput("callbacks", one, ALLOWED)
-        return TensorBoard(place)
+        return _NAMED[kind](place)
     if not callable(one):
         raise InvalidInput("callbacks", type(one).__name__, ALLOWED)
     found: Callback = one
@@ -123,7 +122,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise MissingExtra("tensorboard", _TENSORBOARD) from None
+            raise MissingExtra("tensorboard", "tensorboard") from None
         self._folder, self._writer = str(folder), SummaryWriter
         self._made: Any = None
 
@@ -138,3 +137,49 @@ class TensorBoard:
         self._made.flush()
         if seen.step == seen.steps:
             self._made.close()
+
+
+class MLflow:
+    """A callback that logs what it is told to MLflow: ``epsilon`` and the public metrics, by step.
+
+    A run of its own is begun with the first step and ended with the last; ``delta`` and ``steps`` are its parameters.
+    A training that is resumed logs to another one. Where the address can't be reached, the training ends, and can be
+    resumed.
+
+    Args:
+        experiment: its name; made where there is none.
+        address: of the tracking server or database; None: MLflow's own choice (``MLFLOW_TRACKING_URI``).
+
+    Raises:
+        MissingExtra: MLflow is not installed.
+    """
+
+    def __init__(self, experiment: str, address: str | None = None) -> None:
+        try:
+            from mlflow.tracking import MlflowClient
+        except ImportError:
+            raise MissingExtra("mlflow-skinny", "mlflow") from None
+        self._experiment, self._address, self._client_of = experiment, address, MlflowClient
+        self._client: Any = None
+        self._run = ""
+
+    def __call__(self, seen: Watched) -> None:
+        """Log one step."""
+        if self._client is None:
+            self._begin(seen)
+        for name, value in {"epsilon": seen.epsilon, **seen.metrics}.items():
+            self._client.log_metric(self._run, name, value, step=seen.step)
+        if seen.step == seen.steps:
+            self._client.set_terminated(self._run)
+            self._client = None
+
+    def _begin(self, seen: Watched) -> None:
+        self._client = self._client_of(tracking_uri=self._address)
+        found = self._client.get_experiment_by_name(self._experiment)
+        own = self._client.create_experiment(self._experiment) if found is None else found.experiment_id
+        self._run = self._client.create_run(own).info.run_id
+        for name, value in {"steps": seen.steps, "delta": seen.delta}.items():
+            self._client.log_param(self._run, name, value)
+
+
+_NAMED: Final[Mapping[str, Callable[[str], Callback]]] = {"tensorboard": TensorBoard, "mlflow": MLflow}

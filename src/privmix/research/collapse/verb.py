@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.table import Table
 
-from privmix.cli.app import out, plain, print_json
+from privmix.cli.app import out, plain
 from privmix.cli.attack import attack
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep
+from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
 from privmix.research import collapse as study
 from privmix.research.collapse.options import CollapseOptions
@@ -42,11 +42,7 @@ def collapse(
     job = study.CollapseJob(release=release, proxy=proxy, **vars(how))
     with progress_bars() as progress:
         found = job.run(progress)
-    keep(found, record)
-    if json_output:
-        print_json(found.to_dict())
-        return
-    _show(found.report, found.figure)
+    keep_and_show(found, record, json_output, lambda told: _show(told.report, told.figure))
 
 
 def _show(report: CollapseReport, figure: Path | None) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
-from privmix.cli.app import out, plain, print_json
+from privmix.cli.app import out, plain
 from privmix.cli.attack import attack
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep
+from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
 from privmix.research import inversion as study
 from privmix.research.inversion.options import InversionOptions
@@ -48,11 +48,7 @@ def inversion(
     job = study.InversionJob(release=release, data=data, **vars(how))
     with progress_bars() as progress:
         found = job.run(progress)
-    keep(found, record)
-    if json_output:
-        print_json(found.to_dict())
-        return
-    _show(found.study, found.figure)
+    keep_and_show(found, record, json_output, lambda told: _show(told.study, told.figure))
 
 
 def _show(found: InversionStudy, figure: Path | None) -> None:

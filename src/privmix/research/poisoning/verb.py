@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
-from privmix.cli.app import err, out, plain, print_json
+from privmix.cli.app import err, out, plain
 from privmix.cli.attack import attack
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
-from privmix.cli.recording import Record, keep
+from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
-from privmix.jobs.places import check_writable
 from privmix.plugins import literals_of
 from privmix.research import poisoning as study
 from privmix.research.poisoning.options import PoisoningOptions
@@ -65,16 +64,10 @@ def poisoning(
 
     A release: privmix attack poisoning --data mnist --records 2000 --design poisson --epsilon 1 --delta 1e-5
     """
-    if record is not None:
-        check_writable("record", record)
     job = study.PoisoningJob(data=data, **vars(how))
     with progress_bars() as progress:
         found = job.run(progress)
-    keep(found, record)
-    if json_output:
-        print_json(found.to_dict())
-    else:
-        _show(found, public=how.public_data)
+    keep_and_show(found, record, json_output, lambda told: _show(told, public=how.public_data))
 
 
 def _show(found: Poisoning, *, public: bool) -> None:
