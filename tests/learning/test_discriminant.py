@@ -199,3 +199,25 @@ def test_rows_that_say_nothing_are_refused() -> None:
     release = mix(*mixture(3, 5, 100)[0], rows=10, noise=1.0)
     with pytest.raises(InvalidInput, match="rows that differ"):
         DiscriminantClassifier().fit(replace(release, x=np.zeros_like(release.x)))
+
+
+def test_a_count_that_is_mostly_noise_does_not_decide() -> None:
+    """Counts of 20 releases with noise of seven tenths of a class: they lose little to one that has its counts exactly.
+
+    A class whose count is taken for a third has a mean that seems three times as long, and class means that seem to
+    gather where it points.
+    """
+    train, test = mixture(10, 40, 1200)
+    release = moments(*train, 1.5)
+    assert release.moments is not None
+    exact = np.bincount(train[1], minlength=10) - len(train[1]) * release.label_offset
+    known = accuracy(
+        DiscriminantClassifier(), replace(release, beside=replace(release.moments, label_sums=exact)), test
+    )
+    deviation, rng, found = 0.7 * 120, np.random.default_rng(3), []
+    for _ in range(20):
+        told = (exact + deviation * rng.standard_normal(10)).astype(np.float32)
+        beside = replace(release.moments, label_sums=told, noise_std_counts=deviation)
+        found.append(accuracy(DiscriminantClassifier(), replace(release, beside=beside), test))
+    assert np.mean(found) > known - 0.02
+    assert min(found) > known - 0.25

@@ -60,6 +60,7 @@ class ClassStatistics:
         turned: whether it can be told from the scatter between classes, which step 3 takes out.
         sized: whether means are those of classes, not of an equal share of the records.
         points: (K, k) points beside which class means are expected, counted from their mean; None for the origin.
+        doubt: (K,) squared relative errors of the numbers of records that means were divided by.
     """
 
     basis: NDArray[np.float32]
@@ -72,6 +73,7 @@ class ClassStatistics:
     turned: bool = True
     sized: bool = True
     points: Reals | None = None
+    doubt: Reals | float = 0.0
 
     def expecting(self, prior: ClassPrior) -> ClassStatistics:
         """The same with the points of ``prior``."""
@@ -79,15 +81,25 @@ class ClassStatistics:
 
     def between(self) -> Between:
         """How class means spread, by what is likeliest."""
-        return _likeliest(self.means, self.known.variance, self.noise, self.points)
+        return _likeliest(self.means, self.known.variance, self.noise, self.points, self._doubts)
+
+    @property
+    def _doubts(self) -> Reals:
+        """(K, 1) of :attr:`doubt`."""
+        return np.broadcast_to(np.asarray(self.doubt, np.float64), len(self.means))[:, None]
+
+    def _noise_of(self, share: Reals) -> Reals:
+        """(K, k) the noise, and what a wrong number of records does to means that spread by these shares."""
+        return self.noise + self._doubts * (share * self.known.variance)
 
     def posterior(self, between: Between) -> tuple[Reals, Reals]:
         """(K, k) class means once their noise is taken out, and the variance of what is still unknown of them."""
         variance, share = self.known.variance, between.along
         expected = np.zeros_like(self.means) if self.points is None else between.weight * self.points
         # z ~ N(m, v), m ~ N(a p, b t): m given z is N(a p + (z - a p) b t / (b t + v), v b t / (b t + v))
-        kept = share * variance / np.maximum(share * variance + self.noise, np.finfo(float).tiny)
-        return expected + kept * (self.means - expected), kept * self.noise
+        noise = self._noise_of(share)
+        kept = share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
+        return expected + kept * (self.means - expected), kept * noise
 
     def discriminants(self, between: Between) -> tuple[Reals, Reals]:
         """(d, K) coefficients and (K,) offsets of the scores of records counted from the origin."""
@@ -97,11 +109,12 @@ class ClassStatistics:
         # r = t + spread / t
         reliable = variance + self.known.spread / variance
         # b t / (b t + v)
-        kept = share * variance / np.maximum(share * variance + self.noise, np.finfo(float).tiny)
+        noise = self._noise_of(share)
+        kept = share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
         apart = self.means - expected
         means = expected + kept * apart
         # z b / (b r + v)
-        weights = expected / reliable + share * apart / np.maximum(share * reliable + self.noise, np.finfo(float).tiny)
+        weights = expected / reliable + share * apart / np.maximum(share * reliable + noise, np.finfo(float).tiny)
         # E = A A', A = P^1/2 M r^-1/2, each entry less by the shares of matrix (t / r) and mean that are known
         foreseen = np.square(expected).mean(axis=0)
         known = kept + (1 - kept) * foreseen / np.maximum(share * variance + foreseen, np.finfo(float).tiny)
@@ -204,7 +217,7 @@ def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatis
     for values in (moments.second, moments.cross, moments.label_sums):
         if not np.isfinite(values).all():
             raise InvalidInput("released moments", "NaN or infinity", "finite numbers")
-    shares = moments.class_shares(release.label_offset)
+    shares, doubt = moments.known_shares(release.label_offset)
     counts = shares * moments.records
     second = moments.second.astype(np.float64) / moments.records
     means = (moments.cross / counts).T.astype(np.float64)
@@ -218,7 +231,7 @@ def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatis
     deviation = moments.noise_std_second / math.sqrt(2) / moments.records
     known = known_variance(values.astype(np.float64), AdditiveNoise(moments.dim, deviation))
     noise = np.square(moments.noise_std_cross / counts)[:, None] + known.variance / counts[:, None]
-    return ClassStatistics(basis, known, means @ basis, noise, shares, origin)
+    return ClassStatistics(basis, known, means @ basis, noise, shares, origin, doubt=doubt)
 
 
 def _of_rows(release: ReleasedDataset) -> ClassStatistics:
@@ -281,7 +294,7 @@ def _eigen(rows: CentredRows) -> tuple[Reals, NDArray[np.float32], Reals]:
     return values.astype(np.float64), basis, projected.astype(np.float64)
 
 
-def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None) -> Between:
+def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None, doubts: Reals) -> Between:
     """Posterior means of b_i and a, weighed together: z ~ N(a p, b_i t_i + v) entry by entry, p = 0 without points.
 
     Class means spread as b T^q does, scaled so that b is the share of the whole variance that is theirs, and in no
@@ -292,6 +305,7 @@ def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None
         variance: t, (k,).
         noise: v, (K, k).
         points: p, (K, k).
+        doubts: (K, 1) squared relative errors of the numbers of records that means were divided by.
     """
     squares, sizes = np.square(means), variance / variance.max()
     total = float(sizes.sum())
@@ -302,7 +316,7 @@ def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None
         for share in _SHARES:
             along.append(np.minimum(1.0, share * shape))
             # log N(z; 0, b t + v), but for a constant
-            spread = np.maximum(along[-1] * variance + noise, np.finfo(float).tiny)
+            spread = np.maximum((1 + doubts) * (along[-1] * variance) + noise, np.finfo(float).tiny)
             likelihood.append(-0.5 * float((np.log(spread) + squares / spread).sum()))
             coefficients.append(0.0)
             if points is not None:

@@ -14,14 +14,12 @@ from privmix.learning.data_model import DataModel
 from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, known_variance
 from privmix.plans import Plan, made_by
 from privmix.plans.setting import Forecast
-from privmix.publication.second_moments import SecondMoments, regression
+from privmix.publication.second_moments import SecondMoments, estimated_shares, regression
 
 Reals = NDArray[np.float64]
 LinearRule = tuple[Reals, Reals]
 """(k, K) weights and (K,) offsets: the class of a record x is that of the largest of x'weights + offsets."""
 
-# Every class keeps at least this part of an equal share of the records.
-_FEWEST = 0.1
 _SHRINKAGE = 0.3
 # Seed of the records that stand for those which a learner holds out.
 _JUDGING = 1000
@@ -38,6 +36,7 @@ class DrawnMoments:
         means: (K, k) of the classes, noisy.
         deviation: (k,) standard deviation of the noise in the means of a class that has all the records.
         shares: (K,) of the classes, as the release tells them; equal where it does not.
+        doubt: (K,) squared relative errors of them.
     """
 
     noise: Forecast
@@ -46,6 +45,7 @@ class DrawnMoments:
     means: Reals
     deviation: Reals
     shares: Reals
+    doubt: Reals
 
     @classmethod
     def of(cls, plan: Plan, model: DataModel, seed: int) -> DrawnMoments:
@@ -60,9 +60,9 @@ class DrawnMoments:
         widths = np.sqrt(error[:, None] * model.within / model.shares[:, None])
         sampled = widths * generator.standard_normal((classes, axes))
         told = counts + (noise.counts or 0.0) * generator.standard_normal(classes)
-        shares = _told_shares(told / records, (noise.counts or 0.0) / records)
+        shares, doubt = estimated_shares(told / records, (noise.counts or 0.0) / records)
         if noise.counts is None:
-            shares = np.full(classes, 1 / classes)
+            shares, doubt = np.full(classes, 1 / classes), np.zeros(classes)
         deviation = noise.cross / records / noise.amplified
         sums = model.shares[:, None] * (model.means + sampled) + deviation * generator.standard_normal((classes, axes))
         # Records lie about the means that they have themselves.
@@ -75,7 +75,7 @@ class DrawnMoments:
         if noise.second is not None:
             spread = np.sqrt(noise.second) / np.sqrt(records * noise.amplified)
             noisy = covariance + _symmetric(generator, axes) * np.outer(spread, spread)
-        return cls(noise, covariance, noisy, sums / shares[:, None], deviation, shares)
+        return cls(noise, covariance, noisy, sums / shares[:, None], deviation, shares, doubt)
 
 
 def drawn_regression(plan: Plan, model: DataModel, seed: int, strengths: Sequence[float] = ()) -> LinearRule:
@@ -147,17 +147,8 @@ def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = F
         np.zeros(len(basis)),
         turned=kind.mixes_all_classes or not sized or bool(kind.released),
         sized=sized,
+        doubt=drawn.doubt,
     )
-
-
-def _told_shares(told: Reals, deviation: float) -> Reals:
-    """(K,) shares drawn towards equal ones by as much as is noise; see ``SecondMoments.class_shares``."""
-    classes = len(told)
-    apart = told - 1 / classes
-    energy = float(np.square(apart).sum())
-    kept = max(0.0, 1 - classes * deviation**2 / energy) if energy > 0 else 0.0
-    shares = np.maximum(1 / classes + kept * apart, _FEWEST / classes)
-    return np.asarray(shares / shares.sum())
 
 
 def _symmetric(generator: np.random.Generator, size: int) -> Reals:

@@ -49,6 +49,8 @@ _BLOCK = 1024
 _SMALL = 64
 # Every class keeps at least this part of an equal share of the records.
 _FEWEST = 0.1
+# Standard deviations of classes' shares that are weighed, in equal shares: the least, and how many.
+_ALIKE, _SPREADS = 0.01, 60
 _STRENGTH = 0.3
 # Least radius, as a share of the largest eigenvalue: what is left to do where noise is next to nothing.
 _LEAST = 1e-3
@@ -119,14 +121,13 @@ class SecondMoments:
         return int(self.second.shape[0])
 
     def class_shares(self, label_offset: float) -> NDArray[np.float64]:
-        """(K,) estimated share of each class, drawn towards equal shares by as much as is noise."""
-        classes = len(self.label_sums)
-        apart = self.label_sums / self.records + label_offset - 1 / classes
-        energy = float(np.square(apart, dtype=np.float64).sum())
-        noise = classes * (self.noise_std_counts / self.records) ** 2
-        kept = max(0.0, 1 - noise / energy) if energy > 0 else 0.0
-        shares = np.maximum(1 / classes + kept * apart.astype(np.float64), _FEWEST / classes)
-        return np.asarray(shares / shares.sum())
+        """(K,) estimated share of each class; see :func:`estimated_shares`."""
+        return self.known_shares(label_offset)[0]
+
+    def known_shares(self, label_offset: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """The same, and (K,) squared relative errors of them."""
+        told = self.label_sums.astype(np.float64) / self.records + label_offset
+        return estimated_shares(told, self.noise_std_counts / self.records)
 
     def spectrum(self) -> Spectrum:
         """Decompose X'X and take the noise out of its eigenvalues.
@@ -198,6 +199,44 @@ def regression(
     turned = float(np.trace(fit @ change))
     scale = float(np.trace(fit)) / turned if turned > 0 else 1.0
     return np.asarray(weights @ (scale * change), np.float32)
+
+
+def estimated_shares(told: NDArray[np.float64], deviation: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Shares of classes from noisy ones, drawn towards equal shares by as much as may be noise.
+
+    Shares are taken for draws from N(1/K, s^2), and so ``told`` for draws from N(1/K, s^2 + deviation^2). How much
+    classes differ is unknown: all s from a hundredth of 1/K to what one class with all records has are equally likely
+    before, by their logarithm. Where noise is as large as the differences the likeliest s alone would now and then take
+    noise for them, and a class for a third of its size.
+
+    Args:
+        told: (K,) noisy shares.
+        deviation: standard deviation of their noise.
+
+    Returns:
+        (K,) posterior means, none below a tenth of an equal share, that add up to 1; and (K,) their posterior
+        variances, divided by their squares.
+
+    Example:
+        >>> estimated_shares(np.array([0.6, 0.4]), 0.0)[0].round(3).tolist()
+        [0.6, 0.4]
+        >>> shares, errors = estimated_shares(np.array([0.6, 0.4]), 0.2)
+        >>> 0.5 < shares[0] < 0.55, bool(errors[0] > 0.01)
+        (True, True)
+    """
+    classes = len(told)
+    apart = told - 1 / classes
+    spreads = np.square(np.geomspace(_ALIKE, max(1.0, math.sqrt(classes - 1)), _SPREADS) / classes)
+    total = spreads + deviation**2
+    likelihood = -0.5 * ((classes - 1) * np.log(total) + float(np.square(apart).sum()) / total)
+    weights = np.exp(likelihood - likelihood.max())
+    weights /= weights.sum()
+    kept = spreads / total
+    mean = float(weights @ kept)
+    shares = np.maximum(1 / classes + mean * apart, _FEWEST / classes)
+    shares /= shares.sum()
+    variance = float(weights @ kept) * deviation**2 + float(weights @ np.square(kept - mean)) * np.square(apart)
+    return shares, variance / np.square(shares)
 
 
 def sample_rows(

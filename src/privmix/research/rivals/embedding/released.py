@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
@@ -10,14 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.publication.second_moments import Arrays
+from privmix.publication.second_moments import Arrays, estimated_shares
 from privmix.research.rivals.embedding.feature_maps import FeatureMap, map_from, map_of_arrays
 from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 
 __all__ = ["ClassEmbeddings", "FeatureMap", "map_from"]
-
-# Every class keeps at least this part of an equal share of the records.
-_FEWEST = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,7 +49,7 @@ class ClassEmbeddings:
         amount is estimated from how far both are apart. What is left is drawn towards equal sizes by as much as is
         noise. No constant is tuned.
         """
-        classes, told = len(self.sizes), self.noise_std[SIZES] ** 2
+        told = self.noise_std[SIZES] ** 2
         along, error = self._along_the_mean()
         sizes = self.sizes.astype(np.float64)
         if np.isfinite(error):
@@ -60,12 +58,7 @@ class ClassEmbeddings:
             errors = error + differs * np.square(along)
             sizes = (sizes * errors + along * told) / (told + errors)
             told = float((told * errors / (told + errors)).mean())
-        apart = sizes / self.records - 1 / classes
-        energy = float(np.square(apart).sum())
-        noise = classes * told / self.records**2
-        kept = max(0.0, 1 - noise / energy) if energy > 0 else 0.0
-        shares = np.maximum(1 / classes + kept * apart, _FEWEST / classes)
-        return np.asarray(shares / shares.sum() * self.records)
+        return estimated_shares(sizes / self.records, math.sqrt(told) / self.records)[0] * self.records
 
     def _along_the_mean(self) -> tuple[NDArray[np.float64], float]:
         """(K,) sizes by the sums' lengths along their mean, and the variance of their noise; infinite where none show.
