@@ -1,4 +1,4 @@
-"""A reader that begins anywhere gives the records that one from the beginning gives; where it can begin costs no read."""
+"""A reader that begins anywhere gives what one from the beginning gives there; to know where costs no reading."""
 
 from __future__ import annotations
 

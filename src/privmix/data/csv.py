@@ -261,8 +261,9 @@ class _Starts:
         content = np.frombuffer(piece, np.uint8)
         ends = np.flatnonzero((content == _LINE_FEED) | (content == _RETURN))
         if self._inside or b'"' in piece:
-            quoted = (np.cumsum(content == _QUOTE) + self._inside) % 2 == 1
-            ends, self._inside = ends[~quoted[ends]], bool(quoted[-1])
+            quotes = np.flatnonzero(content == _QUOTE)
+            ends = ends[(np.searchsorted(quotes, ends) + self._inside) % 2 == 0]
+            self._inside ^= bool(len(quotes) % 2)
         if len(ends):
             # Empty lines are no records, and CR LF ends one line and then an empty one.
             filled = np.diff(ends, prepend=-1) > 1
