@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source
+from privmix.data.sealing import StoreKey
 from privmix.engine import PrivateRecords
+from privmix.engine.encoding import ClusterEncoder
 from privmix.engine.grouping import by_person, store_by_person
+from privmix.engine.ray import Cluster
 from privmix.engine.rows import default_memory
 from privmix.features import Extractor, from_spec, write_features
 from privmix.jobs.dataset import Dataset
@@ -58,8 +62,14 @@ def records_of(
     place: Callable[[], Path],
     memory_gb: float | None,
     progress: Progress,
+    *,
+    cluster: Cluster | None = None,
+    workers: int | None = None,
+    key: StoreKey | None = None,
 ) -> PrivateRecords | FeatureStore:
     """Features of a dataset as engines take them: on disk where asked for or where they would fill the memory.
+
+    For a cluster they are always on disk, and their store's path travels: no record is in its object store.
 
     Args:
         dataset: private, or not.
@@ -69,12 +79,17 @@ def records_of(
         place: where they may be otherwise, asked for once they have to.
         memory_gb: what sorting by person may take.
         progress: called as work proceeds.
+        cluster: where features are made of data in files; None: here.
+        workers: of the cluster.
+        key: encrypts the store.
     """
     schema = dataset.schema
     large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
-    if store is None and not large:
+    if store is None and not large and cluster is None:
         return replace(features_in_memory(dataset.source, extractor, progress), persons=whose)
-    kept = features_on_disk(dataset, extractor, store or place(), progress)
+    kept = features_on_disk(
+        dataset, extractor, store or place(), progress, cluster=cluster, workers=workers, key=key
+    )
     return sorted_store(kept, whose, by_person(kept.path), memory_gb, progress)
 
 
@@ -88,6 +103,29 @@ def sorted_store(
     return store_by_person(store, whose, place, memory_bytes=memory, progress=progress)
 
 
-def features_on_disk(dataset: Dataset, extractor: Extractor, store: Path, progress: Progress) -> FeatureStore:
-    """Features in a store, made, continued or reused; only for the very files, split, classes and extractor."""
-    return write_features(dataset.source, extractor, store, dataset.origin(), progress)
+def features_on_disk(
+    dataset: Dataset,
+    extractor: Extractor,
+    store: Path,
+    progress: Progress,
+    *,
+    cluster: Cluster | None = None,
+    workers: int | None = None,
+    key: StoreKey | None = None,
+) -> FeatureStore:
+    """Features in a store, made, continued or reused; only for the very files, split, classes and extractor.
+
+    Args:
+        dataset: private, or not.
+        extractor: public, per record.
+        store: where they are kept.
+        progress: called as work proceeds.
+        cluster: where they are made, if the data are files that its machines share; None: here.
+        workers: of the cluster.
+        key: encrypts the store.
+    """
+    made = partial(write_features, dataset.source, extractor, store, dataset.origin(), progress, key=key)
+    if cluster is None or not dataset.source.travels or Path(store).exists():
+        return made()
+    with ClusterEncoder(cluster, dataset.source, extractor, workers) as encoder:
+        return made(encoder=encoder)
