@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from privmix.engine.cluster import (
     _check_mode,
     _check_reachable,
     _check_token_asked,
-    _reread_token,
 )
 from privmix.engine.grouping import store_by_person
 from privmix.engine.ray import Cluster, PassTask, RayReleaseEngine, RowPass

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,8 @@ its first record, how many it has, and whether a reader can begin with any of th
 _PASSED: Final = 0.25
 
 
-class Stretch(NamedTuple):
+@dataclass(frozen=True)
+class Stretch:
     """One stretch; see ``PARTS``."""
 
     file: int

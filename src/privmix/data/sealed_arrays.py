@@ -1,4 +1,4 @@
-"""Arrays of a feature store that is encrypted: files of sealed blocks of rows, opened block by block as they are read."""
+"""Arrays of an encrypted feature store: files of sealed blocks of rows, opened block by block as they are read."""
 
 from __future__ import annotations
 
@@ -138,7 +138,8 @@ class SealedArray:
         content = self._sealer.opened(_of(self._path.name, block), sealed)
         if content is None:
             raise InvalidInput(str(self._path), WITHHELD, "what was sealed by this key, as it was written")
-        return np.frombuffer(content, self.dtype).reshape(self._rows, *self.shape[1:])
+        found: NDArray[Any] = np.frombuffer(content, self.dtype).reshape(self._rows, *self.shape[1:])
+        return found
 
 
 class SealedPart:

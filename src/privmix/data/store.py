@@ -120,17 +120,12 @@ class FeatureStore:
         """
         path = Path(path)
         with decoding(path, "a feature store"):
-            check_private_folder(path, "feature store")
-            meta = json.loads((path / _META).read_text(encoding="utf-8"))
-            if meta["version"] != _VERSION:
-                raise InvalidInput(f"version of {path}", meta["version"], f"{_VERSION}")
+            meta, sealer, facts = _opened_meta(path, key)
             columns = None if meta["columns"] is None else tuple(meta["columns"])
             schema = Schema(meta["records"], tuple(meta["input_shape"]), tuple(meta["classes"]), columns)
-            if ("sealed" in meta) is not (key is not None):
-                wanted = "the key of the store, which is encrypted" if key is None else "none: the store is plain"
-                raise InvalidInput("store_key", None if key is None else key.place, wanted)
-            if key is not None:
-                return _sealed_store(path, meta, schema, key)
+            if sealer is not None:
+                sealed, labels = _sealed_arrays(path, sealer, (schema.records, meta["dim"]), meta["sealed"]["rows"])
+                return FeatureStore(path, schema, facts, sealed, labels, str(meta["sha256"]), None, key)
             features = np.load(path / _FEATURES, mmap_mode="r", allow_pickle=False)
             labels = np.load(path / _LABELS, allow_pickle=False)
             expected = (schema.records, meta["dim"])
@@ -143,7 +138,17 @@ class FeatureStore:
                 begins = np.load(path / _BEGINS, mmap_mode="r", allow_pickle=False)
                 if begins.shape != expected[:1] or begins.dtype != np.uint8 or not begins[0]:
                     raise InvalidInput(f"persons of {path}", begins.shape, f"uint8 of shape {expected[:1]}")
-            return FeatureStore(path, schema, dict(meta["extractor"]), features, labels, str(meta["sha256"]), begins)
+            return FeatureStore(path, schema, facts, features, labels, str(meta["sha256"]), begins)
+
+    @staticmethod
+    def check_key(path: str | Path, key: StoreKey | None) -> None:
+        """Raise where a finished store needs another key than this, or none; no record is read.
+
+        Raises:
+            InvalidInput, StorageError: as :meth:`open`.
+        """
+        with decoding(Path(path), "a feature store"):
+            _opened_meta(Path(path), key)
 
     @property
     def dim(self) -> int:
@@ -245,7 +250,7 @@ class FeatureStoreWriter:
 
     @property
     def sealed_by(self) -> tuple[StoreKey | None, bytes]:
-        """Where the key is and the store's mark, for who writes tiles of it elsewhere; None and nothing: it is plain."""
+        """Where the key is, and the mark, for who writes tiles elsewhere; None and nothing: the store is plain."""
         return self._key, self._mark
 
     @property
@@ -374,15 +379,28 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return stream.getvalue()
 
 
-def _sealed_store(path: Path, meta: Mapping[str, Any], schema: Schema, key: StoreKey) -> FeatureStore:
-    """A finished store that is encrypted; errors as :meth:`FeatureStore.open`."""
-    sealer, rows = key.sealer(bytes.fromhex(meta["sealed"]["mark"])), check_integer("rows", meta["sealed"]["rows"], low=1)
+def _opened_meta(path: Path, key: StoreKey | None) -> tuple[Mapping[str, Any], Sealer | None, dict[str, Any]]:
+    """What a finished store says of itself, who opens it where it is encrypted, and what it was made from and by."""
+    check_private_folder(path, "feature store")
+    meta = json.loads((path / _META).read_text(encoding="utf-8"))
+    if meta["version"] != _VERSION:
+        raise InvalidInput(f"version of {path}", meta["version"], f"{_VERSION}")
+    if ("sealed" in meta) is not (key is not None):
+        wanted = "the key of the store, which is encrypted" if key is None else "none: the store is plain"
+        raise InvalidInput("store_key", None if key is None else key.place, wanted)
+    if key is None:
+        return meta, None, dict(meta["extractor"])
+    sealer = key.sealer(bytes.fromhex(meta["sealed"]["mark"]))
     facts = sealer.opened(_FACTS, bytes.fromhex(meta["facts"]))
     if facts is None:
         raise InvalidInput("store_key", key.place, "the key that the store was encrypted by")
-    features: Any = SealedArray(path / _SEALED_FEATURES, sealer, (schema.records, meta["dim"]), "<f4", rows)
-    labels = SealedArray(path / _SEALED_LABELS, sealer, (schema.records,), "<i8", rows)[:]
-    return FeatureStore(path, schema, json.loads(facts), features, labels, str(meta["sha256"]), None, key)
+    return meta, sealer, dict(json.loads(facts))
+
+
+def _sealed_arrays(path: Path, sealer: Sealer, shape: tuple[int, int], rows: Any) -> tuple[Any, NDArray[np.int64]]:
+    check_integer("rows", rows, low=1)
+    labels = SealedArray(path / _SEALED_LABELS, sealer, shape[:1], "<i8", rows)
+    return SealedArray(path / _SEALED_FEATURES, sealer, shape, "<f4", rows), labels[:]
 
 
 def _names(by_person: bool, key: StoreKey | None) -> tuple[str, ...]:

@@ -167,4 +167,3 @@ def _name(number: int) -> str:
 
 def _of(number: int) -> bytes:
     return f"privmix tile {number}".encode()
-

@@ -1,8 +1,8 @@
 """Features made on a Ray cluster: actors read tiles of the records, encode them, and write each tile's file.
 
 What travels to a worker is the source (names of files, and where reading can begin in them), the extractor, and numbers
-of tiles; what comes back are numbers. Records and features go from files to files: none is in Ray's object store, nor in
-what Ray spills. So the data and the folder of the store have to be on a file system that all machines share, at the
+of tiles; what comes back are numbers. Records and features go from files to files: none is in Ray's object store, nor
+in what Ray spills. So the data and the folder of the store have to be on a file system that all machines share, at the
 same paths, as the same user's.
 """
 

@@ -87,9 +87,7 @@ def records_of(
     large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
     if store is None and not large and cluster is None:
         return replace(features_in_memory(dataset.source, extractor, progress), persons=whose)
-    kept = features_on_disk(
-        dataset, extractor, store or place(), progress, cluster=cluster, workers=workers, key=key
-    )
+    kept = features_on_disk(dataset, extractor, store or place(), progress, cluster=cluster, workers=workers, key=key)
     return sorted_store(kept, whose, by_person(kept.path), memory_gb, progress)
 
 
