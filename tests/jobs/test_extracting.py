@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -14,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
-from privmix.data import FeatureStore
+from privmix.data import FeatureStore, fingerprint
 from privmix.data.sealing import StoreKey
 from privmix.data.source import Source
 from tests.cli.helpers import privmix
@@ -119,6 +120,13 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
         seen.append(len(x))
         return original(self, x)
 
+    monkeypatch.setattr("privmix.data.fingerprint._SETTLED", -1)
+    digest, hashed = hashlib.file_digest, list[str]()
+
+    def digested(stream: Any, name: str) -> Any:
+        hashed.append(str(stream.name))
+        return digest(stream, name)
+
     read: list[int] = []
     batches = pq.ParquetFile.iter_batches
 
@@ -130,10 +138,17 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
     monkeypatch.setattr(Identity, "transform", original)
+    notes = tmp_path / ".STORE.hashes"
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o600
+    # Another process: it hashes the data again only where nobody kept the hash.
+    fingerprint._hashes.clear()
+    monkeypatch.setattr(hashlib, "file_digest", digested)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
     pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
     assert read[0] == sum(seen) // 64
     assert read[-1] == 4
+    assert str(data) not in hashed
+    assert not notes.exists()
 
 
 def test_a_store_is_not_made_in_what_others_get(data: Path, tmp_path: Path) -> None:

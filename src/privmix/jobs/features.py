@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,12 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source
+from privmix.data.files import reading
+from privmix.data.fingerprint import keep_hashes, recall_hashes
+from privmix.data.remote import is_remote
 from privmix.data.sealing import StoreKey
 from privmix.engine import PrivateRecords
 from privmix.engine.encoding import ClusterEncoder
 from privmix.engine.grouping import by_person, store_by_person
 from privmix.engine.ray import Cluster
 from privmix.engine.rows import default_memory
+from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec, write_features
 from privmix.jobs.dataset import Dataset
 from privmix.progress import Progress
@@ -122,8 +127,32 @@ def features_on_disk(
         workers: of the cluster.
         key: encrypts the store.
     """
-    made = partial(write_features, dataset.source, extractor, store, dataset.origin(), progress, key=key)
-    if cluster is None or not dataset.source.travels or Path(store).exists():
-        return made()
-    with ClusterEncoder(cluster, dataset.source, extractor, workers) as encoder:
-        return made(encoder=encoder)
+    with _origin(dataset, Path(store), key) as made_from:
+        made = partial(write_features, dataset.source, extractor, store, made_from, progress, key=key)
+        if cluster is None or not dataset.source.travels or Path(store).exists():
+            return made()
+        with ClusterEncoder(cluster, dataset.source, extractor, workers) as encoder:
+            return made(encoder=encoder)
+
+
+@contextmanager
+def _origin(dataset: Dataset, store: Path, key: StoreKey | None) -> Iterator[Mapping[str, Any]]:
+    """What features belong to; while they are made, hashes of the files are kept beside the store.
+
+    So an interrupted job does not read all data again to hash them. Beside an encrypted store there is nothing of it.
+    """
+    notes = store.with_name(f".{store.name}.hashes")
+    if dataset.place is None or is_remote(dataset.place) or key is not None:
+        yield dataset.origin()
+        return
+    with reading(store.parent, "a folder"):
+        recall_hashes(notes)
+        found = dataset.origin()
+        if not store.exists():
+            keep_hashes(notes, dataset.source.files)
+    try:
+        yield found
+    except InvalidInput:
+        notes.unlink(missing_ok=True)
+        raise
+    notes.unlink(missing_ok=True)
