@@ -27,7 +27,7 @@ from privmix.data.store import FeatureStoreWriter
 from privmix.data.tiles import TileFolder, missing, tile_records
 from privmix.engine.cluster import ClusterLost, check_ray
 from privmix.engine.ray import Cluster, _checked, _guarded
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import InvalidInput
 from privmix.private_files import no_core_dumps
 
 # Runs of tiles that a worker has before it, so that it never waits for the next one.
@@ -146,8 +146,9 @@ class ClusterEncoder:
 
     Raises:
         MissingExtra: ray is not installed.
-        ClusterLost: no cluster, or it could not finish.
-        InvalidInput: machines differ in what changes the last bits of features.
+        ClusterLost: no cluster, or it could not finish, or its machines differ in what changes the last bits of
+            features.
+        InvalidInput: a record is not acceptable; it is not shown.
     """
 
     cluster: Cluster
@@ -257,8 +258,7 @@ class ClusterEncoder:
         if self._runtime is None:
             self._runtime = found
         if found != self._runtime:
-            allowed = "machines of one kind (device, threads, libraries): features would differ in their last bits"
-            raise InvalidInput("ray_address", WITHHELD, allowed)
+            raise ClusterLost("ray: machines differ in device, threads or libraries: so would features, in last bits")
 
 
 class _Work:
