@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
@@ -42,28 +43,29 @@ class BlockWriter:
 
     def __init__(self, sealer: Sealer, rows: int, first: int) -> None:
         self._sealer, self._rows, self._next = sealer, rows, first
-        self._held: list[dict[str, NDArray[Any]]] = []
+        self._rest: dict[str, NDArray[Any]] = {}
         self.held = 0
 
-    def add(self, arrays: dict[str, NDArray[Any]]) -> list[dict[str, bytes]]:
-        """The blocks that are full now: by file, what it gets."""
-        self._held.append(arrays)
-        self.held += len(next(iter(arrays.values())))
-        found = []
-        while self.held >= self._rows:
-            found.append(self._block())
-        return found
+    def add(self, arrays: dict[str, NDArray[Any]]) -> Iterator[dict[str, bytes]]:
+        """The blocks that are full now: by file, what it gets. To be taken before anything else is added."""
+        if self.held:
+            arrays = {name: np.concatenate([self._rest[name], array]) for name, array in arrays.items()}
+        many = len(next(iter(arrays.values())))
+        full = many - many % self._rows
+        # A copy: the rest of a large array would keep all of it.
+        self._rest = {name: array[full:].copy() for name, array in arrays.items()}
+        self.held = many - full
+        return (self._block(arrays, start) for start in range(0, full, self._rows))
 
     def last(self) -> list[dict[str, bytes]]:
         """The block of the rows that are left, if any are."""
-        return [self._block()] if self.held else []
+        found = [self._block(self._rest, 0)] if self.held else []
+        self._rest, self.held = {}, 0
+        return found
 
-    def _block(self) -> dict[str, bytes]:
-        joined = {name: np.concatenate([one[name] for one in self._held]) for name in self._held[0]}
-        block = {name: array[: self._rows] for name, array in joined.items()}
-        self._held = [{name: array[self._rows :] for name, array in joined.items()}]
-        self.held = max(0, self.held - self._rows)
-        sealed = {name: self._sealer.seal(_of(name, self._next), self._filled(one)) for name, one in block.items()}
+    def _block(self, arrays: dict[str, NDArray[Any]], start: int) -> dict[str, bytes]:
+        rows = {name: array[start : start + self._rows] for name, array in arrays.items()}
+        sealed = {name: self._sealer.seal(_of(name, self._next), self._filled(one)) for name, one in rows.items()}
         self._next += 1
         return sealed
 

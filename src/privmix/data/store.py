@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -289,7 +289,7 @@ class FeatureStoreWriter:
         with reading(self._path, "a folder"):
             self._partial.write(len(x), contents)
 
-    def _write_blocks(self, blocks: list[dict[str, bytes]]) -> None:
+    def _write_blocks(self, blocks: Iterable[dict[str, bytes]]) -> None:
         with reading(self._path, "a folder"):
             for block in blocks:
                 self._partial.write(1, {name: memoryview(content) for name, content in block.items()})
