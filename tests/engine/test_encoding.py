@@ -18,7 +18,7 @@ from privmix.data import FeatureStore, Source, open_dataset
 from privmix.data.sealing import StoreKey
 from privmix.data.tiles import TileFolder, tile_records, tiles_of
 from privmix.engine.cluster import ClusterLost
-from privmix.engine.encoding import ClusterEncoder, TilePlace, TileWorker
+from privmix.engine.encoding import ClusterEncoder, Parts, TilePlace, TileWorker
 from privmix.engine.ray import Cluster, Failure
 from privmix.errors import InvalidInput, StorageError
 from privmix.features import Extractor, Identity, write_features
@@ -66,12 +66,12 @@ class Alone:
     def rows(self, source: Source, writer: Any) -> Any:
         place = TilePlace(str(writer.path), TILE, writer.dim, *writer.sealed_by)
         folder = TileFolder.beside(writer.path, {**writer.facts, "tile": TILE}, writer.sealer)
-        worker = TileWorker(source, self.extractor, os.getcwd(), None)
+        worker, parts = TileWorker(os.getcwd(), None), Parts((source, self.extractor), stored=False)
         for number in range(source.manifest().tiles(TILE)):
             if number not in folder.there():
                 if len(self.made) == self.most:
                     raise KeyboardInterrupt
-                found = worker.encode(place, range(number, number + 1))
+                found = worker.encode(place, range(number, number + 1), parts)
                 if isinstance(found, Failure):
                     raise InvalidInput(str(found.field), "hidden", found.allowed)
                 self.made.append(number)
@@ -150,8 +150,8 @@ def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path, source: Sourc
 
 
 def test_a_machine_without_the_folder_says_so(tmp_path: Path, source: Source) -> None:
-    worker = TileWorker(source, Doubled(), os.getcwd(), None)
-    found = worker.encode(TilePlace(str(tmp_path / "elsewhere"), TILE, DIM), range(1))
+    parts = Parts((source, Doubled()), stored=False)
+    found = TileWorker(os.getcwd(), None).encode(TilePlace(str(tmp_path / "elsewhere"), TILE, DIM), range(1), parts)
     assert found == Failure(None, "StorageError")
     with pytest.raises(StorageError, match="share the folder"):
         TileFolder.at(tmp_path / "elsewhere", None)

@@ -111,7 +111,8 @@ class SealedArray:
             start, stop, step = index.indices(len(self))
             return self._span(start, stop) if step == 1 else self[np.arange(start, stop, step)]
         if isinstance(index, int | np.integer):
-            return self[np.array([index])][0]
+            row: NDArray[Any] = self[np.array([index])][0]
+            return row
         places = np.asarray(index)
         places = np.flatnonzero(places) if places.dtype == bool else np.where(places < 0, places + len(self), places)
         found = np.empty((len(places), *self.shape[1:]), self.dtype)

@@ -72,6 +72,28 @@ class TilePlace:
         return TileFolder.at(Path(self.path), None if self.key is None else self.key.sealer(self.mark))
 
 
+@dataclass(frozen=True)
+class Parts:
+    """Source and extractor of the tiles.
+
+    Attributes:
+        held: both, or where each is in Ray's object store: names and places in files, and public numbers.
+        stored: whether they are there.
+    """
+
+    held: tuple[Any, Any]
+    stored: bool
+
+    def fetched(self) -> tuple[Source, Encodes]:
+        """Both."""
+        if not self.stored:
+            return self.held
+        import ray
+
+        source, extractor = ray.get(list(self.held))
+        return source, extractor
+
+
 class TileWorker:
     """What an actor is: it makes tiles, one after the other. Holds private records while it does.
 
@@ -80,23 +102,31 @@ class TileWorker:
         * what fails says nothing of a record.
     """
 
-    def __init__(self, source: Source, extractor: Encodes, folder: str, on_start: Callable[[], None] | None) -> None:
+    def __init__(self, folder: str, on_start: Callable[[], None] | None) -> None:
         no_core_dumps()
         # Names of files may be relative.
         with suppress(OSError):
             os.chdir(folder)
-        if (torch := sys.modules.get("torch")) is not None:
-            torch.set_num_threads(1)
-        self._source, self._extractor, self._on_start = source, extractor, on_start
+        self._on_start = on_start
+        self._parts: tuple[Source, Encodes] | None = None
 
-    def runtime(self) -> Any:
+    def runtime(self, parts: Parts) -> Any:
         """What may change the last bits of its features."""
-        return _guarded(self._extractor.runtime)
+        return _guarded(lambda: self._opened(parts).runtime())
 
-    def encode(self, place: TilePlace, span: range) -> Any:
+    def _opened(self, parts: Parts) -> Encodes:
+        """Fetch source and extractor once; whoever starts this again hands them over again. Gives the extractor."""
+        if self._parts is None:
+            self._source, self._extractor = self._parts = parts.fetched()
+            if (torch := sys.modules.get("torch")) is not None:
+                torch.set_num_threads(1)
+        return self._parts[1]
+
+    def encode(self, place: TilePlace, span: range, parts: Parts) -> Any:
         """Make the tiles of ``span`` that are not there yet; returns what :meth:`runtime` says, or why it gave up."""
 
         def work() -> Mapping[str, Any]:
+            self._opened(parts)
             folder = place.folder()
             try:
                 there = folder.there()
@@ -189,12 +219,12 @@ class ClusterEncoder:
             max_restarts=self.cluster.max_retries,
             max_task_retries=self.cluster.max_retries,
         )
-        # Put once, for all of them; an actor that starts again asks for them again.
-        self._parts = parts = library.put(self.source), library.put(self.extractor)
+        # Put once, for all of them.
+        self._parts = Parts((library.put(self.source), library.put(self.extractor)), stored=True)
         for _ in range(many if self.workers is None else min(self.workers, many)):
-            self._actors.append(made.remote(*parts, os.getcwd(), self.cluster.on_task_start))
+            self._actors.append(made.remote(os.getcwd(), self.cluster.on_task_start))
             self._done.callback(library.kill, self._actors[-1])
-        for found in library.get([actor.runtime.remote() for actor in self._actors]):
+        for found in library.get([actor.runtime.remote(self._parts) for actor in self._actors]):
             self._check_runtime(_checked(found))
 
     def runtime(self) -> Mapping[str, Any]:
@@ -227,7 +257,8 @@ class ClusterEncoder:
         size, records, manifest = place.records, self.source.schema.records, self.source.manifest()
         there, tiles, again = folder.there(), manifest.tiles(size), 0
         lacking = missing(there, writer.rows // size, tiles)
-        work = _Work(self._actors, place, deque(manifest.runs(lacking, size)), self._check_runtime)
+        runs = deque(manifest.runs(lacking, size))
+        work = _Work(self._actors, (place, self._parts), runs, self._check_runtime)
         written: deque[int] = deque()
         number = writer.rows // size
         while number < tiles:
@@ -267,11 +298,12 @@ class _Work:
     def __init__(
         self,
         actors: list[Any],
-        place: TilePlace,
+        what: tuple[TilePlace, Parts],
         runs: deque[range],
         check: Callable[[Mapping[str, Any]], None],
     ) -> None:
-        self._free, self._place, self._runs, self._check = deque(actors * _AHEAD), place, runs, check
+        self._free, self._runs, self._check = deque(actors * _AHEAD), runs, check
+        self._place, self._parts = what
         self._under_way: dict[Any, tuple[Any, range]] = {}
 
     def add(self, run: range) -> None:
@@ -289,7 +321,7 @@ class _Work:
 
         while self._runs and self._free:
             actor, run = self._free.popleft(), self._runs.popleft()
-            self._under_way[actor.encode.remote(self._place, run)] = actor, run
+            self._under_way[actor.encode.remote(self._place, run, self._parts)] = actor, run
         if not self._under_way:
             return set()
         ended, _ = ray.wait(list(self._under_way), num_returns=1, timeout=None if wait else 0)
