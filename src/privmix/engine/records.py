@@ -236,10 +236,11 @@ class StoreTiles(ArrayTiles):
 
     def tile(self, index: int) -> Tile:
         """As of arrays; what is encrypted is opened as it is read."""
-        if not isinstance(self.features, SealedArray):
+        stored: Any = self.features
+        if not isinstance(stored, SealedArray):
             return super().tile(index)
         first = index * RECORD_TILE
-        part: Any = self.features.part(first, first + RECORD_TILE)
+        part: Any = stored.part(first, first + RECORD_TILE)
         return part, self.labels[first : first + RECORD_TILE]
 
 
