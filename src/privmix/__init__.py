@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from privmix.jobs.columns import Columns
     from privmix.jobs.data_check import DataCheck, check
     from privmix.jobs.evaluation import evaluate
+    from privmix.jobs.extracting import ExtractedFeatures, extract_features
     from privmix.jobs.fitting import fit
     from privmix.jobs.hub import pull, push
     from privmix.jobs.ledger_total import ledger_total
@@ -88,6 +89,7 @@ __all__ = [
     "DataCheck",
     "DiscriminantClassifier",
     "Event",
+    "ExtractedFeatures",
     "FixedSizeSampled",
     "Gaussian",
     "GeneralizedKLClassifier",
@@ -125,6 +127,7 @@ __all__ = [
     "epsilon",
     "evaluate",
     "evaluate_table",
+    "extract_features",
     "fit",
     "ledger_total",
     "load",

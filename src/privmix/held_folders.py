@@ -80,12 +80,13 @@ class HeldFolder:
         return os.fdopen(descriptor, "ab")
 
     @contextmanager
-    def new(self, name: str, *, shared: bool = False) -> Iterator[IO[bytes]]:
+    def new(self, name: str, *, shared: bool = False, draft: str | None = None) -> Iterator[IO[bytes]]:
         """A stream whose content has its name, in place of what had it, once the block succeeds; else nothing is left.
 
         What a kill left under the draft's name, or somebody put there, goes first: it may be a link, or open to others.
+        Where several processes may write one file, each names a ``draft`` of its own.
         """
-        draft = f".{name}.draft"
+        draft = f".{name}.draft" if draft is None else draft
         self.remove(draft)
         try:
             with self.create(draft, shared=shared) as stream:

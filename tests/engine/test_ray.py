@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from privmix.engine.cluster import (
     _check_mode,
     _check_reachable,
     _check_token_asked,
-    _reread_token,
 )
 from privmix.engine.grouping import store_by_person
 from privmix.engine.ray import Cluster, PassTask, RayReleaseEngine, RowPass
@@ -42,32 +41,6 @@ from tests.golden.freeze import CASES, FROZEN, release_digests
 from tests.releases.helpers import CLASSES, make_plan, make_records
 
 COUNT = 2 * RECORD_TILE + 700
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    # Before the first import: Ray reads these once.
-    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of-this-test-" + os.urandom(16).hex()}
-    ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
-    from ray.cluster_utils import Cluster
-
-    # Another test may have imported Ray before.
-    _reread_token()
-    node = {
-        "num_cpus": 1,
-        "object_store_memory": 80 * 2**20,
-        "include_dashboard": False,
-    }
-    made = Cluster(initialize_head=True, head_node_args=node)
-    second = made.add_node(**node)
-    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
-    made.second = second
-    yield made
-    ray.shutdown()
-    made.shutdown()
-    del os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"]
-    _reread_token()
 
 
 @pytest.fixture(scope="module")

@@ -72,8 +72,8 @@ class Interrupted(ArraySource):
     error: BaseException = KeyboardInterrupt()
     batches_before: int = 10
 
-    def batches(self, size: int) -> Iterator[LabelledArray]:
-        for number, batch in enumerate(super().batches(size)):
+    def batches(self, size: int, *span: Any) -> Iterator[LabelledArray]:
+        for number, batch in enumerate(super().batches(size, *span)):
             if number == self.batches_before:
                 raise self.error
             yield batch

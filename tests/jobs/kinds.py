@@ -44,9 +44,9 @@ class Noting(ArraySource):
         self.hashed: list[int] = []
         self._ledger = ledger
 
-    def _checked(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _checked(self, size: int, *span: Any) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         self.used.append(0 if self._ledger is None else charges())
-        return super()._checked(size)
+        return super()._checked(size, *span)
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         self.hashed.append(0 if self._ledger is None else charges())

@@ -8,8 +8,9 @@ import pwd
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -28,13 +29,42 @@ def _as_server() -> list[str] | None:
     return None if user is None or shutil.which("runuser") is None else ["runuser", "-u", user, "--"]
 
 
+class Server:
+    """A server of our own: called with a database's name, it makes that and gives its URL."""
+
+    def __init__(self, folder: Path, port: int, user: str, command: list[str], settings: str) -> None:
+        self._folder, self._port, self._user, self._command, self._settings = folder, port, user, command, settings
+
+    def __call__(self, name: str) -> str:
+        with self.link() as link:
+            link.execute(f'CREATE DATABASE "{name}"')
+        return f"postgresql://{self._user}@127.0.0.1:{self._port}/{name}"
+
+    def link(self) -> Any:
+        """A connection beside all others."""
+        import psycopg
+
+        return psycopg.connect(host="127.0.0.1", port=self._port, user=self._user, dbname="postgres", autocommit=True)
+
+    def start(self) -> None:
+        """Start it, after a crash with what its log holds."""
+        # Not captured: the server would keep the pipe open.
+        told = ["-w", "-l", str(self._folder / "log"), "-o", self._settings, "start"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        subprocess.run([*self._command, *told], check=True, cwd=self._folder, **quiet)  # type: ignore[call-overload]
+
+    def crash(self) -> None:
+        """End it at once: nothing is finished, nothing written down."""
+        subprocess.run([*self._command, "-m", "immediate", "stop"], check=False, cwd="/", capture_output=True)
+
+
 @pytest.fixture(scope="session")
-def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], str]]:
-    """Start a server of our own; yields a function from a database's name to its new URL."""
+def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Start a server of our own."""
     initdb, control, prefix = _program("initdb"), _program("pg_ctl"), _as_server()
     if initdb is None or control is None or prefix is None:
         pytest.skip("needs PostgreSQL's initdb and pg_ctl, and a user other than root to run them")
-    psycopg = pytest.importorskip("psycopg")
+    pytest.importorskip("psycopg")
     # Not below pytest's own folder: only its owner may enter that.
     folder = Path(subprocess.run(["mktemp", "-d"], check=True, capture_output=True, text=True).stdout.strip())
     if prefix:
@@ -44,21 +74,14 @@ def postgresql_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Call
         port = probe.getsockname()[1]
     data, user = folder / "data", "privmix" if prefix else getpass.getuser()
     settings = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c max_connections=120"
-    run = {"check": True, "capture_output": True, "text": True, "cwd": folder}
+    server = Server(folder, port, user, [*prefix, control, "-D", str(data)], settings)
     try:
-        subprocess.run([*prefix, initdb, "-D", str(data), "-U", user, "--auth=trust", "-E", "UTF8"], **run)
-        # Not captured: the server would keep the pipe open.
-        command = [*prefix, control, "-D", str(data), "-w", "-l", str(folder / "log"), "-o", settings, "start"]
-        subprocess.run(command, check=True, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-        def database(name: str) -> str:
-            with psycopg.connect(host="127.0.0.1", port=port, user=user, dbname="postgres", autocommit=True) as link:
-                link.execute(f'CREATE DATABASE "{name}"')
-            return f"postgresql://{user}@127.0.0.1:{port}/{name}"
-
-        yield database
+        made = [*prefix, initdb, "-D", str(data), "-U", user, "--auth=trust", "-E", "UTF8"]
+        subprocess.run(made, check=True, capture_output=True, text=True, cwd=folder)
+        server.start()
+        yield server
     finally:
-        subprocess.run([*prefix, control, "-D", str(data), "-m", "immediate", "stop"], check=False, cwd="/")
+        server.crash()
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -67,5 +90,5 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A place for a new ledger, on both databases in turn."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'ledger.db'}"
-    database: Callable[[str], str] = request.getfixturevalue("postgresql_server")
-    return database(f"d{abs(hash(request.node.nodeid)):x}")
+    server: Server = request.getfixturevalue("postgresql_server")
+    return server(f"d{abs(hash(request.node.nodeid)):x}")

@@ -25,6 +25,10 @@ VERBS: Final = {
         "privmix.cli.check",
         "Find what does not fit in a private dataset, before a release charges for it. For its owner's eyes alone.",
     ),
+    "features": Verb(
+        "privmix.cli.features",
+        "Make the features of a private dataset in a store, for --store of privmix release and privmix train.",
+    ),
     "evaluate": Verb("privmix.cli.evaluate", "Measure a model on your own labelled data: raw inputs in, accuracy out."),
     "report": Verb(
         "privmix.cli.report",

@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
@@ -23,9 +24,30 @@ from privmix.data.columns import (
 )
 from privmix.data.files import decoding
 from privmix.data.images import decode_images
+from privmix.data.manifest import Manifest
 from privmix.data.reader import Request
 from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
+
+
+class Described(NamedTuple):
+    """What a file says of its records, which nobody looks into.
+
+    Attributes:
+        schema: Arrow's.
+        records: how many there are.
+        parts: (k, 2) places at which ``blocks`` can begin, and how many records come before the next one; None: at
+            the file's beginning alone.
+    """
+
+    schema: Any
+    records: int
+    parts: Any = None
+
+    @property
+    def stretches(self) -> NDArray[np.int64]:
+        """(k, 2): see ``parts``."""
+        return np.array([(0, self.records)] if self.parts is None else self.parts, np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
@@ -34,13 +56,13 @@ class ArrowFormat:
 
     Attributes:
         kind: what a file should be, in words.
-        describe: Arrow schema and number of records of a file; it looks into no record.
-        blocks: record batches of a file: (path, names of the columns wanted, records a batch).
+        describe: what a file says of its records.
+        blocks: record batches of a file: (path, names of the columns wanted, records a batch, place to begin at).
     """
 
     kind: str
-    describe: Callable[[Path], tuple[Any, int]]
-    blocks: Callable[[Path, list[str], int], Iterator[Any]]
+    describe: Callable[[Path], Described]
+    blocks: Callable[[Path, list[str], int, int], Iterator[Any]]
 
 
 class ArrowSource(Source):
@@ -66,13 +88,16 @@ class ArrowSource(Source):
         self, paths: Sequence[Path], format_: ArrowFormat, selection: Selection, classes: tuple[str, ...]
     ) -> None:
         self._paths, self._format, self._selection = list(paths), format_, selection
-        arrow, records = self._describe(self._paths[0])
+        described = self._describe(self._paths[0])
+        arrow, records = described.schema, described.records
+        stretches = [described.stretches]
         if len(set(arrow.names)) != len(arrow.names):
             raise InvalidInput(f"columns of {paths[0]}", f"{len(arrow.names)} names", "names that differ")
         for path in self._paths[1:]:
-            other, more = self._describe(path)
-            records += more
-            if not other.equals(arrow):
+            other = self._describe(path)
+            records += other.records
+            stretches.append(other.stretches)
+            if not other.schema.equals(arrow):
                 raise InvalidInput(str(path), "another schema", f"the columns of {paths[0]}")
         self._inputs, self._kind = choose_inputs(arrow, selection)
         for field, value, kind in (
@@ -84,6 +109,15 @@ class ArrowSource(Source):
                 raise InvalidInput(field, value, f"none: the inputs are not {kind}")
         self._schema = Schema(records, self._shape(arrow), classes, selection.table)
         self._values = math.prod(self._schema.input_shape)
+        self._manifest = Manifest.joined(
+            Manifest.of(own, file=path) for path, own in zip(self._paths, stretches, strict=True)
+        )
+
+    travels = True
+
+    def manifest(self) -> Manifest:
+        """From the files' metadata."""
+        return self._manifest
 
     @property
     def schema(self) -> Schema:
@@ -95,7 +129,7 @@ class ArrowSource(Source):
         """From the files' metadata, or as declared."""
         return tuple(self._inputs) if self._kind == "numbers" else None
 
-    def _describe(self, path: Path) -> tuple[Any, int]:
+    def _describe(self, path: Path) -> Described:
         with decoding(path, self._format.kind):
             return self._format.describe(path)
 
@@ -112,22 +146,33 @@ class ArrowSource(Source):
         return (self._selection.list_length,)
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return ArrowSource._chunks_from(self, 0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         label = [self._selection.label] if self._selection.labelled else []
         complete = label if self._kind == "table" else [*label, *self._inputs]
-        for block in self._blocks(size):
+        for block in self._blocks(size, first):
             for name in complete:
                 if block.column(name).null_count:
                     raise InvalidInput(f"column {name}", WITHHELD, "no missing value")
             for part in parts_of(block, self._values):
                 yield self._decode(part), labels_of(part.column(label[0])) if label else NO_LABELS
 
-    def _blocks(self, size: int) -> Iterator[Any]:
+    def _blocks(self, size: int, first: int = 0) -> Iterator[Any]:
+        begin = self._manifest.begin(first)
+        passed = first - begin.first
         # Which of several files holds a wrong record would say where it is.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
         wanted = [*self._inputs, self._selection.label] if self._selection.labelled else self._inputs
-        for path in self._paths:
+        for number, path in enumerate(self._paths[begin.file :]):
+            at = 0 if number else begin.place
             with decoding(place, self._format.kind):
-                yield from self._format.blocks(path, wanted, size)
+                for block in self._format.blocks(path, wanted, size, at):
+                    if passed >= block.num_rows:
+                        passed -= block.num_rows
+                        continue
+                    yield block.slice(passed) if passed else block
+                    passed = 0
 
     def _decode(self, block: Any) -> NDArray[Any]:
         columns = [block.column(name) for name in self._inputs]

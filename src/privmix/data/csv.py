@@ -15,13 +15,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pa_csv
+from numpy.typing import NDArray
 
-from privmix.data.arrow_source import ArrowFormat, ArrowSource
+from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described
 from privmix.data.columns import Selection
 from privmix.data.dialect import BrokenQuotes, Dialect, Quotes, other_separator
-from privmix.data.files import decoding, open_binary
+from privmix.data.files import Entries, decoding, is_zipped, open_binary
 from privmix.data.reader import READERS, Reader, Request, refuse_images
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
@@ -30,6 +32,7 @@ _BLOCK_BYTES: Final = 2**22
 _HEADER_BYTES: Final = 2**20
 # Of a record, in characters; the parser takes no longer ones than two blocks.
 _MOST_HELD: Final = 2**26
+_LINE_FEED, _RETURN, _QUOTE = b'\n\r"'
 
 
 def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect: Dialect | None = None) -> ArrowFormat:
@@ -43,17 +46,17 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
     """
     dialect = dialect or Dialect()
 
-    def describe(path: Path) -> tuple[Any, int]:
+    def describe(path: Path) -> Described:
         with open_binary(path) as stream:
             names = _header(path, stream, dialect)
         _check_header(path, names, label_column if labelled else None, dialect)
-        return pa.schema([(name, kind_of(name)) for name in names]), _count(path, dialect)
+        return Described(pa.schema([(name, kind_of(name)) for name in names]), *_count(path, dialect))
 
     def kind_of(name: str) -> Any:
         return pa.float64() if numeric and name != label_column else pa.string()
 
-    def blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
-        for block in _parse(path, dialect, {name: kind_of(name) for name in columns}):
+    def blocks(path: Path, columns: list[str], size: int, place: int) -> Iterator[Any]:
+        for block in _parse(path, dialect, {name: kind_of(name) for name in columns}, place):
             block = block if numeric else _with_points(block, dialect)
             for start in range(0, block.num_rows, size):
                 yield block.slice(start, size)
@@ -156,10 +159,12 @@ def _with_points(block: Any, dialect: Dialect) -> Any:
     return pa.record_batch(columns, names=names)
 
 
-def _parse(path: Path, dialect: Dialect, types: dict[str, Any]) -> Iterator[Any]:
-    """Record batches of the columns in ``types``, in the file's blocks."""
+def _parse(path: Path, dialect: Dialect, types: dict[str, Any], place: int = 0) -> Iterator[Any]:
+    """Record batches of the columns in ``types``, in the file's blocks, from the record on that begins at ``place``."""
     with open_binary(path) as stream:
         names = _header(path, stream, dialect)
+        if place:
+            stream.seek(place)
         # pyarrow goes on where the header ended.
         yield from pa_csv.open_csv(
             _Pieces(stream, dialect.encoding, dialect.mark),
@@ -175,8 +180,8 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any]) -> Iterator[Any]
         )
 
 
-def _count(path: Path, dialect: Dialect) -> int:
-    """Number of records, by the parser that reads them later; block after block.
+def _count(path: Path, dialect: Dialect) -> tuple[int, NDArray[np.int64] | None]:
+    """Number of records, by the parser that reads them later, block after block; and where some of them begin.
 
     A row of another length than the header's is one, too: it is refused when records are read, for opening must not
     tell whether there is one. Nor whether quotes are broken, or a record is longer than the parser can take: lines are
@@ -185,8 +190,9 @@ def _count(path: Path, dialect: Dialect) -> int:
     with open_binary(path) as stream:
         names = _header(path, stream, dialect)
         if _is_blank(stream):
-            return 0
+            return 0, None
     skipped = 0
+    starts: _Starts | None = None
 
     def wrong(_: Any) -> str:
         nonlocal skipped
@@ -196,10 +202,11 @@ def _count(path: Path, dialect: Dialect) -> int:
     try:
         with open_binary(path) as stream:
             _header(path, stream, dialect)
+            starts = None if is_zipped(path) else _Starts(stream.tell())
             # Bytes of one column, and not texts: values are not looked into.
             # As Latin-1 no byte is wrong: of rows of other length pyarrow makes texts, and prints where it can't.
             blocks = pa_csv.open_csv(
-                _Pieces(stream, "latin-1", dialect.mark),
+                _Pieces(stream, "latin-1", dialect.mark, starts),
                 read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=dialect.mark, newlines_in_values=True, invalid_row_handler=wrong
@@ -208,11 +215,12 @@ def _count(path: Path, dialect: Dialect) -> int:
                     column_types={names[0]: pa.binary()}, include_columns=names[:1], null_values=[]
                 ),
             )
-            return sum(int(block.num_rows) for block in blocks) + skipped
+            records = sum(int(block.num_rows) for block in blocks) + skipped
     except (pa.ArrowInvalid, BrokenQuotes):
         with open_binary(path) as stream:
             _header(path, stream, dialect)
-            return _count_lines(stream)
+            return _count_lines(stream), None
+    return records, None if starts is None else starts.stretches(records)
 
 
 def _count_lines(stream: IO[bytes]) -> int:
@@ -225,6 +233,54 @@ def _count_lines(stream: IO[bytes]) -> int:
     return count
 
 
+class _Starts:
+    """Where records begin in a CSV file, by line ends outside of quotes, found as its bytes go by.
+
+    Args:
+        start: place of the first byte that is added.
+
+    Example:
+        >>> starts = _Starts(10)
+        >>> starts.add(b'1,"a\\n b"\\r\\n\\n2,c\\n3')
+        >>> starts.records
+        3
+    """
+
+    def __init__(self, start: int) -> None:
+        self._start = self._place = start
+        self._entries = Entries()
+        self._ended, self._inside, self._begun = 0, False, False
+
+    @property
+    def records(self) -> int:
+        """How many there are up to here, one that is not ended among them."""
+        return self._ended + self._begun
+
+    def add(self, piece: bytes) -> None:
+        """Look at what comes next."""
+        content = np.frombuffer(piece, np.uint8)
+        ends = np.flatnonzero((content == _LINE_FEED) | (content == _RETURN))
+        if self._inside or b'"' in piece:
+            quotes = np.flatnonzero(content == _QUOTE)
+            ends = ends[(np.searchsorted(quotes, ends) + self._inside) % 2 == 0]
+            self._inside ^= bool(len(quotes) % 2)
+        if len(ends):
+            # Empty lines are no records, and CR LF ends one line and then an empty one.
+            filled = np.diff(ends, prepend=-1) > 1
+            self._ended += int(filled.sum()) + (self._begun and not filled[0])
+            # Never between CR and LF.
+            if content[-1] != _RETURN:
+                self._entries.note(self._place + int(ends[-1]) + 1, self._ended)
+            self._begun = int(ends[-1]) + 1 < len(piece)
+        else:
+            self._begun = self._begun or bool(piece)
+        self._place += len(piece)
+
+    def stretches(self, records: int) -> NDArray[np.int64] | None:
+        """(k, 2) places and records up to the next one; None where the parser found another number of records."""
+        return self._entries.stretches(self._start, records) if self.records == records else None
+
+
 class _Pieces(io.RawIOBase):
     """The rest of a text file as UTF-8, in pieces that do not end between CR and LF.
 
@@ -234,8 +290,9 @@ class _Pieces(io.RawIOBase):
         BrokenQuotes: of :meth:`read`, where one record would take in others.
     """
 
-    def __init__(self, stream: IO[bytes], encoding: str, mark: str) -> None:
+    def __init__(self, stream: IO[bytes], encoding: str, mark: str, starts: _Starts | None = None) -> None:
         super().__init__()
+        self._starts = starts
         self._stream, self._held, self._ended, self._quotes = stream, b"", False, Quotes(mark)
         self._decoder = None if encoding == "utf-8" else codecs.getincrementaldecoder(encoding)()
 
@@ -248,6 +305,8 @@ class _Pieces(io.RawIOBase):
         while len(self._held) <= wanted and not self._ended:
             content = self._stream.read(wanted)
             self._ended = not content
+            if self._starts is not None and content:
+                self._starts.add(content)
             if self._decoder is not None:
                 content = self._decoder.decode(content, final=self._ended).encode()
             self._held += content

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path, PurePath
 from typing import IO, Final, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 
 _GZIP_MAGIC = b"\x1f\x8b"
@@ -55,12 +58,55 @@ def decoding(path: Path, kind: str) -> Iterator[None]:
 
 def open_binary(path: Path) -> IO[bytes]:
     """Open a file for reading, through gzip if its first bytes say so; see :func:`check_unpacked` for how far."""
+    return cast(IO[bytes], _Bounded(path)) if is_zipped(path) else path.open("rb")
+
+
+def is_zipped(path: Path) -> bool:
+    """Whether a file is packed by gzip, by its first bytes: it is then read from its beginning, wherever one begins."""
     with path.open("rb") as file:
-        zipped = file.read(2) == _GZIP_MAGIC
-    return cast(IO[bytes], _Bounded(path)) if zipped else path.open("rb")
+        return file.read(2) == _GZIP_MAGIC
 
 
-def filled_lines(stream: IO[bytes], most: int, blank: bytes = rb"\s") -> Iterator[bytes]:
+class Entries:
+    """Places in a text at which records begin, one in every megabyte or so, noted by the pass that counts records.
+
+    Example:
+        >>> entries = Entries()
+        >>> entries.note(2**20, 7)
+        >>> entries.stretches(0, 10).tolist()
+        [[0, 7], [1048576, 3]]
+    """
+
+    def __init__(self) -> None:
+        self._noted: list[tuple[int, int]] = []
+        self._less = 0
+
+    def note(self, place: int, before: int) -> None:
+        """A record begins at byte ``place``, behind ``before`` others; what is near the last one is not kept."""
+        if place - (self._noted[-1][0] if self._noted else 0) >= _PIECE:
+            self._noted.append((place, before))
+
+    def less_by_one(self) -> None:
+        """The first thing that was counted is no record."""
+        self._less = 1
+
+    def stretches(self, start: int, records: int, *, usable: bool = True) -> NDArray[np.int64]:
+        """(k, 2) places, the first one ``start``, and how many records come before the next one.
+
+        Args:
+            start: where the first record begins.
+            records: how many there are.
+            usable: whether a reader can go to a place; else all are one stretch.
+        """
+        noted = [(place, before - self._less) for place, before in self._noted] if usable else []
+        places = [start, *(place for place, _ in noted)]
+        befores = [0, *(before for _, before in noted), records]
+        return np.column_stack([places, np.diff(befores)]).astype(np.int64)
+
+
+def filled_lines(
+    stream: IO[bytes], most: int, blank: bytes = rb"\s", *, entries: Entries | None = None
+) -> Iterator[bytes]:
     """Lines that hold more than blanks, without leading ones; longer ones than ``most`` bytes come in pieces.
 
     Millions of empty lines cost no more than their bytes.
@@ -69,6 +115,7 @@ def filled_lines(stream: IO[bytes], most: int, blank: bytes = rb"\s") -> Iterato
         stream: from where it stands to its end.
         most: bytes kept in memory.
         blank: what leaves a line empty, as a set of a regular expression.
+        entries: told of places where lines begin.
 
     Example:
         >>> import io
@@ -76,13 +123,18 @@ def filled_lines(stream: IO[bytes], most: int, blank: bytes = rb"\s") -> Iterato
         [b'a', b'b']
     """
     line = re.compile(rb"[^\n" + blank + rb"][^\n]*")
-    rest = b""
+    rest, read, count = b"", 0, 0
     while piece := stream.read(_PIECE):
         content = rest + piece
         end = content.rfind(b"\n") + 1
-        rest = content[end:]
-        yield from (found.group() for found in line.finditer(content, 0, end))
+        rest, read = content[end:], read + len(piece)
+        for found in line.finditer(content, 0, end):
+            count += 1
+            yield found.group()
+        if entries is not None and end:
+            entries.note(read - len(rest), count)
         if len(rest) >= most:
+            count += 1
             yield rest
             rest = b""
     yield from line.findall(rest)

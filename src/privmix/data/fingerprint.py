@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import json
 import os
 import struct
 import time
@@ -18,6 +19,8 @@ from privmix.data.files import reading
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import NUMERIC, Source
 from privmix.errors import StorageError
+from privmix.held_folders import hold
+from privmix.private_files import open_private
 
 _RECORDS: Final = b"privmix records 1\n"
 _BATCH: Final = 4096
@@ -109,6 +112,36 @@ def _file_hash(path: Path) -> str:
                 _hashes.clear()
             _hashes[state] = digest
         return digest
+
+
+def keep_hashes(path: Path, files: Iterable[Path]) -> None:
+    """Write what is known of these files' hashes to ``path``, a file of its owner alone, for :func:`recall_hashes`."""
+    known = []
+    for file in files:
+        with file.open("rb") as stream:
+            state = _state(stream)
+        if state in _hashes:
+            known.append([list(state), _hashes[state]])
+    if known:
+        with hold(path.parent) as folder:
+            folder.write(path.name, json.dumps(known).encode())
+
+
+def recall_hashes(path: Path) -> None:
+    """Know the hashes again that another process kept, of files that nobody touched since; nothing there, no work.
+
+    Raises:
+        InvalidInput: it is a link, or a file that others could write.
+    """
+    try:
+        with open_private(path, path.name) as stream:
+            known = json.load(stream)
+        _hashes.update({tuple(map(int, state)): str(digest) for state, digest in known})
+    except FileNotFoundError:
+        return
+    except (ValueError, TypeError):
+        # Half of a file, or something else: hashed anew.
+        return
 
 
 def _state(stream: BinaryIO) -> tuple[int, ...]:

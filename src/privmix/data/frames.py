@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privmix.data.arrow_source import ArrowFormat, ArrowSource
+from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described
 from privmix.data.columns import Selection
 from privmix.data.files import folder_split
 from privmix.data.memory import (
@@ -189,11 +189,13 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
         names, translate = declared_classes(classes)
     content = data.with_format("arrow")
 
-    def blocks(_: Path, columns: list[str], size: int) -> Iterator[Any]:
+    def blocks(_: Path, columns: list[str], size: int, __: int) -> Iterator[Any]:
         for table in content.select_columns(columns).iter(size):
             yield from table.combine_chunks().to_batches()
 
-    format_ = ArrowFormat("records of its features", lambda _: (content.features.arrow_schema, len(content)), blocks)
+    format_ = ArrowFormat(
+        "records of its features", lambda _: Described(content.features.arrow_schema, len(content)), blocks
+    )
     # Numbers of a ClassLabel are places in its list, whatever its names are.
     return HeldTableSource(format_, selection, names, translate if declared is None else None)
 
@@ -218,10 +220,10 @@ def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
     names, translate = declared_classes(classes)
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
 
-    def describe(_: Path) -> tuple[Any, int]:
-        return table.schema, table.num_rows if isinstance(table, pa.Table) else table.count_rows()
+    def describe(_: Path) -> Described:
+        return Described(table.schema, table.num_rows if isinstance(table, pa.Table) else table.count_rows())
 
-    def blocks(_: Path, columns: list[str], size: int) -> Iterator[Any]:
+    def blocks(_: Path, columns: list[str], size: int, __: int) -> Iterator[Any]:
         if isinstance(table, pa.Table):
             yield from table.select(columns).to_batches(max_chunksize=size)
         else:
@@ -239,9 +241,14 @@ class HeldTableSource(ArrowSource):
         self._translate = translate
         super().__init__([Path("data")], format_, selection, classes)
 
+    travels = False
+
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         return super()._chunks(size)
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for inputs, labels in self._as_given(size):
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for inputs, labels in super()._chunks_from(first, size):
             yield inputs, labels if self._translate is None else self._translate(labels)

@@ -76,7 +76,7 @@ def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") 
     format_ = None if reader is None else {"parquet": PARQUET, "arrow": ARROW}.get(reader.name)
     if format_ is not None:
         with decoding(file, format_.kind):
-            schema, _ = format_.describe(file)
+            schema = format_.describe(file).schema
         return {field.name: _declared(field.type) for field in schema}
     raise InvalidInput("data", str(data), "a table: CSV, JSON lines, Parquet or Arrow")
 

@@ -15,7 +15,8 @@ from typing import IO, Any, ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import check_unpacked, open_binary, reading
+from privmix.data.files import check_unpacked, is_zipped, open_binary, reading
+from privmix.data.manifest import Manifest
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
 from privmix.data.source import NO_LABELS, Schema, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput, StorageError
@@ -63,9 +64,19 @@ class IdxSource(Source):
         """From the two headers."""
         return self._schema
 
+    travels = True
+
+    def manifest(self) -> Manifest:
+        """A reader can begin anywhere, unless a file is packed."""
+        path, _ = self._files[0]
+        return Manifest.of([(0, self._schema.records)], file=path, anywhere=not is_zipped(path))
+
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         step = min(size, max(1, _PIECE_BYTES // _record_bytes(self._files[0][1])))
-        xs, *labels = (_read_records(path, header, step) for path, header in self._files)
+        xs, *labels = (_read_records(path, header, step, first) for path, header in self._files)
         return zip(xs, labels[0], strict=True) if labels else ((x, NO_LABELS) for x in xs)
 
 
@@ -88,11 +99,12 @@ def read_idx_header(path: Path) -> IdxHeader:
         return IdxHeader(np.dtype(_TYPES[start[2]]), struct.unpack(f">{start[3]}I", lengths))
 
 
-def _read_records(path: Path, header: IdxHeader, step: int) -> Iterator[NDArray[Any]]:
+def _read_records(path: Path, header: IdxHeader, step: int, first: int = 0) -> Iterator[NDArray[Any]]:
     count, size = header.shape[0], _record_bytes(header)
     with reading(path, "an idx file"), open_binary(path) as stream:
-        stream.read(header.header_bytes)
-        for start in range(0, count, step):
+        # In a packed file, this reads what is passed over.
+        stream.seek(header.header_bytes + first * size)
+        for start in range(first, count, step):
             wanted = min(step, count - start) * size
             values = _read_exactly(stream, wanted)
             if len(values) < wanted:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from privmix.data.files import reading
+from privmix.data.manifest import Manifest
 from privmix.data.source import NO_LABELS, Schema, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_choice, check_integer
 
@@ -86,6 +87,16 @@ class ImageFolderSource(Source):
         self._folder = folder
         self._schema = Schema(records=len(self._files), input_shape=shape, classes=classes)
 
+    travels = True
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Names of files may be private: the folder is listed anew.
+        return type(self), (self._folder, self._schema.classes, self._schema.input_shape, self._labelled)
+
+    def manifest(self) -> Manifest:
+        """A reader can begin anywhere."""
+        return Manifest.of([(0, len(self._files))], file=self._folder, anywhere=True)
+
     @property
     def schema(self) -> Schema:
         """The number of files, and what was declared."""
@@ -97,8 +108,11 @@ class ImageFolderSource(Source):
         return tuple(str(path.relative_to(self._folder)) for path, _ in self._files)
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
-        for start in range(0, len(self._files), step):
+        for start in range(first, len(self._files), step):
             part = self._files[start : start + step]
             x = decode_images((self._read(path) for path, _ in part), self._schema.input_shape)
             yield x, np.array([name for _, name in part], dtype=object) if self._labelled else NO_LABELS

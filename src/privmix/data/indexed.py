@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture
+from privmix.data.manifest import Manifest
 from privmix.data.memory import declared_classes, declared_shape, objects, records_of, rows_of
 from privmix.data.source import NO_LABELS, Schema, Source
 from privmix.errors import WITHHELD, InvalidInput
@@ -52,10 +53,13 @@ class IndexedSource(Source):
         return self._schema
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._given(0, size)
+
+    def _given(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         selection, schema = self._selection, self._schema
         step = min(size, max(1, _PIECE_VALUES // math.prod(schema.input_shape)))
         pictures = selection.table is None and is_picture(self._record(0)[0])
-        for start in range(0, schema.records, step):
+        for start in range(first, schema.records, step):
             records = [self._record(place) for place in range(start, min(start + step, schema.records))]
             inputs = [record[0] for record in records]
             if selection.table is not None:
@@ -65,8 +69,15 @@ class IndexedSource(Source):
             yield x, objects([_label(record[1]) for record in records]) if selection.labelled else NO_LABELS
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for inputs, labels in self._as_given(size):
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for inputs, labels in self._given(first, size):
             yield inputs, labels if self._translate is None else self._translate(labels)
+
+    def manifest(self) -> Manifest:
+        """A reader can begin anywhere."""
+        return Manifest.of([(0, self._schema.records)], file=None, anywhere=True)
 
     def _record(self, place: int) -> Any:
         record = self._data[place]

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
-from privmix.data.arrow_source import ArrowFormat, class_names, open_arrow_like
+from privmix.data.arrow_source import ArrowFormat, Described, class_names, open_arrow_like
 from privmix.data.files import check_unpacked, decoding
 from privmix.data.parquet import metadata_classes
 from privmix.data.reader import READERS, Reader, Request
@@ -25,13 +26,14 @@ _HEADER, _LENGTH, _BUFFERS, _COMPRESSION, _DATA = 2, 0, 2, 3, 1
 _BUFFER: Final = struct.Struct("<qq")
 
 
-def scan(path: Path) -> tuple[int, int]:
-    """Number of records, and of bytes that all their buffers have once they are unpacked; memory-mapped.
+def scan(path: Path) -> tuple[list[int], int]:
+    """Numbers of records of the batches, and bytes that all their buffers have once they are unpacked; memory-mapped.
 
     Raises:
         Exception: whatever damaged headers lead to; the caller translates.
     """
-    records = unpacked = 0
+    records: list[int] = []
+    unpacked = 0
     with pa.memory_map(str(path)) as file:
         if file.read(len(FILE_MAGIC)) == FILE_MAGIC:
             file.seek(_STREAM_START)
@@ -52,7 +54,7 @@ def scan(path: Path) -> tuple[int, int]:
                 rows = header.integer(_LENGTH)
                 if rows < 0:
                     raise ValueError("a negative number of records")
-                records += rows
+                records.append(rows)
             unpacked += _unpacked(header, message.body)
 
 
@@ -117,15 +119,15 @@ _INFO, _STATE, _SPLITS = "dataset_info.json", "state.json", "dataset_dict.json"
 DESCRIPTIONS: Final = frozenset({_INFO, _STATE, _SPLITS})
 
 
-def _describe(path: Path) -> tuple[Any, int]:
+def _describe(path: Path) -> Described:
     schema = _read_schema(path)
-    records, unpacked = scan(path)
-    check_unpacked(path, max(unpacked, records), path.stat().st_size)
-    return _plain(schema), records
+    batches, unpacked = scan(path)
+    check_unpacked(path, max(unpacked, sum(batches)), path.stat().st_size)
+    return Described(_plain(schema), sum(batches), list(enumerate(batches)))
 
 
-def _blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
-    for batch in _batches(path, columns):
+def _blocks(path: Path, columns: list[str], size: int, place: int) -> Iterator[Any]:
+    for batch in _batches(path, columns, place):
         # Offsets in a damaged file would otherwise lead outside of its memory.
         batch.validate(full=True)
         for start in range(0, batch.num_rows, size):
@@ -217,18 +219,19 @@ def _read_schema(path: Path) -> Any:
         return reader.schema
 
 
-def _batches(path: Path, columns: list[str]) -> Iterator[Any]:
-    """Record batches with at least the columns named; memory-mapped, so pages come and go as they are read."""
+def _batches(path: Path, columns: list[str], first: int) -> Iterator[Any]:
+    """Record batches, from batch ``first`` on, with at least the columns named; memory-mapped, so pages come and go."""
     schema = _read_schema(path)
     options = pa_ipc.IpcReadOptions(
         use_threads=False, included_fields=sorted({schema.get_field_index(name) for name in columns})
     )
     with pa.memory_map(str(path)) as file, _open(file, options) as reader:
         if isinstance(reader, pa_ipc.RecordBatchFileReader):
-            for place in range(reader.num_record_batches):
+            for place in range(first, reader.num_record_batches):
                 yield reader.get_batch(place)
         else:
-            yield from reader
+            # Of what is passed over nothing but the headers is read, unless it is packed.
+            yield from islice(reader, first, None)
 
 
 def _open(file: Any, options: Any = None) -> Any:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
-from privmix.data.files import decoding, filled_lines, open_binary
+from privmix.data.files import Entries, decoding, filled_lines, is_zipped, open_binary
+from privmix.data.manifest import Manifest
 from privmix.data.memory import objects
 from privmix.data.reader import READERS, Reader, Request, refuse_images
 from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
@@ -51,8 +52,17 @@ class JsonlSource(Source):
         shape = (selection.list_length,) if self._form == "lists" else (len(self._inputs),)
         if selection.length is not None and self._form != "lists":
             raise InvalidInput("feature_length", selection.length, "none: the inputs are not lists")
-        records = sum(self._count(path) for path in paths)
-        self._schema = Schema(records, shape, classes, selection.table)
+        stretches = [self._count(path) for path in paths]
+        self._manifest = Manifest.joined(
+            Manifest.of(own, file=path) for path, own in zip(self._paths, stretches, strict=True)
+        )
+        self._schema = Schema(self._manifest.records, shape, classes, selection.table)
+
+    travels = True
+
+    def manifest(self) -> Manifest:
+        """Some of the places where lines begin, as counting came by them."""
+        return self._manifest
 
     @property
     def schema(self) -> Schema:
@@ -65,9 +75,12 @@ class JsonlSource(Source):
         return tuple(self._inputs) if self._form == "numbers" else None
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         rows: list[dict[str, Any]] = []
         held = 0
-        for row, bytes_ in self._rows():
+        for row, bytes_ in self._rows(first):
             rows.append(row)
             held += bytes_
             if len(rows) == min(size, _PIECE) or held >= _LINE_BYTES:
@@ -92,17 +105,26 @@ class JsonlSource(Source):
             raise InvalidInput(f"column {name}", WITHHELD, f"lists of {length} numbers")
         return _numbers([number for value in lists for number in value or ()], name).reshape(-1, length), y
 
-    def _count(self, path: Path) -> int:
+    def _count(self, path: Path) -> NDArray[np.int64]:
+        """(k, 2) bytes at which lines begin, and how many there are up to the next one."""
+        entries = Entries()
         with decoding(path, _KIND), open_binary(path) as stream:
-            return sum(1 for _ in _lines(stream))
+            records = sum(1 for _ in _lines(stream, entries))
+        return entries.stretches(0, records, usable=not is_zipped(path))
 
-    def _rows(self) -> Iterator[tuple[dict[str, Any], int]]:
-        """Objects, each with the bytes of its line."""
+    def _rows(self, first: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
+        """Objects, from the record ``first`` on, each with the bytes of its line."""
         # Which of several files holds a wrong record would say where it is.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
-        for path in self._paths:
+        begin = self._manifest.begin(first)
+        passed = first - begin.first
+        for number, path in enumerate(self._paths[begin.file :]):
             with decoding(place, _KIND), open_binary(path) as stream:
+                stream.seek(0 if number else begin.place)
                 for line in _lines(stream):
+                    if passed:
+                        passed -= 1
+                        continue
                     if len(line) >= _LINE_BYTES:
                         raise InvalidInput(str(place), WITHHELD, f"lines of less than {_LINE_BYTES} bytes")
                     row = _object(line)
@@ -128,12 +150,18 @@ def _declared(selection: Selection) -> tuple[list[str], str]:
     raise InvalidInput("columns", None, allowed)
 
 
-def _lines(stream: IO[bytes]) -> Iterator[bytes]:
+def _lines(stream: IO[bytes], entries: Entries | None = None) -> Iterator[bytes]:
     """Lines that are not blank, without a byte order mark; a line too long to be a record comes in pieces."""
-    lines = filled_lines(stream, _LINE_BYTES)
+    at_start = stream.tell() == 0
+    lines = filled_lines(stream, _LINE_BYTES, entries=entries)
+    if not at_start:
+        yield from lines
+        return
     first = next(lines, b"").removeprefix(b"\xef\xbb\xbf").strip()
     if first:
         yield first
+    elif entries is not None:
+        entries.less_by_one()
     yield from lines
 
 

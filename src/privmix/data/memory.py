@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture, pictures_of
+from privmix.data.manifest import Manifest
 from privmix.data.source import NO_LABELS, NUMERIC, Schema, Source, outside_classes, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
@@ -61,14 +62,24 @@ class MemorySource(Source):
         return self._number_names
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._given(0, size)
+
+    def _given(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         records = self._schema.records
-        for start in range(0, records, size):
+        for start in range(first, records, size):
             stop = min(start + size, records)
             yield self._inputs(start, stop), self._labels(start, stop)
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for inputs, labels in self._as_given(size):
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for inputs, labels in self._given(first, size):
             yield inputs, labels if self._translate is None else self._translate(labels)
+
+    def manifest(self) -> Manifest:
+        """A reader can begin anywhere."""
+        return Manifest.of([(0, self._schema.records)], file=None, anywhere=True)
 
 
 def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:

@@ -56,10 +56,15 @@ class NpzSource(Source):
         """From the headers of the two arrays."""
         return self._schema
 
+    travels = True
+
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with decoding(self._path, "an .npz archive"), zipfile.ZipFile(self._path) as archive:
             x, *labels = (_load_member(archive, name) for name in self._names)
-        return ArraySource(x, labels[0] if labels else None, self._schema.classes)._chunks(size)
+        return ArraySource(x, labels[0] if labels else None, self._schema.classes)._chunks_from(first, size)
 
 
 def npz_has_split(path: Path, split: str) -> bool:
@@ -114,22 +119,31 @@ def npz_values(path: Path, member: str) -> NDArray[Any]:
         return _load_member(archive, member)
 
 
-def npy_source(x_path: Path, y_path: Path | None, classes: tuple[str, ...]) -> Source:
-    """A .npy file of inputs and one of labels, if there are any; memory-mapped.
+class NpySource(ArraySource):
+    """A .npy file of inputs and one of labels, if there are any; memory-mapped, and anew where it travels to.
 
     Raises:
         InvalidInput, StorageError: as :class:`NpzSource`.
     """
-    arrays = []
-    for path in (x_path, y_path):
-        if path is None:
-            continue
-        with decoding(path, "an .npy file"):
-            with path.open("rb") as file:
-                shape, dtype, header = _read_header(file)
-            _check_size(shape, dtype, path.stat().st_size - header)
-            arrays.append(np.load(path, mmap_mode="r", allow_pickle=False))
-    return ArraySource(arrays[0], None if y_path is None else arrays[1], classes)
+
+    travels = True
+
+    def __init__(self, x_path: Path, y_path: Path | None, classes: tuple[str, ...]) -> None:
+        super().__init__(_mapped(x_path), None if y_path is None else _mapped(y_path), classes)
+        self._made_of = x_path, y_path, classes
+        self.files = tuple(path for path in (x_path, y_path) if path is not None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self._made_of
+
+
+def _mapped(path: Path) -> NDArray[Any]:
+    with decoding(path, "an .npy file"):
+        with path.open("rb") as file:
+            shape, dtype, header = _read_header(file)
+        _check_size(shape, dtype, path.stat().st_size - header)
+        found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+        return found
 
 
 def _member_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -202,13 +216,13 @@ class Npy(Reader):
             inputs = files if len(files) == 1 else [file for file in files if file.name.startswith("x")]
             if len(inputs) != 1:
                 raise InvalidInput("data", str(files[0].parent), "one file x.npy a split")
-            return npy_source(inputs[0], None, resolve_classes(request.classes))
+            return NpySource(inputs[0], None, resolve_classes(request.classes))
         if len(files) == 1:
             files = [files[0], *cls.companions(files[0])]
         inputs, labels = ([file for file in files if file.name.startswith(letter)] for letter in "xy")
         if len(inputs) != 1 or len(labels) != 1:
             raise InvalidInput("data", str(files[0].parent), "one file x.npy and one y.npy a split")
-        return npy_source(inputs[0], labels[0], resolve_classes(request.classes))
+        return NpySource(inputs[0], labels[0], resolve_classes(request.classes))
 
     @classmethod
     def companions(cls, file: Path) -> list[Path]:

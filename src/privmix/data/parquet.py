@@ -8,22 +8,23 @@ from typing import Any, ClassVar, Final
 
 import pyarrow.parquet as pq
 
-from privmix.data.arrow_source import ArrowFormat, class_names, name_list, open_arrow_like
+from privmix.data.arrow_source import ArrowFormat, Described, class_names, name_list, open_arrow_like
 from privmix.data.files import check_unpacked, decoding
 from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source
 from privmix.untrusted import parse_json
 
 
-def _describe(path: Path) -> tuple[Any, int]:
+def _describe(path: Path) -> Described:
     with pq.ParquetFile(path) as file:
         groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
         unpacked = sum(group.total_byte_size for group in groups)
         check_unpacked(path, max(unpacked, file.metadata.num_rows), path.stat().st_size)
-        return file.schema_arrow, file.metadata.num_rows
+        parts = [(place, group.num_rows) for place, group in enumerate(groups)]
+        return Described(file.schema_arrow, file.metadata.num_rows, parts)
 
 
-def _blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
+def _blocks(path: Path, columns: list[str], size: int, place: int) -> Iterator[Any]:
     with pq.ParquetFile(path) as file:
         leaves = [file.metadata.schema.column(place) for place in range(len(file.metadata.schema))]
     # A value that stands in a file once and in many records is kept once: the source takes them apart in small parts.
@@ -33,7 +34,7 @@ def _blocks(path: Path, columns: list[str], size: int) -> Iterator[Any]:
         if leaf.physical_type == "BYTE_ARRAY" and any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)
     ]
     with pq.ParquetFile(path, read_dictionary=texts) as file:
-        for group in range(file.num_row_groups):
+        for group in range(place, file.num_row_groups):
             # Batches across groups would have two dictionaries, which pyarrow does not make of structs.
             yield from file.iter_batches(batch_size=size, row_groups=[group], columns=columns, use_threads=False)
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 from numpy.typing import NDArray
 
 from privmix.data.files import may_belong
+from privmix.data.manifest import Manifest
 from privmix.data.openers import companions
 from privmix.data.source import Schema, Source
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError, in_terms_of
@@ -76,6 +77,14 @@ class RemoteSource(Source):
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with self._renaming():
             yield from self._local._chunks(size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        with self._renaming():
+            yield from self._local._chunks_from(first, size)
+
+    def manifest(self) -> Manifest:
+        """That of the copy."""
+        return self._local.manifest()
 
     @contextmanager
     def copy(self) -> Iterator[Path]:

@@ -13,6 +13,7 @@ from safetensors import safe_open
 
 from privmix.data.arrow_source import name_list
 from privmix.data.files import decoding
+from privmix.data.manifest import Manifest
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
 from privmix.data.shards import joined
 from privmix.data.source import MAX_RECORD_VALUES, NO_LABELS, Schema, Source, array_schema, resolve_classes
@@ -70,9 +71,18 @@ class SafetensorsSource(Source):
         """From the file's header."""
         return self._schema
 
+    travels = True
+
+    def manifest(self) -> Manifest:
+        """A reader can begin anywhere."""
+        return Manifest.of([(0, self._schema.records)], file=self._path, anywhere=True)
+
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
-        for start in range(0, self._schema.records, step):
+        for start in range(first, self._schema.records, step):
             part = slice(start, min(start + step, self._schema.records))
             # Opened anew for each slice: the pages of a long-lived map would all count as ours.
             with decoding(self._path, _KIND), safe_open(self._path, framework="numpy") as file:

@@ -8,6 +8,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+from privmix.data.manifest import Manifest
 from privmix.data.source import Schema, Source
 from privmix.errors import InvalidInput
 
@@ -47,8 +48,22 @@ class ShardedSource(Source):
         return self._schema
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for shard in self._shards:
-            yield from shard._chunks(size)
+            if first < shard.schema.records:
+                yield from shard._chunks_from(first, size) if first else shard._chunks(size)
+            first = max(0, first - shard.schema.records)
+
+    @property
+    def travels(self) -> bool:  # type: ignore[override]
+        """Where all shards do."""
+        return all(shard.travels for shard in self._shards)
+
+    def manifest(self) -> Manifest:
+        """Those of the shards, one after the other."""
+        return Manifest.joined(shard.manifest() for shard in self._shards)
 
 
 def joined(shards: Sequence[Source]) -> Source:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.manifest import Manifest
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError, check_integer
 
 # A record larger than this is a broken header, not data: refuse it before memory is asked for.
@@ -94,6 +95,8 @@ class Source(ABC):
     """
 
     files: tuple[Path, ...] = ()
+    travels: bool = False
+    """Whether it goes to other processes as names of files, and no record with it."""
 
     @property
     @abstractmethod
@@ -114,18 +117,31 @@ class Source(ABC):
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """Yield raw (inputs, labels) of at most about ``size`` records, in order; labels may be NO_LABELS."""
 
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """As :meth:`_chunks`, from the record ``first`` on; what stands before is read and dropped where it must be."""
+        return dropped(self._chunks(size), first)
+
+    def manifest(self) -> Manifest:
+        """Where reading can begin, by what opening has found: nothing is read for it."""
+        return Manifest.of([(0, self.schema.records)], file=self.files[0] if self.files else None)
+
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """The records before anything that was declared of labels is applied: what tells data from other data."""
         return self._chunks(size)
 
-    def batches(self, size: int) -> Iterator[LabelledArray]:
+    def batches(self, size: int, first: int = 0, stop: int | None = None) -> Iterator[LabelledArray]:
         """Yield validated batches of at most ``size`` records, in the source's order.
+
+        Args:
+            size: most records of a batch.
+            first: number of the record to begin with; :meth:`manifest` says what comes before it is read, too.
+            stop: number of the record to end before; None: the end.
 
         Raises:
             InvalidInput: a value, shape or label is not acceptable; the message does not show it.
             StorageError: reading failed.
         """
-        for x, raw_y in self._checked(size):
+        for x, raw_y in self._checked(size, first, stop):
             y = encode_labels(raw_y, self.schema.classes)
             if len(x) != len(y):
                 raise InvalidInput("records", WITHHELD, "as many labels as inputs")
@@ -139,23 +155,33 @@ class Source(ABC):
         """
         return (x for x, _ in self._checked(size))
 
-    def _checked(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Validated inputs and raw labels, as many as the schema says."""
+    def _checked(
+        self, size: int, first: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Validated inputs and raw labels, as many as the schema says, or the records before ``stop`` alone."""
         schema = self.schema
-        seen = 0
-        for raw_x, raw_y in self._silent_chunks(check_integer("batch size", size, low=1)):
+        most = schema.records if stop is None else check_integer("stop", stop, low=0, high=schema.records)
+        seen = check_integer("first record", first, low=0, high=most)
+        size = check_integer("batch size", size, low=1)
+        if seen == most and (first or most < schema.records):
+            return
+        for raw_x, raw_y in self._silent_chunks(size, first):
+            if most < schema.records and seen + len(raw_x) > most:
+                raw_x, raw_y = raw_x[: most - seen], raw_y[: most - seen]
             x = as_inputs(raw_x, schema.input_shape) if schema.columns is None else as_table(raw_x, schema.columns)
             seen += len(x)
             if seen > schema.records:
                 break
             yield x, raw_y
+            if seen == most < schema.records:
+                return
         if seen != schema.records:
             raise InvalidInput("records", WITHHELD, "as many as the header gives")
 
-    def _silent_chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _silent_chunks(self, size: int, first: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """The chunks; whatever a decoder raises loses its message, which may quote a record."""
         try:
-            yield from self._chunks(size)
+            yield from self._chunks_from(first, size) if first else self._chunks(size)
         except (PrivmixError, OSError, MemoryError):
             raise
         except Exception:
@@ -198,8 +224,33 @@ class ArraySource(Source):
         return self._schema
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for start in range(0, len(self._x), size):
+        return self._chunks_from(0, size)
+
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for start in range(first, len(self._x), size):
             yield self._x[start : start + size], self._y[start : start + size]
+
+    def manifest(self) -> Manifest:
+        """A reader can begin anywhere."""
+        file = self.files[0] if self.files else None
+        return Manifest.of([(0, self.schema.records)], file=file, anywhere=True)
+
+
+def dropped(
+    chunks: Iterator[tuple[NDArray[Any], NDArray[Any]]], records: int
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """The chunks without their first ``records`` records.
+
+    Example:
+        >>> [x.tolist() for x, _ in dropped(iter([(np.arange(3), NO_LABELS), (np.arange(3, 5), NO_LABELS)]), 2)]
+        [[2], [3, 4]]
+    """
+    for x, y in chunks:
+        if records >= len(x):
+            records -= len(x)
+            continue
+        yield x[records:], y[records:]
+        records = 0
 
 
 def array_schema(

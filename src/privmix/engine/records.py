@@ -13,6 +13,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.sealed_arrays import SealedArray
+from privmix.data.sealing import StoreKey
 from privmix.data.store import FeatureStore
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, tile_length
@@ -212,18 +214,34 @@ class _Fetched:
 
 
 class StoreTiles(ArrayTiles):
-    """Tiles of a feature store. It travels to workers as the store's path, which they must be able to open."""
+    """Tiles of a feature store. It travels to workers as the store's path, which they must be able to open.
 
-    def __init__(self, path: str | Path) -> None:
-        store = FeatureStore.open(path)
+    The key of an encrypted store travels as the name of its file, or as the word that says it is in the environment.
+    """
+
+    path: Path
+    key: StoreKey | None
+
+    def __init__(self, path: str | Path, key: StoreKey | None = None) -> None:
+        store = FeatureStore.open(path, key)
         super().__init__(store.features, store.labels)
         object.__setattr__(self, "path", Path(path).resolve())
+        object.__setattr__(self, "key", key)
 
     def __repr__(self) -> str:
         return "<StoreTiles>"
 
-    def __reduce__(self) -> tuple[type[StoreTiles], tuple[str]]:
-        return StoreTiles, (str(self.path),)  # type: ignore[attr-defined]
+    def __reduce__(self) -> tuple[Any, ...]:
+        return StoreTiles, (str(self.path), self.key)
+
+    def tile(self, index: int) -> Tile:
+        """As of arrays; what is encrypted is opened as it is read."""
+        stored: Any = self.features
+        if not isinstance(stored, SealedArray):
+            return super().tile(index)
+        first = index * RECORD_TILE
+        part: Any = stored.part(first, first + RECORD_TILE)
+        return part, self.labels[first : first + RECORD_TILE]
 
 
 class PersonStoreTiles:
@@ -282,7 +300,7 @@ RecordSource = RecordTiles | PrivateRecords | FeatureStore
 def tiles_of(records: RecordSource) -> RecordTiles:
     """Any form in which records are given, as tiles."""
     if isinstance(records, FeatureStore):
-        return StoreTiles(records.path) if records.begins is None else PersonStoreTiles(records.path)
+        return StoreTiles(records.path, records.key) if records.begins is None else PersonStoreTiles(records.path)
     if isinstance(records, PrivateRecords):
         if records.persons is None:
             return ArrayTiles(records.features, records.labels)

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from numpy.typing import NDArray
+
+from privmix.data.sealing import StoreKey
 from privmix.data.source import Schema, Source
-from privmix.data.store import FeatureStore
+from privmix.data.store import FeatureStore, FeatureStoreWriter
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
 from privmix.progress import Progress
 
-# Called with what is being done, how many records are done, and how many there are.
+Rows = Generator[tuple[NDArray[Any], NDArray[Any]], None, None]
+
+
+class Encoder(Protocol):
+    """Where features are made: here (:class:`Here`), or by workers of a cluster."""
+
+    def runtime(self) -> Mapping[str, Any]:
+        """What may change the last bits of features: see :meth:`privmix.features.Extractor.runtime`."""
+
+    def rows(self, source: Source, writer: FeatureStoreWriter) -> Rows:
+        """(b, d) features and (b,) labels in the order of the records, from the first one on that the store lacks."""
+
+
+@dataclass(frozen=True)
+class Here:
+    """Features are made by this process, one batch after the other."""
+
+    extractor: Extractor
+
+    def runtime(self) -> Mapping[str, Any]:
+        """See :class:`Encoder`."""
+        return self.extractor.runtime()
+
+    def rows(self, source: Source, writer: FeatureStoreWriter) -> Rows:
+        """See :class:`Encoder`."""
+        for batch in source.batches(self.extractor.step, writer.rows):
+            yield self.extractor.transform(batch.x), batch.y
 
 
 def write_features(
@@ -22,13 +53,17 @@ def write_features(
     path: str | Path,
     made_from: Mapping[str, Any],
     progress: Progress | None = None,
+    *,
+    encoder: Encoder | None = None,
+    key: StoreKey | None = None,
 ) -> FeatureStore:
     """The features of ``source`` in the store at ``path``, made unless they are there already.
 
     A store that is finished is verified and reused if it was made from the same data by the same extractor. One that
-    was interrupted, by whatever means, is continued: the records are read again, but only those that are not on the
-    disk are transformed. A continued store has the same bytes as one made at one go; to that end it is begun anew where
-    device, threads or libraries have changed since.
+    was interrupted, by whatever means, is continued: only records that are not on the disk are read and transformed,
+    and what a file's format makes one read to get to them (:meth:`privmix.data.Source.manifest`). A continued store has
+    the same bytes as one made at one go; to that end it is begun anew where device, threads or libraries have changed
+    since.
 
     Reads private records: charge the ledger first.
 
@@ -38,6 +73,8 @@ def write_features(
         path: folder of the store. Private.
         made_from: what tells this data from others: split, files or fingerprint; JSON values. Kept in the store only.
         progress: called after every step with a description, the records done and their number.
+        encoder: where features are made; None: here.
+        key: encrypt the store by this key.
 
     Raises:
         InvalidInput: the extractor does not take such records, or ``path`` holds something else; a record is not
@@ -54,9 +91,10 @@ def write_features(
     """
     path, schema = Path(path), source.schema
     extractor.check_schema(schema)
-    kept = kept_features(path, extractor, made_from, schema)
+    kept = kept_features(path, extractor, made_from, schema, key)
     if kept is not None:
         return kept
+    encoder = Here(extractor) if encoder is None else encoder
     writer = FeatureStore.create(
         path,
         schema.records,
@@ -64,23 +102,23 @@ def write_features(
         schema=schema,
         extractor=store_facts(extractor, made_from),
         resume=True,
-        runtime=extractor.runtime(),
+        runtime=encoder.runtime(),
+        key=key,
     )
-    with writer:
-        passed, done = 0, writer.rows
-        for batch in source.batches(extractor.step):
-            # Rows that are on the disk already; per-record extractors don't care which rows come together.
-            skip = min(max(done - passed, 0), len(batch))
-            passed += len(batch)
-            if skip < len(batch):
-                writer.append(extractor.transform(batch.x[skip:]), batch.y[skip:])
+    with writer, closing(encoder.rows(source, writer)) as rows:
+        for features, labels in rows:
+            writer.append(features, labels)
             if progress is not None:
-                progress(f"features ({extractor.name})", passed, schema.records)
+                progress(f"features ({extractor.name})", writer.rows, schema.records)
         return writer.finish()
 
 
 def kept_features(
-    path: str | Path, extractor: Extractor, made_from: Mapping[str, Any], schema: Schema
+    path: str | Path,
+    extractor: Extractor,
+    made_from: Mapping[str, Any],
+    schema: Schema,
+    key: StoreKey | None = None,
 ) -> FeatureStore | None:
     """The finished store at ``path``, verified, or None if there is none yet.
 
@@ -91,7 +129,7 @@ def kept_features(
     path = Path(path)
     if not path.exists():
         return None
-    kept = FeatureStore.open(path)
+    kept = FeatureStore.open(path, key)
     if kept.extractor != store_facts(extractor, made_from) or kept.schema != schema:
         raise InvalidInput("feature store", str(path), "a store made from these files, split, classes and extractor")
     kept.verify()

@@ -64,6 +64,10 @@ class TorchEncoder(Extractor):
             raise InvalidInput("device", self._device_name, "auto, cpu, or a GPU of this machine") from None
         return device
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the device: on another machine there may be another one."""
+        return {name: value for name, value in vars(self).items() if name != "device"}
+
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
         """Scalars, a plain name or one of the hub, a commit, and a precision that there is."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source
+from privmix.data.files import reading
+from privmix.data.fingerprint import keep_hashes, recall_hashes
+from privmix.data.remote import is_remote
+from privmix.data.sealing import StoreKey
 from privmix.engine import PrivateRecords
+from privmix.engine.encoding import ClusterEncoder
 from privmix.engine.grouping import by_person, store_by_person
+from privmix.engine.ray import Cluster
 from privmix.engine.rows import default_memory
+from privmix.errors import InvalidInput
 from privmix.features import Extractor, from_spec, write_features
 from privmix.jobs.dataset import Dataset
 from privmix.progress import Progress
@@ -58,8 +67,14 @@ def records_of(
     place: Callable[[], Path],
     memory_gb: float | None,
     progress: Progress,
+    *,
+    cluster: Cluster | None = None,
+    workers: int | None = None,
+    key: StoreKey | None = None,
 ) -> PrivateRecords | FeatureStore:
     """Features of a dataset as engines take them: on disk where asked for or where they would fill the memory.
+
+    For a cluster they are always on disk, and their store's path travels: no record is in its object store.
 
     Args:
         dataset: private, or not.
@@ -69,12 +84,15 @@ def records_of(
         place: where they may be otherwise, asked for once they have to.
         memory_gb: what sorting by person may take.
         progress: called as work proceeds.
+        cluster: where features are made of data in files; None: here.
+        workers: of the cluster.
+        key: encrypts the store.
     """
     schema = dataset.schema
     large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
-    if store is None and not large:
+    if store is None and not large and cluster is None:
         return replace(features_in_memory(dataset.source, extractor, progress), persons=whose)
-    kept = features_on_disk(dataset, extractor, store or place(), progress)
+    kept = features_on_disk(dataset, extractor, store or place(), progress, cluster=cluster, workers=workers, key=key)
     return sorted_store(kept, whose, by_person(kept.path), memory_gb, progress)
 
 
@@ -88,6 +106,53 @@ def sorted_store(
     return store_by_person(store, whose, place, memory_bytes=memory, progress=progress)
 
 
-def features_on_disk(dataset: Dataset, extractor: Extractor, store: Path, progress: Progress) -> FeatureStore:
-    """Features in a store, made, continued or reused; only for the very files, split, classes and extractor."""
-    return write_features(dataset.source, extractor, store, dataset.origin(), progress)
+def features_on_disk(
+    dataset: Dataset,
+    extractor: Extractor,
+    store: Path,
+    progress: Progress,
+    *,
+    cluster: Cluster | None = None,
+    workers: int | None = None,
+    key: StoreKey | None = None,
+) -> FeatureStore:
+    """Features in a store, made, continued or reused; only for the very files, split, classes and extractor.
+
+    Args:
+        dataset: private, or not.
+        extractor: public, per record.
+        store: where they are kept.
+        progress: called as work proceeds.
+        cluster: where they are made, if the data are files that its machines share; None: here.
+        workers: of the cluster.
+        key: encrypts the store.
+    """
+    with _origin(dataset, Path(store), key) as made_from:
+        made = partial(write_features, dataset.source, extractor, store, made_from, progress, key=key)
+        if cluster is None or not dataset.source.travels or Path(store).exists():
+            return made()
+        with ClusterEncoder(cluster, dataset.source, extractor, workers) as encoder:
+            return made(encoder=encoder)
+
+
+@contextmanager
+def _origin(dataset: Dataset, store: Path, key: StoreKey | None) -> Iterator[Mapping[str, Any]]:
+    """What features belong to; while they are made, hashes of the files are kept beside the store.
+
+    So an interrupted job does not read all data again to hash them. Beside an encrypted store there is nothing of it.
+    """
+    notes = store.with_name(f".{store.name}.hashes")
+    if dataset.place is None or is_remote(dataset.place) or key is not None:
+        yield dataset.origin()
+        return
+    with reading(store.parent, "a folder"):
+        recall_hashes(notes)
+        found = dataset.origin()
+        if not store.exists():
+            keep_hashes(notes, dataset.source.files)
+    try:
+        yield found
+    except InvalidInput:
+        notes.unlink(missing_ok=True)
+        raise
+    notes.unlink(missing_ok=True)

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 from typing import Final
 
+from privmix.data import FeatureStore
+from privmix.data.sealing import StoreKey
 from privmix.errors import InvalidInput, StorageError
 
 # Every folder that is made to be handed on has one of these.
@@ -18,6 +20,21 @@ def check_writable(field: str, path: Path) -> None:
     place = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
         raise StorageError(f"{field}: can't write {path}: {place} is no folder that may be written")
+
+
+def check_store_key(store: str | Path | None, key: StoreKey | None) -> None:
+    """Raise where the key of a feature store can't be read, or a store that is there has none, or another one.
+
+    No record is read.
+
+    Raises:
+        InvalidInput: the key is no key, or not the store's; or the store is encrypted and none is given.
+        StorageError: it can't be read.
+    """
+    if key is not None:
+        key.read()
+    if store is not None and Path(store).exists():
+        FeatureStore.check_key(store, key)
 
 
 def check_figure(path: Path | None) -> None:

@@ -14,7 +14,9 @@ from privmix.accounting import Adjacency, Gaussian, PrivacyCost, epsilon
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.data.overlap import Contents, Sketch
+from privmix.data.sealing import StoreKey
 from privmix.engine import PrivateRecords
+from privmix.engine.ray import Cluster
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
 from privmix.features.tabular import Tabular
@@ -351,7 +353,16 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             check_persons(number_of(whose), planned.plan)
         run = work.run
         return records_of(
-            self.opened, planned.extractor, whose, self.store, lambda: run.features_folder, self.memory_gb, progress
+            self.opened,
+            planned.extractor,
+            whose,
+            self.store,
+            lambda: run.features_folder,
+            self.memory_gb,
+            progress,
+            cluster=Cluster(self.ray_address) if planned.engine == "ray" else None,
+            workers=self.workers,
+            key=StoreKey.of(self.store_key),
         )
 
     def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:

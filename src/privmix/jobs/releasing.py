@@ -77,6 +77,7 @@ def release(
     most_per_person: int | None = None,
     private_count: bool = False,
     store: str | Path | None = None,
+    store_key: str | Path | None = None,
     engine: str = "local",
     memory_gb: float | None = None,
     workers: int | None = None,
@@ -108,6 +109,8 @@ def release(
             budget of persons.
         private_count: keep the record count private: estimate it with noise, for a tenth of the budget.
         store: a folder to keep features in (private!) and to reuse them from.
+        store_key: a file with the key that encrypts ``store``, 64 hexadecimal digits, or ``"env"``: they are in the
+            variable ``PRIVMIX_STORE_KEY``.
         engine, memory_gb, workers, ray_address: ``"local"``, or ``"ray"`` for a cluster; GiB for sums and records;
             threads, or tasks of a cluster; its address.
         seed: for tests and benchmarks; the release is then NOT private.
@@ -137,6 +140,7 @@ def release(
         "most_per_person": most_per_person,
         "private_count": private_count,
         "store": None if store is None else Path(store),
+        "store_key": store_key,
         "engine": engine,
         "memory_gb": memory_gb,
         "workers": workers,

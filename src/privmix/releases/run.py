@@ -161,7 +161,7 @@ class ReleaseRun(Run):
         """See :attr:`Run.leaves`."""
         own = {_SHARDS, DATA_FOLDER, SEALED_FILE}
         for name in (_FEATURES, by_person(Path(_FEATURES)).name):
-            own |= {name, f".{name}.partial", f".{name}.lock", f".{name}.parts"}
+            own |= {name, f".{name}.partial", f".{name}.lock", f".{name}.parts", f".{name}.tiles", f".{name}.hashes"}
         return frozenset(own | {member.name for member in members(self._plan)})
 
     @classmethod

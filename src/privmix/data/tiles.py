@@ -1,0 +1,169 @@
+"""Tiles of a feature store in the making: files that several processes write, each whole or not there at all.
+
+A tile is a stretch of records, and its number says which: what is in it follows from the data and the extractor alone.
+So whoever makes it, however often, makes the same bytes, and what is left to do after a kill is the list of numbers
+that have no file. Tiles lie in a folder beside the store, and go into it in their order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.files import reading
+from privmix.data.sealing import Sealer
+from privmix.errors import StorageError
+from privmix.private_files import PrivateFolder
+
+_BEGIN: Final = "begin.json"
+_PREFIX: Final = "tile-"
+_MOST_FACTS: Final = 2**26
+_DIGEST: Final = hashlib.sha256().digest_size
+# As many tiles as make what a kill costs small, as few as keep their files and calls cheap.
+_WANTED: Final = 1024
+_FEWEST: Final = 256
+_MOST: Final = 65_536
+_MOST_BYTES: Final = 2**28
+
+
+def tile_records(records: int, dim: int) -> int:
+    """How many records a tile has: a thousandth of all, between 256 and 65,536, and at most 256 MiB of features.
+
+    Example:
+        >>> tile_records(60_000, 512), tile_records(10**8, 512)
+        (256, 65536)
+    """
+    return max(1, min(_MOST_BYTES // (4 * dim), max(_FEWEST, min(_MOST, -(-records // _WANTED)))))
+
+
+class TileFolder:
+    """``.{name}.tiles`` beside the store ``path``: a file a tile, of its owner alone.
+
+    Formal guarantees:
+        * Whole: a tile has its name once all its bytes are on the disk; what reads it compares their hash.
+        * Again: two processes that make one tile, as one was taken for lost, do not disturb each other.
+        * Closed: the folder and its files are the owner's only, and no link is followed.
+
+    Args:
+        folder: open.
+        sealer: who encrypts tiles; None: nobody.
+    """
+
+    def __init__(self, folder: PrivateFolder, sealer: Sealer | None) -> None:
+        self._folder, self._sealer = folder, sealer
+
+    @classmethod
+    def beside(cls, path: Path, facts: Mapping[str, Any], sealer: Sealer | None) -> Self:
+        """The folder of the store that is made at ``path``: taken over where it is of the same facts, else begun anew.
+
+        The store's lock is held: nobody else is using it.
+
+        Raises:
+            InvalidInput: something is in the way that no such work left.
+            StorageError: it can't be made.
+        """
+        place, wanted = tiles_of(path), json.dumps(facts, sort_keys=True).encode()
+        with reading(path.parent, "a folder"):
+            with contextlib.suppress(FileNotFoundError):
+                left = PrivateFolder(place, place.name)
+                if left.has(_BEGIN) and left.read(_BEGIN, _MOST_FACTS) == wanted:
+                    return cls(left, sealer)
+                _check_ours(left)
+                left.discard()
+            folder = PrivateFolder(place, place.name, create=True)
+            folder.write(_BEGIN, wanted)
+        return cls(folder, sealer)
+
+    @classmethod
+    def at(cls, path: Path, sealer: Sealer | None) -> Self:
+        """The folder of the store that another process is making at ``path``.
+
+        Raises:
+            StorageError: it isn't here: this machine does not share the file system, or it is another user's.
+        """
+        place = tiles_of(path)
+        try:
+            return cls(PrivateFolder(place, place.name), sealer)
+        except FileNotFoundError:
+            raise StorageError(f"{place}: not there; every machine has to share the folder of the store") from None
+
+    def there(self) -> set[int]:
+        """Numbers of the tiles that are made."""
+        found = (name.removeprefix(_PREFIX) for name in self._folder.names() if name.startswith(_PREFIX))
+        return {int(number) for number in found if number.isdigit()}
+
+    def write(self, number: int, features: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
+        """Put a tile in its place: (b, d) features and (b,) labels."""
+        content = np.ascontiguousarray(features, "<f4").tobytes() + np.ascontiguousarray(labels, "<i8").tobytes()
+        content += hashlib.sha256(content).digest()
+        if self._sealer is not None:
+            content = self._sealer.seal(_of(number), content)
+        with self._folder.new(_name(number), draft=f".{_name(number)}.{secrets.token_hex(8)}.draft") as stream:
+            stream.write(content)
+
+    def read(self, number: int, records: int, dim: int) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
+        """A tile's features (b, d) and labels (b,); None where there is no such tile, or another one's bytes."""
+        size = records * (4 * dim + 8) + _DIGEST
+        try:
+            with self._folder.open(_name(number)) as stream:
+                content = stream.read(size + Sealer.MORE + 1)
+        except FileNotFoundError:
+            return None
+        if self._sealer is not None:
+            opened = self._sealer.opened(_of(number), content)
+            content = b"" if opened is None else opened
+        whole = memoryview(content)
+        if len(whole) != size or hashlib.sha256(whole[:-_DIGEST]).digest() != bytes(whole[-_DIGEST:]):
+            return None
+        end = records * dim * 4
+        features = np.frombuffer(whole[:end], "<f4").reshape(records, dim)
+        return features, np.frombuffer(whole[end:-_DIGEST], "<i8")
+
+    def remove(self, number: int) -> None:
+        """Take a tile away; none, no work."""
+        self._folder.remove(_name(number))
+
+    def discard(self) -> None:
+        """Remove all of it."""
+        with contextlib.suppress(OSError):
+            self._folder.discard()
+
+    def close(self) -> None:
+        """Leave it for another attempt."""
+        self._folder.close()
+
+
+def tiles_of(path: Path) -> Path:
+    """Where the tiles of the store at ``path`` are while it is made."""
+    return path.with_name(f".{path.name}.tiles")
+
+
+def missing(there: set[int], first: int, tiles: int) -> list[int]:
+    """Numbers from ``first`` to before ``tiles`` that are not there: 8 bytes each beside Python's list.
+
+    Example:
+        >>> missing({2, 4}, 1, 6)
+        [1, 3, 5]
+    """
+    return [number for number in range(first, tiles) if number not in there]
+
+
+def _check_ours(folder: PrivateFolder) -> None:
+    tiles = {name for name in folder.names() if name.removeprefix(".").startswith(_PREFIX)}
+    folder.check_names({_BEGIN, *tiles})
+
+
+def _name(number: int) -> str:
+    return f"{_PREFIX}{number:09d}"
+
+
+def _of(number: int) -> bytes:
+    return f"privmix tile {number}".encode()

@@ -1,0 +1,348 @@
+"""Features made on a Ray cluster: actors read tiles of the records, encode them, and write each tile's file.
+
+What travels to a worker is the source (names of files, and where reading can begin in them), the extractor, and numbers
+of tiles; what comes back are numbers. Records and features go from files to files: none is in Ray's object store, nor
+in what Ray spills. So the data and the folder of the store have to be on a file system that all machines share, at the
+same paths, as the same user's.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.data.sealing import StoreKey
+from privmix.data.source import Source, as_inputs
+from privmix.data.store import FeatureStoreWriter
+from privmix.data.tiles import TileFolder, missing, tile_records
+from privmix.engine.cluster import ClusterLost, check_ray
+from privmix.engine.ray import Cluster, _checked, _guarded
+from privmix.errors import InvalidInput
+from privmix.private_files import no_core_dumps
+
+# Runs of tiles that a worker has before it, so that it never waits for the next one.
+_AHEAD: Final = 2
+# How often a tile is made anew whose bytes are not those that were written.
+_AGAIN: Final = 3
+
+
+class Encodes(Protocol):
+    """What is asked of an extractor here; see :class:`privmix.features.Extractor`."""
+
+    @property
+    def step(self) -> int:
+        """Records a call."""
+
+    def runtime(self) -> dict[str, Any]:
+        """What may change the last bits of features."""
+
+    def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """(b, ...) inputs -> (b, d) features."""
+
+
+@dataclass(frozen=True)
+class TilePlace:
+    """Where tiles go, and what one is.
+
+    Attributes:
+        path: of the store in the making.
+        records: of a tile.
+        dim: d.
+        key, mark: of a store that is encrypted; the key is read on the worker.
+    """
+
+    path: str
+    records: int
+    dim: int
+    key: StoreKey | None = None
+    mark: bytes = b""
+
+    def folder(self) -> TileFolder:
+        """Open, on a worker."""
+        return TileFolder.at(Path(self.path), None if self.key is None else self.key.sealer(self.mark))
+
+
+@dataclass(frozen=True)
+class Parts:
+    """Source and extractor of the tiles.
+
+    Attributes:
+        held: both, or where each is in Ray's object store: names and places in files, and public numbers.
+        stored: whether they are there.
+    """
+
+    held: tuple[Any, Any]
+    stored: bool
+
+    def fetched(self) -> tuple[Source, Encodes]:
+        """Both."""
+        if not self.stored:
+            return self.held
+        import ray
+
+        source, extractor = ray.get(list(self.held))
+        return source, extractor
+
+
+class TileWorker:
+    """What an actor is: it makes tiles, one after the other. Holds private records while it does.
+
+    Formal guarantees:
+        * a tile's bytes follow from the data, the extractor and its number: made twice, it is the same;
+        * what fails says nothing of a record.
+    """
+
+    def __init__(self, folder: str, on_start: Callable[[], None] | None) -> None:
+        no_core_dumps()
+        # Names of files may be relative.
+        with suppress(OSError):
+            os.chdir(folder)
+        self._on_start = on_start
+        self._parts: tuple[Source, Encodes] | None = None
+
+    def runtime(self, parts: Parts) -> Any:
+        """What may change the last bits of its features."""
+        return _guarded(lambda: self._opened(parts).runtime())
+
+    def _opened(self, parts: Parts) -> Encodes:
+        """Fetch source and extractor once; whoever starts this again hands them over again. Gives the extractor."""
+        if self._parts is None:
+            self._source, self._extractor = self._parts = parts.fetched()
+            if (torch := sys.modules.get("torch")) is not None:
+                torch.set_num_threads(1)
+        return self._parts[1]
+
+    def encode(self, place: TilePlace, span: range, parts: Parts) -> Any:
+        """Make the tiles of ``span`` that are not there yet; returns what :meth:`runtime` says, or why it gave up."""
+
+        def work() -> Mapping[str, Any]:
+            self._opened(parts)
+            folder = place.folder()
+            try:
+                there = folder.there()
+                for run in _neighbours([number for number in span if number not in there]):
+                    self._encode(place, folder, run)
+            finally:
+                folder.close()
+            return self._extractor.runtime()
+
+        return _guarded(work)
+
+    def _encode(self, place: TilePlace, folder: TileFolder, run: range) -> None:
+        first, end = run.start * place.records, min(run.stop * place.records, self._source.schema.records)
+        held: list[tuple[NDArray[Any], NDArray[np.int64]]] = []
+        number, room = run.start, place.records
+        for batch in self._source.batches(self._extractor.step, first, end):
+            x, y = batch.x, batch.y
+            while len(y):
+                if room == place.records and self._on_start is not None:
+                    self._on_start()
+                held.append((self._features(x[:room], place.dim), y[:room]))
+                taken = len(held[-1][1])
+                x, y, first, room = x[taken:], y[taken:], first + taken, room - taken
+                if not room or first == end:
+                    folder.write(number, *(np.concatenate(part) for part in zip(*held, strict=True)))
+                    held, number, room = [], number + 1, place.records
+
+    def _features(self, x: NDArray[Any], dim: int) -> NDArray[Any]:
+        return as_inputs(np.asarray(self._extractor.transform(x)), (dim,))
+
+
+@dataclass(eq=False)
+class ClusterEncoder:
+    """Makes the features of a store on a cluster; see :class:`privmix.features.cache.Encoder`. A context manager.
+
+    Formal guarantees:
+        * Same: the store has the bytes of one that is made here, where one machine's :meth:`runtime` is the other's;
+        * Exactly once: each tile is in the store once, in its place, whatever died and however often it was made;
+        * Resumed: tiles that are there are not made again, and what comes before one is read only where its file's
+          format has no place nearer to begin at.
+
+    Args:
+        cluster: where.
+        source: of files (``travels``).
+        extractor: public, per record.
+        workers: actors; None: as many as there are CPUs, or GPUs where the extractor runs on them.
+
+    Raises:
+        MissingExtra: ray is not installed.
+        ClusterLost: no cluster, or it could not finish, or its machines differ in what changes the last bits of
+            features.
+        InvalidInput: a record is not acceptable; it is not shown.
+    """
+
+    cluster: Cluster
+    source: Source
+    extractor: Encodes
+    workers: int | None = None
+    _done: ExitStack = field(default_factory=ExitStack, init=False)
+    _actors: list[Any] = field(default_factory=list, init=False)
+    _parts: Any = field(default=(), init=False)
+    _runtime: Any = field(default=None, init=False)
+
+    def __enter__(self) -> Self:
+        check_ray()
+        assert self.source.travels
+        self._done.enter_context(self.cluster.open())
+        try:
+            self._start()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._done.__exit__(kind, error, trace)
+
+    def _start(self) -> None:
+        import ray
+
+        library: Any = ray
+        there = library.cluster_resources()
+        on_gpu = there.get("GPU", 0) >= 1 and "device" in self.extractor.runtime()
+        many = int(there["GPU"] if on_gpu else max(1, there.get("CPU", 1)))
+        made = library.remote(TileWorker).options(
+            num_cpus=1,
+            num_gpus=1 if on_gpu else 0,
+            max_restarts=self.cluster.max_retries,
+            max_task_retries=self.cluster.max_retries,
+        )
+        # Put once, for all of them.
+        self._parts = Parts((library.put(self.source), library.put(self.extractor)), stored=True)
+        for _ in range(many if self.workers is None else min(self.workers, many)):
+            self._actors.append(made.remote(os.getcwd(), self.cluster.on_task_start))
+            self._done.callback(library.kill, self._actors[-1])
+        for found in library.get([actor.runtime.remote(self._parts) for actor in self._actors]):
+            self._check_runtime(_checked(found))
+
+    def runtime(self) -> Mapping[str, Any]:
+        """What all workers say that may change the last bits of features."""
+        found: Mapping[str, Any] = self._runtime
+        return found
+
+    def rows(
+        self, source: Source, writer: FeatureStoreWriter
+    ) -> Generator[tuple[NDArray[Any], NDArray[Any]], None, None]:
+        """See :class:`privmix.features.cache.Encoder`."""
+        assert source is self.source
+        size = tile_records(source.schema.records, writer.dim)
+        place = TilePlace(str(writer.path.absolute()), size, writer.dim, *writer.sealed_by)
+        folder = TileFolder.beside(writer.path, {**writer.facts, "tile": size}, writer.sealer)
+        try:
+            yield from self._in_order(place, folder, writer)
+            writer.checkpoint()
+        except InvalidInput:
+            folder.discard()
+            raise
+        except BaseException:
+            folder.close()
+            raise
+        folder.discard()
+
+    def _in_order(
+        self, place: TilePlace, folder: TileFolder, writer: FeatureStoreWriter
+    ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        size, records, manifest = place.records, self.source.schema.records, self.source.manifest()
+        there, tiles, again = folder.there(), manifest.tiles(size), 0
+        lacking = missing(there, writer.rows // size, tiles)
+        runs = deque(manifest.runs(lacking, size))
+        work = _Work(self._actors, (place, self._parts), runs, self._check_runtime)
+        written: deque[int] = deque()
+        number = writer.rows // size
+        while number < tiles:
+            there |= work.done(wait=number not in there)
+            if number not in there:
+                if work.ended:
+                    raise ClusterLost("ray: the cluster could not finish the work")
+                continue
+            first = number * size
+            found = folder.read(number, min(size, records - first), place.dim)
+            if found is None:
+                again += 1
+                if again > _AGAIN:
+                    raise ClusterLost("ray: tiles are not what was written; is the file system shared?")
+                folder.remove(number)
+                there.discard(number)
+                work.add(range(number, number + 1))
+                continue
+            passed = max(0, writer.rows - first)
+            yield found[0][passed:], found[1][passed:]
+            written.append(number)
+            # What is in the store, and stays there, needs no tile.
+            while written and (written[0] + 1) * size <= writer.durable_rows:
+                folder.remove(written.popleft())
+            number += 1
+
+    def _check_runtime(self, found: Mapping[str, Any]) -> None:
+        if self._runtime is None:
+            self._runtime = found
+        if found != self._runtime:
+            raise ClusterLost("ray: machines differ in device, threads or libraries: so would features, in last bits")
+
+
+class _Work:
+    """Runs of tiles, dealt to actors as they get free: whoever is slow holds up its own tiles alone."""
+
+    def __init__(
+        self,
+        actors: list[Any],
+        what: tuple[TilePlace, Parts],
+        runs: deque[range],
+        check: Callable[[Mapping[str, Any]], None],
+    ) -> None:
+        self._free, self._runs, self._check = deque(actors * _AHEAD), runs, check
+        self._place, self._parts = what
+        self._under_way: dict[Any, tuple[Any, range]] = {}
+
+    def add(self, run: range) -> None:
+        """Have these made next."""
+        self._runs.appendleft(run)
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is to be waited for."""
+        return not self._runs and not self._under_way
+
+    def done(self, *, wait: bool) -> set[int]:
+        """Tiles that were made since it was asked last; where it is to wait, at least one."""
+        import ray
+
+        while self._runs and self._free:
+            actor, run = self._free.popleft(), self._runs.popleft()
+            self._under_way[actor.encode.remote(self._place, run, self._parts)] = actor, run
+        if not self._under_way:
+            return set()
+        ended, _ = ray.wait(list(self._under_way), num_returns=1, timeout=None if wait else 0)
+        found: set[int] = set()
+        for one in ended:
+            actor, run = self._under_way.pop(one)
+            self._check(_checked(ray.get(one)))
+            self._free.append(actor)
+            found |= set(run)
+        return found
+
+
+def _neighbours(numbers: list[int]) -> Iterator[range]:
+    """The numbers as stretches without gaps.
+
+    Example:
+        >>> list(_neighbours([1, 2, 5]))
+        [range(1, 3), range(5, 6)]
+    """
+    start = 0
+    for place in range(1, len(numbers) + 1):
+        if place == len(numbers) or numbers[place] != numbers[place - 1] + 1:
+            yield range(numbers[start], numbers[place - 1] + 1)
+            start = place

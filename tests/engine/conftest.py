@@ -1,0 +1,37 @@
+"""One Ray cluster for all tests of this folder: its start is dear."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from privmix.engine.cluster import _reread_token
+
+
+@pytest.fixture(scope="package")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    # Before the first import: Ray reads these once.
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": "of-this-test-" + os.urandom(16).hex()}
+    ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    from ray.cluster_utils import Cluster
+
+    # Another test may have imported Ray before.
+    _reread_token()
+    node = {
+        "num_cpus": 1,
+        "object_store_memory": 80 * 2**20,
+        "include_dashboard": False,
+    }
+    made = Cluster(initialize_head=True, head_node_args=node)
+    second = made.add_node(**node)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    made.second = second
+    yield made
+    ray.shutdown()
+    made.shutdown()
+    del os.environ["RAY_AUTH_MODE"], os.environ["RAY_AUTH_TOKEN"]
+    _reread_token()

@@ -1,0 +1,356 @@
+"""Features made tile by tile, by workers that die: the bytes of a store that is made at one go, and no tile twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from numpy.typing import NDArray
+
+from privmix.data import FeatureStore, Source, open_dataset
+from privmix.data.sealing import StoreKey
+from privmix.data.tiles import TileFolder, tile_records, tiles_of
+from privmix.engine.cluster import ClusterLost
+from privmix.engine.encoding import ClusterEncoder, Parts, TilePlace, TileWorker
+from privmix.engine.ray import Cluster, Failure
+from privmix.errors import InvalidInput, StorageError
+from privmix.features import Extractor, Identity, write_features
+
+N, DIM, TILE, CLASSES = 1100, 3, 256, ("a", "b")
+MADE_FROM = {"split": "train", "files": [("d.parquet", "abc")]}
+
+
+class Doubled(Identity):
+    """Twice the numbers, a few at a time."""
+
+    step: ClassVar[int] = 100
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[int] = []
+
+    def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        self.seen.append(len(x))
+        return 2 * np.asarray(x, np.float32)
+
+
+def data(folder: Path, records: int = N, group: int = 150) -> Source:
+    rng = np.random.default_rng(0)
+    table = pa.table(
+        {name: rng.normal(size=records).astype(np.float32) for name in "pqr"} | {"label": rng.integers(0, 2, records)}
+    )
+    pq.write_table(table, folder / "d.parquet", row_group_size=group)
+    return open_dataset(folder / "d.parquet", classes=CLASSES)
+
+
+def files(path: Path) -> dict[str, bytes]:
+    return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
+
+
+class Alone:
+    """An encoder whose only worker is this process, and which is cut off after so many tiles."""
+
+    def __init__(self, source: Source, extractor: Extractor, most: int = 10**9) -> None:
+        self.source, self.extractor, self.most, self.made = source, extractor, most, list[int]()
+
+    def runtime(self) -> dict[str, Any]:
+        return {}
+
+    def rows(self, source: Source, writer: Any) -> Any:
+        place = TilePlace(str(writer.path), TILE, writer.dim, *writer.sealed_by)
+        folder = TileFolder.beside(writer.path, {**writer.facts, "tile": TILE}, writer.sealer)
+        worker, parts = TileWorker(os.getcwd(), None), Parts((source, self.extractor), stored=False)
+        for number in range(source.manifest().tiles(TILE)):
+            if number not in folder.there():
+                if len(self.made) == self.most:
+                    raise KeyboardInterrupt
+                found = worker.encode(place, range(number, number + 1), parts)
+                if isinstance(found, Failure):
+                    raise InvalidInput(str(found.field), "hidden", found.allowed)
+                self.made.append(number)
+            tile = folder.read(number, min(TILE, N - number * TILE), writer.dim)
+            assert tile is not None
+            yield tile
+        folder.discard()
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    return data(tmp_path)
+
+
+@pytest.fixture
+def whole(tmp_path: Path, source: Source) -> FeatureStore:
+    return write_features(source, Doubled(), tmp_path / "whole", MADE_FROM)
+
+
+def test_tiles_give_the_store_that_one_process_makes(tmp_path: Path, source: Source, whole: FeatureStore) -> None:
+    made = write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=Alone(source, Doubled()))
+    assert files(made.path) == files(whole.path)
+    assert np.array_equal(made.features, np.concatenate([2 * batch.x for batch in source.batches(500)]))
+    assert {path.name for path in tmp_path.iterdir()} == {"d.parquet", "whole", "STORE"}
+
+
+def test_what_is_there_is_not_made_again(tmp_path: Path, source: Source, whole: FeatureStore) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=Alone(source, Doubled(), 3))
+    tiles = tiles_of(tmp_path / "STORE")
+    assert tiles.stat().st_mode & 0o777 == 0o700
+    assert all(file.stat().st_mode & 0o777 == 0o600 for file in tiles.iterdir())
+    extractor = Doubled()
+    again = Alone(source, extractor)
+    made = write_features(source, extractor, tmp_path / "STORE", MADE_FROM, encoder=again)
+    assert again.made == [3, 4]
+    assert sum(extractor.seen) == N - 3 * TILE
+    assert files(made.path) == files(whole.path)
+    assert not tiles.exists()
+
+
+@pytest.mark.parametrize("change", ["facts", "torn", "edited", "another's"])
+def test_tiles_of_something_else_are_not_taken(
+    tmp_path: Path, source: Source, whole: FeatureStore, change: str
+) -> None:
+    path, made_from = tmp_path / "STORE", dict(MADE_FROM)
+    with pytest.raises(KeyboardInterrupt):
+        write_features(source, Doubled(), path, MADE_FROM, encoder=Alone(source, Doubled(), 2))
+    tile = tiles_of(path) / "tile-000000001"
+    content = tile.read_bytes()
+    if change == "facts":
+        made_from["split"] = "test"
+        again = Alone(source, Doubled())
+        write_features(source, Doubled(), path, made_from, encoder=again)
+        assert again.made == [0, 1, 2, 3, 4]
+        return
+    tile.write_bytes({"torn": content[:-1], "edited": b"\1" + content[1:], "another's": b""}[change])
+    folder = TileFolder.at(path, None)
+    assert folder.read(1, TILE, DIM) is None
+    assert folder.read(0, TILE, DIM) is not None
+    assert folder.read(2, TILE, DIM) is None
+
+
+def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path, source: Source) -> None:
+    place = tiles_of(tmp_path / "STORE")
+    place.mkdir(mode=0o700)
+    (place / "precious").touch()
+    with pytest.raises(InvalidInput, match="move it away"):
+        write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=Alone(source, Doubled()))
+    assert (place / "precious").exists()
+    (place / "precious").unlink()
+    place.rmdir()
+    place.symlink_to(tmp_path)
+    with pytest.raises(InvalidInput, match="this user's alone"):
+        write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=Alone(source, Doubled()))
+
+
+def test_a_machine_without_the_folder_says_so(tmp_path: Path, source: Source) -> None:
+    parts = Parts((source, Doubled()), stored=False)
+    found = TileWorker(os.getcwd(), None).encode(TilePlace(str(tmp_path / "elsewhere"), TILE, DIM), range(1), parts)
+    assert found == Failure(None, "StorageError")
+    with pytest.raises(StorageError, match="share the folder"):
+        TileFolder.at(tmp_path / "elsewhere", None)
+
+
+def test_a_tile_that_two_make_is_whole(tmp_path: Path, source: Source) -> None:
+    """The second one begins while the first is in the midst of its file."""
+    folder = TileFolder.beside(tmp_path / "STORE", {}, None)
+    x, y = np.ones((TILE, DIM), np.float32), np.zeros(TILE, np.int64)
+    with folder._folder.new("tile-000000000", draft=".tile-000000000.first.draft") as stream:
+        stream.write(b"half")
+        stream.flush()
+        folder.write(0, x, y)
+        found = folder.read(0, TILE, DIM)
+        assert found is not None
+        assert np.array_equal(found[0], x)
+        stream.seek(0)
+        stream.write((tiles_of(tmp_path / "STORE") / "tile-000000000").read_bytes())
+    assert folder.read(0, TILE, DIM) is not None
+    assert folder.there() == {0}
+
+
+@pytest.mark.parametrize(("records", "dim", "expected"), [(10, 3, 256), (10**6, 512, 977), (10**9, 4096, 16384)])
+def test_tiles_are_a_thousandth_of_the_records_within_bounds(records: int, dim: int, expected: int) -> None:
+    assert tile_records(records, dim) == expected
+
+
+def test_a_record_that_does_not_fit_is_not_shown(tmp_path: Path) -> None:
+    table = pa.table({"p": [1.0, float("inf"), 424242.0], "label": [0, 1, 1]})
+    pq.write_table(table, tmp_path / "bad.parquet")
+    source = open_dataset(tmp_path / "bad.parquet", classes=2)
+    with pytest.raises(InvalidInput) as refused:
+        write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=Alone(source, Doubled()))
+    assert "424242" not in str(refused.value)
+
+
+class TestEncrypted:
+    """Nothing of the records shows without the key."""
+
+    @pytest.fixture
+    def key(self, tmp_path: Path) -> StoreKey:
+        file = tmp_path / "key"
+        file.write_text("ab" * 32 + "\n")
+        file.chmod(0o600)
+        found = StoreKey.of(file)
+        assert found is not None
+        return found
+
+    @pytest.mark.parametrize("tiles", [False, True])
+    def test_a_sealed_store_holds_the_same_records(
+        self, tmp_path: Path, source: Source, whole: FeatureStore, key: StoreKey, tiles: bool
+    ) -> None:
+        encoder = Alone(source, Doubled()) if tiles else None
+        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, encoder=encoder, key=key)
+        assert np.array_equal(np.asarray(made.features), whole.features)
+        assert np.array_equal(made.features[[5, N - 1, 0, -1]], whole.features[[5, N - 1, 0, -1]])
+        assert np.array_equal(made.features[7:900:3], whole.features[7:900:3])
+        assert np.array_equal(made.labels, whole.labels)
+        made.verify()
+        again = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
+        assert again.extractor == whole.extractor
+
+    def test_nothing_shows_in_the_files(
+        self, tmp_path: Path, source: Source, whole: FeatureStore, key: StoreKey
+    ) -> None:
+        with pytest.raises(KeyboardInterrupt):
+            write_features(source, Doubled(), tmp_path / "S", MADE_FROM, encoder=Alone(source, Doubled(), 2), key=key)
+        seen = [file.read_bytes() for file in tiles_of(tmp_path / "S").iterdir()]
+        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, encoder=Alone(source, Doubled()), key=key)
+        content = b"".join([*seen, *(file.read_bytes() for file in made.path.iterdir())])
+        for row in np.asarray(whole.features[::50]):
+            assert row[:2].tobytes() not in content
+        assert b"d.parquet" not in content
+        assert whole.fingerprint.encode() not in content
+
+    @pytest.mark.parametrize("block", [50])
+    def test_interrupted_it_goes_on(
+        self,
+        tmp_path: Path,
+        source: Source,
+        whole: FeatureStore,
+        key: StoreKey,
+        block: int,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr("privmix.data.sealed_arrays._BLOCK_BYTES", 4 * DIM * block)
+        monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)
+
+        class Broken(Doubled):
+            def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+                if sum(self.seen) > 500:
+                    raise KeyboardInterrupt
+                return super().transform(x)
+
+        with pytest.raises(KeyboardInterrupt):
+            write_features(source, Broken(), tmp_path / "S", MADE_FROM, key=key)
+        extractor = Doubled()
+        made = write_features(source, extractor, tmp_path / "S", MADE_FROM, key=key)
+        assert sum(extractor.seen) <= N - 500 + block
+        assert np.array_equal(np.asarray(made.features), whole.features)
+
+    def test_a_wrong_key_or_none_opens_nothing(self, tmp_path: Path, source: Source, key: StoreKey) -> None:
+        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
+        other = tmp_path / "other"
+        other.write_text("cd" * 32)
+        other.chmod(0o600)
+        for wrong in (None, StoreKey(str(other))):
+            with pytest.raises(InvalidInput, match="store_key"):
+                FeatureStore.open(made.path, wrong)
+        plain = write_features(source, Doubled(), tmp_path / "P", MADE_FROM)
+        with pytest.raises(InvalidInput, match="store is plain"):
+            FeatureStore.open(plain.path, key)
+
+    def test_an_edited_or_moved_block_is_refused(
+        self, tmp_path: Path, source: Source, key: StoreKey, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("privmix.data.sealed_arrays._BLOCK_BYTES", 4 * DIM * 100)
+        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
+        file = made.path / "features.sealed"
+        content, size = file.read_bytes(), 4 * DIM * 100 + 28
+        for changed in (
+            content[:50] + bytes([content[50] ^ 1]) + content[51:],
+            content[size : 2 * size] + content[:size] + content[2 * size :],
+        ):
+            file.write_bytes(changed)
+            with pytest.raises(InvalidInput, match="as it was written"):
+                _ = FeatureStore.open(made.path, key).features[0]
+
+    def test_keys_are_files_of_ones_own_or_in_the_environment(
+        self, tmp_path: Path, key: StoreKey, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert key.read() == bytes.fromhex("ab" * 32)
+        Path(key.place).chmod(0o644)
+        with pytest.raises(InvalidInput, match="this user's alone"):
+            key.read()
+        short = tmp_path / "short"
+        short.write_text("ab")
+        short.chmod(0o600)
+        with pytest.raises(InvalidInput, match="64 hexadecimal digits") as refused:
+            StoreKey(str(short)).read()
+        assert "ab" not in str(refused.value).replace("vary", "").split("got")[1].split(";")[0]
+        monkeypatch.setenv("PRIVMIX_STORE_KEY", "ef" * 32)
+        assert StoreKey("env").read() == bytes.fromhex("ef" * 32)
+        monkeypatch.delenv("PRIVMIX_STORE_KEY")
+        with pytest.raises(InvalidInput, match="PRIVMIX_STORE_KEY"):
+            StoreKey("env").read()
+
+
+def die_at(marker: Path, times: int) -> Callable[[], None]:
+    def hook() -> None:
+        for number in range(times):
+            try:
+                os.close(os.open(f"{marker}-{number}", os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                continue
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook
+
+
+def test_killed_workers_change_no_byte(cluster: Any, tmp_path: Path, source: Source, whole: FeatureStore) -> None:
+    dying = Cluster(on_task_start=die_at(tmp_path / "died", 1))
+    with ClusterEncoder(dying, source, Identity2()) as encoder:
+        made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    assert (tmp_path / "died-0").exists()
+    assert np.array_equal(made.features, whole.features)
+    assert {path.name for path in tmp_path.iterdir() if not path.name.startswith("died")} == {
+        "d.parquet",
+        "whole",
+        "STORE",
+    }
+
+
+def test_a_cluster_that_always_dies_leaves_what_is_made(
+    cluster: Any, tmp_path: Path, source: Source, whole: FeatureStore
+) -> None:
+    def doomed() -> None:
+        if len(list(tiles_of(tmp_path / "STORE").glob("tile-*"))) >= 2:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with (
+        pytest.raises(ClusterLost, match="could not finish"),
+        ClusterEncoder(Cluster(max_retries=0, on_task_start=doomed), source, Identity2(), workers=1) as encoder,
+    ):
+        write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    assert not (tmp_path / "STORE").exists()
+    made_before = len(list(tiles_of(tmp_path / "STORE").glob("tile-*")))
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    noting = Cluster(on_task_start=lambda: os.close(os.open(marks / os.urandom(8).hex(), os.O_CREAT)))
+    with ClusterEncoder(noting, source, Identity2()) as encoder:
+        made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    assert made_before == 2
+    assert len(list(marks.iterdir())) == 5 - made_before
+    assert np.array_equal(made.features, whole.features)
+
+
+class Identity2(Identity):
+    """Twice the numbers; it travels."""
+
+    def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        return 2 * np.asarray(x, np.float32)

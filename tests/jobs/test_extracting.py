@@ -1,0 +1,184 @@
+"""Features of a private dataset, made once: kept by their owner, taken by releases, told to be private."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import privmix as pm
+from privmix.data import FeatureStore, fingerprint
+from privmix.data.sealing import StoreKey
+from privmix.data.source import Source
+from tests.cli.helpers import privmix
+
+N = 300
+WISHES: dict[str, Any] = {"classes": 2, "features": "identity"}
+BUDGET: dict[str, Any] = {"epsilon": 4.0, "delta": 1e-4, "design": "moments", "clip_norm": 2.0}
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    columns = {name: rng.normal(0, 0.3, N).astype(np.float32) for name in "abc"}
+    pq.write_table(pa.table(columns | {"label": rng.integers(0, 2, N)}), tmp_path / "d.parquet", row_group_size=64)
+    return tmp_path / "d.parquet"
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    file = tmp_path / "key"
+    file.write_text("5a" * 32)
+    file.chmod(0o600)
+    return file
+
+
+def arrays(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((folder / "data").iterdir())}
+
+
+def test_a_release_takes_what_was_made(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
+    found = pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
+    assert (found.records, found.dim, found.features, found.encrypted) == (N, 3, "identity", False)
+    assert stat.S_IMODE((tmp_path / "STORE").stat().st_mode) == 0o700
+    assert "private" in str(found)
+    monkeypatch.setattr(Source, "_silent_chunks", lambda *_: pytest.fail("records were read again"))
+    kept = pm.release(data, **WISHES, **BUDGET, seed=3, store=tmp_path / "STORE", out=tmp_path / "B")
+    assert np.array_equal(kept.x, fresh.x)
+    assert pm.extract_features(data, **WISHES, out=tmp_path / "STORE").path == found.path
+
+
+def test_encrypted_it_takes_the_key(data: Path, tmp_path: Path, key: Path) -> None:
+    fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
+    found = pm.extract_features(data, **WISHES, out=tmp_path / "STORE", store_key=key)
+    assert found.encrypted
+    again = {**WISHES, **BUDGET, "seed": 3, "store": tmp_path / "STORE"}
+    sealed = pm.release(data, **again, store_key=key, out=tmp_path / "B")
+    assert np.array_equal(sealed.x, fresh.x)
+    with pytest.raises(pm.InvalidInput, match="store_key"):
+        pm.release(data, **again, out=tmp_path / "C")
+    with pytest.raises(pm.InvalidInput, match="encrypted"):
+        pm.train(data, **WISHES, epsilon=4, delta=1e-4, epochs=1, store=tmp_path / "STORE", out=tmp_path / "D")
+    assert not (tmp_path / "C").exists()
+    rows = pm.release(
+        data, **{**again, "design": "poisson", "rows": 40}, store_key=key, out=tmp_path / "E", memory_gb=0.001
+    )
+    plain = pm.release(data, **{**again, "design": "poisson", "rows": 40, "store": None}, out=tmp_path / "F")
+    assert np.array_equal(rows.x, plain.x)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"store": None}, "without `store`"),
+        ({"store_key": "missing"}, "no such file|cannot be read|No such file"),
+        ({"person": "a", "records": 10}, "persons"),
+    ],
+)
+def test_a_key_that_would_not_serve_is_refused_before_the_charge(
+    data: Path, tmp_path: Path, key: Path, wrong: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("privmix.jobs.job.Job.charge", lambda *_: pytest.fail("charged"))
+    given = {"store": tmp_path / "STORE", "store_key": key, **WISHES, **BUDGET, **wrong}
+    with pytest.raises(pm.PrivmixError, match=message):
+        pm.release(data, **given, out=tmp_path / "A")
+
+
+def test_the_verb_says_that_the_store_is_private(data: Path, tmp_path: Path, key: Path) -> None:
+    line = ["features", str(data), "--features", "identity", "--classes", "2", "--out", str(tmp_path / "STORE")]
+    done = privmix(*line, "--store-key", str(key))
+    assert done.code == 0, done.err
+    assert "encrypted" in done.out
+    assert "as private as the records" in done.err
+    assert "AS PRIVATE AS THE RECORDS" in privmix("features", "--help").out
+    store = FeatureStore.open(tmp_path / "STORE", StoreKey(str(key)))
+    assert len(store.labels) == N
+    assert privmix(*line).code == 2
+    assert privmix(*line, "--store-key", str(key), "--ray-address", "h:1").code == 2
+
+
+def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the input, the row groups alone that the lacking records are in."""
+    monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr("privmix.features.Identity.step", 50)
+    from privmix.features import Identity
+
+    original, seen = Identity.transform, list[int]()
+
+    def cut_off(self: Identity, x: Any) -> Any:
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+        seen.append(len(x))
+        return original(self, x)
+
+    monkeypatch.setattr("privmix.data.fingerprint._SETTLED", -1)
+    digest, hashed = hashlib.file_digest, list[str]()
+
+    def digested(stream: Any, name: str) -> Any:
+        hashed.append(str(stream.name))
+        return digest(stream, name)
+
+    read: list[int] = []
+    batches = pq.ParquetFile.iter_batches
+
+    def noted(self: Any, *given: Any, row_groups: list[int], **options: Any) -> Any:
+        read.extend(row_groups)
+        return batches(self, *given, row_groups=row_groups, **options)
+
+    monkeypatch.setattr(Identity, "transform", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
+    monkeypatch.setattr(Identity, "transform", original)
+    notes = tmp_path / ".STORE.hashes"
+    assert stat.S_IMODE(notes.stat().st_mode) == 0o600
+    # Another process: it hashes the data again only where nobody kept the hash.
+    fingerprint._hashes.clear()
+    monkeypatch.setattr(hashlib, "file_digest", digested)
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
+    pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
+    assert read[0] == sum(seen) // 64
+    assert read[-1] == 4
+    assert str(data) not in hashed
+    assert not notes.exists()
+
+
+def test_a_store_is_not_made_in_what_others_get(data: Path, tmp_path: Path) -> None:
+    pm.release(data, **WISHES, **BUDGET, out=tmp_path / "REL")
+    with pytest.raises(pm.InvalidInput, match="outside of releases"):
+        pm.extract_features(data, **WISHES, out=tmp_path / "REL" / "STORE")
+
+
+@pytest.mark.thorough
+def test_a_cluster_makes_the_same_release(
+    data: Path, tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From raw records, once with a store of its own and once with the run's."""
+    ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    put: list[Any] = []
+    original = ray.put
+    monkeypatch.setattr(ray, "put", lambda value: (put.append(value), original(value))[1])
+    fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
+    made = pm.release(data, **WISHES, **BUDGET, seed=3, engine="ray", workers=1, out=tmp_path / "B")
+    assert np.array_equal(made.x, fresh.x)
+    assert not ray.is_initialized()
+    values = pq.read_table(data)["a"].to_numpy()
+    import cloudpickle
+
+    assert put
+    assert all(values[:4].tobytes() not in cloudpickle.dumps(one) for one in put)
+    assert set(os.listdir(tmp_path)) == {"d.parquet", "key", "A", "B"}
+    assert (
+        json.loads((tmp_path / "B" / "certificate.json").read_text())["files"]
+        == json.loads((tmp_path / "A" / "certificate.json").read_text())["files"]
+    )
