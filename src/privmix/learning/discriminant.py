@@ -36,6 +36,8 @@ class DiscriminantClassifier(LinearLearner):
        noise and a sampling error of t_i / n_k. The shares are b_i = b c t_i^(q - 1), at most 1, c such that b is the
        share of the whole variance: class means may gather where records vary most, or spread evenly. Each b_i is its
        posterior mean, all b from 0 to 1 and a grid of powers q being equally likely before.
+       A noisy number of records makes a mean too long or too short: its squared relative error, times b_i t_i, is a
+       part of v_ki (:func:`~privmix.publication.second_moments.estimated_shares`).
        Given b_i, the mean of class k is m_ki = z_ki b_i t_i / (b_i t_i + v_ki), and the regression's coefficients are
        z_ki b_i / (b_i r_i + v_ki): a ridge regression with ridge v_ki / b_i (Balle and Wang 2018 so denoise the
        Gaussian mechanism by what is known of its noise).
