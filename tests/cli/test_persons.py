@@ -60,7 +60,7 @@ def test_errors_name_flags_and_nobody(verb: list[str], tmp_path: Path) -> None:
     data = said("csv", tmp_path)
     for more, words in (
         (["--person", "whose"], ["--person", "whose"]),
-        (["--person-pattern", "(.)"], ["--person-pattern", "said once"]),
+        (["--person-pattern", "(.)"], ["--person-pattern", "in one way"]),
         (["--person-missing", "some"], ["--person-missing"]),
         (["--per-person", "0"], ["--per-person"]),
     ):

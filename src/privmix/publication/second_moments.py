@@ -221,7 +221,7 @@ def estimated_shares(told: NDArray[np.float64], deviation: float) -> tuple[NDArr
         >>> estimated_shares(np.array([0.6, 0.4]), 0.0)[0].round(3).tolist()
         [0.6, 0.4]
         >>> shares, errors = estimated_shares(np.array([0.6, 0.4]), 0.2)
-        >>> 0.5 < shares[0] < 0.55, bool(errors[0] > 0.01)
+        >>> bool(0.5 < shares[0] < 0.55), bool(errors[0] > 0.01)
         (True, True)
     """
     classes = len(told)
