@@ -76,8 +76,11 @@ def test_maps_hold_to_the_bit_and_where_rounding_differs(case: tuple[Any, ...]) 
     if case[1] > 1:
         assert not np.array_equal(other.directions, honest.directions)
     found = names(plan, other)
-    # What was not compared to the bit is said.
-    assert all(name.endswith(UP_TO_ROUNDING) for name in found) or case[1] == 1
+    # What was not compared to the bit is said; of hardly anything but noise all digits may come out alike.
+    first, last = residual_map(plan, other), class_map(plan, other)
+    alike = [np.array_equal(first.directions, other.directions) and np.array_equal(first.means, other.means)]
+    alike += [np.array_equal(last.directions, other.class_directions) and np.array_equal(last.means, other.class_means)]
+    assert [name.endswith(UP_TO_ROUNDING) for name in found] == [not same for same in alike]
 
 
 def records(honest: ThreeStageMoments, name: str) -> NDArray[np.float32]:
