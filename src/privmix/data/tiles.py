@@ -91,7 +91,7 @@ class TileFolder:
         The store's lock is held. Whatever else has that name stays.
         """
         place = tiles_of(path)
-        with contextlib.suppress(FileNotFoundError, InvalidInput), reading(path.parent, "a folder"):
+        with reading(path.parent, "a folder"), contextlib.suppress(FileNotFoundError, InvalidInput):
             left = PrivateFolder(place, place.name)
             try:
                 _check_ours(left)
