@@ -113,6 +113,32 @@ def test_what_is_there_is_not_made_again(tmp_path: Path, source: Source, whole: 
     assert not tiles.exists()
 
 
+@pytest.mark.parametrize("sealed", [False, True])
+def test_tiles_are_gone_where_another_engine_finishes(tmp_path: Path, source: Source, sealed: bool) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=Alone(source, Doubled(), 3))
+    (tmp_path / "key").write_text("ab" * 32)
+    (tmp_path / "key").chmod(0o600)
+    key = StoreKey.of(tmp_path / "key") if sealed else None
+    write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, key=key)
+    assert {path.name for path in tmp_path.iterdir()} == {"d.parquet", "key", "STORE"}
+
+
+def test_tiles_are_gone_though_a_worker_goes_on_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, late = TileFolder.beside(tmp_path / "S", {}, None), TileFolder.at(tmp_path / "S", None)
+    rmdir, met = Path.rmdir, list[Path]()
+
+    def once(path: Path) -> None:
+        if not met:
+            late.write(7, np.ones((1, 2), np.float32), np.zeros(1, np.int64))
+        met.append(path)
+        rmdir(path)
+
+    monkeypatch.setattr(Path, "rmdir", once)
+    folder.discard()
+    assert not tiles_of(tmp_path / "S").exists()
+
+
 @pytest.mark.parametrize("change", ["facts", "torn", "edited", "another's"])
 def test_tiles_of_something_else_are_not_taken(
     tmp_path: Path, source: Source, whole: FeatureStore, change: str

@@ -151,6 +151,45 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
     assert not notes.exists()
 
 
+def test_beside_an_encrypted_store_nothing_is_left_of_a_plain_attempt(data: Path, tmp_path: Path, key: Path) -> None:
+    (tmp_path / ".STORE.hashes").write_text("[]")
+    pm.extract_features(data, **WISHES, out=tmp_path / "STORE", store_key=key)
+    assert set(os.listdir(tmp_path)) == {"d.parquet", "key", "STORE"}
+
+
+def test_a_store_is_of_the_columns_that_it_was_made_of(tmp_path: Path) -> None:
+    """Of the same files, with other labels or inputs, it is another one."""
+    table = {"a": [0.0, 1.0], "b": [1.0, 0.0], "label": [0, 1], "other": [1, 0]}
+    pq.write_table(pa.table({**table, "v": [[1.0], [2.0]], "w": [[3.0], [4.0]]}), tmp_path / "d.parquet")
+    wishes = {**WISHES, "out": tmp_path / "STORE"}
+    usual = {"feature_column": "v", "feature_length": 1}
+    pm.extract_features(tmp_path / "d.parquet", **wishes, columns=pm.Columns(**usual))
+    for other in ({"label_column": "other"}, {"feature_column": "w"}):
+        with pytest.raises(pm.InvalidInput, match="columns"):
+            pm.extract_features(tmp_path / "d.parquet", **wishes, columns=pm.Columns(**{**usual, **other}))
+    assert pm.extract_features(tmp_path / "d.parquet", **wishes, columns=pm.Columns(**usual)).records == 2
+
+
+def test_data_that_change_while_they_are_read_make_no_store(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches = Source.batches
+
+    def changed(self: Source, *given: Any) -> Any:
+        yield from batches(self, *given)
+        data.write_bytes(data.read_bytes() + b" ")
+
+    monkeypatch.setattr(Source, "batches", changed)
+    with pytest.raises(pm.InvalidInput, match="stay as they are"):
+        pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
+    assert set(os.listdir(tmp_path)) == {"d.parquet"}
+
+
+def test_a_stores_records_are_not_shown(data: Path, tmp_path: Path) -> None:
+    pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
+    assert repr(FeatureStore.open(tmp_path / "STORE")) == "<FeatureStore>"
+
+
 def test_a_store_is_not_made_in_what_others_get(data: Path, tmp_path: Path) -> None:
     pm.release(data, **WISHES, **BUDGET, out=tmp_path / "REL")
     with pytest.raises(pm.InvalidInput, match="outside of releases"):

@@ -64,6 +64,9 @@ class FeatureStore:
     begins: NDArray[np.uint8] | None = None
     key: StoreKey | None = None
 
+    def __repr__(self) -> str:
+        return "<FeatureStore>"
+
     @staticmethod
     def create(
         path: str | Path,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from privmix.data.files import reading
 from privmix.data.sealing import Sealer
-from privmix.errors import StorageError
+from privmix.errors import InvalidInput, StorageError
 from privmix.private_files import PrivateFolder
 
 _BEGIN: Final = "begin.json"
@@ -32,6 +32,8 @@ _WANTED: Final = 1024
 _FEWEST: Final = 256
 _MOST: Final = 65_536
 _MOST_BYTES: Final = 2**28
+# How often a folder is emptied that somebody goes on filling.
+_TRIES: Final = 8
 
 
 def tile_records(records: int, dim: int) -> int:
@@ -83,6 +85,21 @@ class TileFolder:
         return cls(folder, sealer)
 
     @classmethod
+    def clear(cls, path: Path) -> None:
+        """Remove what an attempt by workers left beside the store at ``path``, where tiles are not used any more.
+
+        The store's lock is held. Whatever else has that name stays.
+        """
+        place = tiles_of(path)
+        with reading(path.parent, "a folder"), contextlib.suppress(FileNotFoundError, InvalidInput):
+            left = PrivateFolder(place, place.name)
+            try:
+                _check_ours(left)
+                left.discard()
+            finally:
+                left.close()
+
+    @classmethod
     def at(cls, path: Path, sealer: Sealer | None) -> Self:
         """The folder of the store that another process is making at ``path``.
 
@@ -132,9 +149,12 @@ class TileFolder:
         self._folder.remove(_name(number))
 
     def discard(self) -> None:
-        """Remove all of it."""
-        with contextlib.suppress(OSError):
-            self._folder.discard()
+        """Remove all of it, also what a worker that was taken for dead puts there meanwhile."""
+        for _ in range(_TRIES):
+            with contextlib.suppress(OSError):
+                self._folder.discard()
+                return
+        self._folder.close()
 
     def close(self) -> None:
         """Leave it for another attempt."""

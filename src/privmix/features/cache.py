@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from privmix.data.sealing import StoreKey
 from privmix.data.source import Schema, Source
 from privmix.data.store import FeatureStore, FeatureStoreWriter
+from privmix.data.tiles import TileFolder
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor
 from privmix.progress import Progress
@@ -45,6 +46,8 @@ class Here:
         """See :class:`Encoder`."""
         for batch in source.batches(self.extractor.step, writer.rows):
             yield self.extractor.transform(batch.x), batch.y
+        # Workers of an attempt that this one finishes may have left theirs.
+        TileFolder.clear(writer.path)
 
 
 def write_features(
@@ -56,6 +59,7 @@ def write_features(
     *,
     encoder: Encoder | None = None,
     key: StoreKey | None = None,
+    check: Callable[[], None] | None = None,
 ) -> FeatureStore:
     """The features of ``source`` in the store at ``path``, made unless they are there already.
 
@@ -75,6 +79,7 @@ def write_features(
         progress: called after every step with a description, the records done and their number.
         encoder: where features are made; None: here.
         key: encrypt the store by this key.
+        check: called when all are written, before they are a store; raises where they are not to be one.
 
     Raises:
         InvalidInput: the extractor does not take such records, or ``path`` holds something else; a record is not
@@ -110,6 +115,8 @@ def write_features(
             writer.append(features, labels)
             if progress is not None:
                 progress(f"features ({extractor.name})", writer.rows, schema.records)
+        if check is not None:
+            check()
         return writer.finish()
 
 
@@ -131,7 +138,8 @@ def kept_features(
         return None
     kept = FeatureStore.open(path, key)
     if kept.extractor != store_facts(extractor, made_from) or kept.schema != schema:
-        raise InvalidInput("feature store", str(path), "a store made from these files, split, classes and extractor")
+        allowed = "a store made from these files, split, columns, classes and extractor"
+        raise InvalidInput("feature store", str(path), allowed)
     kept.verify()
     return kept
 

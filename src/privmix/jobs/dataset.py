@@ -20,6 +20,16 @@ from privmix.features import Extractor, Identity, Pixels, Tabular, TextEncoder
 from privmix.jobs.columns import Columns, class_list
 
 _LATER: Final = ("separator", "decimal", "encoding", "person")
+# What decides which values of a file are inputs and labels, and is in no schema.
+_READ_BY: Final = (
+    "label_column",
+    "image_column",
+    "feature_column",
+    "number_columns",
+    "separator",
+    "decimal",
+    "encoding",
+)
 
 
 def open_for(
@@ -133,8 +143,15 @@ class Dataset:
     def origin(self) -> Mapping[str, Any]:
         """What features of the records belong to in a store: the split, and every file's path and SHA-256.
 
-        Not its size and time: a record that was changed or taken out may leave both as they were.
+        Not its size and time: a record that was changed or taken out may leave both as they were. And the columns that
+        inputs and labels are read from, where another than the usual one is declared.
         """
+        columns = {**asdict(self.columns), "number_columns": self.columns.number_names}
+        usual = asdict(Columns())
+        read = {name: columns[name] for name in _READ_BY if columns[name] != usual[name]}
+        return {**self._made_of(), **({"columns": read} if read else {})}
+
+    def _made_of(self) -> dict[str, Any]:
         if self.place is None:
             inputs, _ = next(iter(self.source._silent_chunks(1)))
             # Of equal numbers, those of type uint8 are pixels.

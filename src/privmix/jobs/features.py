@@ -128,21 +128,34 @@ def features_on_disk(
         key: encrypts the store.
     """
     with _origin(dataset, Path(store), key) as made_from:
-        made = partial(write_features, dataset.source, extractor, store, made_from, progress, key=key)
+        check = partial(_check_unchanged, dataset, made_from)
+        made = partial(write_features, dataset.source, extractor, store, made_from, progress, key=key, check=check)
         if cluster is None or not dataset.source.travels or Path(store).exists():
             return made()
         with ClusterEncoder(cluster, dataset.source, extractor, workers) as encoder:
             return made(encoder=encoder)
 
 
+def _check_unchanged(dataset: Dataset, made_from: Mapping[str, Any]) -> None:
+    """Raise where files are others by now than those that were hashed; one that nobody touched isn't hashed again."""
+    if dataset.place is None or is_remote(dataset.place):
+        return
+    if dataset.origin() != made_from:
+        raise InvalidInput("data", dataset.place, "files that stay as they are while they are read")
+
+
 @contextmanager
 def _origin(dataset: Dataset, store: Path, key: StoreKey | None) -> Iterator[Mapping[str, Any]]:
     """What features belong to; while they are made, hashes of the files are kept beside the store.
 
-    So an interrupted job does not read all data again to hash them. Beside an encrypted store there is nothing of it.
+    So an interrupted job does not read all data again to hash them. Beside an encrypted store there is nothing of it,
+    whatever an attempt without a key left.
     """
     notes = store.with_name(f".{store.name}.hashes")
     if dataset.place is None or is_remote(dataset.place) or key is not None:
+        if key is not None:
+            with reading(store.parent, "a folder"):
+                notes.unlink(missing_ok=True)
         yield dataset.origin()
         return
     with reading(store.parent, "a folder"):
