@@ -124,6 +124,14 @@ def test_a_group_is_charged_with_all_that_was_charged_before(ledger: Ledger) -> 
     assert ledger.budget("person").reservations == 1
 
 
+def test_groups_and_persons_are_composed(ledger: Ledger) -> None:
+    """As what they are: two Gaussian queries, of which the first moves by four records."""
+    capped(ledger, Gaussian(20.0), 4)
+    ledger.reserve("person", Gaussian(5.0), unit="person", purpose="test")
+    assert ledger.budget("person").spent == pytest.approx(epsilon(Gaussian(5 / 2**0.5), DELTA).epsilon, rel=1e-3)
+    verify_ledger(ledger)
+
+
 @pytest.mark.parametrize(
     ("dataset", "event", "most", "more"),
     [

@@ -35,6 +35,9 @@ def group_event(event: Event, records: int) -> Event | None:
     the data. A cluster of theirs is selected with probability 1 - (1 - p1)^k at most, wherever they lie; which clusters
     are selected does not depend on records.
 
+    Each of their records may have rows of its own, as those of several classes do: the argument is in
+    docs/accounting-designs.md, "Several records at the price of one".
+
     Args:
         event: as one record sees it; of records that are added or removed.
         records: k.
