@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from privmix.attacks import one_run_proof
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, canaries_in_words, release_mechanism
 from privmix.attacks.canary_persons import person_blocks, persons_vectors, standing, with_persons
 from privmix.attacks.canary_records import make_canaries
+from privmix.attacks.one_run_proof import OneRunProof
 from privmix.attacks.training_canaries import _joined, audit_training_canaries, training_mechanism
 from privmix.engine import PrivateRecords
 from privmix.engine import records as tiles
@@ -28,8 +30,10 @@ from privmix.planning import ReleaseConfig
 from privmix.plans import ReleasePlan
 from privmix.training import TrainingConfig, TrainingRecords
 from privmix.training import records as training_records
+from privmix.training.gradients.clipping import Clipping
 from tests.attacks.test_canaries import CLASSES, DELTA, FACTS, STRONG, config_of, false_alarm, passes
 from tests.audits.test_person_sensitivity import weights_forgotten
+from tests.audits.test_sensitivity import STRATEGIES
 
 PERSONS, DIM = 2500, 400
 FULL: dict[str, Any] = {"design": "classwise", "full_batch": True}
@@ -263,6 +267,35 @@ def test_a_person_in_several_groups_is_caught_in_training(monkeypatch: pytest.Mo
     assert not trained(1, 2.0, 1, canary_records=8, guesses=300).proof.violated
     a_group_a_record(monkeypatch)
     assert trained(1, 2.0, 1, canary_records=8, guesses=300).proof.violated
+
+
+def mislabelled(strategy: str) -> OneRunProof:
+    """200 persons of two records, half of them with a wrong label by a coin; a few noisy steps. None may be learnt."""
+    rng, persons = np.random.default_rng(0), 200
+    features = rng.normal(size=(2 * persons, DIM)).astype(np.float32)
+    labels = rng.integers(0, len(CLASSES), persons).repeat(2)
+    config = TrainingConfig.for_model(
+        "linear", records=persons, epsilon=1.0, delta=DELTA, epochs=5.0, batch_size=50, strategy=strategy
+    )
+    return audit_training_canaries(
+        dataclasses.replace(config, per_person=2),
+        FACTS,
+        TrainingRecords.of(features, labels, classes=len(CLASSES), persons=np.arange(persons).repeat(2)),
+        CanaryConfig(kind="mislabelled", canaries=100, guesses=100),
+        streams=SecretStreams.from_seed(1),
+        generator=np.random.default_rng(2),
+    ).proof
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_each_strategy_of_gradients_is_seen_by_persons_with_wrong_labels(
+    strategy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They take the whole path, which planted gradients do not: a bound that is forgotten shows in the model."""
+    honest = mislabelled(strategy)
+    assert not honest.violated
+    monkeypatch.setattr(Clipping, "factors", lambda self, norms: torch.ones_like(norms))
+    assert mislabelled(strategy).violated
 
 
 def test_records_that_do_not_count_are_no_members() -> None:
