@@ -47,7 +47,9 @@ def test_verbs_name_the_unit(made: dict[str, Any], name: str, tmp_path: Path) ->
     assert f"adjacency {SAID} (accountant" in seen
     assert f"adjacency {SAID}, accountant" in (shown := said("inspect", str(folder)))
     assert "5% of the persons that are absent" in shown
-    assert f"({SAID})" in said("verify", str(folder))
+    assert f"({SAID})" in (verified := said("verify", str(folder)))
+    assert "that each has an identifier of their own" in verified
+    assert "one record" not in verified
     assert json.loads(privmix("verify", str(folder), "--json").out)["unit"] == "person"
     said("report", str(folder), "--out", str(tmp_path / "r.html"))
     page = (tmp_path / "r.html").read_text()
@@ -74,6 +76,7 @@ def test_records_are_the_unit_without_a_word_of_persons(made: dict[str, Any]) ->
     folder, seen = made["records"]
     for text in (seen, said("verify", str(folder)), (folder / "README.md").read_text().partition("\n\n##")[0]):
         assert "one person with all" not in text
+        assert "an identifier of their own" not in text
     assert "unit" not in json.loads(privmix("verify", str(folder), "--json").out)
 
 

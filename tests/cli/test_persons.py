@@ -187,9 +187,6 @@ def test_shares_that_leave_nobody_are_refused_and_count_nobody(tmp_path: Path) -
         silent(outcome)
         assert str(PERSONS) not in outcome.err.replace("--count: got 30", "").split()
     refused(parted(tmp_path, [*data[:3], "whose"], ".npz", "--count", "2"), "--person")
-    refused(
-        parted(tmp_path, [*data[:3], "a"], ".npz", "--count", "2", "--columns", "b,c"), "--person"
-    ) if False else None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["d.csv"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -163,6 +164,24 @@ def test_it_is_reused_for_the_same_records_and_persons_alone(tmp_path: Path) -> 
     begins.write_bytes(content)
     with pytest.raises(InvalidInput, match="as they were written"):
         store_by_person(store, whose(records), tmp_path / "made")
+
+
+def test_memory_holds_a_part_and_little_of_each_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 400,000 persons of one record each: numbers, counts and places of all would take 40 bytes each, 16 MB."""
+    monkeypatch.setattr(grouping, "_AT_ONCE", 4096)
+    monkeypatch.setattr("privmix.mechanisms.persons._AT_ONCE", 4096)
+    count = 400_000
+    records = PrivateRecords(np.ones((count, 1), np.float32), np.zeros(count, np.int64))
+    store, path = stored(tmp_path, records), tmp_path / "whose"
+    np.arange(count).tofile(path)
+    on_disk = np.asarray(np.memmap(path, np.int64, "r"))
+    tracemalloc.start()
+    try:
+        store_by_person(store, on_disk, tmp_path / "made", memory_bytes=1)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16 * count
 
 
 def test_persons_that_are_not_one_a_record_are_refused(tmp_path: Path) -> None:

@@ -50,6 +50,10 @@ def given(kind: str, folder: Path, data: pandas.DataFrame) -> tuple[Any, dict[st
         data.to_csv(folder / "d.csv", index=False)
     elif kind == "parquet":
         pq.write_table(pa.Table.from_pandas(data, preserve_index=False), folder / "d.parquet")
+    elif kind == "arrow":
+        table = pa.Table.from_pandas(data, preserve_index=False)
+        with pa.OSFile(str(folder / "d.arrow"), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+            writer.write_table(table)
     elif kind == "jsonl":
         lines = [json.dumps(row) + "\n" for row in data.to_dict("records")]
         (folder / "d.jsonl").write_text("".join(lines))
@@ -58,6 +62,12 @@ def given(kind: str, folder: Path, data: pandas.DataFrame) -> tuple[Any, dict[st
         np.savez(folder / "d.npz", x=x, y=y, who=data["who"].to_numpy(str), classes=np.array(CLASSES))
     elif kind == "pandas":
         return data, person
+    elif kind == "table":
+        return pa.Table.from_pandas(data, preserve_index=False), person
+    elif kind == "polars":
+        import polars
+
+        return polars.from_pandas(data), person
     elif kind == "datasets":
         import datasets
 
@@ -82,4 +92,4 @@ def images(folder: Path, data: pandas.DataFrame) -> Path:
     return listed
 
 
-KINDS: Final = ("csv", "parquet", "jsonl", "npz", "pandas", "datasets", "arrays")
+KINDS: Final = ("csv", "parquet", "arrow", "jsonl", "npz", "pandas", "polars", "table", "datasets", "arrays")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from privmix.accounting import PrivacyCost
 from privmix.certificate.certificate import Certificate
@@ -14,6 +14,10 @@ from privmix.certificate.sealed_key import Commitment, commitment_of
 from privmix.mechanisms.plan import RECORD, Unit, relation_of
 from privmix.rounding import exact, rounded_up
 from privmix.shown import Bar, Bars, Shown
+
+COUNT_UNCHECKED: Final = "that the record count is what it says, and that each person has one record"
+"""Of every release and model for records; of those for persons the next one takes its place."""
+_PERSONS_UNCHECKED: Final = "that the number of persons is what it says, and that each has an identifier of their own"
 
 
 class NoiseFinding(Protocol):
@@ -98,7 +102,7 @@ class Verification(Shown):
             recomputed_epsilon=cost.epsilon,
             files=len(certificate.files),
             warnings=certificate.warnings,
-            unchecked=unchecked,
+            unchecked=unchecked if certificate.unit.per_person is None else tuple(map(_of_persons, unchecked)),
             extractor=extractor,
             tests=tests,
             unit=certificate.unit,
@@ -147,3 +151,7 @@ class Verification(Shown):
             "unchecked": list(self.unchecked),
             **({} if self.sealed is None else {"sealed_key": sealed_state(self.sealed, self.ended)}),
         }
+
+
+def _of_persons(text: str) -> str:
+    return _PERSONS_UNCHECKED if text == COUNT_UNCHECKED else text

@@ -1,7 +1,8 @@
 """Whose the records of a dataset are: a column, an array, or the names of files.
 
 Identifiers are read once, and leave this file as numbers: a person's number is how many others had a record before the
-first of theirs. Neither they nor hashes of them are written anywhere.
+first of theirs. They are written nowhere. Keyed hashes of many are on the disk until they are numbered, in a folder of
+the owner's alone; the key is in memory and never kept.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.data.dataset import open_dataset
@@ -25,6 +25,7 @@ from privmix.data.dialect import Dialect
 from privmix.data.files import decoding
 from privmix.data.frames import library_of
 from privmix.data.memory import column_part, plain
+from privmix.data.numbering import DIGEST, Numbering
 from privmix.data.numpy_files import npz_member, npz_values
 from privmix.data.remote import is_remote, local_path
 from privmix.data.source import Source
@@ -37,7 +38,6 @@ MARK: Final = "mark"
 """In their place, for the owner's eyes: the number -1."""
 
 _BATCH: Final = 65_536
-_DIGEST: Final = 16
 # Integers below are exact as floats, which tables of numbers may hold them as.
 _EXACT: Final = 2**53
 _FILE, _PERSON = "file_name", "person"
@@ -200,24 +200,20 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
         >>> numbered(["b", None, "a", None], missing="own").tolist()
         [0, 1, 2, 3]
     """
-    # The key is never kept: hashes are 16 bytes whatever identifiers are, and nobody can guess at them.
-    key, digests, without = secrets.token_bytes(32), bytearray(), []
+    # The key is never kept: nobody can guess at identifiers by their hashes, wherever these lie.
+    key, numbering, without = secrets.token_bytes(32), Numbering(), []
     for place, cell in enumerate(cells):
         text = _text(cell)
         if text:
             # Half characters, too, which names of files hold for bytes that are no text, stay what they are.
-            digests += hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=_DIGEST).digest()
+            numbering.add(hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=DIGEST).digest())
             continue
         if missing == ERROR:
             allowed = 'an identifier in every record; or `person_missing` "own": each without is a person of its own'
             raise InvalidInput("person", WITHHELD, allowed)
-        digests += secrets.token_bytes(_DIGEST)
+        numbering.add(secrets.token_bytes(DIGEST))
         without.append(place)
-    hashes = pa.FixedSizeBinaryArray.from_buffers(
-        pa.binary(_DIGEST), len(digests) // _DIGEST, [None, pa.py_buffer(bytes(digests))]
-    )
-    # Indices of a dictionary are in the order in which its entries are met.
-    found = np.array(hashes.dictionary_encode().indices, np.int64)
+    found = numbering.numbers()
     if missing == MARK:
         found[without] = -1
     return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -49,7 +49,8 @@ def store_by_person(
     Formal guarantees:
         * Same: records stand in the order that :func:`privmix.mechanisms.persons.grouped` gives in memory, to the bit.
         * Whole: a person's records are side by side, however the data are cut.
-        * Bounded: beside some 40 bytes a record, memory holds one part of the data, whatever their size.
+        * Bounded: memory holds one part of the data, whatever their size, and 4 bytes a person, or 8 where somebody has
+          more records than count. What says whose records are, 8 bytes each, may lie on a disk.
         * Private: stores and parts are folders of the owner's alone; parts go when the store is there, and what a kill
           left of them goes with the next attempt. No identifier is in them.
 
@@ -81,17 +82,17 @@ def store_by_person(
     facts = {**store.extractor, "by_person": _fingerprint(store, number)}
     if path.exists():
         return _kept(path, facts)
-    counts = np.bincount(number)
-    kept = np.minimum(counts, most)
-    schema = replace(store.schema, records=int(kept.sum()))
+    counts = _counts(number)
+    schema = replace(store.schema, records=sum(int(some.sum()) for _, some in _kept_of(counts, most)))
     writer = FeatureStore.create(
         path, schema.records, store.dim, schema=schema, extractor=facts, resume=True, by_person=True
     )
     with writer:
         memory = default_memory() // 2 if memory_bytes is None else memory_bytes
         record = np.dtype([("person", "<i8"), ("label", "<i8"), ("x", "<f4", (store.dim,))])
-        cuts = _cuts(kept, max(memory // (_COPIES * record.itemsize), schema.records // _MOST_PARTS))
-        sorting = _Sorting(store, number, counts, most, cuts, record, writer.rows, progress or silent)
+        size = max(1, memory // (_COPIES * record.itemsize), -(-schema.records // _MOST_PARTS))
+        parts = _Parts.of(counts, most, size)
+        sorting = _Sorting(store, number, counts, most, parts, record, writer.rows, progress or silent)
         with _folder_of_parts(path) as folder:
             sorting.deal(folder)
             sorting.write(folder, writer)
@@ -133,18 +134,50 @@ def _folder_of_parts(path: Path) -> Iterator[PrivateFolder]:
             folder.discard()
 
 
-def _cuts(kept: NDArray[np.int64], records: int) -> NDArray[np.int64]:
-    """(parts + 1,) numbers of the persons that parts begin with; a part has ``records``, or those of one more person.
+def _counts(number: NDArray[np.int64]) -> NDArray[Any]:
+    """(persons,) how many records each has; in 4 bytes where these suffice."""
+    persons = 1 + max(int(number[start : start + _AT_ONCE].max()) for start in range(0, len(number), _AT_ONCE))
+    counts = np.zeros(persons, np.int32 if len(number) < 2**31 else np.int64)
+    for start in range(0, len(number), _AT_ONCE):
+        np.add.at(counts, number[start : start + _AT_ONCE], 1)
+    return counts
 
-    Example:
-        >>> _cuts(np.array([2, 2, 9, 1, 1]), 4).tolist()
-        [0, 2, 3, 5]
+
+def _kept_of(counts: NDArray[Any], most: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """The first of some persons, and how many records of each count."""
+    for start in range(0, len(counts), _AT_ONCE):
+        yield start, np.minimum(counts[start : start + _AT_ONCE], most).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """Which persons are in which part. Secret.
+
+    Attributes:
+        cuts: (parts + 1,) numbers of the persons that parts begin with.
+        starts: (parts + 1,) the records that they begin with.
     """
-    ends, found = np.cumsum(kept), [0]
-    while found[-1] < len(kept):
-        before = ends[found[-1] - 1] if found[-1] else 0
-        found.append(max(found[-1] + 1, int(np.searchsorted(ends, before + records, side="right"))))
-    return np.array(found)
+
+    cuts: NDArray[np.int64]
+    starts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, counts: NDArray[Any], most: int, size: int) -> _Parts:
+        """A part begins with the first person who begins behind a multiple of ``size``.
+
+        Example:
+            >>> parts = _Parts.of(np.array([2, 2, 9, 1, 1]), 9, 4)
+            >>> parts.cuts.tolist(), parts.starts.tolist()
+            ([0, 2, 3, 5], [0, 4, 13, 15])
+        """
+        cuts, starts, done, last = list[int](), list[int](), 0, -1
+        for first, kept in _kept_of(counts, most):
+            begins = done + np.cumsum(kept) - kept
+            new = np.flatnonzero(np.diff(begins // size, prepend=last))
+            cuts += (first + new).tolist()
+            starts += begins[new].tolist()
+            done, last = int(begins[-1] + kept[-1]), int(begins[-1] // size)
+        return cls(np.array([*cuts, len(counts)]), np.array([*starts, done]))
 
 
 class _Sorting:
@@ -154,16 +187,16 @@ class _Sorting:
         self,
         store: FeatureStore,
         number: NDArray[np.int64],
-        counts: NDArray[np.int64],
+        counts: NDArray[Any],
         most: int,
-        cuts: NDArray[np.int64],
+        parts: _Parts,
         record: np.dtype[Any],
         done: int,
         progress: Progress,
     ) -> None:
         self._store, self._number, self._counts, self._most = store, number, counts, most
-        self._cuts, self._record, self._done, self._progress = cuts, record, done, progress
-        self._starts = np.append(0, np.cumsum(np.minimum(counts, most)))[cuts]
+        self._cuts, self._starts, self._record = parts.cuts, parts.starts, record
+        self._done, self._progress = done, progress
         # The first part of which not all records are written.
         self._first = int(np.searchsorted(self._starts, done, side="right")) - 1
 
@@ -171,7 +204,7 @@ class _Sorting:
         """Read all records in order, and append each to the part of its person."""
         parts = range(self._first, len(self._cuts) - 1)
         streams: dict[int, IO[bytes]] = {}
-        seen = np.zeros(len(self._counts), np.int64) if self._counts.max() > self._most else None
+        seen = np.zeros_like(self._counts) if self._counts.max() > self._most else None
         try:
             for part in parts:
                 streams[part] = folder.create(str(part))

@@ -166,6 +166,10 @@ def _another_number() -> InvalidInput:
 def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
     """How many persons there are, each of whom counts as much as their records weigh, rounded down. Secret.
 
+    Args:
+        whose: (n,) numbers from 0 in the order in which persons are met, as :meth:`Persons.read` gives them.
+        most: K.
+
     Example:
         >>> import numpy as np
         >>> number_of(np.array([0, 1, 0])), number_of(np.array([0, 1, 0]), 2)
@@ -173,6 +177,8 @@ def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
     """
     import numpy as np
 
+    if most == 1:
+        return int(whose.max()) + 1
     return math.floor(float(np.minimum(1.0, np.bincount(whose) / most).sum()) + 1e-9)
 
 

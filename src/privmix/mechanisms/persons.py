@@ -27,6 +27,7 @@ from privmix.mechanisms.membership import ROW_TILE, Membership, offsets_of, tile
 from privmix.mechanisms.streams import SecretStreams
 
 _ULP: Final = float(np.finfo(np.float64).eps)
+_AT_ONCE: Final = 2**16
 
 MOST_OF_ONE: Final = 65_536
 """Records of one person that count; of a person with more, so many of them at equal distances in the data."""
@@ -163,12 +164,28 @@ def numbers_of(persons: NDArray[Any]) -> NDArray[np.int64]:
         [0, 1, 0]
     """
     if persons.dtype.kind in "iu":
+        if _are_numbers(persons):
+            return persons
         # Entries of a dictionary are numbered as they are met.
         return np.asarray(pa.array(persons).dictionary_encode().indices, np.int64)
     _, first, number = np.unique(persons, return_index=True, return_inverse=True)
     rank = np.empty(len(first), np.int64)
     rank[np.argsort(first)] = np.arange(len(first))
     return np.asarray(rank[number])
+
+
+def _are_numbers(persons: NDArray[Any]) -> bool:
+    """Whether they are such numbers already; looked at some at a time, since they may lie on a disk."""
+    if persons.dtype != np.int64:
+        return False
+    most = -1
+    for start in range(0, len(persons), _AT_ONCE):
+        some = persons[start : start + _AT_ONCE]
+        before = np.maximum.accumulate(np.append(most, some))
+        if some.min() < 0 or (some > before[:-1] + 1).any():
+            return False
+        most = before[-1]
+    return True
 
 
 def _by_person_and_class(number: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING
 from privmix.audits.noise_tests import ON_THE_GRID, NoiseTest
 from privmix.certificate.sealed_key import commitment_of
 from privmix.certificate.series import link_of
+from privmix.certificate.verification import COUNT_UNCHECKED
 from privmix.releases.prior_evidence import obstacle
 from privmix.rounding import rounded_down
 
@@ -19,7 +20,7 @@ UNCHECKED: Final = (
     "from Gaussian and that whoever holds a key can take off (Sun and He 2025)",
     "the order of rows, and that features and labels of a row belong together",
     "that insecure_seed is honest, and that the key was kept secret and destroyed",
-    "that the record count is what it says, and that each person has one record",
+    COUNT_UNCHECKED,
     "that a ledger was charged, and other releases of the same records",
     "what texts say that are the owner's: title, owner, contact, licence (200 characters each), purpose (1,000), date, "
     "a licence's own text (128 KiB), names of classes (200 each), of a model, of a table's columns and categories (64 "

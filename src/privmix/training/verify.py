@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, check_guarantee, check_said
 from privmix.certificate.signing import ATTESTATION_FILE
-from privmix.certificate.verification import Verification
+from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_spec
 from privmix.training.certificate import WEIGHTS_FILE, public_text, read_certificate
@@ -31,7 +31,7 @@ OPTIONAL_FILES: Final = (ATTESTATION_FILE,)
 UNCHECKED: Final = (
     "that the weights came from running this plan: one set of weights shows nothing of the noise in it",
     "that insecure_seed is honest, and that the key was kept secret and destroyed",
-    "that the record count is what it says, and that each person has one record",
+    COUNT_UNCHECKED,
     "that a ledger was charged, other uses of the same records, and that what it calls public data is public",
     "who made the model, unless privmix verify --key finds it signed: hashes show edits and are no signature",
 )

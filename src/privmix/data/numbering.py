@@ -1,0 +1,148 @@
+"""Numbers for things that are known by a hash, in the order in which they are first met: in memory, or on the disk.
+
+So many hashes as fit are kept in memory. With more, all go to files of a private folder by their first bits, so that
+equal ones are in one file, each file fits in memory, and the numbers are a file, too, which has no name any more when
+they are returned.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import IO, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privmix.data.files import reading
+from privmix.scratch import ScratchFolder
+
+DIGEST: Final = 16
+"""Bytes of a hash. They should look random: its first one says which file it is in."""
+
+# Hashes in memory, 64 MiB of them.
+_MOST_HELD: Final = 2**22
+_AT_ONCE: Final = 2**18
+# Files that are open at once.
+_PARTS: Final = 64
+_ENTRY: Final = np.dtype([("digest", f"V{DIGEST}"), ("place", "<i8")])
+
+
+class Numbering:
+    """Takes hashes one after the other, and numbers them.
+
+    Formal guarantees:
+        * Same: numbers depend on which hashes are equal and on their order, and not on where they were kept.
+        * Bounded: memory holds ``_MOST_HELD`` hashes at most, whatever their number, or, if that is more, a 64th of
+          them; the numbers of more than that are mapped from a file, 8 bytes each.
+        * Private: files lie in a scratch folder, and are gone when the numbers are, also after a kill.
+
+    Raises:
+        StorageError: the folder for temporary files (TMPDIR) has no room, 32 bytes a hash.
+
+    Example:
+        >>> numbering = Numbering()
+        >>> for name in (b"b", b"a", b"b"):
+        ...     numbering.add(name * DIGEST)
+        >>> numbering.numbers().tolist()
+        [0, 1, 0]
+    """
+
+    def __init__(self) -> None:
+        self._held, self._count = bytearray(), 0
+        self._spilled: _Spilled | None = None
+
+    def __repr__(self) -> str:
+        return "<Numbering>"
+
+    def __len__(self) -> int:
+        """How many were taken."""
+        return self._count
+
+    def add(self, digest: bytes) -> None:
+        """Take one more."""
+        self._held += digest
+        self._count += 1
+        if len(self._held) >= DIGEST * (_MOST_HELD if self._spilled is None else _AT_ONCE):
+            self._spill()
+
+    def numbers(self) -> NDArray[np.int64]:
+        """(n,) their numbers; nothing can be added any more."""
+        if self._spilled is None:
+            return _in_order(np.frombuffer(self._held, f"V{DIGEST}")).astype(np.int64)
+        self._spill()
+        return self._spilled.numbers(self._count)
+
+    def _spill(self) -> None:
+        if self._spilled is None:
+            self._spilled = _Spilled()
+        self._spilled.take(np.frombuffer(self._held, f"V{DIGEST}"), self._count)
+        self._held = bytearray()
+
+
+class _Spilled:
+    """Hashes on the disk, with their places, in files by their first byte."""
+
+    def __init__(self) -> None:
+        self._scratch = ScratchFolder()
+        self._folder = self._scratch.path
+        with reading(self._folder, "a folder"):
+            self._files: list[IO[bytes]] = [self._place(part).open("w+b") for part in range(_PARTS)]
+
+    def _place(self, part: int) -> Path:
+        return self._folder / str(part)
+
+    def take(self, digests: NDArray[np.void], ended: int) -> None:
+        """Append some, of which the last one is number ``ended``, counted from 1."""
+        first = ended - len(digests)
+        with reading(self._folder, "a folder"):
+            for start in range(0, len(digests), _AT_ONCE):
+                entries = np.empty(len(digests[start : start + _AT_ONCE]), _ENTRY)
+                entries["digest"] = digests[start : start + _AT_ONCE]
+                entries["place"] = np.arange(first + start, first + start + len(entries))
+                part = entries.view(np.uint8).reshape(len(entries), -1)[:, 0] % _PARTS
+                order = np.argsort(part, kind="stable")
+                cuts = np.searchsorted(part[order], np.arange(_PARTS + 1))
+                entries = entries[order]
+                for index, file in enumerate(self._files):
+                    file.write(entries[cuts[index] : cuts[index + 1]].tobytes())
+
+    def numbers(self, count: int) -> NDArray[np.int64]:
+        """Where each was met first, and then how many others were met before that."""
+        with self._scratch, reading(self._folder, "a folder"):
+            with (self._folder / "numbers").open("wb") as file:
+                # Written, so that a full disk is an error here, and no signal later.
+                for start in range(0, count, _AT_ONCE):
+                    file.write(bytes(8 * min(_AT_ONCE, count - start)))
+            found: NDArray[np.int64] = np.memmap(self._folder / "numbers", np.int64, "r+", shape=(count,))
+            for part, file in enumerate(self._files):
+                file.seek(0)
+                entries = np.fromfile(file, _ENTRY)
+                file.close()
+                self._place(part).unlink()
+                if len(entries):
+                    found[entries["place"]] = _first_places(entries)
+            met = 0
+            for start in range(0, count, _AT_ONCE):
+                block = found[start : start + _AT_ONCE]
+                new = block == np.arange(start, start + len(block))
+                block[new] = met + np.arange(np.count_nonzero(new))
+                # Whatever was met before has its number by now.
+                block[~new] = found[block[~new]]
+                met += np.count_nonzero(new)
+        return np.asarray(found)
+
+
+def _first_places(entries: NDArray[np.void]) -> NDArray[np.int64]:
+    """(k,) the place at which the hash of each entry was met first; entries are in the order of places."""
+    number = _in_order(np.ascontiguousarray(entries["digest"]))
+    known = np.maximum.accumulate(number)
+    new = np.ones(len(number), bool)
+    new[1:] = known[1:] > known[:-1]
+    return np.asarray(entries["place"][new][number])
+
+
+def _in_order(digests: NDArray[np.void]) -> NDArray[np.int32]:
+    """(k,) numbers from 0 in the order in which hashes are met: indices of a dictionary are."""
+    hashes = pa.FixedSizeBinaryArray.from_buffers(pa.binary(DIGEST), len(digests), [None, pa.py_buffer(digests)])
+    return np.asarray(hashes.dictionary_encode().indices)
