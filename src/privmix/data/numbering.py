@@ -110,10 +110,10 @@ class _Spilled:
     def numbers(self, count: int) -> NDArray[np.int64]:
         """Where each was met first, and then how many others were met before that."""
         with self._scratch, reading(self._folder, "a folder"):
-            with (self._folder / "numbers").open("wb") as file:
+            with (self._folder / "numbers").open("wb") as room:
                 # Written, so that a full disk is an error here, and no signal later.
                 for start in range(0, count, _AT_ONCE):
-                    file.write(bytes(8 * min(_AT_ONCE, count - start)))
+                    room.write(bytes(8 * min(_AT_ONCE, count - start)))
             found: NDArray[np.int64] = np.memmap(self._folder / "numbers", np.int64, "r+", shape=(count,))
             for part, file in enumerate(self._files):
                 file.seek(0)
@@ -129,7 +129,7 @@ class _Spilled:
                 block[new] = met + np.arange(np.count_nonzero(new))
                 # Whatever was met before has its number by now.
                 block[~new] = found[block[~new]]
-                met += np.count_nonzero(new)
+                met += int(np.count_nonzero(new))
         return np.asarray(found)
 
 
