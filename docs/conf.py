@@ -32,6 +32,8 @@ exclude_patterns = ["_build", "gallery"]
 sphinx_gallery_conf = CONF
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 nitpicky = False
+# A page of names begins with a table of them: the same list beside it made every page of the site twice as dear.
+toc_object_entries = False
 
 # Headings have the anchors that other readers of Markdown give them.
 myst_heading_anchors = 4

@@ -137,3 +137,20 @@ def test_a_noise_just_below_one_is_found() -> None:
 
     assert Poisson(7).degree == 7
     assert 0.99 < calibrate(event, 1.0, 1e-5).noise_multiplier < 1.0
+
+
+@pytest.mark.parametrize("design", ["moments", "poisson", "fixed"])
+def test_a_sketch_has_about_the_noise_and_claims_nothing(design: str) -> None:
+    """It serves pictures: without a target it can't be released (``Plan.priced`` is what gives one)."""
+    made = config(design, **({} if design == "moments" else {"mixup_degree": 8}))
+    plan = made.sketch(EPSILON, DELTA)
+    assert (plan.epsilon, plan.delta) == (None, None)
+    assert plan.noise_multiplier == pytest.approx(made.calibrate(EPSILON, DELTA).noise_multiplier, rel=0.03)
+    with pytest.raises(InvalidInput):
+        made.sketch(0.0, DELTA)
+
+
+def test_no_sketch_where_no_noise_seems_to_do() -> None:
+    """A count that has cost all of the budget leaves nothing that noise could meet."""
+    with pytest.raises(InvalidInput):
+        config("moments", records_noise_multiplier=0.01).sketch(EPSILON, DELTA)

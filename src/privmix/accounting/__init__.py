@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         epsilon,
         epsilon_delta_curve,
         get_accountant,
+        guess_noise,
         price_picture,
         tradeoff_curve,
     )
@@ -84,6 +85,7 @@ __all__ = [
     "gdp_mu",
     "gdp_tradeoff",
     "get_accountant",
+    "guess_noise",
     "poisoning_cost_bound",
     "poisoning_gain_bound",
     "poisoning_success_bound",

@@ -11,7 +11,9 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.linalg import block_diag
 from scipy.stats import chi2
+from torch.optim.adam import adam
 
 from privmix.errors import InvalidInput
 from privmix.learning.table_rows import draw
@@ -28,7 +30,7 @@ PARTS: Final = 400
 """Parts of the mixture."""
 
 _STEPS, _TRIAL_STEPS, _AGAIN_STEPS = 1000, 150, 300
-_RATE: Final = 0.08
+_RATE, _MOMENTUM = 0.08, (0.9, 0.99)
 # How far the parts' columns start from those of the whole table, in logarithms of shares.
 _APART: Final = 1.0
 _RAREST: Final = 1e-4
@@ -136,10 +138,15 @@ class _Fit:
         widths = [column.features.shape[1] for column in columns]
         edges = np.cumsum([0, *widths])
         self.spans = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
-        self.features = [torch.tensor(column.features, dtype=torch.float32) for column in columns]
-        self.squares = torch.cat([feature.square().sum(1) for feature in self.features])
+        # All columns at once: (all states, d) features, and where two of them are of different columns.
+        self.features = torch.tensor(block_diag(*(column.features for column in columns)), dtype=torch.float32)
+        self.apart = 1 - torch.tensor(block_diag(*(np.ones((width, width)) for width in widths)), dtype=torch.float32)
+        self.squares = self.features.square().sum(1)
+        # Which column a state is of, and (all states, columns) the same as ones.
+        self.column = torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))
+        self.member = torch.nn.functional.one_hot(self.column).float()
         self.centre = None if transform.centre is None else torch.tensor(transform.centre, dtype=torch.float32)
-        largest = math.sqrt(sum(float(feature.square().sum(1).max()) for feature in self.features))
+        largest = math.sqrt(sum(float(np.square(column.features).sum(axis=1).max()) for column in columns))
         self.clips = self.centre is not None or largest > transform.clip_norm * (1 + 1e-6)
         second, cross, counts = (
             n / max(std, 1e-6 * n)
@@ -187,17 +194,27 @@ class _Fit:
 
     def shares(self) -> tuple[torch.Tensor, torch.Tensor]:
         """(k,) weights of parts and (k, all states) shares within them."""
-        within = [torch.softmax(part, 1) for part in torch.split(self.logits, self.sizes, 1)]
-        return torch.softmax(self.parts, 0), torch.cat(within, 1)
+        weights, within, _ = self._shares()
+        return weights, within
+
+    def _shares(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """These, and the logarithms of the shares: softmax of each column, of all columns in one go."""
+        columns = torch.split(self.logits.detach(), self.sizes, 1)
+        highest = torch.stack([column.amax(1) for column in columns], 1)
+        left = self.logits - highest[:, self.column]
+        terms = left.exp()
+        sums = terms @ self.member
+        within = terms / (sums @ self.member.T)
+        return torch.softmax(self.parts, 0), within, left - sums.log() @ self.member.T
 
     def expected(
         self, weights: torch.Tensor, within: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
         """X'X, X'Y and label sums per record, and the features' mean; clipped as a part's mean length says."""
-        *states, label = torch.split(within, self.sizes, 1)
-        x = torch.cat([part @ feature for part, feature in zip(states, self.features, strict=True)], 1)
+        states, label = within[:, : -self.classes], within[:, -self.classes :]
+        x = states @ self.features
         y = label - self.offset
-        lengths = torch.cat(states, 1) @ self.squares
+        lengths = states @ self.squares
         first = (self.transform.clip_norm / lengths.clamp(min=1e-12).sqrt()).clamp(max=1.0)
         centre = torch.zeros(x.shape[1]) if self.centre is None else self.centre
         mean = (weights * first) @ x
@@ -208,9 +225,9 @@ class _Fit:
             second = torch.ones_like(weights)
         once, twice = weights * second.sqrt(), weights * second
         scaled = first[:, None] * x
-        outer = scaled.T @ (twice[:, None] * scaled)
-        for part, feature, span in zip(states, self.features, self.spans, strict=True):
-            outer = _with_block(outer, span, feature.T @ (((twice * first.square()) @ part)[:, None] * feature))
+        # Of one column a record has one state.
+        own = (twice * first.square()) @ states
+        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + self.features.T @ (own[:, None] * self.features)
         if self.centre is not None:
             moved = torch.outer(twice @ scaled, centre)
             outer = outer - moved - moved.T + twice.sum() * torch.outer(centre, centre)
@@ -222,25 +239,39 @@ class _Fit:
 
     def descend(self, target: _Numbers, stiffness: float, steps: int, rate: float, progress: Any = None) -> None:
         """Lower the misfit of ``target``, and ``stiffness`` times what the parts tell of a record."""
-        optimiser = torch.optim.Adam(self.parameters, lr=rate, betas=(0.9, 0.99))
+        first, second = ([torch.zeros_like(one) for one in self.parameters] for _ in range(2))
+        taken = [torch.zeros(()) for _ in self.parameters]
         for step in range(steps):
-            for group in optimiser.param_groups:
-                warm, cool = min(1.0, (step + 1) / 20), (1 + math.cos(math.pi * step / steps)) / 2
-                group["lr"] = rate * warm * max(cool, 0.02)
-            weights, within = self.shares()
+            warm, cool = min(1.0, (step + 1) / 20), (1 + math.cos(math.pi * step / steps)) / 2
+            weights, within, logs = self._shares()
             numbers, mean = self.expected(weights, within)
             loss = target.misfit(numbers) / 2
             if self.centre is not None:
                 loss = loss + (mean - self.centre).square().sum() * self.mean_weight**2 / 2
             whole = weights @ within
-            logs, spread = within.clamp(min=1e-12).log(), whole.clamp(min=1e-12).log()
+            spread = whole.clamp(min=1e-12).log()
             told = (weights[:, None] * within * (logs - spread)).sum()
             # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
             free = (whole * (spread - torch.cat([self.base, spread[len(self.base) :]])))[: len(self.base)]
             loss = loss + stiffness * (told + free[self.loose].sum())
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            gradients = torch.autograd.grad(loss, self.parameters)
+            with torch.no_grad():
+                adam(
+                    self.parameters,
+                    list(gradients),
+                    first,
+                    second,
+                    [],
+                    taken,
+                    fused=True,
+                    amsgrad=False,
+                    beta1=_MOMENTUM[0],
+                    beta2=_MOMENTUM[1],
+                    lr=rate * warm * max(cool, 0.02),
+                    weight_decay=0.0,
+                    eps=1e-8,
+                    maximize=False,
+                )
             if progress is not None:
                 progress(step + 1)
 
@@ -391,12 +422,6 @@ def _pairs(fit: _Fit, found: tuple[torch.Tensor, ...], label: str) -> tuple[Pair
 def _pair(columns: tuple[str, str], parts: Reals) -> PairFit:
     left = float(parts.sum())
     return PairFit(columns, parts.size, left / parts.size, left <= float(chi2.ppf(_MET, parts.size)))
-
-
-def _with_block(matrix: torch.Tensor, span: slice, block: torch.Tensor) -> torch.Tensor:
-    found = matrix.clone()
-    found[span, span] = block
-    return found
 
 
 def _arrays(weights: torch.Tensor, within: torch.Tensor, sizes: Sequence[int]) -> tuple[Reals, tuple[Reals, ...]]:

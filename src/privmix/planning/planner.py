@@ -190,9 +190,9 @@ def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, 
 
 
 def _at(config: ReleaseConfig, epsilon: float, delta: float, model: DataModel) -> float | None:
-    """Accuracy by one draw, which will do for a picture; None where there is no plan."""
+    """Accuracy by one draw and about the plan's noise, which will do for a picture; None where there is no plan."""
     try:
-        plan = config.calibrate(epsilon, delta)
+        plan = config.sketch(epsilon, delta)
     except InvalidInput:
         return None
     return predict_accuracy(plan, model, draws=1).accuracy
