@@ -16,6 +16,7 @@ from scipy.optimize import linprog
 from scipy.special import ndtr
 
 from privmix.accounting import Adjacency, Event, Gaussian, PoissonSampled, Repeated, epsilon, epsilon_delta_curve
+from privmix.attacks import one_run_proof
 from privmix.attacks.one_run import (
     Least,
     OneRun,
@@ -176,7 +177,7 @@ def test_a_recursion_without_privacy_loss_is_blind_guessing() -> None:
 
 
 def test_more_correct_guesses_prove_more() -> None:
-    runs = [OneRun(400, 300, correct) for correct in range(0, 301, 20)]
+    runs = [OneRun(400, 300, correct) for correct in range(0, 301, 60)]
     for bound in (
         [steinke_epsilon(run, 1e-5, 0.95) for run in runs],
         [mahloujifar_mu(run, 0.95) for run in runs],
@@ -195,7 +196,9 @@ def test_a_mechanisms_own_curve_is_below_the_exact_one() -> None:
     assert gaussian_least(0.5 * 10**0.5)(0.5) < sampled(0.5) <= 0.5
 
 
-def test_the_claim_is_violated_exactly_where_its_curve_is_refuted() -> None:
+def test_the_claim_is_violated_exactly_where_its_curve_is_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
+    # By how much the claim is exceeded is no matter here.
+    monkeypatch.setattr(one_run_proof, "_HALVINGS", 1)
     for correct in range(500, 900, 40):
         run = OneRun(1000, 1000, correct)
         proof = prove(run, GAUSSIAN, 1e-5, 0.95)
