@@ -17,7 +17,7 @@ from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DataModel, DiscriminantClassifier
 from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.planning import Choice, ReleaseConfig, choose_design, planner, predict_accuracy
-from privmix.planning.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels, reasons_of
+from privmix.planning.choice import DECLARED, PUBLIC, Candidate, check_choice_record, counted_error, labels, reasons_of
 from privmix.plans import Design, Plan
 from privmix.publication.dataset import RecordTransform
 from privmix.releases import SecretStreams, release_to_memory
@@ -50,6 +50,11 @@ DESIGNS = [
     Merf(),
     Hermite(),
 ]
+
+
+def chosen_for(setting: ReleaseConfig, epsilon: float, model: DataModel) -> tuple[Candidate, ...]:
+    """The best first; of known models, whose ranges have few edges."""
+    return choose_design(setting, epsilon, 1e-5, model, model_words=f"5 {PUBLIC}", curve=False).candidates
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
@@ -177,12 +182,10 @@ def test_the_chosen_plan_meets_the_budget() -> None:
 def test_many_classes_and_few_records_put_the_budget_on_labels(only) -> None:  # type: ignore[no-untyped-def]
     only(Moments)
     names = tuple(map(str, range(40)))
-    few = choose_design(config(records=3_000, dim=64, classes=names), 1.0, 1e-5, curve=False)
-    many = choose_design(config(records=200_000, dim=64, classes=NAMES), 8.0, 1e-5, curve=False)
-    shares = [
-        next(item.config.design.label_share for item in found.candidates if item.name == "moments")
-        for found in (few, many)
-    ]
+    models = [DataModel.declared(64, len(found), np.random.default_rng(0)) for found in (names, NAMES)]
+    few = chosen_for(config(records=3_000, classes=names), 1.0, models[0])
+    many = chosen_for(config(records=200_000), 8.0, models[1])
+    shares = [next(item.config.design.label_share for item in found if item.name == "moments") for found in (few, many)]
     assert shares[0] >= 0.8 > shares[1]
 
 
@@ -224,14 +227,14 @@ def test_two_stages_are_tried_too() -> None:
 def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own(only) -> None:  # type: ignore[no-untyped-def]
     """As many records as MNIST's; how they lie, public characters tell. bench_two_stage has all of its features."""
     only(Moments, TwoStage, ThreeStage)
-    dim = 300
+    dim = 128
     setting = config(records=60_000, dim=dim, classes=tuple("0123456789"))
     chosen = {}
     for own_shapes in (0.005, 0.0):
         model = DataModel.declared(
             dim, 10, np.random.default_rng(0), concentration=1.05, own_shapes=own_shapes, attainable=0.99
         )
-        chosen[own_shapes] = choose_design(setting, 1.0, 1e-5, model, curve=False).best
+        chosen[own_shapes] = chosen_for(setting, 1.0, model)[0]
     assert chosen[0.005].name == "three-stage"
     assert chosen[0.0].name == "two-stage"
     # Five releases reach 98.4 and 98.1 (benchmarks/results/two_stage.md).
@@ -287,7 +290,7 @@ def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is(only) -
         learner = LEARNERS[design.learner]().fit(release)
         reached[design.name] = float((learner.predict(x[count:]) == y[count:]).mean())
         assert predict_accuracy(plan, model).accuracy == pytest.approx(reached[design.name], abs=0.05)
-    best = choose_design(setting, 8.0, 1e-5, model, curve=False).best
+    best = chosen_for(setting, 8.0, model)[0]
     assert (best.name == "two-stage") == (reached["two-stage"] > reached["moments"])
 
 
@@ -304,11 +307,11 @@ def test_the_search_finds_what_trying_everything_finds(  # type: ignore[no-untyp
     names = tuple(map(str, range(classes)))
     model = DataModel.declared(60, classes, np.random.default_rng(7), spectrum_decay=decay, attainable=0.85)
     setting = config(records=records, dim=60, classes=names)
-    (chosen,) = choose_design(setting, epsilon, 1e-5, model, curve=False).candidates
+    (chosen,) = chosen_for(setting, epsilon, model)
 
     def judged(label_share: float, count_share: float) -> float:
         plan = replace(chosen.plan, label_share=label_share, count_share=count_share)
-        rules = [DiscriminantClassifier.forecast(plan, model, seed) for seed in range(20, 24)]
+        rules = [DiscriminantClassifier.forecast(plan, model, seed) for seed in (20, 21)]
         return float(np.mean([model.accuracy(*rule, seed=20) for rule in rules if rule is not None]))
 
     ranges = Moments().ranges()
