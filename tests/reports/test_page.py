@@ -25,15 +25,15 @@ from tests.reports.drawn import drawn_once
 from tests.reports.markup import Page
 from tests.reports.samples import KINDS
 
+MARK = 987123.654
+MARK_TEXTS = ("987123", "987,123", "9.871e+05", "9.87123e+05", "987K")
+
+
 @pytest.fixture(scope="module", autouse=True)
 def figures() -> Iterator[dict[bytes, Any]]:
     """Those drawn so far, none of them twice."""
     with drawn_once() as kept:
         yield kept
-
-
-MARK = 987123.654
-MARK_TEXTS = ("987123", "987,123", "9.871e+05", "9.87123e+05", "987K")
 
 
 def changed(record: RunRecord, **fields: Any) -> RunRecord:

@@ -12,7 +12,6 @@ from torch.optim.sgd import sgd
 from privmix.training.config import OptimiserConfig
 from privmix.training.gradients.parameters import FlatParameters
 
-
 # Those of PyTorch's classes.
 _BETAS, _EPS = (0.9, 0.999), 1e-8
 
