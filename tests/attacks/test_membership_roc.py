@@ -56,7 +56,7 @@ def test_intervals_cover_at_the_stated_rate(shift: float) -> None:
         covered_fpr += stats.norm.sf(threshold) <= point.fpr_high
     # Clopper-Pearson covers in 95% or more of all runs, exactly; its one-sided end for the false positives uses one
     # record more than are accused, which covers in more than 96%. DeLong's interval is asymptotic: 94% are asked of it.
-    # Fewer than so many of 400 come by chance in less than 1e-7, and of intervals of two thirds of the width, which cover
+    # Fewer than so many of 400 come by chance in less than 1e-7; of intervals of two thirds of the width, which cover
     # 81%, in more than 99.9%.
     assert covered_tpr >= stats.binom.ppf(1e-7, runs, 0.95)
     assert covered_fpr >= stats.binom.ppf(1e-7, runs, 0.95)
