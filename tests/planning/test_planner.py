@@ -182,9 +182,9 @@ def test_the_chosen_plan_meets_the_budget() -> None:
 def test_many_classes_and_few_records_put_the_budget_on_labels(only) -> None:  # type: ignore[no-untyped-def]
     only(Moments)
     names = tuple(map(str, range(40)))
-    models = [DataModel.declared(64, len(found), np.random.default_rng(0)) for found in (names, NAMES)]
-    few = chosen_for(config(records=3_000, classes=names), 1.0, models[0])
-    many = chosen_for(config(records=200_000), 8.0, models[1])
+    models = [DataModel.declared(32, len(found), np.random.default_rng(0)) for found in (names, NAMES)]
+    few = chosen_for(config(records=3_000, dim=32, classes=names), 1.0, models[0])
+    many = chosen_for(config(records=200_000, dim=32), 8.0, models[1])
     shares = [next(item.config.design.label_share for item in found if item.name == "moments") for found in (few, many)]
     assert shares[0] >= 0.8 > shares[1]
 
@@ -296,7 +296,7 @@ def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is(only) -
 
 @pytest.mark.parametrize(
     ("records", "classes", "decay", "epsilon"),
-    [(50_000, 4, 1.7, 0.5), pytest.param(3000, 40, 1.0, 1.0, marks=pytest.mark.thorough)],
+    [(50_000, 4, 1.7, 0.5), pytest.param(2000, 24, 1.0, 1.0, marks=pytest.mark.thorough)],
     ids=["few-classes", "many-classes"],
 )
 def test_the_search_finds_what_trying_everything_finds(  # type: ignore[no-untyped-def]
@@ -305,8 +305,8 @@ def test_the_search_finds_what_trying_everything_finds(  # type: ignore[no-untyp
     """On models that no constant was chosen for; judged by draws that the search did not see."""
     only(Moments)
     names = tuple(map(str, range(classes)))
-    model = DataModel.declared(60, classes, np.random.default_rng(7), spectrum_decay=decay, attainable=0.85)
-    setting = config(records=records, dim=60, classes=names)
+    model = DataModel.declared(48, classes, np.random.default_rng(7), spectrum_decay=decay, attainable=0.85)
+    setting = config(records=records, dim=48, classes=names)
     (chosen,) = chosen_for(setting, epsilon, model)
 
     def judged(label_share: float, count_share: float) -> float:
