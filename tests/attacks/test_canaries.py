@@ -177,7 +177,6 @@ def test_nobody_is_in_the_data_twice_where_mislabelled(monkeypatch: pytest.Monke
 
 
 @pytest.mark.thorough
-@pytest.mark.usefixtures("coarse")
 def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     honest = release_engine.gaussian_on_lattice
     monkeypatch.setattr(
@@ -188,6 +187,8 @@ def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(plan, ReleasePlan)
     assert audited(plan, 1e-3, canaries=1000).proof.violated
     monkeypatch.undo()
+    # Of correct noise a yes or no is asked alone.
+    monkeypatch.setattr(one_run_proof, "_HALVINGS", 1)
     assert false_alarm(release_mechanism(plan), 1000) < 1e-7
     assert passes(audited(plan, 1e-3, canaries=1000).proof, release_mechanism(plan))
 
