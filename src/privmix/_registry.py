@@ -23,7 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from privmix.errors import InvalidInput, check_choice
+from privmix.errors import InvalidInput
 
 Variant = TypeVar("Variant")
 Registered = TypeVar("Registered")
@@ -47,6 +47,7 @@ class Registry(Generic[Variant]):
     def __init__(self, what: str, package: str, group: str, by: str = "") -> None:
         self._what, self._package, self._group, self._by = what, package, group, by
         self._known: dict[str, Variant] = {}
+        self._ordered: tuple[Variant, ...] | None = None
         self._looked = False
 
     def register(self, variant: Registered) -> Registered:
@@ -60,6 +61,7 @@ class Registry(Generic[Variant]):
         if self._known.get(name, found) is not found:
             raise InvalidInput(self._what, name, f"a name that no other {self._what} has")
         self._known[name] = found
+        self._ordered = None
         return variant
 
     def all(self) -> tuple[Variant, ...]:
@@ -71,12 +73,12 @@ class Registry(Generic[Variant]):
                 importlib.import_module(module)
             for found in entry_points(group=self._group):
                 found.load()
-        own = {
-            name
-            for name, one in self._known.items()
-            if getattr(one, "__module__", "") in _files(self._package, self._by)
-        }
-        return tuple(self._known[name] for name in sorted(self._known, key=lambda name: (name not in own, name)))
+        if self._ordered is None or len(self._ordered) != len(self._known):
+            files = _files(self._package, self._by)
+            own = {name for name, one in self._known.items() if getattr(one, "__module__", "") in files}
+            order = sorted(self._known, key=lambda name: (name not in own, name))
+            self._ordered = tuple(self._known[name] for name in order)
+        return self._ordered
 
     def __iter__(self) -> Iterator[str]:
         """Their names."""
@@ -88,7 +90,10 @@ class Registry(Generic[Variant]):
         Raises:
             InvalidInput: there is none.
         """
-        return self._known[check_choice(self._what, name, self)]
+        known = self.all()
+        if isinstance(name, str) and name in self._known:
+            return self._known[name]
+        raise InvalidInput(self._what, name, "one of " + ", ".join(cast(Any, one).name for one in known))
 
 
 @cache

@@ -64,7 +64,7 @@ def covering(cost: Cost, epsilons: np.ndarray) -> np.ndarray:
 def test_a_gaussian_cost_covers_the_whole_profile(event: Event, adjacency: Adjacency) -> None:
     cost = GaussianFilter.of(4.0, 1e-5).cost(event, adjacency)
     # Far more points than the cost was found at, and none of them on purpose; a composition's take a while each.
-    points = 101 if isinstance(event, Composed) else 701
+    points = 101 if isinstance(event, Composed) else 251
     at = np.linspace(0, 1.3 * epsilon(event, 1e-6, adjacency=adjacency).epsilon, points)
     profile = epsilon_delta_curve(event, at.tolist(), adjacency=adjacency)
     assert (profile <= covering(cost, at) * (1 + 1e-9)).all()
@@ -139,7 +139,7 @@ def test_what_a_filter_accepts_fits_a_planned_budget_too(kind: type[GaussianFilt
         return Repeated(PoissonSampled(0.01, Gaussian(noise)), 400)
 
     low, high = 0.5, 100.0
-    for _ in range(14):
+    for _ in range(10):
         noise = math.sqrt(low * high)
         low, high = (low, noise) if count * made.cost(one(noise), ADD).share(made.capacity) <= 1 else (noise, high)
     planned = epsilon(Repeated(one(high), count), 1e-5).epsilon

@@ -6,6 +6,7 @@ How likely a false proof is: see :mod:`tests.attacks.test_canaries`, whose plans
 from __future__ import annotations
 
 import dataclasses
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,7 @@ def records(most: int = 3, persons: int = PERSONS) -> PrivateRecords:
     return PrivateRecords(features.astype(np.float32), labels, whose)
 
 
+@cache
 def plan_of(epsilon: float = 8.0, per_person: int | None = 1, **choices: Any) -> ReleasePlan:
     choices.setdefault("mixup_degree", 1 if choices.get("full_batch") else 64)
     config = ReleaseConfig(records=PERSONS, dim=DIM, classes=CLASSES, per_person=per_person, **choices)

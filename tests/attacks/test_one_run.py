@@ -176,7 +176,7 @@ def test_a_recursion_without_privacy_loss_is_blind_guessing() -> None:
 
 
 def test_more_correct_guesses_prove_more() -> None:
-    runs = [OneRun(400, 300, correct) for correct in range(0, 301, 20)]
+    runs = [OneRun(400, 300, correct) for correct in range(0, 301, 60)]
     for bound in (
         [steinke_epsilon(run, 1e-5, 0.95) for run in runs],
         [mahloujifar_mu(run, 0.95) for run in runs],
@@ -196,7 +196,7 @@ def test_a_mechanisms_own_curve_is_below_the_exact_one() -> None:
 
 
 def test_the_claim_is_violated_exactly_where_its_curve_is_refuted() -> None:
-    for correct in range(500, 900, 40):
+    for correct in range(540, 900, 80):
         run = OneRun(1000, 1000, correct)
         proof = prove(run, GAUSSIAN, 1e-5, 0.95)
         # Each bound has half of the chance of error.

@@ -237,13 +237,13 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
 
 
 def test_killed_at_random_moments(tmp_path: Path) -> None:
-    """Five times kill -9, then a run to the end: the same bytes as a run that nobody disturbed."""
+    """Three times kill -9, then a run to the end: the same bytes as a run that nobody disturbed."""
     whole = write_features(source(), Slow(), tmp_path / "whole", MADE_FROM)
     path = tmp_path / "store"
     root = Path(__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), str(root / "src")])}
     rows = []
-    for _ in range(5):
+    for _ in range(3):
         process = subprocess.Popen(
             [sys.executable, "-c", SCRIPT, str(path)], env=environment, stdout=subprocess.PIPE, cwd=root
         )

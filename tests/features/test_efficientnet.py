@@ -207,8 +207,7 @@ def test_mirror(file: Path) -> None:
     assert np.abs(one.transform(IMAGES) - one.transform(flipped)).max() > 1e-3
 
 
-@pytest.mark.parametrize("batch_size", [None, 1, 4])
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("batch_size", "threads"), [(None, 1), (1, 2), (4, 2)])
 def test_per_record_to_the_bit(file: Path, batch_size: int | None, threads: int) -> None:
     """Formal guarantee: whatever images stand beside it, in whatever number and order, an image gets the same bits."""
     before = torch.get_num_threads()

@@ -105,7 +105,7 @@ def test_old_specifications_make_the_very_bits_that_they_made() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=json.dumps)
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 @given(cells=st.lists(CELLS, max_size=6))
 def test_every_kind_keeps_its_promises(entry: dict[str, Any], cells: list[Any]) -> None:
     extractor = column(entry)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -18,12 +19,14 @@ from privmix.publication.second_moments import SecondMoments
 RECORDS = 4000
 
 
-@pytest.fixture(autouse=True)
-def fewer_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def fewer_steps() -> Iterator[None]:
     """These tables are small."""
-    monkeypatch.setattr(table_model, "_STEPS", 300)
-    monkeypatch.setattr(table_model, "_TRIAL_STEPS", 50)
-    monkeypatch.setattr(table_model, "_AGAIN_STEPS", 100)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_model, "_STEPS", 300)
+        patch.setattr(table_model, "_TRIAL_STEPS", 50)
+        patch.setattr(table_model, "_AGAIN_STEPS", 100)
+        yield
 
 
 def columns(sizes: tuple[int, ...] = (3, 4, 2)) -> list[ColumnStates]:
@@ -80,8 +83,13 @@ def fitted(std: float, transform: RecordTransform | None = None, **more: float) 
     return fit_table(found, 0.5, used, columns(), label="label", **more)
 
 
-def test_pairs_of_columns_come_back() -> None:
-    model = fitted(15.0)
+@pytest.fixture(scope="module")
+def usual() -> TableModel:
+    return fitted(15.0)
+
+
+def test_pairs_of_columns_come_back(usual: TableModel) -> None:
+    model = usual
     assert furthest(model.sample(RECORDS, np.random.default_rng(0)), table()) < 0.05
     assert len(model.pairs) == 6
     assert all(pair.met for pair in model.pairs)
@@ -106,8 +114,8 @@ def test_nothing_but_noise_is_taken_for_nothing() -> None:
         assert apart < 0.15
 
 
-def test_the_same_seed_gives_the_same_rows() -> None:
-    first, second = (fitted(15.0).sample(100, np.random.default_rng(3)) for _ in range(2))
+def test_the_same_seed_gives_the_same_rows(usual: TableModel) -> None:
+    first, second = (model.sample(100, np.random.default_rng(3)) for model in (usual, fitted(15.0)))
     assert np.array_equal(first, second)
 
 

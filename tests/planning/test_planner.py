@@ -17,7 +17,7 @@ from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DataModel, DiscriminantClassifier
 from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.planning import Choice, ReleaseConfig, choose_design, planner, predict_accuracy
-from privmix.planning.choice import DECLARED, PUBLIC, check_choice_record, counted_error, labels, reasons_of
+from privmix.planning.choice import DECLARED, PUBLIC, Candidate, check_choice_record, counted_error, labels, reasons_of
 from privmix.plans import Design, Plan
 from privmix.publication.dataset import RecordTransform
 from privmix.releases import SecretStreams, release_to_memory
@@ -32,7 +32,7 @@ def config(**changes: object) -> ReleaseConfig:
 
 @cache
 def choice() -> Choice:
-    return choose_design(config(), 1.0, 1e-5, curve=True)
+    return choose_design(config(records=4000, dim=16), 1.0, 1e-5, curve=True)
 
 
 @cache
@@ -50,6 +50,11 @@ DESIGNS = [
     Merf(),
     Hermite(),
 ]
+
+
+def chosen_for(setting: ReleaseConfig, epsilon: float, model: DataModel) -> tuple[Candidate, ...]:
+    """The best first; of known models, whose ranges have few edges."""
+    return choose_design(setting, epsilon, 1e-5, model, model_words=f"5 {PUBLIC}", curve=False).candidates
 
 
 @pytest.mark.parametrize("design", DESIGNS, ids=str)
@@ -77,7 +82,7 @@ def test_harder_records_are_predicted_to_be_harder() -> None:
     assert found == sorted(found)
 
 
-def test_best_design_first_and_nothing_but_public_facts() -> None:
+def test_best_design_first_and_nothing_but_public_facts(only) -> None:  # type: ignore[no-untyped-def]
     errors = [counted_error(item.name, item.accuracy) for item in choice().candidates]
     assert errors == sorted(errors)
     assert all(item.low <= item.accuracy <= item.high for item in choice().candidates)
@@ -86,10 +91,13 @@ def test_best_design_first_and_nothing_but_public_facts() -> None:
     assert record["chosen"] == choice().best.name
     assert len(record["epsilons"]) == len(record["curves"][choice().best.name])
     assert labels()[choice().best.name].split()[0].lower() in choice().reasons[0].lower()
-    # The same public facts give the same choice.
-    again = choose_design(config(), 1.0, 1e-5, curve=False).to_dict()
-    assert again["predicted"] == record["predicted"]
-    assert again["settings"] == record["settings"]
+    # The same public facts give the same forecast.
+    only(Moments, Classwise)
+    again = choose_design(config(records=4000, dim=16), 1.0, 1e-5, curve=False)
+    assert len(again.candidates) >= 2
+    for item in again.candidates:
+        assert item.accuracy == record["predicted"][item.name]
+        assert item in choice().candidates
 
 
 @pytest.fixture
@@ -117,7 +125,8 @@ def only(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 SMALL = {"records": 300, "dim": 4, "classes": ("no", "yes")}
 
 
-def test_settings_without_a_price_are_left_out_and_named(refusing) -> None:  # type: ignore[no-untyped-def]
+def test_settings_without_a_price_are_left_out_and_named(refusing, only) -> None:  # type: ignore[no-untyped-def]
+    only(Poisson, Moments)
     refusing(lambda config, epsilon: isinstance(config.design, Poisson) and config.design.mixup_degree == 16)
     found = choose_design(config(**SMALL), 1.0, 1e-5, curve=False)
     assert "poisson" in {item.name for item in found.candidates}
@@ -128,7 +137,8 @@ def test_settings_without_a_price_are_left_out_and_named(refusing) -> None:  # t
     assert "left_out" not in found.to_dict()
 
 
-def test_a_design_without_a_price_is_outlived(refusing) -> None:  # type: ignore[no-untyped-def]
+def test_a_design_without_a_price_is_outlived(refusing, only) -> None:  # type: ignore[no-untyped-def]
+    only(Classwise, Moments, Poisson)
     refusing(lambda config, epsilon: isinstance(config.design, Poisson | Moments))
     found = choose_design(config(**SMALL), 1.0, 1e-5, curve=False)
     record = found.to_dict()
@@ -147,7 +157,8 @@ def test_an_error_only_if_no_design_has_a_price(refusing) -> None:  # type: igno
         choose_design(config(**SMALL), 1.0, 1e-5, curve=False)
 
 
-def test_the_picture_outlives_an_epsilon_without_a_price(refusing) -> None:  # type: ignore[no-untyped-def]
+def test_the_picture_outlives_an_epsilon_without_a_price(refusing, only) -> None:  # type: ignore[no-untyped-def]
+    only(Classwise, Moments)
     refusing(lambda config, epsilon: isinstance(config.design, Moments) and epsilon == 8.0)
     found = choose_design(config(**SMALL), 1.0, 1e-5)
     assert found.epsilons == (0.25, 0.5, 1.0, 2.0, 4.0)
@@ -155,8 +166,9 @@ def test_the_picture_outlives_an_epsilon_without_a_price(refusing) -> None:  # t
     check_choice_record(found.to_dict())
 
 
-def test_a_price_next_to_its_target_is_no_refusal() -> None:
+def test_a_price_next_to_its_target_is_no_refusal(only) -> None:  # type: ignore[no-untyped-def]
     """16 of 6,920 records in a row: the noise that epsilon 1 asks for is next to 1, where the search begins."""
+    only(Poisson, Moments)
     found = choose_design(ReleaseConfig(6920, 4, ("no", "yes")), 1.0, 1e-5, curve=False)
     assert not found.left_out
     assert {item.name for item in found.candidates} >= {"poisson", "moments"}
@@ -164,17 +176,16 @@ def test_a_price_next_to_its_target_is_no_refusal() -> None:
 
 def test_the_chosen_plan_meets_the_budget() -> None:
     assert choice().best.config.calibrate(1.0, 1e-5) == choice().best.plan
+    assert all(item.plan.cost(1e-5).epsilon <= 1 for item in choice().candidates)
 
 
 def test_many_classes_and_few_records_put_the_budget_on_labels(only) -> None:  # type: ignore[no-untyped-def]
     only(Moments)
     names = tuple(map(str, range(40)))
-    few = choose_design(config(records=3_000, dim=96, classes=names), 1.0, 1e-5, curve=False)
-    many = choose_design(config(records=200_000, dim=96, classes=NAMES), 8.0, 1e-5, curve=False)
-    shares = [
-        next(item.config.design.label_share for item in found.candidates if item.name == "moments")
-        for found in (few, many)
-    ]
+    models = [DataModel.declared(32, len(found), np.random.default_rng(0)) for found in (names, NAMES)]
+    few = chosen_for(config(records=3_000, dim=32, classes=names), 1.0, models[0])
+    many = chosen_for(config(records=200_000, dim=32), 8.0, models[1])
+    shares = [next(item.config.design.label_share for item in found if item.name == "moments") for found in (few, many)]
     assert shares[0] >= 0.8 > shares[1]
 
 
@@ -213,17 +224,17 @@ def test_two_stages_are_tried_too() -> None:
     assert not [*Moments.trials(many), *TwoStage.trials(many), *ThreeStage.trials(many)]
 
 
-@pytest.mark.parametrize("dim", [500, pytest.param(1500, marks=pytest.mark.thorough)])
-def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own(dim: int, only) -> None:  # type: ignore[no-untyped-def]
+def test_three_stages_are_chosen_where_classes_have_scatters_of_their_own(only) -> None:  # type: ignore[no-untyped-def]
     """As many records as MNIST's; how they lie, public characters tell. bench_two_stage has all of its features."""
     only(Moments, TwoStage, ThreeStage)
+    dim = 128
     setting = config(records=60_000, dim=dim, classes=tuple("0123456789"))
     chosen = {}
     for own_shapes in (0.005, 0.0):
         model = DataModel.declared(
             dim, 10, np.random.default_rng(0), concentration=1.05, own_shapes=own_shapes, attainable=0.99
         )
-        chosen[own_shapes] = choose_design(setting, 1.0, 1e-5, model, curve=False).best
+        chosen[own_shapes] = chosen_for(setting, 1.0, model)[0]
     assert chosen[0.005].name == "three-stage"
     assert chosen[0.0].name == "two-stage"
     # Five releases reach 98.4 and 98.1 (benchmarks/results/two_stage.md).
@@ -249,8 +260,9 @@ def test_what_a_third_stage_adds_rises_with_its_directions_up_to_those_that_were
     assert predict_accuracy(plan, replace(model, own_shapes=-1.0)).accuracy == 0.0
 
 
-def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is() -> None:
+def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is(only) -> None:  # type: ignore[no-untyped-def]
     """On records of a model; 300 records a class, so that a second look at their scatter pays at much budget only."""
+    only(Moments, TwoStage)
     classes, dim, count = 40, 60, 12_000
     names = tuple(map(str, range(classes)))
     model = DataModel.declared(dim, classes, np.random.default_rng(3), spectrum_decay=1.0, attainable=0.9)
@@ -278,13 +290,13 @@ def test_a_second_stage_is_chosen_where_it_serves_and_predicted_as_it_is() -> No
         learner = LEARNERS[design.learner]().fit(release)
         reached[design.name] = float((learner.predict(x[count:]) == y[count:]).mean())
         assert predict_accuracy(plan, model).accuracy == pytest.approx(reached[design.name], abs=0.05)
-    best = choose_design(setting, 8.0, 1e-5, model, curve=False).best
+    best = chosen_for(setting, 8.0, model)[0]
     assert (best.name == "two-stage") == (reached["two-stage"] > reached["moments"])
 
 
 @pytest.mark.parametrize(
     ("records", "classes", "decay", "epsilon"),
-    [(50_000, 4, 1.7, 0.5), pytest.param(3000, 40, 1.0, 1.0, marks=pytest.mark.thorough)],
+    [(50_000, 4, 1.7, 0.5), pytest.param(2000, 24, 1.0, 1.0, marks=pytest.mark.thorough)],
     ids=["few-classes", "many-classes"],
 )
 def test_the_search_finds_what_trying_everything_finds(  # type: ignore[no-untyped-def]
@@ -293,13 +305,13 @@ def test_the_search_finds_what_trying_everything_finds(  # type: ignore[no-untyp
     """On models that no constant was chosen for; judged by draws that the search did not see."""
     only(Moments)
     names = tuple(map(str, range(classes)))
-    model = DataModel.declared(100, classes, np.random.default_rng(7), spectrum_decay=decay, attainable=0.85)
-    setting = config(records=records, dim=100, classes=names)
-    (chosen,) = choose_design(setting, epsilon, 1e-5, model, curve=False).candidates
+    model = DataModel.declared(48, classes, np.random.default_rng(7), spectrum_decay=decay, attainable=0.85)
+    setting = config(records=records, dim=48, classes=names)
+    (chosen,) = chosen_for(setting, epsilon, model)
 
     def judged(label_share: float, count_share: float) -> float:
         plan = replace(chosen.plan, label_share=label_share, count_share=count_share)
-        rules = [DiscriminantClassifier.forecast(plan, model, seed) for seed in range(20, 24)]
+        rules = [DiscriminantClassifier.forecast(plan, model, seed) for seed in (20, 21)]
         return float(np.mean([model.accuracy(*rule, seed=20) for rule in rules if rule is not None]))
 
     ranges = Moments().ranges()
@@ -437,7 +449,8 @@ def test_classes_may_lie_further_apart_at_the_same_accuracy() -> None:
         assert other.attainable == pytest.approx(model.attainable, abs=0.005)
 
 
-def test_the_range_is_as_wide_as_what_is_known_is_little() -> None:
+def test_the_range_is_as_wide_as_what_is_known_is_little(only) -> None:  # type: ignore[no-untyped-def]
+    only(Moments)
     setting = config(dim=16, records=2000)
     plain, told = (
         DataModel.declared(16, len(NAMES), np.random.default_rng(0), attainable=accuracy) for accuracy in (None, 0.9)
@@ -558,7 +571,8 @@ def test_what_is_predicted_of_persons_is_reached() -> None:
     assert abs(predict_accuracy(plan, replace(model, holdings=held)).accuracy - reached) < 0.04
 
 
-def test_a_hint_is_on_record_and_said() -> None:
+def test_a_hint_is_on_record_and_said(only) -> None:  # type: ignore[no-untyped-def]
+    only(Classwise, Moments)
     model = replace(declared(), holdings=Holdings((1, 1, 20)))
     found = choose_design(of_persons(), 4.0, 1e-5, model, curve=False)
     record = found.to_dict()
@@ -576,7 +590,8 @@ def test_a_hint_is_on_record_and_said() -> None:
         choose_design(config(), 4.0, 1e-5, model, curve=False)
 
 
-def test_of_public_data_the_range_allows_for_persons_whose_records_are_alike() -> None:
+def test_of_public_data_the_range_allows_for_persons_whose_records_are_alike(only) -> None:  # type: ignore[no-untyped-def]
+    only(Classwise, Moments, Poisson)
     model = replace(sample_of(), holdings=Holdings((50,)))
     alike = choose_design(of_persons(), 20.0, 1e-5, sample_of(), model_words=f"500 {PUBLIC}", curve=False)
     found = choose_design(of_persons(), 20.0, 1e-5, model, model_words=f"500 {PUBLIC}", curve=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ def make_records(count: int = 600, dim: int = 7, seed: int = 0) -> PrivateRecord
     return PrivateRecords(features.astype(np.float32), labels)
 
 
+@cache
 def make_plan(records: int = 600, dim: int = 7, **choices: Any) -> ReleasePlan:
     own = own_options({"mixup_degree": 20, **choices})
     return ReleaseConfig(records=records, dim=dim, classes=CLASSES, **own).calibrate(*TARGET)

@@ -169,8 +169,7 @@ def test_a_wide_region_scrolls_by_keys(files: dict[str, Path], browser: Any) -> 
     page.close()
 
 
-@pytest.mark.parametrize("scheme", SCHEMES)
-@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("width", "scheme"), zip(WIDTHS, reversed(SCHEMES), strict=True))
 @pytest.mark.parametrize("name", PAGES)
 def test_no_serious_finding_of_axe(name: str, width: int, scheme: str, files: dict[str, Path], browser: Any) -> None:
     page = opened(browser, files[name], width, scheme)

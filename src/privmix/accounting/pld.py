@@ -40,6 +40,8 @@ _ROUGH_TOLERANCE = 1e-2
 _SHARES_OF_EPSILON = tuple(number / 40 for number in range(4, 29))
 _SHARES_OF_DELTA = (0.01, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8)
 _LEAST_DELTA = 1e-250
+# Answers that are kept: a calibration asks for a dozen guesses and a few prices.
+_ANSWERS = 2048
 
 
 @dataclass(frozen=True)
@@ -187,7 +189,7 @@ class SaddlePoints:
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
         """About epsilon at ``delta``."""
-        return _composed_loss(event, adjacency, self.tolerance, self.name).guess_epsilon(delta)
+        return _guess(event, adjacency, self.tolerance, self.name, delta)
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
         """About delta at ``epsilon``."""
@@ -218,19 +220,24 @@ _composed_loss = lru_cache(maxsize=4)(_uncached_loss)
 
 # An answer is one number, and depends on the question alone: a calibration, the certificate of what was calibrated and
 # whoever checks that certificate ask the same ones.
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=_ANSWERS)
 def _epsilon(event: Event, adjacency: Adjacency, tolerance: float, name: str, delta: float) -> float:
     return _composed_loss(event, adjacency, tolerance, name).epsilon(delta)
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=_ANSWERS)
 def _delta(event: Event, adjacency: Adjacency, tolerance: float, name: str, epsilon: float) -> float:
     return _composed_loss(event, adjacency, tolerance, name).delta(epsilon)
 
 
+@lru_cache(maxsize=_ANSWERS)
+def _guess(event: Event, adjacency: Adjacency, tolerance: float, name: str, delta: float) -> float:
+    return _composed_loss(event, adjacency, tolerance, name).guess_epsilon(delta)
+
+
 def forget() -> None:
     """Forget every loss and answer that was kept: for whoever measures what a price takes."""
-    for kept in (_composed_loss, _epsilon, _delta):
+    for kept in (_composed_loss, _epsilon, _delta, _guess):
         kept.cache_clear()
 
 

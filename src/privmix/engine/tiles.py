@@ -27,7 +27,8 @@ Block = tuple[NDArray[Any], NDArray[np.int64], Weights | None]
 _Result = TypeVar("_Result")
 
 # Physical sizes: they set speed and memory and change no bit of the result.
-_RECORD_BLOCK = 64
+# At least 64 records, or so many that narrow ones too are clipped thousands of values at a time.
+_RECORD_BLOCK, _BLOCK_VALUES = 64, 2**16
 _PERSON_RECORDS = 1024
 _DRAWS_AT_ONCE = 2**21
 _COUNTS_AT_ONCE = 2**22
@@ -126,14 +127,16 @@ class TileReader:
     ) -> Iterator[_Result]:
         """Apply ``work`` to blocks of records, which fit the cache, on every core; results come in order."""
 
-        def one(start: int) -> _Result:
-            return work(start, np.asarray(features[start : start + _RECORD_BLOCK]))
+        step = max(_RECORD_BLOCK, _BLOCK_VALUES // features.shape[1])
 
-        starts = range(0, len(features), _RECORD_BLOCK)
+        def one(start: int) -> _Result:
+            return work(start, np.asarray(features[start : start + step]))
+
+        starts = range(0, len(features), step)
         with mapping(self.workers) as each:
             for start, result in zip(starts, each(one, starts), strict=True):
                 yield result
-                done(min(start + _RECORD_BLOCK, len(features)))
+                done(min(start + step, len(features)))
 
 
 class TileSummer(TileReader):

@@ -24,6 +24,8 @@ _CLOSEST: Final = 0.99
 _SHARES: Final = np.geomspace(1e-6, 1.0, 56)
 # Powers of the variance that class means spread by, likewise: from nearly as wide in every direction to the widest few.
 _POWERS: Final = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)
+# Entries of class means that are weighed at once, over all shares and powers.
+_AT_ONCE: Final = 2**15
 # Least share of the variance of records that is within classes, where class sums leave none.
 _LEAST_WITHIN: Final = 0.1
 # Every class keeps at least this part of an equal share of the records.
@@ -309,23 +311,26 @@ def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None
     """
     squares, sizes = np.square(means), variance / variance.max()
     total = float(sizes.sum())
-    along, likelihood, coefficients = [], [], []
-    for power in _POWERS:
-        shape = sizes ** (power - 1)
-        shape *= total / float(shape @ sizes)
-        for share in _SHARES:
-            along.append(np.minimum(1.0, share * shape))
-            # log N(z; 0, b t + v), but for a constant
-            spread = np.maximum((1 + doubts) * (along[-1] * variance) + noise, np.finfo(float).tiny)
-            likelihood.append(-0.5 * float((np.log(spread) + squares / spread).sum()))
-            coefficients.append(0.0)
-            if points is not None:
-                coefficients[-1], gain = regression_on_prior(points, means, spread)
-                likelihood[-1] += gain
+    shapes = [sizes ** (power - 1) for power in _POWERS]
+    shapes = [shape * (total / float(shape @ sizes)) for shape in shapes]
+    along = np.minimum(1.0, np.concatenate([_SHARES[:, None] * shape for shape in shapes]))
+    likelihood, coefficients = np.empty(len(along)), np.zeros(len(along))
+    # As many of them at once as stay in the cache.
+    at_once = max(1, _AT_ONCE // means.size)
+    for part in (slice(first, first + at_once) for first in range(0, len(along), at_once)):
+        # log N(z; 0, b t + v), but for a constant
+        spread = (1 + doubts) * (along[part] * variance)[:, None]
+        spread += noise
+        np.maximum(spread, np.finfo(float).tiny, out=spread)
+        likelihood[part] = -0.5 * (np.log(spread) + squares / spread).reshape(len(spread), -1).sum(axis=1)
+        if points is not None:
+            fits = np.array([regression_on_prior(points, means, one) for one in spread])
+            coefficients[part] = fits[:, 0]
+            likelihood[part] += fits[:, 1]
     # On a grid of even logarithms db is in proportion to b.
-    weights = np.tile(_SHARES, len(_POWERS)) * np.exp(np.array(likelihood) - max(likelihood))
+    weights = np.tile(_SHARES, len(_POWERS)) * np.exp(likelihood - likelihood.max())
     weights /= weights.sum()
-    found = weights @ np.array(along)
+    found = weights @ along
     return Between(found, float(found @ sizes) / total, float(weights @ coefficients))
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -182,6 +184,12 @@ def read_records(run: Path) -> list[RunRecord]:
 
 def kinds_from_elsewhere() -> tuple[str, ...]:
     """Kinds of records that panels of other packages show; none of these is imported."""
+    return _kinds_on(tuple(sys.path))
+
+
+@lru_cache(maxsize=4)
+def _kinds_on(path: tuple[str, ...]) -> tuple[str, ...]:
+    """Of the packages on a path: each record asks, and what they say lies in hundreds of files."""
     # Most records are of privmix's own kinds, and do not wait for this.
     from importlib.metadata import entry_points
 

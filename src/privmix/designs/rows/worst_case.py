@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 from scipy import stats
-from scipy.special import expit, logsumexp
+from scipy.special import expit
 
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import (
@@ -255,7 +255,11 @@ def _class_odds(members: int, rate: float, class_rate: float, noise: float) -> t
     least, most = stats.binom.ppf([1e-12, 1 - 1e-12], members, rate)
     counts = np.arange(least, most + 1)
     at = np.linspace(-_GRID * noise, most + _GRID * noise, 4000)
-    near = -((at[:, None] - counts) ** 2) / (2 * noise**2)
-    drawn = logsumexp(near + stats.binom.logpmf(counts, members, rate), axis=1)
+    near = (at[:, None] - counts) ** 2
+    near *= -1 / (2 * noise**2)
+    near += stats.binom.logpmf(counts, members, rate)
+    highest = near.max(axis=1)
+    near -= highest[:, None]
+    drawn = highest + np.log(np.exp(near, out=near).sum(axis=1))
     prior = math.log(class_rate) - math.log1p(-class_rate)
     return float(at[0]), float(at[1] - at[0]), np.asarray(prior + drawn + at**2 / (2 * noise**2))
