@@ -38,7 +38,7 @@ CASES = [
 
 # Each child is forked before anything has started a thread, and dies at one place.
 SCRIPT = """
-import os, signal, shutil, sys, warnings
+import os, shutil, warnings
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
@@ -48,24 +48,20 @@ from privmix.mechanisms import run
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import RunFolder
 from tests.jobs.kinds import KINDS
+from tests.processes import die, killed
 warnings.simplefilter("ignore")
 
-def dies(*args, **kwargs):
-    os.kill(os.getpid(), signal.SIGKILL)
+def act():
+    shutil.copytree("prepared", place)
+    os.chdir(place)
+    kind = KINDS[name]
+    owner, _, step = what.rpartition(".")
+    setattr(eval(owner, {**globals(), "kind": kind}), step, die)
+    kind.run()
 
 for line in Path("cases.txt").read_text().splitlines():
     place, name, what = line.split("\\t")
-    pid = os.fork()
-    if pid == 0:
-        shutil.copytree("prepared", place)
-        os.chdir(place)
-        kind = KINDS[name]
-        owner, _, step = what.rpartition(".")
-        setattr(eval(owner), step, dies)
-        kind.run()
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert code == -signal.SIGKILL, (place, code)
+    killed(act)
 """
 PREPARE = """
 import os

@@ -398,29 +398,25 @@ from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
 from tests.jobs.persons_data import MOMENTS, frame, given
 from tests.jobs.test_persons import CASES
+from tests.processes import die, killed
 
-def dies(*args, **kwargs):
-    os.kill(os.getpid(), signal.SIGKILL)
+def act():
+    place = Path(name + (" paid" if paid else ""))
+    place.mkdir()
+    os.chdir(place)
+    records, said = given("csv", Path("data"), frame())
+    more = {"seed": 3}
+    if paid:
+        book = pm.Ledger.create("sqlite:///ledger.db")
+        book.add_dataset("ward", epsilon=60.0, delta=1e-2, unit="person")
+        more = {"ledger": "sqlite:///ledger.db", "dataset": "ward"}
+    from privmix.mechanisms.run import Run
+    Run.publish = die
+    getattr(pm, make)(records, **options, **said, **more, out="OUT")
 
 for name, (make, options) in CASES.items():
     for paid in (False, True):
-        pid = os.fork()
-        if pid == 0:
-            place = Path(name + (" paid" if paid else ""))
-            place.mkdir()
-            os.chdir(place)
-            records, said = given("csv", Path("data"), frame())
-            more = {"seed": 3}
-            if paid:
-                book = pm.Ledger.create("sqlite:///ledger.db")
-                book.add_dataset("ward", epsilon=60.0, delta=1e-2, unit="person")
-                more = {"ledger": "sqlite:///ledger.db", "dataset": "ward"}
-            from privmix.mechanisms.run import Run
-            Run.publish = dies
-            getattr(pm, make)(records, **options, **said, **more, out="OUT")
-            os._exit(0)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        assert code == -signal.SIGKILL, (name, code)
+        killed(act)
 """
 CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "moments": ("release", MOMENTS),

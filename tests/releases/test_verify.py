@@ -339,13 +339,16 @@ def test_other_files_and_figures_are_refused(tmp_path: Path, name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("odd", [None, 0, True, 1e308, [], {}, ["x"], "x" * 201, "ant"], ids=lambda odd: str(odd)[:8])
+ODD = [None, 0, True, 1e308, [], {}, ["x"], "x" * 201, "ant"]
+
+
 @pytest.mark.parametrize("design", ["poisson", "moments", "merf", "two-stage"])
-def test_classes_are_texts(tmp_path: Path, design: str, odd: object) -> None:
+def test_classes_are_texts(tmp_path: Path, design: str) -> None:
     folder = make(tmp_path / "rel", design=design, rows=20)
-    rehash(folder, lambda c: c["plan"]["classes"].__setitem__(1, odd))
-    with pytest.raises(InvalidInput, match="classes"):
-        verify_release(folder)
+    for odd in ODD:
+        rehash(folder, lambda c, odd=odd: c["plan"]["classes"].__setitem__(1, odd))  # type: ignore[misc]
+        with pytest.raises(InvalidInput, match="classes"):
+            verify_release(folder)
 
 
 def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
