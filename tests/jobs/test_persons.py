@@ -18,6 +18,7 @@ import pytest
 import privmix as pm
 from privmix.data import ArraySource, remote
 from privmix.data.store import FeatureStore
+from privmix.engine.cluster import connected
 from privmix.jobs.persons import Persons
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
@@ -111,13 +112,12 @@ def test_records_at_an_address_are_copied_once(ending: str, tmp_path: Path, monk
 
 @pytest.mark.thorough
 def test_on_ray_it_is_the_same(tmp_path: Path) -> None:
-    ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     first = rows(released("csv", tmp_path, frame(), seed=3, **POISSON))
-    try:
+    # One cluster for both.
+    with connected(None):
         spread = released("csv", tmp_path, frame(), seed=3, engine="ray", workers=1, **POISSON)
         stored = released("csv", tmp_path, frame(), seed=3, engine="ray", workers=1, store=tmp_path / "S", **POISSON)
-    finally:
-        ray.shutdown()
     assert np.array_equal(rows(spread), first)
     assert np.array_equal(rows(stored), first)
 
