@@ -2,7 +2,8 @@
 
 Every place of a certificate in turn is given a long text, a long list of numbers and an object, every object a field
 more, and every array of a release random records. Of designs that share a reader of their certificates, one is tried
-at every place, and the others at those that are their own. What may be planted all the same is listed here, with its size.
+at every place, and the others at those that are their own. What may be planted all the same is listed here, with its
+size.
 """
 
 from __future__ import annotations

@@ -170,8 +170,9 @@ def test_two_processes_give_what_one_gives(name: str, two: Two) -> None:
     config = space["CONFIGS"]["linear" if name == "resumed" else name]  # type: ignore[index]
     given = {"public": public()} if config.scenario != "cold" else {}
     alone = weights_of(job_of(config, **given).run(private(), streams=SecretStreams.from_seed(5))).numpy()
-    np.testing.assert_array_equal(two.weights[0][name], two.weights[1][name], err_msg="processes end with the same weights")
-    assert np.linalg.norm(two.weights[0][name] - alone) <= 1e-6 * np.linalg.norm(alone)
+    first, second = (weights[name] for weights in two.weights)
+    np.testing.assert_array_equal(first, second, err_msg="processes end with the same weights")
+    assert np.linalg.norm(first - alone) <= 1e-6 * np.linalg.norm(alone)
 
 
 def test_a_process_that_fails_does_not_leave_the_other_waiting(two: Two) -> None:

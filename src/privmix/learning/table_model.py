@@ -15,6 +15,7 @@ from scipy.stats import chi2
 
 from privmix.errors import InvalidInput
 from privmix.learning.table_rows import draw
+from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
@@ -222,7 +223,7 @@ class _Fit:
 
     def descend(self, target: _Numbers, stiffness: float, steps: int, rate: float, progress: Any = None) -> None:
         """Lower the misfit of ``target``, and ``stiffness`` times what the parts tell of a record."""
-        optimiser = torch.optim.Adam(self.parameters, lr=rate, betas=(0.9, 0.99))
+        optimiser = Adam(self.parameters, lr=rate, betas=(0.9, 0.99))
         for step in range(steps):
             for group in optimiser.param_groups:
                 warm, cool = min(1.0, (step + 1) / 20), (1 + math.cos(math.pi * step / steps)) / 2

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
+from privmix.optimisers import Adam, Sgd
 from privmix.training.config import OptimiserConfig
 from privmix.training.gradients.parameters import FlatParameters
 
@@ -26,9 +27,9 @@ class Optimiser:
         self._average = None if config.ema_decay is None else self._weights.detach().clone()
         rate, decay = config.learning_rate, config.weight_decay
         self._torch: torch.optim.Optimizer = (
-            torch.optim.SGD([self._weights], lr=rate, momentum=config.momentum, weight_decay=decay)
+            Sgd([self._weights], lr=rate, momentum=config.momentum, weight_decay=decay)
             if config.name == "sgd"
-            else torch.optim.Adam([self._weights], lr=rate, weight_decay=decay)
+            else Adam([self._weights], lr=rate, weight_decay=decay)
         )
 
     @torch.no_grad()
