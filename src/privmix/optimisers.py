@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from torch.optim import Optimizer
 
-
 _adam_step, _sgd_step = inspect.unwrap(torch.optim.Adam.step), inspect.unwrap(torch.optim.SGD.step)
 
 

@@ -56,9 +56,7 @@ def warm_up(
     flat = FlatParameters(model)
     weights = [tensor for tensor in model.parameters() if tensor.requires_grad]
     kept = [tensor.grad for tensor in weights]
-    optimiser = Sgd(
-        weights, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay
-    )
+    optimiser = Sgd(weights, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
     was_training = model.training
     model.train()
     try:
