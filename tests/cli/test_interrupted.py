@@ -103,7 +103,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [sys.executable, "-c", SCRIPT, str(root)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])},
     )

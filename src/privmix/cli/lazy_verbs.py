@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -115,7 +115,14 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
 
 def command(app: typer.Typer) -> Any:
     """The command line of an application with the verbs that are registered now, made once for each set of them."""
-    return _command(app, *app.registered_commands, *app.registered_groups)
+    return _command(app, *_registered(app))
+
+
+def _registered(app: typer.Typer) -> Iterator[Any]:
+    yield from app.registered_commands
+    for group in app.registered_groups:
+        yield group
+        yield from _registered(group.typer_instance) if group.typer_instance else ()
 
 
 @lru_cache(maxsize=1)
