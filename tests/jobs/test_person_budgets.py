@@ -12,6 +12,7 @@ import privmix as pm
 from privmix.errors import InvalidInput
 from privmix.ledger import Ledger
 
+pytestmark = pytest.mark.filterwarnings("ignore:features are plain numbers")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(int)
