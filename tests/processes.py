@@ -1,17 +1,12 @@
-"""Processes of tests: two of one world, as torchrun starts them, and forked ones that are killed."""
+"""Two processes of one world, as torchrun starts them."""
 
 from __future__ import annotations
 
-import importlib
 import os
-import signal
 import socket
 import subprocess
 import sys
 import textwrap
-import traceback
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 
@@ -49,39 +44,3 @@ def two_processes(script: str, root: Path) -> list[subprocess.CompletedProcess[s
         for process in running:
             process.kill()
             process.wait()
-
-
-_tell: list[int] = []
-
-
-def killed(act: Callable[[], object]) -> None:
-    """Let a forked process act until it comes to :func:`die`; it starts no thread of its own before.
-
-    What it imported is imported here afterwards, so that the next one finds it there.
-    """
-    read, write = os.pipe()
-    pid = os.fork()
-    if pid == 0:
-        os.close(read)
-        _tell.append(write)
-        try:
-            act()
-        except BaseException:
-            traceback.print_exc()
-        os._exit(1)
-    os.close(write)
-    with open(read, encoding="utf-8") as stream:
-        names = stream.read().split()
-    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    assert code == -signal.SIGKILL, code
-    for name in names:
-        with suppress(Exception):
-            importlib.import_module(name)
-
-
-def die(*_: object, **__: object) -> None:
-    """Be killed, after the last word to whoever waits in :func:`killed`."""
-    for descriptor in _tell:
-        with open(descriptor, "w", encoding="utf-8") as stream:
-            stream.write("\n".join(sys.modules))
-    os.kill(os.getpid(), signal.SIGKILL)

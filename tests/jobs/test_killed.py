@@ -38,7 +38,7 @@ CASES = [
 
 # Each child is forked before anything has started a thread, and dies at one place.
 SCRIPT = """
-import os, shutil, warnings
+import os, signal, shutil, sys, warnings
 from pathlib import Path
 import torch
 torch.set_num_threads(1)
@@ -48,20 +48,24 @@ from privmix.mechanisms import run
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import RunFolder
 from tests.jobs.kinds import KINDS
-from tests.processes import die, killed
 warnings.simplefilter("ignore")
 
-def act():
-    shutil.copytree("prepared", place)
-    os.chdir(place)
-    kind = KINDS[name]
-    owner, _, step = what.rpartition(".")
-    setattr(eval(owner, {**globals(), "kind": kind}), step, die)
-    kind.run()
+def dies(*args, **kwargs):
+    os.kill(os.getpid(), signal.SIGKILL)
 
 for line in Path("cases.txt").read_text().splitlines():
     place, name, what = line.split("\\t")
-    killed(act)
+    pid = os.fork()
+    if pid == 0:
+        shutil.copytree("prepared", place)
+        os.chdir(place)
+        kind = KINDS[name]
+        owner, _, step = what.rpartition(".")
+        setattr(eval(owner), step, dies)
+        kind.run()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    assert code == -signal.SIGKILL, (place, code)
 """
 PREPARE = """
 import os
@@ -83,7 +87,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cwd=root,
             capture_output=True,
             text=True,
-            timeout=600,
+            timeout=120,
             check=False,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])},
         )
