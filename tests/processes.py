@@ -35,7 +35,7 @@ def two_processes(script: str, root: Path) -> list[subprocess.CompletedProcess[s
         for rank in (0, 1)
     ]
     try:
-        said = [process.communicate(timeout=300)[0] for process in running]
+        said = [process.communicate(timeout=90)[0] for process in running]
         return [
             subprocess.CompletedProcess(process.args, process.returncode, out)
             for process, out in zip(running, said, strict=True)

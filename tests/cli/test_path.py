@@ -257,7 +257,6 @@ def test_large_delta_warns(digits: Path, tmp_path: Path) -> None:
 
 
 def test_a_tampered_release_is_refused_by_every_reader(released: Path, tmp_path: Path) -> None:
-    import shutil
 
     copy = tmp_path / "REL"
     shutil.copytree(released, copy)

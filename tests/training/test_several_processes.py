@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -109,8 +107,8 @@ CONFIGS = {
 }
 """
 
-# In the same world, and the last of it, since it ends a process.
 FAILS = """
+with current_world() as world:
     step = dp_sgd.DpSgd.step
     def fails(self, number):
         if number == 2 and not world.is_head:
@@ -135,48 +133,33 @@ with current_world() as world:
 """
 
 
-@dataclass(frozen=True)
-class Two:
-    """What two processes left and said, and how they ended."""
-
-    root: Path
-    said: list[str]
-    codes: list[int]
-
-    @cached_property
-    def weights(self) -> list[dict[str, np.ndarray]]:
-        return [dict(np.load(self.root / f"rank{rank}.npz")) for rank in (0, 1)]
-
-
 @pytest.fixture(scope="module")
-def two(tmp_path_factory: pytest.TempPathFactory) -> Two:
+def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]:
     root = tmp_path_factory.mktemp("world")
-    done = two_processes(COMMON + CONFIGS + AGREE + FAILS, root)
-    return Two(root, [process.stdout for process in done], [process.returncode for process in done])
-
-
-def test_one_of_them_writes(two: Two) -> None:
-    assert (two.root / "rank0.npz").exists(), "\n".join(two.said)
-    assert (two.root / "rank1.npz").exists(), "\n".join(two.said)
-    assert set(files(two.root / "model")) == {"model.json", "certificate.json", "weights.safetensors"}
-    assert not (two.root / ".model.run").exists()
+    done = two_processes(COMMON + CONFIGS + AGREE, root)
+    assert (root / "rank0.npz").exists(), "\n".join(process.stdout for process in done)
+    assert (root / "rank1.npz").exists(), "\n".join(process.stdout for process in done)
+    assert [process.returncode for process in done] == [0, 0]
+    assert set(files(root / "model")) == {"model.json", "certificate.json", "weights.safetensors"}
+    assert not (root / ".model.run").exists()
+    return [dict(np.load(root / f"rank{rank}.npz")) for rank in (0, 1)]
 
 
 @pytest.mark.parametrize("name", ["linear", "cnn", "extended", "resumed"])
-def test_two_processes_give_what_one_gives(name: str, two: Two) -> None:
+def test_two_processes_give_what_one_gives(name: str, two: list[dict[str, np.ndarray]]) -> None:
     space: dict[str, object] = {}
     exec(textwrap.dedent(COMMON.replace("root = Path(sys.argv[1])", "") + CONFIGS), space)
     config = space["CONFIGS"]["linear" if name == "resumed" else name]  # type: ignore[index]
     given = {"public": public()} if config.scenario != "cold" else {}
     alone = weights_of(job_of(config, **given).run(private(), streams=SecretStreams.from_seed(5))).numpy()
-    first, second = (weights[name] for weights in two.weights)
-    np.testing.assert_array_equal(first, second, err_msg="processes end with the same weights")
-    assert np.linalg.norm(first - alone) <= 1e-6 * np.linalg.norm(alone)
+    np.testing.assert_array_equal(two[0][name], two[1][name], err_msg="processes end with the same weights")
+    assert np.linalg.norm(two[0][name] - alone) <= 1e-6 * np.linalg.norm(alone)
 
 
-def test_a_process_that_fails_does_not_leave_the_other_waiting(two: Two) -> None:
-    assert "Error" in two.said[0]
-    assert two.codes == [1, 3], "\n".join(two.said)
+def test_a_process_that_fails_does_not_leave_the_other_waiting(tmp_path: Path) -> None:
+    done = two_processes(COMMON + FAILS, tmp_path)
+    assert "Error" in done[0].stdout
+    assert (done[0].returncode, done[1].returncode) == (1, 3)
 
 
 def test_records_in_another_order_are_refused(tmp_path: Path) -> None:
