@@ -71,6 +71,7 @@ BESIDE = (
     "folders",
     "held_folders",
     "fields",
+    "optimisers",
     "options",
     "packages",
     "plugins",

@@ -247,33 +247,34 @@ class PullingOptions:
     def __post_init__(self):
         check_fields(self)
 '''
+# The first line alone shows what a command imports.
 PROGRAM = """
-import json, sys
+import contextlib, io, json, sys
 from privmix.cli import main
-if sys.argv[1:] == ["python"]:
-    import numpy as np
-    import privmix as pm
-    from privmix.training import TrainingConfig
-    how = {"epsilon": 8.0, "delta": 1e-3, "mechanism": "beating"}
-    config = TrainingConfig.for_model("linear", records=100, **how, beat=3, beating_epochs=2)
-    settings = json.loads(json.dumps(config.settings()))
-    assert (settings["mechanism"], settings["beat"]) == ("beating", 3)
-    assert TrainingConfig.from_settings(settings) == config
-    x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
-    model = pm.train((x, y), **how, beat=2, features="identity", classes=2, epochs=1, batch_size=20)
-    print(model.certificate["settings"]["beat"])
-    how = {"scenario": "extended", "public_method": "multiplicity+pulling", "warm_up_epochs": 0}
-    config = TrainingConfig.for_model("linear", records=60, epsilon=8.0, delta=1e-3, pull=3, **how)
-    settings = json.loads(json.dumps(config.settings()))
-    assert settings["extended"]["method_options"] == {"pulling": {"pull": 3}}
-    assert TrainingConfig.from_settings(settings) == config
-    how |= {"public": (x[:20] + 1, y[:20]), "public_batch": 5}
-    given = {"epsilon": 8.0, "delta": 1e-3, "features": "identity", "classes": 2, "epochs": 1, "batch_size": 20}
-    pm.train((x, y), pull=5, **given, **how)
-else:
-    code = main.run(sys.argv[1:])
-    print("torch" in sys.modules, "beating" in sys.modules)
-    sys.exit(code)
+for line in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main.run(line)
+    print(json.dumps([code, out.getvalue(), err.getvalue(), sorted({"torch", "beating"} & set(sys.modules))]))
+import numpy as np
+import privmix as pm
+from privmix.training import TrainingConfig
+how = {"epsilon": 8.0, "delta": 1e-3, "mechanism": "beating"}
+config = TrainingConfig.for_model("linear", records=100, **how, beat=3, beating_epochs=2)
+settings = json.loads(json.dumps(config.settings()))
+assert (settings["mechanism"], settings["beat"]) == ("beating", 3)
+assert TrainingConfig.from_settings(settings) == config
+x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
+model = pm.train((x, y), **how, beat=2, features="identity", classes=2, epochs=1, batch_size=20)
+print(model.certificate["settings"]["beat"])
+how = {"scenario": "extended", "public_method": "multiplicity+pulling", "warm_up_epochs": 0}
+config = TrainingConfig.for_model("linear", records=60, epsilon=8.0, delta=1e-3, pull=3, **how)
+settings = json.loads(json.dumps(config.settings()))
+assert settings["extended"]["method_options"] == {"pulling": {"pull": 3}}
+assert TrainingConfig.from_settings(settings) == config
+how |= {"public": (x[:20] + 1, y[:20]), "public_batch": 5}
+given = {"epsilon": 8.0, "delta": 1e-3, "features": "identity", "classes": 2, "epochs": 1, "batch_size": 20}
+pm.train((x, y), pull=5, **given, **how)
 """
 
 
@@ -288,36 +289,41 @@ def test_a_mechanism_and_a_method_of_another_package_bring_their_options(tmp_pat
     (tmp_path / "beating_options.py").write_text(OPTIONS)
     write_all(tmp_path / "root")
     place = os.pathsep.join(filter(None, [str(tmp_path), *sys.path]))
-    environment = {**os.environ, "COLUMNS": "200", "PYTHONPATH": place}
-
-    def ran(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-W", "ignore", "-c", PROGRAM, *words]
-        root = tmp_path / "root"
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=root)
-
-    helped = ran("train", "--help")
-    assert helped.returncode == 0, helped.stderr
-    shown = helped.stdout
+    line = ["train", "--data=own", "--classes=10", "--epsilon=8", "--delta=1e-4", "--batch-size=30", "--out=M"]
+    wrong = {
+        ("--mechanism=beating", "--beat=0"): "--beat: got 0; allowed: an integer >= 1",
+        ("--beat=3",): "--beat: got 3; allowed: none with --mechanism dp-sgd; it is of --mechanism beating",
+        ("--pull=3",): "--pull: got 3; allowed: none with --public-method none; it is of --public-method pulling",
+    }
+    lines = [
+        ["train", "--help"],
+        [*line, "--mechanism=beating", "--beat=3", "--dry-run", "--json"],
+        *([*line, *more, "--dry-run"] for more in wrong),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, json.dumps(lines)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": place},
+        cwd=tmp_path / "root",
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    helped, planned, *refused = map(json.loads, said[: len(lines)])
+    code, shown, _, imported = helped
+    assert code == 0, helped
     assert "Mechanism: beating" in shown
     assert "Public method: pulling" in shown
     assert "mirror, multiplicity, pulling" in " ".join(shown.replace("│", " ").split())
     assert "--beat " in shown
     assert "--beating-epochs" in shown
     assert "beating (with a --beat)" in " ".join(shown.replace("│", " ").split())
-    assert shown.splitlines()[-1] == "False False"
-    line = ["train", "--data=own", "--classes=10", "--epsilon=8", "--delta=1e-4", "--batch-size=30", "--out=M"]
-    planned = ran(*line, "--mechanism=beating", "--beat=3", "--dry-run", "--json")
-    assert planned.returncode == 0, planned.stderr
-    assert json.loads(planned.stdout.rpartition("}")[0] + "}")["settings"]["beat"] == 3
-    for more, text in (
-        (["--mechanism=beating", "--beat=0"], "--beat: got 0; allowed: an integer >= 1"),
-        (["--beat=3"], "--beat: got 3; allowed: none with --mechanism dp-sgd; it is of --mechanism beating"),
-        (["--pull=3"], "--pull: got 3; allowed: none with --public-method none; it is of --public-method pulling"),
-    ):
-        refused = ran(*line, *more, "--dry-run")
-        assert refused.returncode == 2
-        assert text in refused.stderr
-    python = ran("python")
-    assert python.returncode == 0, python.stderr
-    assert python.stdout.split()[0] == "2"
-    assert "pull 5" in python.stdout
+    assert imported == []
+    assert planned[0] == 0, planned
+    assert json.loads(planned[1])["settings"]["beat"] == 3
+    for (code, _, error, _), text in zip(refused, wrong.values(), strict=True):
+        assert code == 2
+        assert text in error
+    assert said[len(lines)].split()[0] == "2"
+    assert "pull 5" in done.stdout

@@ -98,11 +98,10 @@ def test_names_that_somebody_wrote_are_text(kinds: dict[str, Any]) -> None:
 
 def test_no_card_names_a_record(kinds: dict[str, Any], tmp_path: Path) -> None:
     """Formal guarantee of plans: their cards say public facts alone, whatever the records are."""
-    for change in (0.0, 1.0):
-        data = X.copy()
-        data[7] = change
-        planned = pm.plan((data, Y), **MADE)
-        assert planned._repr_html_() == kinds["planned"]._repr_html_()
+    data = X.copy()
+    data[7] = 1.0
+    planned = pm.plan((data, Y), **MADE)
+    assert planned._repr_html_() == kinds["planned"]._repr_html_()
 
 
 def luminance(colour: str) -> float:

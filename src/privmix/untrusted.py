@@ -31,6 +31,8 @@ _WIDTHS: Final = {
 _HEADER_LENGTH: Final = 8
 # Where a string may hold half of a surrogate pair: escaped, or as it is in text that was decoded elsewhere.
 _SURROGATE: Final = re.compile(r"\\u[dD]|[\ud800-\udfff]")
+# A bracket, or a string with all that is in it, closed or not; it never goes back, so time and memory are linear.
+_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
 
 
 def open_plain(path: Path, name: str) -> IO[bytes]:
@@ -236,19 +238,9 @@ def _depth(text: str) -> int:
         # Nearly every record of a data file; looking at each character would take longer than parsing it.
         return 0
     deepest = depth = 0
-    inside = False
-    escaped = False
-    for character in text:
-        if inside:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                inside = False
-        elif character == '"':
-            inside = True
-        elif character in "[{":
+    for found in _BRACKET.finditer(text):
+        character = text[found.start()]
+        if character in "[{":
             depth += 1
             deepest = max(deepest, depth)
         elif character in "]}":

@@ -172,7 +172,7 @@ def test_poisoning_refuses_what_does_not_fit(line: str, flag: str) -> None:
 @pytest.mark.thorough
 def test_compare_draws(tmp_path: Path) -> None:
     figure = tmp_path / "curves.svg"
-    outcome = privmix("account", "compare", "--records", "100", "--points", "2", "--out", str(figure), "--json")
+    outcome = privmix("account", "compare", "--records", "20", "--points", "2", "--out", str(figure), "--json")
     assert outcome.code == 0, outcome.err
     record = json.loads(outcome.out)
     curves = {curve["label"]: curve for curve in record["curves"]}

@@ -184,7 +184,14 @@ def test_what_can_not_be_audited_is_refused(targets: Path) -> None:
 @pytest.mark.thorough
 def test_models_on_views_are_refused(targets: Path) -> None:
     made = train(
-        out="VIEWS", model="resnet-9", views="self-aug", k_base="2", augment="flip", batch_size="10", epochs="0.1"
+        out="VIEWS",
+        model="wrn-10-1",
+        strategy="ghost",
+        views="self-aug",
+        k_base="2",
+        augment="flip",
+        batch_size="10",
+        epochs="0.1",
     )
     assert made.code == 0, made.err
     told = audit("VIEWS", "--data=own", "--canaries=60")

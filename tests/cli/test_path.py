@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shutil
 import struct
 from pathlib import Path
 
@@ -256,7 +257,6 @@ def test_large_delta_warns(digits: Path, tmp_path: Path) -> None:
 
 
 def test_a_tampered_release_is_refused_by_every_reader(released: Path, tmp_path: Path) -> None:
-    import shutil
 
     copy = tmp_path / "REL"
     shutil.copytree(released, copy)
@@ -307,10 +307,15 @@ def test_demo(demo: tuple[Path, Outcome]) -> None:
     assert privmix("demo", "--out", str(out)).code == 2
 
 
-@pytest.mark.thorough
-def test_a_demo_replaces_another_where_asked(demo: tuple[Path, Outcome]) -> None:
-    out, _ = demo
-    assert privmix("demo", "--out", str(out), "--overwrite").code == 0
+def test_a_demo_replaces_another_where_asked(
+    demo: tuple[Path, Outcome], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What it then does is what the other did."""
+    old, made = tmp_path / "old", []
+    shutil.copytree(demo[0], old)
+    monkeypatch.setattr("privmix.cli.demo_run.run", lambda place: made.append((place, place.exists())))
+    assert privmix("demo", "--out", str(old), "--overwrite").code == 0
+    assert made == [(old, False)]
 
 
 def test_mnist_from_the_raw_files(data_root: Path, tmp_path: Path) -> None:

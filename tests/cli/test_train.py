@@ -31,7 +31,8 @@ from tests.cli.training import (
 )
 
 FILES = {"model.json", "certificate.json", "weights.safetensors"}
-WRN = {"model": "wrn-10-1", "epochs": "0.3", "k_base": "2"}
+# Which strategy is fastest takes seconds to find out, each time; a run that learns below leaves it open.
+WRN = {"model": "wrn-10-1", "epochs": "0.2", "k_base": "2", "strategy": "ghost"}
 EXTENDED = {"scenario": "extended", "public": "public.npz", "public_batch": "16", "warm_up_epochs": "2"}
 
 
@@ -418,12 +419,28 @@ WRONG: dict[str, tuple[dict[str, str | None], list[str]]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def wrong(written: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]], set[str]]:
+    """A folder with wrong data and a ledger, what this holds, and what lies there: nothing of it is ever changed."""
+    root = tmp_path_factory.mktemp("wrong") / "root"
+    shutil.copytree(written, root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        prepare_wrong_data()
+        open_ledger()
+        return root, history(), left_over()
+
+
 @pytest.mark.parametrize("name", WRONG)
-def test_wrong_options_cost_nothing(name: str, unreadable: None) -> None:
+def test_wrong_options_cost_nothing(
+    name: str,
+    wrong: tuple[Path, list[dict[str, Any]], set[str]],
+    unreadable: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     changes, words = WRONG[name]
-    prepare_wrong_data()
-    open_ledger()
-    before, there = history(), left_over()
+    root, before, there = wrong
+    monkeypatch.chdir(root)
     refused(train(**{"ledger": LEDGER, "dataset": "own", **changes}), *words)
     assert history() == before
     assert left_over() == there
@@ -494,17 +511,27 @@ TAMPERED: dict[str, tuple[Callable[[], object], str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def trained(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of the plain command."""
+    out = tmp_path_factory.mktemp("trained") / "MODEL"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(written)
+        assert train(out=str(out)).code == 0
+    return out
+
+
 @pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_tampered_with_is_refused(name: str) -> None:
-    assert train().code == 0
+def test_what_was_tampered_with_is_refused(name: str, trained: Path) -> None:
+    shutil.copytree(trained, "MODEL")
     tamper, named = TAMPERED[name]
     tamper()
     for verb in (["verify", "MODEL"], ["inspect", "MODEL"], ["evaluate", "MODEL", "--data", "own"]):
         refused(privmix(*verb), named)
 
 
-def test_evaluation_is_of_the_models_own_classes() -> None:
-    assert train().code == 0
+def test_evaluation_is_of_the_models_own_classes(trained: Path) -> None:
+    shutil.copytree(trained, "MODEL")
     same = privmix("evaluate", "MODEL", "--data", "own", "--classes", "10", "--json")
     assert same.code == 0, same.err
     for classes in ("9,8,7,6,5,4,3,2,1,0", "11"):

@@ -181,6 +181,7 @@ def test_the_command_says_so(precious: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(release_folder.ShardWriter, "_shard", swapped)
     flags = ["--features=identity", "--classes=2", "--epsilon=2", "--delta=1e-5", f"--rows={ROWS}", "--out=REL"]
+    flags += ["--design=poisson", "--mixup-degree=8"]
     outcome = privmix("release", "--data=own.npz", *flags)
     assert outcome.code == 1
     assert "was renamed, or another put in its place" in outcome.err

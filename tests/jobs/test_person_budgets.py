@@ -12,14 +12,17 @@ import privmix as pm
 from privmix.errors import InvalidInput
 from privmix.ledger import Ledger
 
+pytestmark = pytest.mark.filterwarnings("ignore:features are plain numbers")
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(300, 4)).astype(np.float32)
 Y = (X[:, 0] > 0).astype(int)
 WHO = np.concatenate([np.arange(100), RNG.integers(0, 100, 200)])
 TARGET: dict[str, Any] = {"epsilon": 2.0, "delta": 1e-4, "classes": range(2), "features": "identity"}
+# Who chooses is no matter here, and choosing takes seconds.
+DESIGN: dict[str, Any] = {"design": pm.designs.Moments()}
 JOBS: dict[str, Any] = {
-    "release": lambda **more: pm.release((X, Y), **TARGET, **more),
-    "private count": lambda **more: pm.release((X, Y), **TARGET, private_count=True, **more),
+    "release": lambda **more: pm.release((X, Y), **TARGET, **DESIGN, **more),
+    "private count": lambda **more: pm.release((X, Y), **TARGET, **DESIGN, private_count=True, **more),
     "training": lambda **more: pm.train((X, Y), **TARGET, epochs=1, **more),
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -143,6 +144,15 @@ def swap_centre(folder: Path) -> None:
     (folder / "centre.safetensors").write_bytes(bytes(data))
 
 
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A release that holds, for tests that copy it."""
+    out = tmp_path_factory.mktemp("honest") / "rel"
+    write(out)
+    verify_release(out)
+    return out
+
+
 @pytest.mark.parametrize(
     ("tamper", "message"),
     [
@@ -196,9 +206,8 @@ def swap_centre(folder: Path) -> None:
         (lambda folder: next((folder / "data").iterdir()).unlink(), "missing"),
     ],
 )
-def test_tampering_is_found(tmp_path: Path, tamper: Callable[[Path], None], message: str) -> None:
-    write(tmp_path / "rel")
-    verify_release(tmp_path / "rel")
+def test_tampering_is_found(honest: Path, tmp_path: Path, tamper: Callable[[Path], None], message: str) -> None:
+    shutil.copytree(honest, tmp_path / "rel")
     tamper(tmp_path / "rel")
     with pytest.raises(PrivmixError, match=message) as caught:
         verify_release(tmp_path / "rel")

@@ -339,13 +339,16 @@ def test_other_files_and_figures_are_refused(tmp_path: Path, name: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("odd", [None, 0, True, 1e308, [], {}, ["x"], "x" * 201, "ant"], ids=lambda odd: str(odd)[:8])
+ODD = [None, 0, True, 1e308, [], {}, ["x"], "x" * 201, "ant"]
+
+
 @pytest.mark.parametrize("design", ["poisson", "moments", "merf", "two-stage"])
-def test_classes_are_texts(tmp_path: Path, design: str, odd: object) -> None:
+def test_classes_are_texts(tmp_path: Path, design: str) -> None:
     folder = make(tmp_path / "rel", design=design, rows=20)
-    rehash(folder, lambda c: c["plan"]["classes"].__setitem__(1, odd))
-    with pytest.raises(InvalidInput, match="classes"):
-        verify_release(folder)
+    for odd in ODD:
+        rehash(folder, lambda c, odd=odd: c["plan"]["classes"].__setitem__(1, odd))  # type: ignore[misc]
+        with pytest.raises(InvalidInput, match="classes"):
+            verify_release(folder)
 
 
 def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
@@ -367,14 +370,14 @@ def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
 
 
 def test_any_byte_changed_added_or_taken_in_any_file_is_refused(tmp_path: Path) -> None:
-    """150 places a file, chosen at random, and both its ends."""
+    """Twenty places a file, chosen at random, and both its ends."""
     rng = np.random.default_rng(0)
     folder = make(tmp_path / "rel", design="moments", rows=40)
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
     assert len(paths) == 6
     for path in paths:
         whole = path.read_bytes()
-        for index in {0, len(whole) - 1, *rng.integers(0, len(whole), 50).tolist()}:
+        for index in {0, len(whole) - 1, *rng.integers(0, len(whole), 20).tolist()}:
             flipped = bytes([whole[index] ^ int(rng.integers(1, 256))])
             for middle in (flipped, flipped + whole[index : index + 1], b""):
                 path.write_bytes(whole[:index] + middle + whole[index + 1 :])

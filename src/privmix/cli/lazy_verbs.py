@@ -9,16 +9,18 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_group
+from typer.main import get_command, get_group
 
 from privmix.errors import InvalidInput
 
@@ -81,22 +83,27 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
 
         def list_commands(self, ctx: Any) -> list[str]:
             """Those of other packages, too."""
-            for name, verb in verbs_from_elsewhere(place).items():
-                if name not in self.commands:
-                    self.commands[name] = _Unread(name, verb, group, self.rich_markup_mode)
-            others = sorted(set(self.commands) - set(verbs))
-            return [*verbs, *others]
+            return [*verbs, *sorted(set(self._with_others().commands) - set(verbs))]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             """The verb or its stand-in; who asks for one of privmix waits for no other package."""
-            if cmd_name not in self.commands:
-                self.list_commands(ctx)
-            return super().get_command(ctx, cmd_name)
+            return self._having(cmd_name).commands.get(cmd_name)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
             """Everything that does more with a verb than to name it comes by here."""
-            name, command, rest = super().resolve_command(ctx, args)
+            name, command, rest = TyperGroup.resolve_command(self._having(args[0]), ctx, args)
             return name, command.read() if isinstance(command, _Unread) else command, rest
+
+        def _having(self, name: str) -> Group:
+            return self if name in self.commands else self._with_others()
+
+        def _with_others(self) -> Group:
+            """A copy: which packages are installed may have changed when it is asked for again."""
+            found = copy(self)
+            found.commands = dict(self.commands)
+            for name, verb in verbs_from_elsewhere(place).items():
+                found.commands.setdefault(name, _Unread(name, verb, group, self.rich_markup_mode))
+            return found
 
     def group() -> TyperGroup:
         return get_group(app)
@@ -104,6 +111,23 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
     # A callback makes it a group, however few of its verbs are there yet.
     app = typer.Typer(cls=Group, **{"callback": _nothing, **settings})
     return app
+
+
+def command(app: typer.Typer) -> Any:
+    """The command line of an application with the verbs that are registered now, made once for each set of them."""
+    return _command(app, *_registered(app))
+
+
+def _registered(app: typer.Typer) -> Iterator[Any]:
+    yield from app.registered_commands
+    for group in app.registered_groups:
+        yield group
+        yield from _registered(group.typer_instance) if group.typer_instance else ()
+
+
+@lru_cache(maxsize=1)
+def _command(app: typer.Typer, *registered: Any) -> Any:
+    return get_command(app)
 
 
 def verbs_from_elsewhere(place: str = "") -> dict[str, Verb]:

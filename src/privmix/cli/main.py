@@ -8,11 +8,11 @@ from typing import Final
 
 import typer
 from rich.markup import escape
-from typer.main import get_command
 
 from privmix import __version__
 from privmix.cli.app import app, err, out
 from privmix.cli.flags import message
+from privmix.cli.lazy_verbs import command
 from privmix.cli.spending import tell_spent
 from privmix.errors import PrivmixError
 from privmix.private_files import no_core_dumps
@@ -41,9 +41,9 @@ def run(arguments: list[str]) -> int:
     no_core_dumps()
     clear_scratch()
     try:
-        result = app(arguments, standalone_mode=False)
+        result = command(app)(arguments, standalone_mode=False)
     except PrivmixError as error:
-        err.print(f"[bold red]error:[/] {escape(message(error, get_command(app), arguments))}", soft_wrap=True)
+        err.print(f"[bold red]error:[/] {escape(message(error, command(app), arguments))}", soft_wrap=True)
         tell_spent(error, arguments)
         return error.exit_code
     except typer.Exit as stop:

@@ -25,6 +25,7 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.fields import Amount, Checked, Count, Positive
+from privmix.optimisers import Adam
 from privmix.progress import Progress, silent
 
 FeatureMap = Callable[[Tensor], Tensor]
@@ -142,7 +143,7 @@ def _descend(misfit: _Misfit, near: Tensor, images: Tensor, config: InverseConfi
     colours = images.shape[3] if images.ndim == 4 else 1
     weight = config.variation / (math.sqrt(images.shape[1] * images.shape[2]) * colours)
     images.requires_grad_()
-    optimiser = torch.optim.Adam([images], lr=config.learning_rate)
+    optimiser = Adam([images], lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps)
     for step in range(config.steps):
         loss = (misfit(images) - near).clamp(min=0) / size + weight * total_variation(images)

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.linalg import block_diag
 from scipy.stats import chi2
-from torch.optim.adam import adam
 
 from privmix.errors import InvalidInput
 from privmix.learning.table_rows import draw
+from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
@@ -239,10 +239,10 @@ class _Fit:
 
     def descend(self, target: _Numbers, stiffness: float, steps: int, rate: float, progress: Any = None) -> None:
         """Lower the misfit of ``target``, and ``stiffness`` times what the parts tell of a record."""
-        first, second = ([torch.zeros_like(one) for one in self.parameters] for _ in range(2))
-        taken = [torch.zeros(()) for _ in self.parameters]
+        optimiser = Adam(self.parameters, lr=rate, betas=_MOMENTUM, fused=True)
         for step in range(steps):
             warm, cool = min(1.0, (step + 1) / 20), (1 + math.cos(math.pi * step / steps)) / 2
+            optimiser.param_groups[0]["lr"] = rate * warm * max(cool, 0.02)
             weights, within, logs = self._shares()
             numbers, mean = self.expected(weights, within)
             loss = target.misfit(numbers) / 2
@@ -254,24 +254,9 @@ class _Fit:
             # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
             free = (whole * (spread - torch.cat([self.base, spread[len(self.base) :]])))[: len(self.base)]
             loss = loss + stiffness * (told + free[self.loose].sum())
-            gradients = torch.autograd.grad(loss, self.parameters)
-            with torch.no_grad():
-                adam(
-                    self.parameters,
-                    list(gradients),
-                    first,
-                    second,
-                    [],
-                    taken,
-                    fused=True,
-                    amsgrad=False,
-                    beta1=_MOMENTUM[0],
-                    beta2=_MOMENTUM[1],
-                    lr=rate * warm * max(cool, 0.02),
-                    weight_decay=0.0,
-                    eps=1e-8,
-                    maximize=False,
-                )
+            optimiser.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimiser.step()
             if progress is not None:
                 progress(step + 1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final, Self
 
 import numpy as np
@@ -71,21 +72,7 @@ class NeighbourCurve:
             UnsupportedEvent: there is no price for this event under this adjacency.
         """
         check_integer("points", points, low=2)
-        loss = PldAccountant().loss(event, adjacency)
-        top = min(_MOST_EPSILON, max(loss.epsilon(_LEAST_DELTA), 1e-9))
-        # Closer together where epsilon is small: large probabilities have their best epsilon there.
-        epsilons = top * np.linspace(0.0, 1.0, points) ** 2
-        # "Remove" compares the output with a record to that without it.
-        deltas = np.array([[side.delta(float(one)) for one in epsilons] for side in loss.directions])
-        deltas = np.minimum.accumulate(np.minimum(deltas, 1.0), axis=1)
-        if adjacency is Adjacency.REPLACE_ONE:
-            deltas = deltas.max(axis=0, keepdims=True)
-        by_presence, by_absence = deltas[0], deltas[-1]
-        pure = _pure(event, adjacency)
-        if pure < _MOST_EPSILON:
-            epsilons = np.append(epsilons, pure)
-            by_presence, by_absence = np.append(by_presence, 0.0), np.append(by_absence, 0.0)
-        return cls(adjacency, epsilons, by_presence, by_absence)
+        return cls(adjacency, *_divergences(event, adjacency, points))
 
     @classmethod
     def of_point(cls, epsilon: float, delta: float, adjacency: Adjacency) -> Self:
@@ -156,6 +143,29 @@ class NeighbourCurve:
         by_gain = success * np.exp(self.epsilons) + likelier
         by_cost = -np.expm1(-self.epsilons) + kept * (success + rarer)
         return min(1.0, float(min(by_gain.min(), by_cost.min())) * _ROUNDING)
+
+
+# Hundreds of divergences a curve, which depend on the question alone.
+@lru_cache(maxsize=32)
+def _divergences(event: Event, adjacency: Adjacency, points: int) -> tuple[NDArray[np.float64], ...]:
+    """Epsilons, and bounds on the divergences there by a record's presence and by its absence; read-only."""
+    loss = PldAccountant().loss(event, adjacency)
+    top = min(_MOST_EPSILON, max(loss.epsilon(_LEAST_DELTA), 1e-9))
+    # Closer together where epsilon is small: large probabilities have their best epsilon there.
+    epsilons = top * np.linspace(0.0, 1.0, points) ** 2
+    # "Remove" compares the output with a record to that without it.
+    deltas = np.array([[side.delta(float(one)) for one in epsilons] for side in loss.directions])
+    deltas = np.minimum.accumulate(np.minimum(deltas, 1.0), axis=1)
+    if adjacency is Adjacency.REPLACE_ONE:
+        deltas = deltas.max(axis=0, keepdims=True)
+    by_presence, by_absence = deltas[0], deltas[-1]
+    pure = _pure(event, adjacency)
+    if pure < _MOST_EPSILON:
+        epsilons = np.append(epsilons, pure)
+        by_presence, by_absence = np.append(by_presence, 0.0), np.append(by_absence, 0.0)
+    for kept in (epsilons, by_presence, by_absence):
+        kept.setflags(write=False)
+    return epsilons, by_presence, by_absence
 
 
 def _pure(event: Event, adjacency: Adjacency) -> float:

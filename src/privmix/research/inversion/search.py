@@ -25,6 +25,7 @@ from torch import Tensor
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.fields import Checked, Count, Positive
 from privmix.learning.inverse import FeatureMap, total_variation
+from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.research.inversion.options import STEPS
@@ -170,7 +171,7 @@ def _descend(
 ) -> Iterator[int]:
     """Improve ``images`` in place, yielding the number of steps done; rows do not influence each other."""
     images.requires_grad_()
-    optimiser = torch.optim.Adam([images], lr=config.learning_rate)
+    optimiser = Adam([images], lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps)
     for step in range(config.steps):
         (images.grad,) = torch.autograd.grad(inversion_loss(mixed, images, rows, tv_weight).sum(), images)

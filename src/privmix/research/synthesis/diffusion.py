@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.fields import Checked, Choice, Count, Positive, Proportion, Whole
 from privmix.held_folders import HeldFolder, held
+from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.research.synthesis.augment import NonLeaking
 from privmix.research.synthesis.denoising import Denoiser, NoiseProcess, denoising_loss
@@ -169,7 +170,7 @@ class _Training:
         self._network = self._fresh()
         self._average = self._fresh()
         self._weights = list(self._network.parameters())
-        self._adam = torch.optim.Adam(self._weights, lr=config.learning_rate)
+        self._adam = Adam(self._weights, lr=config.learning_rate)
         self._augment = NonLeaking(config.augment_probability, config.mirror)
         self.loss = 1.0
 

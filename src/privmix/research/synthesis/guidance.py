@@ -17,6 +17,7 @@ from torch.nn import functional
 
 from privmix.errors import InvalidInput, check_number
 from privmix.fields import Amount, Count, Positive, Whole, check_fields
+from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.research.synthesis.denoising import Guidance, NoiseProcess
 
@@ -212,7 +213,7 @@ def _fit(
     generator: torch.Generator,
     progress: Progress | None,
 ) -> None:
-    optimiser = torch.optim.Adam(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
+    optimiser = Adam(parameters, lr=config.learning_rate, weight_decay=config.weight_decay)
     for epoch in range(config.epochs):
         for rows in torch.split(torch.randperm(len(images), generator=generator), config.batch_size):
             sigma = process.sigmas(len(rows), generator)

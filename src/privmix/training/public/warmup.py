@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, check_integer
+from privmix.optimisers import Sgd
 from privmix.progress import Progress
 from privmix.training.examples import Augment, PublicData, public_generator
 from privmix.training.gradients.parameters import FlatParameters
@@ -55,9 +56,7 @@ def warm_up(
     flat = FlatParameters(model)
     weights = [tensor for tensor in model.parameters() if tensor.requires_grad]
     kept = [tensor.grad for tensor in weights]
-    optimiser = torch.optim.SGD(
-        weights, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay
-    )
+    optimiser = Sgd(weights, lr=config.learning_rate, momentum=config.momentum, weight_decay=config.weight_decay)
     was_training = model.training
     model.train()
     try:

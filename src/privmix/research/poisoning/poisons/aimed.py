@@ -14,6 +14,7 @@ from torch.nn import functional
 
 from privmix.errors import InvalidInput
 from privmix.fields import Choice, Positive
+from privmix.optimisers import Adam
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
 from privmix.research.poisoning.images import Images, Poisoned
@@ -90,7 +91,7 @@ class Aimed(Attack):
         wanted = functional.normalize(torch.from_numpy(wishes).float())
         mean = torch.from_numpy(known.mean).float()
         pixels = torch.from_numpy(np.repeat(start, len(wishes), axis=0)).clone().requires_grad_(True)
-        optimiser = torch.optim.Adam([pixels], _RATE)
+        optimiser = Adam([pixels], _RATE)
         for _ in range(_STEPS):
             rest = _shortened(extract(_inputs(pixels)), _CLIP) - mean
             loss = -(_shortened(rest, _RESIDUAL) * wanted).sum()

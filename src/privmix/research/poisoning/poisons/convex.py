@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from privmix.fields import Count, Number, Positive
+from privmix.optimisers import Adam
 from privmix.research.poisoning.base import ATTACKS, Defence
 from privmix.research.poisoning.scene import Scene
 from privmix.research.poisoning.targeted import Box, Targeted, extracted
@@ -41,7 +42,7 @@ class ConvexPolytope(Targeted):
     def moved(self, scene: Scene, box: Box, defence: Defence | None) -> Tensor:
         body, wanted, box = extracted(scene, box)
         x = box.bases.clone().requires_grad_()
-        optimiser = torch.optim.Adam([x], self.learning_rate)
+        optimiser = Adam([x], self.learning_rate)
         weights = torch.full((len(x),), 1 / len(x), device=x.device)
         for _ in range(self.steps):
             features = body(x)

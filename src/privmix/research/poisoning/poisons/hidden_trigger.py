@@ -13,6 +13,7 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.fields import Count, Number, Size
+from privmix.optimisers import Adam
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.images import Poisoned
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
@@ -86,7 +87,7 @@ class HiddenTrigger(Attack):
         start, features = (torch.from_numpy(one).to(extractor.device) for one in (bases, wanted))
         low, high = (start - radius).clamp(min=0), (start + radius).clamp(max=1)
         moved = start.clone().requires_grad_()
-        optimiser = torch.optim.Adam([moved], lr=radius / 10)
+        optimiser = Adam([moved], lr=radius / 10)
         for step in range(self.steps):
             found = body(moved)
             if step % _REMATCH == 0:

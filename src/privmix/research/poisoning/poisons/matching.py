@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from privmix.fields import Count, Number, Positive, Size
+from privmix.optimisers import Adam
 from privmix.research.poisoning.base import ATTACKS, Augmentation, Defence
 from privmix.research.poisoning.images import Images
 from privmix.research.poisoning.scene import Scene
@@ -69,7 +70,7 @@ class GradientMatching(Targeted):
         """What one random start comes to, and how well it matches."""
         noise = torch.randn(box.bases.shape, generator=matches[0].generator, device=matches[0].device)
         x = box.nearest(box.bases + box.radius * noise).requires_grad_()
-        optimiser = torch.optim.Adam([x], self.step * box.radius)
+        optimiser = Adam([x], self.step * box.radius)
         late = []
         for done in range(self.steps):
             drops = sum(done >= share * self.steps for share in _DROPS)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput
+from privmix.optimisers import Sgd
 from privmix.research.poisoning.images import Images
 from privmix.research.poisoning.victims.config import VictimConfig
 from privmix.research.poisoning.victims.networks import Network, build
@@ -167,7 +168,7 @@ class Victim:
                 optimiser.step()
 
     def _optimiser(self, trained: list[nn.Parameter]) -> torch.optim.SGD:
-        return torch.optim.SGD(
+        return Sgd(
             trained,
             self.config.learning_rate,
             self.config.momentum,

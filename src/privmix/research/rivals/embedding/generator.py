@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.research.rivals.embedding.plan import EmbeddingPlan
 from privmix.research.rivals.embedding.released import ClassEmbeddings
@@ -89,7 +90,7 @@ def _fitted(found: ClassEmbeddings, plan: EmbeddingPlan, progress: Progress) -> 
     labels = torch.arange(classes).repeat_interleave(each)
     weights = torch.from_numpy((found.class_sizes() / found.records / each).astype(np.float32)).repeat_interleave(each)
     one_hot = torch.nn.functional.one_hot(labels, classes) * weights[:, None]
-    optimiser = torch.optim.Adam(network.parameters(), lr=_RATE)
+    optimiser = Adam(network.parameters(), lr=_RATE)
     schedule = torch.optim.lr_scheduler.StepLR(optimiser, max(1, _STEPS // _STRETCHES), _FALL)
     for step in range(_STEPS):
         made = found.map.torch_features(_samples(network, labels, plan))

@@ -1,0 +1,44 @@
+"""torch's optimisers, made at once.
+
+torch's own import its compiler when they are made and used, so that it leaves them alone; that takes seconds in every
+process, and nothing here compiles an optimiser. They move weights as torch's do, to the last bit.
+
+This module sits beside the floors, so every floor may use it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+
+_adam_step, _sgd_step = inspect.unwrap(torch.optim.Adam.step), inspect.unwrap(torch.optim.SGD.step)
+
+
+class _AtOnce(Optimizer):
+    """The same methods without what keeps torch's compiler out of them."""
+
+    add_param_group = inspect.unwrap(Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(Optimizer.zero_grad)
+    state_dict = inspect.unwrap(Optimizer.state_dict)
+    load_state_dict = inspect.unwrap(Optimizer.load_state_dict)
+
+
+class Adam(_AtOnce, torch.optim.Adam):
+    """Adam (Kingma and Ba 2015), with the arguments of :class:`torch.optim.Adam`."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Move the weights along their gradients."""
+        return _adam_step(self, closure)
+
+
+class Sgd(_AtOnce, torch.optim.SGD):
+    """Gradient descent with momentum, with the arguments of :class:`torch.optim.SGD`."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Move the weights along their gradients."""
+        return _sgd_step(self, closure)
