@@ -483,6 +483,22 @@ def test_why_a_simpler_design_is_taken_is_said_plainly() -> None:
     assert "within the margin" not in reasons_of(alone)[0]
 
 
+def test_a_choice_by_the_margin_of_earlier_builds_is_still_sound() -> None:
+    """Three stages had to err a tenth less than others: within it a simpler design could be taken, beyond it not."""
+    found = json.loads(json.dumps(record()))
+
+    def forecast(three: float) -> dict[str, object]:
+        changed = {**found, "chosen": "moments", "predicted": dict.fromkeys(found["predicted"], 0.5)}
+        changed["predicted"] |= {"moments": 0.868, "three-stage": three}
+        changed["ranges"] = {name: [value, value] for name, value in changed["predicted"].items()}
+        return {**changed, "reasons": reasons_of(changed)}
+
+    assert counted_error("three-stage", 0.88) < counted_error("moments", 0.868)
+    check_choice_record(forecast(0.88))
+    with pytest.raises(InvalidInput, match="certificate choice"):
+        check_choice_record(forecast(0.89))
+
+
 def of_persons(**changes: object) -> ReleaseConfig:
     return config(records=300, per_person=1, **changes)
 

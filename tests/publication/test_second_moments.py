@@ -79,6 +79,6 @@ def test_a_count_of_next_to_nothing_makes_no_class_tiny() -> None:
 def test_whatever_is_told_shares_and_errors_are_finite(deviation: float) -> None:
     for told in ([0.5, 0.5], [1e20, -1e20], [0.0] * 5, [-3.0, 2.0, 2.0]):
         shares, errors = estimated_shares(np.array(told), deviation)
-        assert np.isfinite(shares).all() and np.isfinite(errors).all()
-        assert (shares > 0).all() and (errors >= 0).all()
+        # NaN is not above anything, and nothing below infinity is infinite.
+        assert ((shares > 0) & (errors >= 0) & (errors < np.inf)).all()
         assert shares.sum() == pytest.approx(1)

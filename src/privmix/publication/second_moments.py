@@ -242,7 +242,9 @@ def estimated_shares(told: NDArray[np.float64], deviation: float) -> tuple[NDArr
     return shares / shares.sum(), variance / np.square(shares)
 
 
-def _above(mean: NDArray[np.float64], variance: NDArray[np.float64], least: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _above(
+    mean: NDArray[np.float64], variance: NDArray[np.float64], least: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means and variances of Gaussians that are known to be above ``least``."""
     deviation = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
     below = np.clip((least - mean) / deviation, -_FARTHEST, _FARTHEST)
