@@ -123,7 +123,7 @@ def test_few_records_of_classes_of_one_shape_show_no_other(monkeypatch: pytest.M
     """
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 12)).astype(np.float32), np.arange(300) % 3
-    options = {"rows": 1, "clip_norm": 9.0, "design": "three-stage", "class_share": 0.4}
+    options: dict[str, Any] = {"rows": 1, "clip_norm": 9.0, "design": "three-stage", "class_share": 0.4}
     plan = ReleaseConfig(300, 12, CLASSES, **options).calibrate(2000.0, 1e-5)
     streams = SecretStreams.from_seed(0)
     release = release_to_memory(plan, PrivateRecords(x, y), streams, extractor={"name": "identity"}, input_shape=(12,))

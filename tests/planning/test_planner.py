@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -487,8 +488,8 @@ def test_a_choice_by_the_margin_of_earlier_builds_is_still_sound() -> None:
     """Three stages had to err a tenth less than others: within it a simpler design could be taken, beyond it not."""
     found = json.loads(json.dumps(record()))
 
-    def forecast(three: float) -> dict[str, object]:
-        changed = {**found, "chosen": "moments", "predicted": dict.fromkeys(found["predicted"], 0.5)}
+    def forecast(three: float) -> dict[str, Any]:
+        changed: dict[str, Any] = {**found, "chosen": "moments", "predicted": dict.fromkeys(found["predicted"], 0.5)}
         changed["predicted"] |= {"moments": 0.868, "three-stage": three}
         changed["ranges"] = {name: [value, value] for name, value in changed["predicted"].items()}
         return {**changed, "reasons": reasons_of(changed)}
