@@ -233,7 +233,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         "reached": "mean (standard deviation, runs) of the planner's own choice, on test records that are not public",
         "one run": "of MNIST and CIFAR-10: their releases differ by a tenth of a point from seed to seed "
         "(discriminant.md), which is less than what is predicted can be out by",
-        "designs": "all that the planner tries; two stages where predicted to err a twentieth less, three a tenth",
+        "designs": "all that the planner tries; two and three stages where predicted to err a twentieth less",
         "accounting": "PLD, add or remove one record",
         "published": json.dumps(PUBLISHED),
     }

@@ -117,6 +117,23 @@ def released(seed: int, **choices: Any) -> ReleasedDataset:
     return release_to_memory(plan, PrivateRecords(x, y), streams, extractor={"name": "identity"}, input_shape=(4,))
 
 
+def test_few_records_of_classes_of_one_shape_show_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise is next to nothing: what 100 records of a class differ by in 12 directions is told from a shape, as it is
+    not where it is left out.
+    """
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(300, 12)).astype(np.float32), np.arange(300) % 3
+    options: dict[str, Any] = {"rows": 1, "clip_norm": 9.0, "design": "three-stage", "class_share": 0.4}
+    plan = ReleaseConfig(300, 12, CLASSES, **options).calibrate(2000.0, 1e-5)
+    streams = SecretStreams.from_seed(0)
+    release = release_to_memory(plan, PrivateRecords(x, y), streams, extractor={"name": "identity"}, input_shape=(12,))
+    found = np.linalg.norm(ThreeStageClassifier().fit(release).shapes_)
+    monkeypatch.setattr(
+        "privmix.designs.stages.three_learner.class_deviation", lambda moments, counts: np.full(len(counts), 1e-9)
+    )
+    assert found < 0.5 * np.linalg.norm(ThreeStageClassifier().fit(release).shapes_)
+
+
 def test_classes_of_one_mean_are_told_by_their_shapes(tmp_path: Path) -> None:
     test_x, test_y = shaped(3000, 1)
     release = released(0)

@@ -56,3 +56,29 @@ def test_errors_are_as_large_as_stated(spread: float) -> None:
         off += float(np.square(shares - true).sum())
         said += float((errors * shares**2).sum())
     assert 0.5 < off / said < 2
+
+
+def test_a_count_of_next_to_nothing_makes_no_class_tiny() -> None:
+    """Records of a class over those it is taken to have, 400 draws of classes that differ widely: squared errors are as
+    large as stated, within twice, and a quarter of those of shares that are cut off at a tenth of an equal one.
+    """
+    rng, off, said, cut_off = np.random.default_rng(2), 0.0, 0.0, 0.0
+    for _ in range(400):
+        true = np.maximum(np.exp(0.8 * rng.standard_normal(20)), 0.15)
+        true /= true.sum()
+        told = true + 0.6 / 20 * rng.standard_normal(20)
+        shares, errors = estimated_shares(told, 0.6 / 20)
+        off += float(np.square(true / shares - 1).sum())
+        said += float(errors.sum())
+        cut_off += float(np.square(true / plainly_drawn(told, 0.6 / 20) - 1).sum())
+    assert 0.5 < off / said < 2
+    assert off < cut_off / 4
+
+
+@pytest.mark.parametrize("deviation", [0.0, 1e-12, 1e-3, 1e6])
+def test_whatever_is_told_shares_and_errors_are_finite(deviation: float) -> None:
+    for told in ([0.5, 0.5], [1e20, -1e20], [0.0] * 5, [-3.0, 2.0, 2.0]):
+        shares, errors = estimated_shares(np.array(told), deviation)
+        # NaN is not above anything, and nothing below infinity is infinite.
+        assert ((shares > 0) & (errors >= 0) & (errors < np.inf)).all()
+        assert shares.sum() == pytest.approx(1)

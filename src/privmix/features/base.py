@@ -30,7 +30,7 @@ _LARGEST: Final = 2**63
 LONGEST_NAME: Final = 200
 """Characters of a column's name or a category."""
 
-# Classes that ``Usual.concentration`` is of.
+# Classes that ``Usual.concentration`` and ``Usual.fine_shapes`` are of.
 _MANY: Final = 26
 MOST_OF_TWO: Final = 4096
 """Bytes that the options of an extractor may take which goes on from another one."""
@@ -51,9 +51,13 @@ class Usual:
     concentration: float = 1.4
     own_shapes: float = 0.0
     gathering: float = 0.0
+    fine_shapes: float = 0.0
 
     def of(self, classes: int) -> dict[str, float]:
-        """What is assumed of so many classes: the fewer, the more they lie along the widest axes, by ``gathering``.
+        """What is assumed of so many classes.
+
+        The fewer they are, the more they lie along the widest axes, by ``gathering``. ``fine_shapes`` is added to what
+        shapes of their own bring where they are as many as it was measured of, 26 or more.
 
         Returns:
             arguments of :meth:`privmix.learning.DataModel.declared`.
@@ -63,11 +67,13 @@ class Usual:
             1.4
             >>> round(Usual(concentration=1.4, gathering=0.1).of(2)["concentration"], 2)
             1.66
+            >>> [Usual(fine_shapes=0.002).of(number)["own_shapes"] for number in (2, 77)]
+            [0.0, 0.002]
         """
         return {
             "spectrum_decay": self.spectrum_decay,
             "concentration": self.concentration + self.gathering * math.log(_MANY / classes),
-            "own_shapes": self.own_shapes,
+            "own_shapes": self.own_shapes + (self.fine_shapes if classes >= _MANY else 0.0),
         }
 
 

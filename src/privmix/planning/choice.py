@@ -164,15 +164,21 @@ def labels() -> dict[str, str]:
     return {name: label for design in all_designs() for name, label in design.labels.items()}
 
 
-def counted_error(name: str, accuracy: float) -> float:
+def counted_error(name: str, accuracy: float, *, before: bool = False) -> float:
     """The error that candidates are compared by: the predicted one, more by the margin of the candidate's design.
+
+    Args:
+        name: of the candidate.
+        accuracy: that is predicted of it.
+        before: by the margin of earlier builds.
 
     Example:
         >>> counted_error("moments", 0.9) < counted_error("two-stage", 0.902)
         True
     """
-    margin = next(design.margin for design in all_designs() if name in design.labels)
-    return (1 - accuracy) / (1 - margin)
+    kind = next(design for design in all_designs() if name in design.labels)
+    former = kind.margin if kind.margin_before is None else kind.margin_before
+    return (1 - accuracy) / (1 - (former if before else kind.margin))
 
 
 def is_model_words(words: str) -> bool:
@@ -303,9 +309,12 @@ def _are_counts(counts: Any) -> bool:
 
 
 def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:
-    errors = {name: counted_error(name, accuracy) for name, accuracy in predicted.items()}
-    # Predictions on record are rounded.
-    return errors[chosen] <= min(errors.values()) + _ROUNDING
+    def among(before: bool) -> bool:
+        errors = {name: counted_error(name, accuracy, before=before) for name, accuracy in predicted.items()}
+        # Predictions on record are rounded.
+        return errors[chosen] <= min(errors.values()) + _ROUNDING
+
+    return among(before=False) or among(before=True)
 
 
 def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:

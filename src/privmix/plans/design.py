@@ -64,6 +64,7 @@ class Design(Checked, ABC, Generic[P]):
         engines: where each engine that carries out its plans is, by the names by which people ask for it.
         margin: the planner takes the design only where the error that it predicts is less than another's by this part:
             what its forecast leaves out, and the other's does not.
+        margin_before: that of earlier builds, whose choices are on record; None where it was the same.
         fixed_size: whether all rows hold the same number of records. Such draws depend on the number of records,
             which must then be the real one.
         persons: whether a person with all records can be its unit of privacy: its engine then takes each person's
@@ -91,6 +92,7 @@ class Design(Checked, ABC, Generic[P]):
     mixes_all_classes: ClassVar[bool] = True
     engines: ClassVar[Mapping[str, str]] = {}
     margin: ClassVar[float] = 0.0
+    margin_before: ClassVar[float | None] = None
     fixed_size: ClassVar[bool] = False
     persons: ClassVar[bool] = False
     lost: ClassVar[str] = ""

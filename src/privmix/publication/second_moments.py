@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
+from scipy.special import log_ndtr
 from threadpoolctl import threadpool_limits
 
 from privmix.errors import InvalidInput
@@ -51,6 +52,8 @@ _SMALL = 64
 _FEWEST = 0.1
 # Standard deviations of classes' shares that are weighed, in equal shares: the least, and how many.
 _ALIKE, _SPREADS = 0.01, 60
+# Standard deviations that a bound may be from a mean; farther off its density is nothing, or all.
+_FARTHEST = 1e3
 _STRENGTH = 0.3
 # Least radius, as a share of the largest eigenvalue: what is left to do where noise is next to nothing.
 _LEAST = 1e-3
@@ -207,15 +210,16 @@ def estimated_shares(told: NDArray[np.float64], deviation: float) -> tuple[NDArr
     Shares are taken for draws from N(1/K, s^2), and so ``told`` for draws from N(1/K, s^2 + deviation^2). How much
     classes differ is unknown: all s from a hundredth of 1/K to what one class with all records has are equally likely
     before, by their logarithm. Where noise is as large as the differences the likeliest s alone would now and then take
-    noise for them, and a class for a third of its size.
+    noise for them, and a class for a third of its size. No class has less than a tenth of an equal share: what is left
+    of the posterior, taken as Gaussian, lies above that. Its mean is no less where a count seems to say so, so that
+    means of classes do not come out ten times as long for it.
 
     Args:
         told: (K,) noisy shares.
         deviation: standard deviation of their noise.
 
     Returns:
-        (K,) posterior means, none below a tenth of an equal share, that add up to 1; and (K,) their posterior
-        variances, divided by their squares.
+        (K,) posterior means, made to add up to 1; and (K,) posterior variances, divided by the squares of the means.
 
     Example:
         >>> estimated_shares(np.array([0.6, 0.4]), 0.0)[0].round(3).tolist()
@@ -233,10 +237,21 @@ def estimated_shares(told: NDArray[np.float64], deviation: float) -> tuple[NDArr
     weights /= weights.sum()
     kept = spreads / total
     mean = float(weights @ kept)
-    shares = np.maximum(1 / classes + mean * apart, _FEWEST / classes)
-    shares /= shares.sum()
     variance = float(weights @ kept) * deviation**2 + float(weights @ np.square(kept - mean)) * np.square(apart)
-    return shares, variance / np.square(shares)
+    shares, variance = _above(1 / classes + mean * apart, variance, _FEWEST / classes)
+    return shares / shares.sum(), variance / np.square(shares)
+
+
+def _above(
+    mean: NDArray[np.float64], variance: NDArray[np.float64], least: float
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means and variances of Gaussians that are known to be above ``least``."""
+    deviation = np.sqrt(np.maximum(variance, np.finfo(float).tiny))
+    below = np.clip((least - mean) / deviation, -_FARTHEST, _FARTHEST)
+    # The density at the bound over the chance of being above it.
+    rate = np.exp(-0.5 * np.square(below) - 0.5 * math.log(2 * math.pi) - log_ndtr(-below))
+    shrunk = variance * np.maximum(1 + below * rate - np.square(rate), 0.0)
+    return np.maximum(mean + deviation * rate, least), shrunk
 
 
 def sample_rows(

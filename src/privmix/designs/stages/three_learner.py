@@ -35,9 +35,10 @@ class ThreeStageClassifier(TwoStageClassifier):
 
     v being what that scatter has made round along the q directions D of the last stage, and S_k the class's own scatter
     there: its noisy matrix, variances along whose eigenvectors are those of :mod:`privmix.learning.spectrum`, scaled to
-    determinant 1. Residuals were clipped to a sphere, as most of them are longer: what was released tells a class's
-    shape and not its size, and sizes are taken as equal (Tyler 1987 estimates shapes in this way). Like the linear
-    scores, this is divided by how much larger residuals are than clipped ones.
+    determinant 1. That a class's records are a sample counts as noise, too. Residuals were clipped to a sphere, as most
+    of them are longer: what was released tells a class's shape and not its size, and sizes are taken as equal (Tyler
+    1987 estimates shapes in this way). Like the linear scores, this is divided by how much larger residuals are than
+    clipped ones.
 
     Attributes:
         coef_, intercept_: see :class:`TwoStageClassifier`.

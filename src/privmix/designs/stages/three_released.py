@@ -93,5 +93,10 @@ def class_scatter(plan: ThreeStagePlan, moments: TwoStageMoments) -> Reals:
 
 
 def class_deviation(moments: ThreeStageMoments, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(K,) standard deviation, off the diagonal, of the noise in a class's scatter per record, of ``counts`` (K,)."""
-    return np.asarray(moments.noise_std_class / math.sqrt(2) / counts)
+    """(K,) standard deviation, off the diagonal, of a class's scatter per record, of ``counts`` (K,).
+
+    The noise is in it, and what so many records of a round class differ by: a clipped residual's products have a
+    standard deviation of 1 / q, its mean squared norm being 1.
+    """
+    axes = moments.class_within.shape[1]
+    return np.asarray(np.hypot(moments.noise_std_class / math.sqrt(2) / counts, 1 / (axes * np.sqrt(counts))))

@@ -29,7 +29,7 @@ _WHITENING: Final = 0.75
 _WEIGHT_STEP: Final = 2.0**-20
 # What the planner tries.
 _LABEL_SHARES: Final = (0.5, 0.9)
-_COUNT_SHARES: Final = (0.002, 0.01)
+_COUNT_SHARES: Final = (0.01, 0.002)
 
 
 @dataclass(frozen=True, kw_only=True)
