@@ -24,6 +24,9 @@ _CLOSEST: Final = 0.99
 _SHARES: Final = np.geomspace(1e-6, 1.0, 56)
 # Powers of the variance that class means spread by, likewise: from nearly as wide in every direction to the widest few.
 _POWERS: Final = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)
+# Of rows, where errors of variances and of means go together, a wide spread in few directions is found where it is not:
+# on digits held out of the training data, epsilon 8, mixing of all records reaches 91.0 with these and 87.7 with all.
+_POWERS_OF_ROWS: Final = _POWERS[:4]
 # Entries of class means that are weighed at once, over all shares and powers.
 _AT_ONCE: Final = 2**15
 # Least share of the variance of records that is within classes, where class sums leave none.
@@ -63,6 +66,7 @@ class ClassStatistics:
         sized: whether means are those of classes, not of an equal share of the records.
         points: (K, k) points beside which class means are expected, counted from their mean; None for the origin.
         doubt: (K,) squared relative errors of the numbers of records that means were divided by.
+        powers: of the variance, that class means may spread by.
     """
 
     basis: NDArray[np.float32]
@@ -76,6 +80,7 @@ class ClassStatistics:
     sized: bool = True
     points: Reals | None = None
     doubt: Reals | float = 0.0
+    powers: tuple[float, ...] = _POWERS
 
     def expecting(self, prior: ClassPrior) -> ClassStatistics:
         """The same with the points of ``prior``."""
@@ -83,7 +88,7 @@ class ClassStatistics:
 
     def between(self) -> Between:
         """How class means spread, by what is likeliest."""
-        return _likeliest(self.means, self.known.variance, self.noise, self.points, self._doubts)
+        return _likeliest(self.means, self.known.variance, self.noise, self.points, self._doubts, self.powers)
 
     @property
     def _doubts(self) -> Reals:
@@ -262,7 +267,8 @@ def _of_rows(release: ReleasedDataset) -> ClassStatistics:
     # Where rows hold some classes only, their counts make most of T; noisy labels then hardly tell what is left.
     sized = release.noise_std_y > 0
     turned = release.mixes_all_classes or not sized
-    return ClassStatistics(basis, known, means, noise, shares, rows.mean_x.astype(np.float64), scale, turned, sized)
+    origin = rows.mean_x.astype(np.float64)
+    return ClassStatistics(basis, known, means, noise, shares, origin, scale, turned, sized, powers=_POWERS_OF_ROWS)
 
 
 def _record_unit(release: ReleasedDataset, spread: float) -> float:
@@ -296,11 +302,13 @@ def _eigen(rows: CentredRows) -> tuple[Reals, NDArray[np.float32], Reals]:
     return values.astype(np.float64), basis, projected.astype(np.float64)
 
 
-def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None, doubts: Reals) -> Between:
+def _likeliest(
+    means: Reals, variance: Reals, noise: Reals, points: Reals | None, doubts: Reals, powers: tuple[float, ...]
+) -> Between:
     """Posterior means of b_i and a, weighed together: z ~ N(a p, b_i t_i + v) entry by entry, p = 0 without points.
 
     Class means spread as b T^q does, scaled so that b is the share of the whole variance that is theirs, and in no
-    direction by more than there is: b_i = min(1, b c t_i^(q - 1)). All b from 0 to 1 and all powers q count alike.
+    direction by more than there is: b_i = min(1, b c t_i^(q - 1)). All b from 0 to 1 and all ``powers`` q count alike.
 
     Args:
         means: z, (K, k).
@@ -308,10 +316,11 @@ def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None
         noise: v, (K, k).
         points: p, (K, k).
         doubts: (K, 1) squared relative errors of the numbers of records that means were divided by.
+        powers: q.
     """
     squares, sizes = np.square(means), variance / variance.max()
     total = float(sizes.sum())
-    shapes = [sizes ** (power - 1) for power in _POWERS]
+    shapes = [sizes ** (power - 1) for power in powers]
     shapes = [shape * (total / float(shape @ sizes)) for shape in shapes]
     along = np.minimum(1.0, np.concatenate([_SHARES[:, None] * shape for shape in shapes]))
     likelihood, coefficients = np.empty(len(along)), np.zeros(len(along))
@@ -328,7 +337,7 @@ def _likeliest(means: Reals, variance: Reals, noise: Reals, points: Reals | None
             coefficients[part] = fits[:, 0]
             likelihood[part] += fits[:, 1]
     # On a grid of even logarithms db is in proportion to b.
-    weights = np.tile(_SHARES, len(_POWERS)) * np.exp(likelihood - likelihood.max())
+    weights = np.tile(_SHARES, len(powers)) * np.exp(likelihood - likelihood.max())
     weights /= weights.sum()
     found = weights @ along
     return Between(found, float(found @ sizes) / total, float(weights @ coefficients))
