@@ -42,7 +42,8 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         >>> rng = np.random.default_rng(0)
         >>> y = rng.integers(0, 2, 400)
         >>> x = np.eye(2)[y] + rng.normal(0, 0.1, (400, 2))
-        >>> release = pm.release((x, y), classes=["cat", "dog"], features="identity", epsilon=8, delta=1e-4)
+        >>> asked = {"features": "identity", "design": "moments", "epsilon": 8, "delta": 1e-4}
+        >>> release = pm.release((x, y), classes=["cat", "dog"], **asked)
         >>> ReleaseClassifier(release).fit().predict([[0.0, 1.0]]).tolist()
         ['dog']
     """
