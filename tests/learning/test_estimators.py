@@ -12,7 +12,6 @@ import privmix as pm
 _DECLARED = "classes are declared, and never taken from y"
 _SILENT = "no message tells of labels, which are private"
 _ANEW = "noise is drawn anew in each fit"
-_NOISE = "it fits ten records, and their noise may call one of them by another class"
 # A private fit: what it costs these checks.
 LEFT_OUT: dict[str, str] = {
     "check_classifiers_classes": _DECLARED,
@@ -25,8 +24,9 @@ LEFT_OUT: dict[str, str] = {
     "check_estimators_empty_data_messages": "records without features are refused in privmix's own words",
     "check_classifier_data_not_an_array": _ANEW,
     "check_fit_idempotent": _ANEW,
-    "check_classifiers_one_label": _NOISE,
 }
+# What fails now and then.
+BY_CHANCE = {"check_classifiers_one_label": "it fits ten records, and noise may call one of them by another class"}
 
 
 @pytest.mark.filterwarnings("ignore::privmix.NotPrivateWarning")
@@ -49,4 +49,6 @@ def _expected(estimator: Any) -> dict[str, str]:
     [pm.DPClassifier(epsilon=50, delta=1e-3, classes=[0, 1, 2], epochs=1)], expected_failed_checks=_expected
 )
 def test_private_training(estimator: Any, check: Any) -> None:
+    if reason := BY_CHANCE.get(check.func.__name__):
+        pytest.skip(reason)
     check(estimator)
