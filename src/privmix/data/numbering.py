@@ -15,6 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.data.files import reading
+from privmix.held_folders import hold
 from privmix.scratch import ScratchFolder
 
 DIGEST: Final = 16
@@ -86,8 +87,8 @@ class _Spilled:
     def __init__(self) -> None:
         self._scratch = ScratchFolder()
         self._folder = self._scratch.path
-        with reading(self._folder, "a folder"):
-            self._files: list[IO[bytes]] = [self._place(part).open("w+b") for part in range(_PARTS)]
+        with reading(self._folder, "a folder"), hold(self._folder) as folder:
+            self._files: list[IO[bytes]] = [folder.create(str(part)) for part in range(_PARTS)]
 
     def _place(self, part: int) -> Path:
         return self._folder / str(part)
@@ -110,15 +111,14 @@ class _Spilled:
     def numbers(self, count: int) -> NDArray[np.int64]:
         """Where each was met first, and then how many others were met before that."""
         with self._scratch, reading(self._folder, "a folder"):
-            with (self._folder / "numbers").open("wb") as room:
+            with hold(self._folder) as folder, folder.create("numbers") as room:
                 # Written, so that a full disk is an error here, and no signal later.
                 for start in range(0, count, _AT_ONCE):
                     room.write(bytes(8 * min(_AT_ONCE, count - start)))
             found: NDArray[np.int64] = np.memmap(self._folder / "numbers", np.int64, "r+", shape=(count,))
             for part, file in enumerate(self._files):
-                file.seek(0)
-                entries = np.fromfile(file, _ENTRY)
                 file.close()
+                entries = np.fromfile(self._place(part), _ENTRY)
                 self._place(part).unlink()
                 if len(entries):
                     found[entries["place"]] = _first_places(entries)
