@@ -167,18 +167,18 @@ def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
     """How many persons there are, each of whom counts as much as their records weigh, rounded down. Secret.
 
     Args:
-        whose: (n,) numbers from 0 in the order in which persons are met, as :meth:`Persons.read` gives them.
+        whose: (n,) numbers of persons from 0, such as :meth:`Persons.read` gives; those that nobody has do not count.
         most: K.
 
     Example:
         >>> import numpy as np
-        >>> number_of(np.array([0, 1, 0])), number_of(np.array([0, 1, 0]), 2)
+        >>> number_of(np.array([0, 3, 0])), number_of(np.array([0, 3, 0]), 2)
         (2, 1)
     """
     import numpy as np
 
     if most == 1:
-        return int(whose.max()) + 1
+        return int(np.count_nonzero(np.bincount(whose)))
     return math.floor(float(np.minimum(1.0, np.bincount(whose) / most).sum()) + 1e-9)
 
 
