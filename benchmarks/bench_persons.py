@@ -4,6 +4,7 @@ MNIST (scattering, projected to 1,000 numbers, each record at norm 1) and bankin
 persons at random: 1, 5 or 20 records each, or by a Zipf law (exponent 2, at most 200), by a seed that is stated. A
 release of persons is priced for one person with all records. Beside it stand
 
+* K estimated: a person with up to K records weighs by them; K is a private estimate, as is the number of persons;
 * group privacy: a release of records whose price for the most records that a person has is the same epsilon;
 * one record a person, drawn at random, released as records: what a release of persons must beat;
 * records as units: the same epsilon, for one record alone.
@@ -27,6 +28,7 @@ import json
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -52,6 +54,8 @@ from privmix.features.projected import Projected
 from privmix.learning import LEARNERS
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
+from privmix.plans.pricing import count_noise
+from privmix.plans.private_count import private_count
 from privmix.releases import release_to_memory
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
@@ -72,15 +76,18 @@ DESIGNS: Final[dict[str, Any]] = {
     "Poisson mixup": Poisson(),
     "class sums": Classwise(full_batch=True),
 }
-TRAINED, GROUP, ONE, RECORDS = (
+TRAINED, QUANTILE, GROUP, ONE, RECORDS = (
     "DP-SGD, linear head",
+    "moments, K estimated",
     "moments, group privacy",
     "moments, one record a person",
     "moments, records as units",
 )
 TRAINED_RECORDS, PLAIN = "DP-SGD, records as units", "logistic regression, without privacy"
-METHODS: Final = (*DESIGNS, TRAINED, GROUP, ONE, RECORDS)
+METHODS: Final = (*DESIGNS, TRAINED, QUANTILE, GROUP, ONE, RECORDS)
 MOST_IN_A_STEP: Final = 4
+SHARE: Final = 0.9
+"""Of the persons, who have at most K records where K is estimated."""
 MILLION: Final = 1_000_000
 SORTED: Final = 2_000_000
 SORTED_DIM: Final = 256
@@ -126,9 +133,11 @@ def release_run(dataset: str, how: str, method: str, epsilon: float, seed: int) 
     persons = len(np.unique(whose))
     design: Any = DESIGNS.get(method, Moments())
     unit: dict[str, Any] = {"records": len(x)} if method in (GROUP, RECORDS) else {"records": persons}
-    if method in DESIGNS:
+    if method in (*DESIGNS, QUANTILE):
         unit["per_person"] = 1
-    records = PrivateRecords(x, y, whose if method in DESIGNS else None)
+    if method == QUANTILE:
+        unit |= {"records_noise_multiplier": count_noise(epsilon, DELTA), "person_quantile": SHARE}
+    records = PrivateRecords(x, y, whose if "per_person" in unit else None)
     if method == ONE:
         order = np.random.default_rng(seed).permutation(len(x))
         own = order[np.unique(whose[order], return_index=True)[1]]
@@ -138,12 +147,17 @@ def release_run(dataset: str, how: str, method: str, epsilon: float, seed: int) 
     config = ReleaseConfig(dim=x.shape[1], classes=names, design=design, rows=rows, **unit)
     plan: Any = group_plan(config, int(np.bincount(whose).max()), epsilon) if method == GROUP else None
     start = time.process_time()
+    if method == QUANTILE:
+        # As a job does: the numbers first, for a tenth of the budget; then the plan.
+        found = private_count(config, np.bincount(whose), SecretStreams.from_seed(seed))
+        config = replace(config, records=found.records, per_person=found.per_person)
     plan = plan or config.calibrate(epsilon, DELTA)
     release = release_to_memory(
         plan, records, SecretStreams.from_seed(seed), extractor={"name": "identity"}, input_shape=(x.shape[1],)
     )
     model = LEARNERS[design.learner]().fit(release)
-    return {**judged(model, test_x, test_y), "cpu": time.process_time() - start}
+    estimated = {"per_person": config.per_person} if method == QUANTILE else {}
+    return {**judged(model, test_x, test_y), **estimated, "cpu": time.process_time() - start}
 
 
 def judged(model: Any, x: NDArray[np.float32], y: NDArray[np.int64]) -> dict[str, float]:
@@ -214,7 +228,7 @@ def jobs(asked: set[str], seeds: int) -> Iterator[tuple[str, str, str, float | N
                             yield dataset, how, method, None, seed
                         continue
                     for epsilon in EPSILONS:
-                        if not (how == "1" and method in (GROUP, ONE)):
+                        if not (how == "1" and method in (QUANTILE, GROUP, ONE)):
                             yield dataset, how, method, epsilon, seed
 
 
@@ -312,7 +326,20 @@ def cell(runs: list[dict[str, Any]], what: str, **wanted: Any) -> str:
 
 
 def row_name(method: str) -> str:
-    return f"persons: {method}" if method in (*DESIGNS, TRAINED) else method
+    return f"persons: {method}" if method in (*DESIGNS, TRAINED, QUANTILE) else method
+
+
+def estimates(runs: list[dict[str, Any]]) -> str:
+    """Which K were estimated, by data and epsilon."""
+    by: dict[tuple[str, str, float], list[int]] = {}
+    for run in runs:
+        if run.get("method") == QUANTILE:
+            by.setdefault((run["dataset"], run["dealt"], run["epsilon"]), []).append(run["per_person"])
+    rows = [[*map(str, key), ", ".join(map(str, found))] for key, found in sorted(by.items())]
+    return (
+        f"## What K was estimated\n\nFor {SHARE:g} of the persons, on the low side; a tenth of the budget pays for it and "
+        "for the number of persons.\n\n" + common.table(["data", "records each", "epsilon", "K, run by run"], rows)
+    )
 
 
 def dealt_table(dataset: str, runs: list[dict[str, Any]]) -> str:
@@ -346,6 +373,7 @@ def report(runs: list[dict[str, Any]]) -> None:
     """results/persons.md."""
     tables = [dealt_table(dataset, runs) for dataset in COUNTS if any(run.get("dataset") == dataset for run in runs)]
     tables += [own_table(dataset, runs) for dataset in TABLES if any(run.get("dataset") == dataset for run in runs)]
+    tables.append(estimates(runs))
     times = [run for run in runs if "records" in run]
     if times:
         rows = []

@@ -158,6 +158,17 @@ def test_the_noise_of_a_record_count(factor: float, monkeypatch: pytest.MonkeyPa
     assert measure(noise, 0.95).verdict == ("as certified" if factor == 1 else "too little noise")
 
 
+@pytest.mark.parametrize("factor", [1.0, 0.95])
+def test_the_noise_of_numbers_of_persons(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "records of persons", factor)
+    monkeypatch.setattr(empty_runs, "_COUNT_SHARE", 1)
+    changes = {"records_noise_multiplier": 30.0, "per_person": 1, "person_quantile": 0.9}
+    noise = next(release_noises(plan_of("moments", **changes), 25_000, seed=0))
+    assert noise.name == "records of persons"
+    assert noise.certified == 30 * 2**0.5
+    assert measure(noise, 0.95).verdict == ("as certified" if factor == 1 else "too little noise")
+
+
 @pytest.mark.parametrize("microbatch_size", [1, 4])
 @pytest.mark.parametrize("factor", [1.0, 0.95])
 def test_the_noise_of_gradients(factor: float, microbatch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,15 @@ def test_no_person_moves_a_query_by_more_than_its_noise_is_scaled_to(name: str, 
     assert not exceeded(found), found
 
 
+@pytest.mark.parametrize("many", [1, 3, 5000])
+def test_a_person_is_counted_once_however_many_records_they_have(many: int) -> None:
+    changes = {"records_noise_multiplier": 0.5, "per_person": 3, "person_quantile": 0.9}
+    plan = plan_of("moments", count=9, dim=4, **changes)
+    found = measured(plan, far_apart(many), 0)
+    assert (found["records of persons"].measured, found["record count"].measured) == (1.0, float(many >= 3))
+    assert not exceeded(found)
+
+
 def far_apart(many: int) -> PrivateRecords:
     """The first person has ``many`` long records in one direction, and of one class; eight others have two small."""
     rng = np.random.default_rng(0)

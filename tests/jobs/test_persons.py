@@ -18,9 +18,11 @@ import pytest
 import privmix as pm
 from privmix.data import ArraySource, remote
 from privmix.data.store import FeatureStore
+from privmix.errors import InvalidInput
 from privmix.jobs.persons import Persons
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
+from privmix.plans.private_count import RECORD_COUNTS
 from privmix.world import World
 from tests.jobs.persons_data import BUDGET, CLASSES, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
 
@@ -293,6 +295,39 @@ def test_a_private_count_is_of_persons_and_of_what_they_weigh(tmp_path: Path) ->
     # On the low side of 800 by four deviations, which are a few persons here.
     assert 650 < many["records"] < one["records"] < 800
     assert (one["per_person"], many["per_person"]) == (1, 2)
+
+
+def test_how_many_records_count_is_estimated_where_that_is_asked(tmp_path: Path) -> None:
+    data = frame(persons=800, records=2400)
+    options = {**MOMENTS, "records": None, "private_count": True, "delta": 1e-5, "seed": 1, "person_quantile": 0.9}
+    made = released("csv", tmp_path, data, **options)
+    plan = made.certificate["plan"]
+    held = data.groupby("who").size()
+    # On the low side: the noise of all places together is some tens of persons.
+    low, high = (next(number for number in RECORD_COUNTS if (held <= number).mean() >= share) for share in (0.5, 0.9))
+    assert 1 < low <= plan["per_person"] <= high
+    assert plan["person_quantile"] == 0.9
+    said = f"{plan['per_person']} is an estimate within the same cost: of the persons, 0.9 have no more records."
+    assert said in str(dict(made.certificate))
+    assert pm.verify(made).found["recomputed_epsilon"] <= made.certificate.epsilon
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"private_count": False, "records": 40}, "private_count"),
+        ({"per_person": 2}, "per_person"),
+        ({"person": None}, "person_quantile"),
+        ({"person_quantile": 1.0}, "person_quantile"),
+        ({"person_quantile": 0}, "person_quantile"),
+        ({"person_quantile": "most"}, "person_quantile"),
+    ],
+    ids=str,
+)
+def test_a_quantile_that_nothing_pays_for_is_refused(more: dict[str, Any], words: str, tmp_path: Path) -> None:
+    options = {**MOMENTS, "records": None, "private_count": True, "person_quantile": 0.9, **more}
+    with pytest.raises(InvalidInput, match=words):
+        released("csv", tmp_path, frame(), **options)
 
 
 # --- what neighbours show -------------------------------------------------------------------------------------------

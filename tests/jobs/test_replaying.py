@@ -103,6 +103,16 @@ def test_a_private_count_is_made_again(place: Path) -> None:
     assert "certificate.json: the private count is not the one that the key draws" in found.found
 
 
+def test_an_estimated_number_of_records_a_person_is_made_again(place: Path) -> None:
+    x, y = own()
+    whose = np.repeat(np.arange(100), 4)
+    asked = {"private_count": True, "person_quantile": 0.9, "delta": 1e-6, "epsilon": 40.0}
+    released((x, y), person=whose, **asked)
+    assert pm.replay("REL", (x, y), person=whose, key=KEY).equal
+    found = pm.replay("REL", (x, y), person=np.repeat(np.arange(200), 2), key=KEY)
+    assert "certificate.json: the private count is not the one that the key draws" in found.found
+
+
 def test_the_same_certificate_is_written_with_a_record_more(place: Path) -> None:
     """But for what is noise, or pseudo-random: the root and the sealed key's hash."""
     x, y = own()

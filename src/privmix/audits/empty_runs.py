@@ -23,7 +23,7 @@ from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine.rows import released_mean
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.pricing import private_record_count
+from privmix.plans.private_count import RECORD_COUNTS, private_record_count, records_of_persons
 from privmix.plans.registry import Door
 from privmix.progress import Progress
 
@@ -105,7 +105,7 @@ def release_noises(
     """
     keys = Keys(seed, tell or (lambda name, done, total: None))
     if plan.records_noise_multiplier is not None:
-        yield _count_noise(plan.records_noise_multiplier, samples // _COUNT_SHARE, keys)
+        yield from _count_noises(plan, samples // _COUNT_SHARE, keys)
     if plan.centred:
         yield _mean_noise(plan, samples, keys)
     yield from NOISES.of(made_by(plan))(plan, samples, keys, make)
@@ -136,7 +136,10 @@ class Keys:
         return found
 
 
-def _count_noise(multiplier: float, samples: int, keys: Keys) -> PureNoise:
+def _count_noises(plan: Plan, samples: int, keys: Keys) -> Iterator[PureNoise]:
+    assert plan.records_noise_multiplier is not None
+    figure = plan.records_noise_multiplier
+    multiplier = figure if plan.person_quantile is None else math.sqrt(2) * figure
     # So many that no estimate is cut off at 1.
     count = 10**6 + math.ceil(100 * multiplier)
     margin = math.ceil(4 * multiplier)
@@ -144,9 +147,15 @@ def _count_noise(multiplier: float, samples: int, keys: Keys) -> PureNoise:
     def one(streams: SecretStreams) -> NDArray[Any]:
         return np.array([private_record_count(count, multiplier, streams) - count + margin], np.float64)
 
+    def histogram(streams: SecretStreams) -> NDArray[Any]:
+        return records_of_persons(np.empty(0, np.int64), multiplier, streams).astype(np.float64)
+
+    source = "plan.records_noise_multiplier" + ("" if plan.person_quantile is None else " x sqrt 2")
+    if plan.person_quantile is not None:
+        drawn = np.stack(keys.run("records of persons", math.ceil(samples / len(RECORD_COUNTS)), histogram))
+        yield PureNoise("records of persons", GAUSSIAN, multiplier, multiplier, 1.0, drawn).stated(source, multiplier)
     drawn = np.stack(keys.run("count", samples, one))
-    noise = PureNoise("record count", GAUSSIAN, multiplier, multiplier, 1.0, drawn)
-    return noise.stated("plan.records_noise_multiplier", multiplier)
+    yield PureNoise("record count", GAUSSIAN, multiplier, multiplier, 1.0, drawn).stated(source, multiplier)
 
 
 def _mean_noise(plan: Plan, samples: int, keys: Keys) -> PureNoise:

@@ -30,7 +30,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.pricing import private_record_count
+from privmix.plans.private_count import private_record_count, records_of_persons, weight_of_persons
 from privmix.plans.registry import Door
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
@@ -117,11 +117,7 @@ def release_sensitivity(
     pair = Pair(plan, records, position, replacement, seed, make)
     found = []
     if plan.records_noise_multiplier is not None:
-        larger, smaller = (
-            private_record_count(count - less, plan.records_noise_multiplier, SecretStreams.from_seed(seed))
-            for less in (0, 1)
-        )
-        found.append(QuerySensitivity("record count", 1.0, float(abs(larger - smaller))))
+        found += _count_moved(pair, seed)
     if plan.centred:
         found.append(_mean_moved(pair))
     return tuple(found + MOVED.of(made_by(plan))(plan, pair))
@@ -191,6 +187,30 @@ class _Replayed:
         indices = drawn.indices[others] - (drawn.indices[others] >= own.stop) * len(own)
         weights = None if drawn.weights is None else drawn.weights[others]
         return Membership(offsets_of(np.bincount(row[others], minlength=drawn.rows)), indices, weights)
+
+
+def _count_moved(pair: Pair, seed: int) -> list[QuerySensitivity]:
+    """What is estimated before anything is planned; of a number and a quantile each by half of the price."""
+    noise = pair.plan.records_noise_multiplier
+    assert noise is not None
+    held = [
+        np.ones(len(records.labels), np.int64)
+        if records.persons is None
+        else np.unique(records.persons, return_counts=True)[1]
+        for records in (pair.present, pair.other)
+    ]
+
+    def moved(query: str, ask: Callable[[NDArray[np.int64], SecretStreams], Any]) -> QuerySensitivity:
+        larger, smaller = (np.atleast_1d(ask(counts, SecretStreams.from_seed(seed))) for counts in held)
+        return QuerySensitivity(query, 1.0, float(np.linalg.norm(larger - smaller)))
+
+    most = pair.plan.per_person or 1
+    count = moved(
+        "record count", lambda counts, streams: private_record_count(weight_of_persons(counts, most), noise, streams)
+    )
+    if pair.plan.person_quantile is None:
+        return [count]
+    return [count, moved("records of persons", lambda counts, streams: records_of_persons(counts, noise, streams))]
 
 
 def _mean_moved(pair: Pair) -> QuerySensitivity:

@@ -222,6 +222,16 @@ def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:
     return {} if wanted is None else {"to use it": f"you need {with_flags(wanted)}"}
 
 
+def _weights(plan: Plan) -> dict[str, str]:
+    """Up to how many records a person weighs by them, where that is more than one or was estimated."""
+    if plan.per_person is None or (plan.per_person == 1 and plan.person_quantile is None):
+        return {}
+    how = (
+        "" if plan.person_quantile is None else f" (private estimate: {plan.person_quantile:g} of persons have no more)"
+    )
+    return {"records of a person that count": f"up to {plan.per_person:,}{how}"}
+
+
 def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
     known = "private estimate" if plan.records_noise_multiplier else "public"
     rows = {
@@ -230,6 +240,7 @@ def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": _class_names(plan.classes),
         f"{unit_of(plan).one} count": f"{plan.records:,} ({known})",
+        **_weights(plan),
         **design_facts(plan),
     } | _wanted(extractor)
     _table(rows)

@@ -26,7 +26,7 @@ from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.options import CanaryOptions
-from privmix.jobs.persons import check_persons, number_of
+from privmix.jobs.persons import check_persons, records_of_each
 from privmix.jobs.recording import Measurement
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.plan import unit_of
@@ -165,7 +165,7 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
         # The cheaper part first: what does not fit ends the job before features are made.
         whose = self.whose()
         if whose is not None and isinstance(planned.plan, ReleasePlan):
-            check_persons(number_of(whose), planned.plan)
+            check_persons(len(records_of_each(whose)), planned.plan)
         if self.store is None:
             return replace(features_in_memory(self.opened.source, self.extractor, progress), persons=whose)
         store = features_on_disk(self.opened, self.extractor, Path(self.store), progress)

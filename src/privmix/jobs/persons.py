@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -163,23 +162,21 @@ def _another_number() -> InvalidInput:
     return InvalidInput("person", WITHHELD, "one identifier a record")
 
 
-def number_of(whose: NDArray[np.int64], most: int = 1) -> int:
-    """How many persons there are, each of whom counts as much as their records weigh, rounded down. Secret.
+def records_of_each(whose: NDArray[np.int64]) -> NDArray[np.int64]:
+    """(persons,) how many records each person has. Secret.
 
     Args:
         whose: (n,) numbers of persons from 0, such as :meth:`Persons.read` gives; those that nobody has do not count.
-        most: K.
 
     Example:
         >>> import numpy as np
-        >>> number_of(np.array([0, 3, 0])), number_of(np.array([0, 3, 0]), 2)
-        (2, 1)
+        >>> records_of_each(np.array([0, 3, 0])).tolist()
+        [2, 1]
     """
     import numpy as np
 
-    if most == 1:
-        return int(np.count_nonzero(np.bincount(whose)))
-    return math.floor(float(np.minimum(1.0, np.bincount(whose) / most).sum()) + 1e-9)
+    counts = np.bincount(whose)
+    return counts[counts > 0]
 
 
 def check_persons(found: int, plan: Plan) -> None:

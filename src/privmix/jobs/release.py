@@ -24,7 +24,7 @@ from privmix.jobs.budget import Charge
 from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.options import AUTO, TABLE
-from privmix.jobs.persons import check_persons, number_of
+from privmix.jobs.persons import check_persons, records_of_each
 from privmix.jobs.planning import Chosen, choose, declared_model, design_facts
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
@@ -37,7 +37,7 @@ from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
 from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.plans import Plan, ReleasePlan, made_by
-from privmix.plans.pricing import private_record_count
+from privmix.plans.private_count import PrivateCount, private_count
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
 from privmix.releases.series import SeriesStep
@@ -207,8 +207,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             if self.private_count:
                 # A plan with some noise shows what no plan would be made of, before the count is paid for.
                 config.draft()
-                count, counted = self._count(key, state)
-                config = replace(config, records=count)
+                found, counted = self._count(key, state)
+                config = replace(config, records=found.records, per_person=found.per_person)
             with telling(self._count_told(counted)):
                 if self.goal == TABLE:
                     table = self._for_table(config)
@@ -278,11 +278,13 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         cost = epsilon(Gaussian(self.config.records_noise_multiplier), self.delta).epsilon
         return Spending(cost, self.delta, counted, drawn=True)
 
-    def _count(self, key: Key, state: RunState | None) -> tuple[int, Charge]:
-        """An estimate of the private record count to plan with, and what that was charged."""
+    def _count(self, key: Key, state: RunState | None) -> tuple[PrivateCount, Charge]:
+        """Estimates of the number of units, and of K where that is asked, to plan with; and what that was charged."""
         if state is not None:
             # A second estimate would be a second query.
-            return state.settings["plan"]["records"], self.charged_before(state, "count")
+            plan = state.settings["plan"]
+            most = self.config.per_person if self.person_quantile is None else plan.get("per_person")
+            return PrivateCount(plan["records"], most), self.charged_before(state, "count")
         noise = self.config.records_noise_multiplier
         assert noise is not None
         event, why = Gaussian(noise), "private record count"
@@ -290,10 +292,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         cost = Cost(event, Adjacency.ADD_REMOVE, why, price, self.delta, unit)
         counted = self.charge(cost)
         with telling(self._count_told(counted)):
-            found = self.opened.schema.records
-            if self.of_persons:
-                found = number_of(self.persons.read(self.opened), self.persons.per_person or 1)
-            return private_record_count(found, noise, key.streams()), counted
+            whose = self.whose()
+            held = self.opened.schema.records if whose is None else records_of_each(whose)
+            return private_count(self.config, held, key.streams()), counted
 
     def check_resumed(self, planned: Planned, state: RunState) -> None:
         """See :meth:`Job.check_resumed`."""
@@ -350,7 +351,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             # The cheaper part first: what does not fit ends the run before features are made.
             whose = self.whose()
             assert whose is not None
-            check_persons(number_of(whose), planned.plan)
+            check_persons(len(records_of_each(whose)), planned.plan)
         run = work.run
         return records_of(
             self.opened,

@@ -12,7 +12,7 @@ from privmix.certificate.about import About
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.options import AUTO, CAP_HELP, CLASSES_HELP, CLASSIFY, GOAL_HELP, JobOptions
-from privmix.jobs.persons import Persons
+from privmix.jobs.persons import PERSONS_PANEL, Persons
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
@@ -231,6 +231,12 @@ class ReleaseOptions(JobOptions):
     )
     private_count: bool = option(
         False, "Keep the record count private: estimate it with noise, for a tenth of the budget."
+    )
+    person_quantile: float | None = option(
+        None,
+        "With `private_count`: estimate K (`per_person`), too, for half of that tenth: the number of records that this "
+        "share of the persons, such as 0.9, do not pass.",
+        PERSONS_PANEL,
     )
     assumptions: Assumptions = field(default_factory=Assumptions)
     prior: Prior = field(default_factory=Prior)

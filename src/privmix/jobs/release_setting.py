@@ -108,6 +108,7 @@ class ReleaseSetting(ReleaseOptions):
         if self.of_persons and self.records is None and not self.private_count:
             allowed = "how many persons there are, which no header tells: declare it, or estimate it by `private_count`"
             raise InvalidInput("records", None, allowed)
+        self._check_quantile()
         if (self.persons.per_person or 1) > 1 and not self.private_count:
             allowed = (
                 "1 without `private_count`: what persons weigh together is private where those with few weigh less"
@@ -139,6 +140,18 @@ class ReleaseSetting(ReleaseOptions):
         refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)
+
+    def _check_quantile(self) -> None:
+        if self.person_quantile is None:
+            return
+        check_number("person_quantile", self.person_quantile, low=0, high=1, low_open=True, high_open=True)
+        if not self.of_persons or not self.private_count:
+            allowed = "nothing without persons whose number is private: `private_count` pays for it"
+            raise InvalidInput("person_quantile", self.person_quantile, allowed)
+        if self.persons.per_person is not None:
+            raise InvalidInput(
+                "per_person", self.persons.per_person, "nothing beside `person_quantile`, which finds it"
+            )
 
     def _check_goal(self) -> None:
         if self.goal == CLASSIFY:
@@ -183,6 +196,7 @@ class ReleaseSetting(ReleaseOptions):
             channels=self.reader.channels(schema.input_shape) if self.public is None else 1,
             whitened=self.public is not None,
             per_person=(self.persons.per_person or 1) if self.of_persons else None,
+            person_quantile=self.person_quantile,
         )
         if config.design.fixed_size and not self.of_persons and config.records != schema.records:
             allowed = f"the real record count (leave it out) for design {self.design_name}"

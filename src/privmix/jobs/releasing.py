@@ -76,6 +76,7 @@ def release(
     dataset: str | None = None,
     most_per_person: int | None = None,
     private_count: bool = False,
+    person_quantile: float | None = None,
     store: str | Path | None = None,
     store_key: str | Path | None = None,
     engine: str = "local",
@@ -108,6 +109,7 @@ def release(
         most_per_person: nobody has more records than this, which you vouch for: what so many cost is charged to a
             budget of persons.
         private_count: keep the record count private: estimate it with noise, for a tenth of the budget.
+        person_quantile: with that, estimate K, too: so many records that this share of the persons have no more.
         store: a folder to keep features in (private!) and to reuse them from.
         store_key: a file with the key that encrypts ``store``, 64 hexadecimal digits, or ``"env"``: they are in the
             variable ``PRIVMIX_STORE_KEY``.
@@ -139,6 +141,7 @@ def release(
         "dataset": dataset,
         "most_per_person": most_per_person,
         "private_count": private_count,
+        "person_quantile": person_quantile,
         "store": None if store is None else Path(store),
         "store_key": store_key,
         "engine": engine,
@@ -153,8 +156,9 @@ def release(
         job = _job(data, epsilon, delta, settings, **running)
     else:
         given = [*settings, *(name for name, value in (("epsilon", epsilon), ("delta", delta)) if value is not None)]
-        if given or private_count:
-            raise InvalidInput("plan", [*given, *["private_count"] * private_count], "none of these beside a plan")
+        counting = {"private_count": private_count, "person_quantile": person_quantile is not None}
+        if given := [*given, *(name for name, asked in counting.items() if asked)]:
+            raise InvalidInput("plan", given, "none of these beside a plan")
         job = replace(plan.job, data=data, dry_run=False, **running)
     if out is None and job.auditors is not None:
         raise InvalidInput("out", None, "a folder, with `replay_for`: the sealed key is kept beside it")

@@ -36,7 +36,7 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import records_of, sorted_store
 from privmix.jobs.inputs import Inputs
-from privmix.jobs.persons import Persons, number_of
+from privmix.jobs.persons import Persons, records_of_each
 from privmix.jobs.release_setting import check_engine
 from privmix.jobs.replay_options import SPOT_CHECKS, ReplayOptions
 from privmix.mechanisms.run_folder import beside
@@ -255,7 +255,7 @@ def carry_out(folder: Path, data: Any, keys: Sequence[AuditorKey], asked: Replay
             sealed,
             streams,
             records,
-            count=dataset.schema.records if whose is None else number_of(whose, plan.per_person or 1),
+            counted=dataset.schema.records if whose is None else records_of_each(whose),
             engine=asked.engine,
             memory_gb=asked.memory_gb,
             workers=asked.workers,

@@ -106,6 +106,7 @@ class ReleaseConfig(Setting):
         channels: int = 1,
         whitened: bool = False,
         per_person: int | None = None,
+        person_quantile: float | None = None,
         **options: Any,
     ) -> None:
         """Take public facts, a design, and what is the same for all designs.
@@ -114,7 +115,7 @@ class ReleaseConfig(Setting):
             records, dim, classes: n, d and the K class names.
             design: a design, or the name of one.
             rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier, records_declared,
-            channels, whitened, per_person: see :class:`privmix.plans.Setting`.
+            channels, whitened, per_person, person_quantile: see :class:`privmix.plans.Setting`.
             options: of the design, in place of its own.
 
         Raises:
@@ -134,6 +135,7 @@ class ReleaseConfig(Setting):
             channels,
             whitened,
             per_person,
+            person_quantile,
         )
         if isinstance(design, Design):
             check_options(type(design), options)

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Self
 
 from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
 from privmix.errors import InvalidInput, check_number
-from privmix.fields import Fraction, Number, PlainCount, Positive, Whole, check_fields, read, stored, used
+from privmix.fields import Fraction, Number, PlainCount, Positive, Share, Whole, check_fields, read, stored, used
 from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.plan import ClassNames, relation_of, unit_of
 from privmix.mechanisms.sampling import Sampler
 from privmix.plans.pricing import budget_after_count, deltas, price, price_after_count
-from privmix.plans.setting import check_declared
+from privmix.plans.setting import check_declared, check_quantile
 from privmix.rounding import exact
 from privmix.shown import PriceCurve, Shown
 
@@ -30,6 +30,8 @@ class BasePlan(Shown):
         per_person: None: neighbours differ by one record. K: they differ by one person with all records, ``records``
             is how many persons there are, and a person with up to K records weighs as much as they have, see
             :mod:`privmix.mechanisms.persons`.
+        person_quantile: where K was estimated with ``records``, by the same query's budget: the share of persons that
+            were to have at most K records; see :mod:`privmix.plans.private_count`.
 
     The rest: :class:`privmix.plans.setting.Setting`.
     """
@@ -49,6 +51,7 @@ class BasePlan(Shown):
     epsilon: Positive | None = None
     delta: Fraction | None = None
     per_person: PlainCount | None = used(None)
+    person_quantile: Share | None = used(None)
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -61,6 +64,7 @@ class BasePlan(Shown):
         if (self.epsilon is None) != (self.delta is None):
             raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or none of them")
         check_declared(self.records_declared, self.records_noise_multiplier)
+        check_quantile(self.person_quantile, self.per_person, self.records_noise_multiplier)
         self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)
         self._check_part("centre_noise_multiplier", self.residual_clip_norm is not None, 1e-6, 1e12)
 

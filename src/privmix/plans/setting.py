@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.fields import Choice, Count, Number, Positive, Switch, Whole, check_fields
+from privmix.fields import Choice, Count, Number, Positive, Share, Switch, Whole, check_fields
 
 CENTRES: Final = ("private", "none")
 
@@ -35,6 +35,7 @@ class Setting:
         whitened: public data have made features vary about equally within classes.
         per_person: None where a record is the unit of privacy; K where a person is, see
             :class:`privmix.plans.plan.BasePlan`.
+        person_quantile: where K is a private estimate: which share of the persons have at most so many records.
     """
 
     records: Count
@@ -50,12 +51,14 @@ class Setting:
     channels: int = 1
     whitened: Switch = False
     per_person: Count | None = None
+    person_quantile: Share | None = None
 
     def __post_init__(self) -> None:
         check_fields(self)
         if len(self.classes) < 2 or len(set(self.classes)) != len(self.classes):
             raise InvalidInput("classes", len(self.classes), "at least two class names, all different")
         check_declared(self.records_declared, self.records_noise_multiplier)
+        check_quantile(self.person_quantile, self.per_person, self.records_noise_multiplier)
         check_channels(self.channels, self.dim)
 
     @property
@@ -79,6 +82,7 @@ class Setting:
             "records_noise_multiplier": self.records_noise_multiplier,
             "records_declared": self.records_declared,
             "per_person": self.per_person,
+            "person_quantile": self.person_quantile,
         }
 
 
@@ -93,6 +97,12 @@ def check_declared(declared: bool, count_noise: float | None) -> None:
     if not isinstance(declared, bool) or (declared and count_noise is not None):
         allowed = "True or False; False where the count is a private estimate"
         raise InvalidInput("records_declared", declared, allowed)
+
+
+def check_quantile(quantile: float | None, per_person: int | None, count_noise: float | None) -> None:
+    """Raise :class:`InvalidInput` where K is to be estimated and persons are not the unit, or nothing pays for it."""
+    if quantile is not None and (per_person is None or count_noise is None):
+        raise InvalidInput("person_quantile", quantile, "none but for persons whose number is a private estimate")
 
 
 @dataclass(frozen=True, eq=False)

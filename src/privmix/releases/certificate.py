@@ -27,6 +27,7 @@ from privmix.mechanisms.plan import unit_of
 from privmix.planning.choice import chosen_by_data
 from privmix.plans import Plan, check_plan, made_by
 from privmix.releases.facts import knows_persons, release_facts
+from privmix.rounding import exact
 
 PICTURE_FILE: Final = "predictions.svg"
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256", "arrays", "arrays_sha256"}
@@ -270,9 +271,15 @@ def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> lis
 def _count_statement(plan: Plan) -> str:
     unit = unit_of(plan)
     if plan.records_noise_multiplier is not None:
+        weighed = ""
+        if (plan.per_person or 1) > 1:
+            weighed = f" A person with fewer than {plan.per_person} records counts in proportion to them."
+        if plan.person_quantile is not None:
+            share, most = exact(plan.person_quantile), plan.per_person
+            weighed += f" {most} is an estimate within the same cost: of the persons, {share} have no more records."
         return (
             f"The {unit.one} count {plan.records} is a differentially private estimate, on the low side; "
-            "its cost is part of this guarantee (added to that of the rest) and the real count is protected."
+            f"its cost is part of this guarantee (added to that of the rest) and the real count is protected.{weighed}"
         )
     if plan.records_declared and not knows_persons(plan):
         return f"{plan.records} is a public figure that the owner declared; the real {unit.one} count is not used."

@@ -23,7 +23,7 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
     settings = "privmix fixes design and settings before it reads a private record"
     settings += ", by a planner that saw what is public or was declared to be." if chosen else "."
     if private_count:
-        settings += " Those that depend on the number of records used its private estimate."
+        settings += f" Those that depend on the number of {unit_of(plan).many} used its private estimate."
     return Facts(
         what="release",
         adjacency=plan.adjacency,
@@ -61,7 +61,10 @@ def _mechanism(plan: Plan) -> str:
     if plan.centred:
         text += " Before that, the mean of all features, with noise of its own."
     if plan.records_noise_multiplier is not None:
-        text += f" Before all, the number of {unit_of(plan).many}, with noise of its own."
+        asked = f"the number of {unit_of(plan).many}"
+        if plan.person_quantile is not None:
+            asked = f"how many records persons have, and then {asked}"
+        text += f" Before all, {asked}, with noise of its own."
     if plan.per_person is not None:
         text += f" {_PERSONS}"
     return text

@@ -26,7 +26,7 @@ from privmix.mechanisms.run import Run
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
 from privmix.plans import made_by
-from privmix.plans.pricing import private_record_count
+from privmix.plans.private_count import PrivateCount, private_count
 from privmix.progress import Progress
 from privmix.releases.certificate import told_in_shards
 from privmix.releases.folder import CENTRE_FILE, DATA_FOLDER, ShardCutter, beside_bytes, centre_bytes
@@ -98,7 +98,7 @@ def replay_release(
     streams: SecretStreams,
     records: RecordSource,
     *,
-    count: int | None = None,
+    counted: int | NDArray[np.int64] | None = None,
     engine: str = "local",
     memory_gb: float | None = None,
     workers: int | None = None,
@@ -121,7 +121,7 @@ def replay_release(
         commitment: of its certificate.
         streams: under the key that was sealed.
         records: features and labels, as they are now.
-        count: the real number of units, where the plan's is a private estimate.
+        counted: the real number of records, or how many each person has, where the plan has a private estimate.
         engine, memory_gb, workers, address: see :meth:`privmix.releases.run.ReleaseRun.release`.
         progress: called as work proceeds.
 
@@ -136,9 +136,9 @@ def replay_release(
         root_now = records_root(tiles, commitment_key(streams), os.cpu_count() or 1)
         if certificate.insecure_seed != streams.insecure_seed:
             found.append(Difference(CERTIFICATE_FILE, "insecure_seed is not what the key says"))
-        if (noise := plan.records_noise_multiplier) is not None:
-            assert count is not None, "a private count is made again, too"
-            if private_record_count(count, noise, streams) != plan.records:
+        if plan.records_noise_multiplier is not None:
+            assert counted is not None, "a private count is made again, too"
+            if private_count(plan, counted, streams) != PrivateCount(plan.records, plan.per_person):
                 found.append(Difference(CERTIFICATE_FILE, "the private count is not the one that the key draws"))
         maker = make_engine(plan, tiles, streams, engine, memory_gb=memory_gb, workers=workers, address=address)
         shards = _ShardComparison(root, held)

@@ -130,6 +130,7 @@ class TwoStagePlan(BasePlan):
             records_noise_multiplier=self.records_noise_multiplier,
             records_declared=self.records_declared,
             per_person=self.per_person,
+            person_quantile=self.person_quantile,
             label_share=self.first_label_share,
             count_share=self.first_count_share,
         )
