@@ -337,8 +337,8 @@ def estimates(runs: list[dict[str, Any]]) -> str:
             by.setdefault((run["dataset"], run["dealt"], run["epsilon"]), []).append(run["per_person"])
     rows = [[*map(str, key), ", ".join(map(str, found))] for key, found in sorted(by.items())]
     return (
-        f"## What K was estimated\n\nFor {SHARE:g} of the persons, on the low side; a tenth of the budget pays for it and "
-        "for the number of persons.\n\n" + common.table(["data", "records each", "epsilon", "K, run by run"], rows)
+        f"## What K was estimated\n\nFor {SHARE:g} of the persons, on the low side. A tenth of the budget pays for it "
+        "and for the number of persons.\n\n" + common.table(["data", "records each", "epsilon", "K, run by run"], rows)
     )
 
 

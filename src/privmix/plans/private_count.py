@@ -19,7 +19,8 @@ from privmix.errors import check_integer, check_number
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 
-RECORD_COUNTS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024)
+# Round numbers, which a study's visits or a form's pages come in; few, since each has noise.
+RECORD_COUNTS: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80, 100, 150, 200, 300, 500, 700, 1000)
 """What K can be estimated as. Who has more records than the last counts as one who has so many."""
 
 _MARGIN: Final = 4.0
@@ -129,7 +130,7 @@ def records_of_persons(counts: NDArray[np.int64], noise_multiplier: float, strea
 
     Example:
         >>> found = records_of_persons(np.array([1, 1, 5, 9000]), 1e-3, SecretStreams.from_seed(0))
-        >>> found[[0, 4, 19]].tolist()
+        >>> found[[0, 4, 23]].tolist()
         [2, 1, 1]
     """
     counted = counts[counts > 0]
@@ -146,7 +147,7 @@ def quantile_of(histogram: NDArray[np.int64], share: float, noise_multiplier: fl
     standard deviations of the noise in all places together; where noise is all there is, K is 1.
 
     Example:
-        >>> quantile_of(np.array([50, 40, 5, 5] + [0] * 16), 0.9, 0.01)
+        >>> quantile_of(np.array([50, 40, 5, 5] + [0] * 20), 0.9, 0.01)
         2
     """
     upto = np.cumsum(histogram)
