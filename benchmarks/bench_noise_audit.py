@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 import common
+from privmix.accounting.pricing import count_noise
 from privmix.attacks.noise_scale import AS_CERTIFIED, DEFAULT_SAMPLES, FALSE_ALARM, audit_noise, measure, power
 from privmix.audits.audit import audit_plan
 from privmix.audits.empty_runs import PureNoise, release_noises
 from privmix.engine import rows as engine
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan
-from privmix.plans.pricing import count_noise
 from privmix.training.plan import TrainingPlan
 from privmix.training.pure_noise import training_noise
 

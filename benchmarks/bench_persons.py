@@ -43,6 +43,7 @@ import common
 from person_tables import ABOUT, TABLES, TITLES, parts
 from privmix import accounting
 from privmix.accounting.groups import group_event
+from privmix.accounting.pricing import count_noise
 from privmix.data import FeatureStore, Schema
 from privmix.data.persons import numbered
 from privmix.designs import Classwise, Moments, Poisson, ThreeStage, TwoStage
@@ -52,10 +53,9 @@ from privmix.engine.grouping import store_by_person
 from privmix.features import Identity
 from privmix.features.projected import Projected
 from privmix.learning import LEARNERS
+from privmix.mechanisms.private_count import private_count
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans.pricing import count_noise
-from privmix.plans.private_count import private_count
 from privmix.releases import release_to_memory
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 

@@ -28,10 +28,10 @@ import common
 from privmix.accounting import Adjacency, Event, Laplace, Repeated, delta
 from privmix.accounting.events import FixedSizeSampled
 from privmix.accounting.pld import forget
+from privmix.accounting.pricing import budget_after_count, count_noise, price
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.plans import all_designs
-from privmix.plans.pricing import budget_after_count, count_noise, price
 from privmix.training.plan import plan_training
 
 sys.path.insert(0, str(Path(__file__).parents[1]))

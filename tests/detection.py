@@ -197,17 +197,17 @@ FAULTS: Final = (
     ),
     Fault(
         "a private record count is published as it is",
-        "plans/private_count.py",
+        "mechanisms/private_count.py",
         "noise = int(gaussian_on_lattice(generator, 1, noise_multiplier)[0])",
         "noise = 0 * int(gaussian_on_lattice(generator, 1, noise_multiplier)[0])",
-        ("tests/plans/test_private_count.py::test_estimates_follow_their_law",),
+        ("tests/mechanisms/test_private_count.py::test_estimates_follow_their_law",),
     ),
     Fault(
         "two queries for a quantile get the noise of one",
-        "plans/private_count.py",
+        "mechanisms/private_count.py",
         "noise *= math.sqrt(2)",
         "noise *= 1",
-        ("tests/plans/test_private_count.py::test_both_queries_for_a_quantile_have_their_noise",),
+        ("tests/mechanisms/test_private_count.py::test_both_queries_for_a_quantile_have_their_noise",),
     ),
     Fault(
         "records are read before the ledger is charged",

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privmix.plans.pricing import count_noise
+from privmix.accounting.pricing import count_noise
 from tests.cli.helpers import Outcome, privmix
 
 # The estimate lies four standard deviations (here about a hundred records each) below the count. It is the real count,

@@ -12,12 +12,12 @@ import pytest
 from scipy.stats import norm
 
 from privmix.accounting import Adjacency, Gaussian, Repeated, event_from_dict, gdp_tradeoff, tradeoff_curve
+from privmix.accounting.pricing import count_noise
 from privmix.certificate.certificate import content_hash
 from privmix.engine import PrivateRecords
 from privmix.jobs.guarantee import folder_guarantee
 from privmix.ledger import Ledger
 from privmix.planning import ReleaseConfig
-from privmix.plans.pricing import count_noise
 from privmix.releases import SecretStreams, release_to_folder
 from privmix.reports.records import RunRecord, read_records, write_record
 from privmix.rounding import rounded_up

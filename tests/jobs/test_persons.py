@@ -22,7 +22,7 @@ from privmix.errors import InvalidInput
 from privmix.jobs.persons import Persons
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
-from privmix.plans.private_count import RECORD_COUNTS
+from privmix.mechanisms.private_count import RECORD_COUNTS
 from privmix.world import World
 from tests.jobs.persons_data import BUDGET, CLASSES, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
 

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine.rows import released_mean
+from privmix.mechanisms.private_count import RECORD_COUNTS, private_record_count, records_of_persons
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.private_count import RECORD_COUNTS, private_record_count, records_of_persons
 from privmix.plans.registry import Door
 from privmix.progress import Progress
 

@@ -28,9 +28,9 @@ from privmix.engine.rows import RowEngine
 from privmix.engine.tiles import TileSummer
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
+from privmix.mechanisms.private_count import private_record_count, records_of_persons, weight_of_persons
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.private_count import private_record_count, records_of_persons, weight_of_persons
 from privmix.plans.registry import Door
 
 # Half a unit in the last place of float32, which released numbers are rounded to.

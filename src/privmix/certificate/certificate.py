@@ -366,6 +366,13 @@ def check_guarantee(certificate: Mapping[str, Any], plan: Plan) -> PrivacyCost:
     return cost
 
 
+def check_counted(certificate: Certificate, plan: Any) -> None:
+    """Raise :class:`InvalidInput` where a private count led to the plan and less than the whole budget is promised."""
+    if plan.records_noise_multiplier is not None and certificate.epsilon != plan.epsilon:
+        allowed = "the epsilon asked for, since the record count is private"
+        raise InvalidInput("certificate epsilon", certificate.epsilon, allowed)
+
+
 def check_said(certificate: Mapping[str, Any], said: Mapping[str, Any], *before: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidInput` where warnings, statements or assessment are not those that follow from the plan.
 

@@ -109,11 +109,14 @@ def _show_model(model: TrainedModel) -> None:
     facts, settings = model.facts_, certificate["settings"]
     network = model.network
     weights = sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
+    known = "declared" if plan.records_declared else "public"
+    if plan.records_noise_multiplier is not None:
+        known = "private estimate"
     rows = {
         "model": f"{network.name}, {weights} weights trained",
         "features": f"{title_of(facts.extractor)}, {facts.dim} a record",
         "classes": _class_names(facts.classes),
-        f"{certificate.unit.one} count": f"{plan.records:,} ({'declared' if plan.records_declared else 'public'})",
+        f"{certificate.unit.one} count": f"{plan.records:,} ({known})",
     }
     private = {
         "batches": f"Poisson, {plan.batch_size} expected, {plan.steps} steps, {plan.epochs:.4g} epochs",

@@ -90,6 +90,8 @@ class Job(ABC, Generic[P, R]):
     """How that is made where it has a place; None: nothing of it is kept."""
 
     # Its options.
+    epsilon: float
+    delta: float
     ledger: str | Ledger | None
     dataset: str | None
     seed: int | None

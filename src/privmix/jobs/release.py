@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting import Adjacency, Gaussian, PrivacyCost, epsilon
+from privmix.accounting import PrivacyCost
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.data.overlap import Contents, Sketch
@@ -21,6 +21,7 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
 from privmix.features.tabular import Tabular
 from privmix.jobs.budget import Charge
+from privmix.jobs.counting import count, spending
 from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.options import AUTO, TABLE
@@ -37,7 +38,6 @@ from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
 from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.plans import Plan, ReleasePlan, made_by
-from privmix.plans.private_count import PrivateCount, private_count
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
 from privmix.releases.series import SeriesStep
@@ -207,9 +207,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             if self.private_count:
                 # A plan with some noise shows what no plan would be made of, before the count is paid for.
                 config.draft()
-                found, counted = self._count(key, state)
+                found, counted = count(self, config, key, state)
                 config = replace(config, records=found.records, per_person=found.per_person)
-            with telling(self._count_told(counted)):
+            with telling(spending(self, config.records_noise_multiplier, counted)):
                 if self.goal == TABLE:
                     table = self._for_table(config)
                     config = table.config if self.rows is None else replace(table.config, rows=self.rows)
@@ -269,32 +269,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def spending(self, planned: Planned) -> Spending:
         """See :meth:`Job.spending`: what a private count cost."""
-        return self._count_told(planned.earlier[0]) if planned.earlier else super().spending(planned)
-
-    def _count_told(self, counted: Charge | None) -> Spending:
-        if counted is None or self.resume:
-            return Spending(self.epsilon, self.delta)
-        assert self.config.records_noise_multiplier is not None
-        cost = epsilon(Gaussian(self.config.records_noise_multiplier), self.delta).epsilon
-        return Spending(cost, self.delta, counted, drawn=True)
-
-    def _count(self, key: Key, state: RunState | None) -> tuple[PrivateCount, Charge]:
-        """Estimates of the number of units, and of K where that is asked, to plan with; and what that was charged."""
-        if state is not None:
-            # A second estimate would be a second query.
-            plan = state.settings["plan"]
-            most = self.config.per_person if self.person_quantile is None else plan.get("per_person")
-            return PrivateCount(plan["records"], most), self.charged_before(state, "count")
-        noise = self.config.records_noise_multiplier
-        assert noise is not None
-        event, why = Gaussian(noise), "private record count"
-        price, unit = epsilon(event, self.delta).epsilon, unit_of(self.config).one
-        cost = Cost(event, Adjacency.ADD_REMOVE, why, price, self.delta, unit)
-        counted = self.charge(cost)
-        with telling(self._count_told(counted)):
-            whose = self.whose()
-            held = self.opened.schema.records if whose is None else records_of_each(whose)
-            return private_count(self.config, held, key.streams()), counted
+        if not planned.earlier:
+            return super().spending(planned)
+        return spending(self, planned.plan.records_noise_multiplier, planned.earlier[0])
 
     def check_resumed(self, planned: Planned, state: RunState) -> None:
         """See :meth:`Job.check_resumed`."""

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from privmix.accounting.pricing import count_noise
 from privmix.certificate.sealed_key import SEALED_FILE, Auditors
 from privmix.data.overlap import Sketch
 from privmix.designs.series.plan import MOMENTS_SERIES
@@ -16,6 +17,7 @@ from privmix.errors import WITHHELD, InvalidInput, MissingExtra, check_choice, c
 from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.features.whitening import WhiteningConfig
+from privmix.jobs.counting import STAND_IN, check_asked
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.options import AUTO, CLASSIFY, TABLE
 from privmix.jobs.planning import design_of
@@ -26,14 +28,11 @@ from privmix.jobs.table_planning import check_goal
 from privmix.mechanisms.run_folder import beside
 from privmix.planning import ReleaseConfig
 from privmix.plans import design_named
-from privmix.plans.pricing import count_noise
 from privmix.progress import silent
 from privmix.releases.folder import RELEASE_FOLDER
 from privmix.releases.run import check_no_sealed_key
 
 ENGINES: Final = ("local", "ray")
-# More records than any setting asks for, and no more than any design can take.
-_STAND_IN: Final = 2**23
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,12 +98,7 @@ class ReleaseSetting(ReleaseOptions):
         """See :meth:`privmix.jobs.job.Job.check_options`."""
         if self.out is not None:
             RELEASE_FOLDER.check_target(self.out, overwrite=self.overwrite)
-        if self.private_count and (self.records is not None or self.dry_run):
-            raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
-        if self.private_count and self.most_per_person is not None:
-            # What was done to the records followed from the count; of another count it could cost a person more.
-            allowed = "none with `private_count`: what its plan costs several records together is not known"
-            raise InvalidInput("most_per_person", self.most_per_person, allowed)
+        check_asked(self.private_count, self.records, dry_run=self.dry_run, most_per_person=self.most_per_person)
         if self.of_persons and self.records is None and not self.private_count:
             allowed = "how many persons there are, which no header tells: declare it, or estimate it by `private_count`"
             raise InvalidInput("records", None, allowed)
@@ -182,7 +176,7 @@ class ReleaseSetting(ReleaseOptions):
         schema = self.opened.schema
         config = ReleaseConfig(
             # A private count is a query that costs: whatever else is wrong shows before it, with a stand-in.
-            records=_STAND_IN if self.private_count else schema.records if self.records is None else self.records,
+            records=STAND_IN if self.private_count else schema.records if self.records is None else self.records,
             dim=self._dim(self.reader.output_dim(schema.input_shape)),
             classes=tuple(schema.classes),
             **design_of(self.design, self.options),

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar
 
+from privmix.accounting.pricing import small_query_noise
 from privmix.certificate.certificate import Certificate
 from privmix.designs.series.plan import MOMENTS_SERIES, SeriesPlan
 from privmix.errors import WITHHELD, InvalidInput
@@ -21,7 +22,6 @@ from privmix.jobs.release import Planned, ReleaseJob
 from privmix.jobs.work import Cost, Work
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan
-from privmix.plans.pricing import small_query_noise
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
 from privmix.releases.series import Series, SeriesStep, place_of_step

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Unpack
@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.accounting.pricing import count_noise
 from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data.overlap import Contents, Sketch
@@ -21,6 +22,7 @@ from privmix.features import Extractor, parse_features
 from privmix.jobs.arguments import TrainingArguments
 from privmix.jobs.budget import Charge
 from privmix.jobs.columns import Columns
+from privmix.jobs.counting import STAND_IN, check_asked, count, spending
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
@@ -28,9 +30,11 @@ from privmix.jobs.models import Model
 from privmix.jobs.persons import Persons
 from privmix.jobs.places import check_device
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
+from privmix.jobs.spending import Spending, telling
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
+from privmix.mechanisms.private_count import CountQuery
 from privmix.mechanisms.run_place import RunState
 from privmix.options import names_of
 from privmix.progress import Progress, silent
@@ -188,8 +192,10 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         """See :meth:`Job.check`."""
         if self.epsilon == 0:
             self._check_without_steps()
-        elif self.of_persons and self.records is None:
-            raise InvalidInput("records", None, "how many persons there are, which no header tells: declare it")
+        elif self.of_persons and self.records is None and not self.private_count:
+            allowed = "how many persons there are, which no header tells: declare it, or estimate it by `private_count`"
+            raise InvalidInput("records", None, allowed)
+        check_asked(self.private_count, self.records, dry_run=self.dry_run, most_per_person=self.most_per_person)
         if self.given.get("bank") and self.store is not None:
             raise InvalidInput("store", str(self.store), "none with `bank`: its views are drawn anew for each run")
         if self.out is None and self.resume:
@@ -205,6 +211,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
     def _check_without_steps(self) -> None:
         """Raise :class:`InvalidInput` where an option is for private records, of which none is read."""
         given = {"ledger": None if self.ledger is None else "a ledger", "seed": self.seed, "store": self.store}
+        given["private_count"] = self.private_count or None
         for name, value in given.items():
             if value is not None:
                 raise InvalidInput(name, value, "none with `epsilon` 0, for which no private record is read")
@@ -215,33 +222,54 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
     @in_terms_of(_NAMES)
     def plan(self, world: World) -> PlannedTraining:
-        """Check everything, and make the plan from public facts.
+        """Check everything, and make the plan from public facts. Only a private count is read, once it is paid for.
 
         Raises:
             InvalidInput: as :meth:`check`; or settings, data and public data do not fit, or no noise meets the budget.
             StorageError, MissingExtra: something can't be read.
+            BudgetExceeded: the ledger does not hold a private count.
         """
         self.check()
         self.persons.check(self.opened)
-        facts = self.facts
-        records = self.opened.schema.records if self.records is None else self.records
-        trainer = Trainer(
-            self.config(facts, records),
-            facts,
-            records,
-            pool=self._public("pool"),
-            public=self._public("public"),
-            synthetic=self._public("synthetic"),
-            network=self._network(),
-            records_declared=self.records is not None,
-            device=self.device,
-        )
+        key, counted, facts = Key(self.seed), None, self.facts
+        if self.private_count:
+            if world.size > 1:
+                raise InvalidInput("private_count", True, "one process: give several what a release estimates")
+            # Whatever else is wrong shows before the count is paid for, by a run of one step for a stand-in.
+            self._trainer(replace(self.config(facts, STAND_IN), epochs=1e-9), STAND_IN).check_world(world)
+            query = CountQuery(count_noise(self.epsilon, self.delta), 1 if self.of_persons else None)
+            found, counted = count(self, query, key, self.left())
+            records, noise = found.records, query.records_noise_multiplier
+        else:
+            records, noise = self.opened.schema.records if self.records is None else self.records, None
+        with nullcontext() if counted is None else telling(spending(self, noise, counted)):
+            trainer = self._trainer(self.config(facts, records), records, noise)
         trainer.check_world(world)
         watch = Watch(self.callbacks, self._public("validation"), facts)
         # A card that can't be read is found before anything is paid for.
         _ = self._origins
         return PlannedTraining(
-            job=self, plan=trainer.plan, key=Key(self.seed), world=world, trainer=trainer, watch=watch
+            job=self,
+            plan=trainer.plan,
+            key=key,
+            world=world,
+            earlier=() if counted is None else (counted,),
+            trainer=trainer,
+            watch=watch,
+        )
+
+    def _trainer(self, config: TrainingConfig, records: int, count_noise: float | None = None) -> Trainer:
+        return Trainer(
+            config,
+            self.facts,
+            records,
+            pool=self._public("pool"),
+            public=self._public("public"),
+            synthetic=self._public("synthetic"),
+            network=self._network(),
+            records_declared=self.records is not None or self.private_count,
+            records_noise_multiplier=count_noise,
+            device=self.device,
         )
 
     def _public(self, name: str) -> PublicData | None:
@@ -258,6 +286,16 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         """See :meth:`Job.carry_out`."""
         return super().carry_out(planned, progress)
 
+    def spending(self, planned: PlannedTraining) -> Spending:
+        """See :meth:`Job.spending`: what a private count cost."""
+        if not planned.earlier:
+            return super().spending(planned)
+        return spending(self, planned.plan.records_noise_multiplier, planned.earlier[0])
+
+    def extra(self, planned: PlannedTraining) -> dict[str, Any]:
+        """See :meth:`Job.extra`: what a private count was charged."""
+        return {"count": planned.earlier[0].note()} if planned.earlier else {}
+
     def check_resumed(self, planned: PlannedTraining, state: RunState) -> None:
         """See :meth:`Job.check_resumed`."""
         TrainingRun.check_settings(state, planned.trainer.settings())
@@ -268,7 +306,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         plan = planned.trainer.plan
         if not plan.steps:
             return None
-        return Cost(plan.event, plan.adjacency, "training", self.epsilon, self.delta, unit_of(plan).one)
+        return Cost(plan.charge, plan.adjacency, "training", self.epsilon, self.delta, unit_of(plan).one)
 
     def whose(self) -> NDArray[np.int64] | None:
         """See :meth:`Job.whose`."""

@@ -38,6 +38,9 @@ class TrainingOptions(JobOptions):
         "A public record count to plan with; the real one then stays private. With persons: how many there are.",
         _PRIVACY,
     )
+    private_count: bool = option(
+        False, "Keep the record count private: estimate it with noise, for a tenth of the budget.", _PRIVACY
+    )
     persons: Persons = field(default_factory=Persons)
     ledger: Any = field(
         default=None,

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
 from privmix.accounting import calibrate, guess_noise
+from privmix.accounting.pricing import budget_after_count, small_query_noise
 from privmix.mechanisms.plan import check_target
 from privmix.planning.theory import best_mixup_degree
 from privmix.plans import Design, Plan, Setting, check_options, design_named
-from privmix.plans.pricing import budget_after_count, small_query_noise
 from privmix.plans.registry import check_unit
 
 _Found = TypeVar("_Found")

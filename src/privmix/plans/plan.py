@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Self
 
 from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost
+from privmix.accounting.pricing import budget_after_count, deltas, price, price_after_count
 from privmix.errors import InvalidInput, check_number
 from privmix.fields import Fraction, Number, PlainCount, Positive, Share, Whole, check_fields, read, stored, used
 from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.plan import ClassNames, relation_of, unit_of
 from privmix.mechanisms.sampling import Sampler
-from privmix.plans.pricing import budget_after_count, deltas, price, price_after_count
 from privmix.plans.setting import check_declared, check_quantile
 from privmix.rounding import exact
 from privmix.shown import PriceCurve, Shown
@@ -31,7 +31,7 @@ class BasePlan(Shown):
             is how many persons there are, and a person with up to K records weighs as much as they have, see
             :mod:`privmix.mechanisms.persons`.
         person_quantile: where K was estimated with ``records``, by the same query's budget: the share of persons that
-            were to have at most K records; see :mod:`privmix.plans.private_count`.
+            were to have at most K records; see :mod:`privmix.mechanisms.private_count`.
 
     The rest: :class:`privmix.plans.setting.Setting`.
     """
@@ -128,7 +128,7 @@ class BasePlan(Shown):
         """The price at ``delta``, or at the plan's own: an upper bound.
 
         All queries are composed by their PLD, but for a private record count, whose price is added
-        (:func:`privmix.plans.pricing.price_after_count`).
+        (:func:`privmix.accounting.pricing.price_after_count`).
 
         Raises:
             InvalidInput: there is no delta.

@@ -16,7 +16,14 @@ from privmix.accounting import PrivacyCost
 from privmix.audits.evidence import RowEvidence, beside_tests, centre_tests, row_law
 from privmix.audits.noise_tests import NoiseTest
 from privmix.certificate.about import LICENCE_FILE, MOST_LICENCE_BYTES, check_licence
-from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, Certificate, check_guarantee, check_said
+from privmix.certificate.certificate import (
+    CERTIFICATE_FILE,
+    MOST_BYTES,
+    Certificate,
+    check_counted,
+    check_guarantee,
+    check_said,
+)
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.replay_end import ENDED_FILE, Ended, read_end
 from privmix.certificate.sealed_key import commitment_of
@@ -203,9 +210,7 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     """
     plan = plan_from_dict(certificate["plan"])
     cost = check_guarantee(certificate, plan)
-    if plan.records_noise_multiplier is not None and certificate.epsilon != plan.epsilon:
-        allowed = "the epsilon asked for, since the record count is private"
-        raise InvalidInput("certificate epsilon", certificate.epsilon, allowed)
+    check_counted(certificate, plan)
     if (choice := certificate["choice"]) is not None:
         if (choice.get("epsilon"), choice.get("delta")) != (plan.epsilon, plan.delta):
             raise InvalidInput("certificate choice", "another budget", "a choice made for this budget")

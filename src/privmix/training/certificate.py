@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, Literal
 
 from privmix.accounting import Adjacency
 from privmix.accounting.filters import ledger_statement
@@ -69,11 +69,14 @@ def training_certificate(
     Raises:
         InvalidInput: the plan costs more than was asked.
     """
-    in_ledger = use(reservation, plan, model_id)
+    in_ledger, cost = use(reservation, plan, model_id), check_price(plan, plan_types())
+    if plan.records_noise_multiplier is not None and plan.epsilon is not None:
+        # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
+        cost = replace(cost, epsilon=plan.epsilon)
     return issue(
         ModelFields,
         plan,
-        check_price(plan, plan_types()),
+        cost,
         name=model_id,
         own={"settings": dict(settings), "public_data": dict(public_data)},
         said=public_text(plan, public_data, insecure_seed, in_ledger, extractor=settings.get("extractor")),
@@ -182,6 +185,11 @@ def _made_without(unseen: bool) -> str:
 def statements_of_count(plan: TrainingPlan) -> str:
     """What the plan's record count is, and whether the guarantee hides the real one, in a sentence or two."""
     many = unit_of(plan).many
+    if plan.records_noise_multiplier is not None:
+        return (
+            f"The number of {many}, {plan.records}, is a differentially private estimate, on the low side; its cost is "
+            "part of this guarantee (added to that of the steps) and the real count is protected."
+        )
     if not plan.records_declared:
         return f"The number of {many}, {plan.records}, is taken as public: the guarantee does not hide it."
     hidden = "" if plan.adjacency is Adjacency.ADD_REMOVE else " This adjacency does not hide it."
@@ -224,7 +232,7 @@ def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bo
             epsilon=0.0,
             delta=0.0,
             records=plan.records,
-            count="declared" if plan.records_declared else "public",
+            count=_known(plan),
             mechanism="None: no private record was read. The model was trained on public data alone.",
             bias=["It fits the private records as far as the public ones are like them."],
             digits="Nothing of a private record is in any digit.",
@@ -241,18 +249,37 @@ def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bo
         epsilon=plan.epsilon,
         delta=plan.delta,
         records=plan.records,
-        count="declared" if plan.records_declared else "public",
-        mechanism=mechanism_of(plan).said(plan, unit).mechanism,
+        count=_known(plan),
+        mechanism=_mechanism(plan, unit),
         bias=["Long gradients are scaled down, which favours records that are like many others."],
         digits="Sums and noise are whole numbers on one public grid: the digits of a sum do not show.",
         digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "
         "for exact.",
-        settings="privmix fixes the plan before it reads a private record.",
+        settings=_settings(plan),
         in_ledger=in_ledger,
         insecure_seed=insecure_seed,
         public_data=sorted(public_data),
         unit=unit_of(plan),
     )
+
+
+def _known(plan: TrainingPlan) -> Literal["public", "declared", "private"]:
+    if plan.records_noise_multiplier is not None:
+        return "private"
+    return "declared" if plan.records_declared else "public"
+
+
+def _mechanism(plan: TrainingPlan, unit: str) -> str:
+    text = mechanism_of(plan).said(plan, unit).mechanism
+    if plan.records_noise_multiplier is None:
+        return text
+    return f"{text} Before all, the number of {unit_of(plan).many}, with noise of its own."
+
+
+def _settings(plan: TrainingPlan) -> str:
+    if plan.records_noise_multiplier is None:
+        return "privmix fixes the plan before it reads a private record."
+    return f"privmix fixes the plan by a private estimate of the number of {unit_of(plan).many} and by what is public."
 
 
 def _averaged(plan: TrainingPlan) -> str:

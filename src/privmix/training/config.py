@@ -335,8 +335,13 @@ class TrainingConfig:
         for augmentation in self.bank_augmentations:
             augmentation.check_channels(1 if len(facts.input_shape) == 2 else facts.input_shape[2])
 
-    def plan(self, records: int, *, records_declared: bool = False) -> TrainingPlan:
+    def plan(
+        self, records: int, *, records_declared: bool = False, records_noise_multiplier: float | None = None
+    ) -> TrainingPlan:
         """The calibrated plan for ``records`` records; reads no data.
+
+        Args:
+            records, records_declared, records_noise_multiplier: see :class:`privmix.training.plan.TrainingPlan`.
 
         Raises:
             InvalidInput: the target can't be met; the message says what could.
@@ -358,6 +363,7 @@ class TrainingConfig:
             adjacency=self.adjacency,
             records_declared=records_declared,
             per_person=self.per_person,
+            records_noise_multiplier=records_noise_multiplier,
             of=lambda draft: MECHANISMS[self.mechanism].planned(draft, self),
         )
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Final, Self
+from functools import cached_property
+from typing import Annotated, Any, ClassVar, Final, Self
 
-from privmix.accounting import Adjacency, Bounded, Event, Gaussian, PrivacyCost, calibrate, epsilon, price_picture
+from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost, calibrate, price_picture
+from privmix.accounting.pricing import budget_after_count, price, price_after_count
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.fields import Amount, Count, Positive, Share, Size, Switch, check_fields, read, stored, used
+from privmix.fields import Amount, Count, Number, Positive, Share, Size, Switch, check_fields, read, stored, used
 from privmix.mechanisms.plan import check_count, check_target, relation_of, unit_of
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
@@ -52,10 +53,13 @@ class TrainingPlan(Shown):
         delta: at which the target is meant and the run is priced.
         adjacency: the pairs of datasets that the figures are about.
         microbatch_size: b.
-        records_declared: ``records`` is a figure that was declared in place of the real count, which stays private.
+        records_declared: ``records`` is a figure in place of the real count, which is not used and stays private: one
+            that was declared, or a private estimate.
         per_person: None: neighbours differ by one record. K: by one person with all records, of whom K are drawn for a
             step; ``records`` is how many persons there are.
         epsilon: what the run may cost, as it was asked for; None where the noise was given and nothing was asked.
+        records_noise_multiplier: that of the query which estimated ``records``; None where nothing was estimated. Its
+            price is a part of ``epsilon`` and ``delta``, added to that of the steps.
 
     A :class:`privmix.mechanisms.plan.Plan`.
 
@@ -81,6 +85,7 @@ class TrainingPlan(Shown):
     records_declared: Switch = False
     epsilon: Amount | None = None
     per_person: Count | None = used(None)
+    records_noise_multiplier: Annotated[float, Number(1e-6, 1e12)] | None = used(None)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -94,6 +99,13 @@ class TrainingPlan(Shown):
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
         if self.per_person is not None and self.microbatch_size > 1:
             raise InvalidInput("microbatch_size", self.microbatch_size, "1 where a person is the unit")
+        if self.records_noise_multiplier is not None:
+            self._check_estimated(self.records_noise_multiplier)
+
+    def _check_estimated(self, noise: float) -> None:
+        if not (self.records_declared and self.steps and self.adjacency is Adjacency.ADD_REMOVE):
+            allowed = "none but for steps with add or remove, whose real count is not used (`records_declared`)"
+            raise InvalidInput("records_noise_multiplier", noise, allowed)
 
     @property
     def sampling_rate(self) -> float:
@@ -142,14 +154,31 @@ class TrainingPlan(Shown):
 
     @property
     def event(self) -> Event:
-        """The whole run, for accountants."""
+        """The whole run, for accountants; the query of the record count included."""
+        if self.records_noise_multiplier is None:
+            return self.event_after_count
+        return Composed((Gaussian(self.records_noise_multiplier), self.event_after_count))
+
+    @property
+    def event_after_count(self) -> Event:
+        """All steps."""
         # Any mechanism that tells nothing is randomised response at epsilon 0.
         return self.event_of(self.steps) if self.steps else Bounded(0.0, 0.0, self.adjacency.value)
 
     @property
     def charge(self) -> Event:
-        """What a ledger is charged: the event."""
-        return self.event
+        """What a ledger is charged: the event, or after a count that it was charged for whatever keeps to the rest.
+
+        Raises:
+            InvalidInput: a private count led to the plan, and it does not say what was asked.
+        """
+        if self.records_noise_multiplier is None:
+            return self.event
+        if self.epsilon is None:
+            raise InvalidInput("plan epsilon", None, "the epsilon that it was calibrated for")
+        return Bounded(
+            *budget_after_count(self.records_noise_multiplier, self.epsilon, self.delta), self.adjacency.value
+        )
 
     def event_of(self, steps: int) -> Event:
         """What the first ``steps`` steps are to an accountant."""
@@ -157,10 +186,23 @@ class TrainingPlan(Shown):
         return done.event(Gaussian(self.noise_multiplier))
 
     def cost(self, steps: int | None = None) -> PrivacyCost:
-        """Price of the first ``steps`` steps at ``delta``, an upper bound by PLD; of all of them by default."""
-        if steps == 0 or self.steps == 0:
+        """Price of the first ``steps`` steps at ``delta``, an upper bound by PLD; of all of them by default.
+
+        That of a private count is added (:func:`privmix.accounting.pricing.price_after_count`).
+        """
+        nothing = Bounded(0.0, 0.0, self.adjacency.value)
+        done = (
+            nothing
+            if steps == 0 or self.steps == 0
+            else self.event_after_count
+            if steps is None
+            else self.event_of(steps)
+        )
+        if self.records_noise_multiplier is not None:
+            return price_after_count(self.records_noise_multiplier, done, self.delta, self.adjacency)
+        if done == nothing:
             return PrivacyCost(0.0, self.delta, self.adjacency, "pld", True)
-        return _price(self.event if steps is None else self.event_of(steps), self.delta, self.adjacency)
+        return price(done, self.delta, self.adjacency)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What it asks for, with which batches and noise; a notebook's card. Public."""
@@ -177,7 +219,11 @@ class TrainingPlan(Shown):
 
     def picture(self) -> PriceCurve | None:
         """Its price, where private records are read."""
-        return price_picture(self.event, self.cost()) if self.steps else None
+        return (
+            price_picture(self.event if self.records_noise_multiplier is None else None, self.cost())
+            if self.steps
+            else None
+        )
 
     def priced(self) -> Self:
         """This plan asking for just what its noise costs: for a noise that was given and not calibrated."""
@@ -200,12 +246,6 @@ class TrainingPlan(Shown):
         if named and own.pop("mechanism", None) != cls.mechanism:
             raise InvalidInput("plan mechanism", fields.get("mechanism"), cls.mechanism)
         return read(cls, own, "plan")
-
-
-@lru_cache(maxsize=32)
-def _price(event: Event, delta: float, adjacency: Adjacency) -> PrivacyCost:
-    # Kept: a plan is priced before it is charged, when its run begins and for its certificate.
-    return epsilon(event, delta, adjacency=adjacency)
 
 
 def steps_of(records: int, batch_size: int, epochs: float) -> int:
@@ -235,6 +275,7 @@ def plan_training(
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     records_declared: bool = False,
     per_person: int | None = None,
+    records_noise_multiplier: float | None = None,
     of: Callable[[TrainingPlan], TrainingPlan] | None = None,
 ) -> TrainingPlan:
     """Find the least noise with which ``epochs`` passes cost at most ``epsilon`` at ``delta``; for 0, no steps.
@@ -262,18 +303,22 @@ def plan_training(
         microbatch_size=microbatch_size,
         records_declared=records_declared,
         per_person=per_person,
+        records_noise_multiplier=records_noise_multiplier,
     )
-
     if of is not None:
         draft = of(draft)
     if epsilon == 0:
         return replace(draft, steps=0, noise_multiplier=0.0, epsilon=0.0)
 
+    rest = (epsilon, delta)
+    if records_noise_multiplier is not None:
+        rest = budget_after_count(records_noise_multiplier, epsilon, delta)
+
     def event(noise: float) -> Event:
-        return replace(draft, noise_multiplier=noise).event
+        return replace(draft, noise_multiplier=noise).event_after_count
 
     try:
-        found = calibrate(event, epsilon, delta, adjacency=adjacency)
+        found = calibrate(event, *rest, adjacency=adjacency)
     except InvalidInput as error:
         raise _unreachable(error, draft, epsilon) from None
     if found.noise_multiplier > _NOISIEST:

@@ -60,7 +60,8 @@ class Trainer:
         pool: public examples for mixing (k_diff > 0).
         network: a model of one's own in place of ``config.model``; its layers are checked. Its architecture must be one
             of :mod:`privmix.training.models` to be loaded again.
-        records_declared: ``records`` was declared in place of the real count.
+        records_declared: ``records`` is in place of the real count: declared, or a private estimate.
+        records_noise_multiplier: of the query that estimated it; see :class:`privmix.training.plan.TrainingPlan`.
         device: where to train; CUDA if there is any by default.
 
     Raises:
@@ -87,11 +88,14 @@ class Trainer:
         pool: PublicData | None = None,
         network: Classifier | None = None,
         records_declared: bool = False,
+        records_noise_multiplier: float | None = None,
         device: str | torch.device | None = None,
     ) -> None:
         self.config, self.facts = config, facts
         self._given = {"public": public, "synthetic": synthetic, "pool": pool}
-        self.plan: TrainingPlan = config.plan(records, records_declared=records_declared)
+        self.plan: TrainingPlan = config.plan(
+            records, records_declared=records_declared, records_noise_multiplier=records_noise_multiplier
+        )
         classes = len(facts.classes)
         self.network = network or build_model(
             config.model,

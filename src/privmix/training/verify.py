@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, check_guarantee, check_said
+from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, check_counted, check_guarantee, check_said
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_choice
@@ -102,6 +102,7 @@ def verify_trained(folder: str | Path) -> Verification:
     if plan.steps == 0 and not warmed_up:
         raise InvalidInput("certificate plan steps", 0, "more than 0 for a model that public data did not make")
     cost = check_guarantee(certificate, plan)
+    check_counted(certificate, plan)
     facts = certificate["public_data"], certificate.insecure_seed, certificate.in_ledger
     said = {"extractor": certificate["settings"].get("extractor")}
     check_said(certificate, public_text(plan, *facts, **said), public_text(plan, *facts, **said, before=True))

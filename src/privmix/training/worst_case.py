@@ -147,7 +147,7 @@ def audit_training(
         return judge(
             scores,
             design=plan.mechanism,
-            event=plan.event,
+            event=plan.event_after_count,
             adjacency=plan.adjacency,
             claimed_epsilon=claimed_epsilon,
             priced_epsilon=plan.cost().epsilon,

@@ -30,6 +30,21 @@ _HISTOGRAM: Final = "records of persons"
 
 
 @dataclass(frozen=True)
+class CountQuery:
+    """What is asked of :func:`private_count` where no setting says it.
+
+    Attributes:
+        records_noise_multiplier: noise of the number, in records or persons.
+        per_person: None where records are the units; K where persons are.
+        person_quantile: of how many persons K is to hold the records, where it is to be estimated.
+    """
+
+    records_noise_multiplier: float
+    per_person: int | None = None
+    person_quantile: float | None = None
+
+
+@dataclass(frozen=True)
 class PrivateCount:
     """What was estimated; as private as its price says, and so to be shown.
 
@@ -88,7 +103,7 @@ def private_record_count(count: int, noise_multiplier: float, streams: SecretStr
     Formal guarantees:
         * one Gaussian query of sensitivity 1 (add or remove one record) at ``noise_multiplier``; what is made of the
           noisy count is post-processing, and what is planned with it is priced for that
-          (:func:`privmix.plans.pricing.price_after_count`);
+          (:func:`privmix.accounting.pricing.price_after_count`);
         * noise is an integer and the count is one: no rounding shows the count;
         * drawn from the secret stream "record count": the same key gives the same estimate again.
 

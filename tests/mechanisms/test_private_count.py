@@ -13,10 +13,7 @@ from hypothesis import strategies as st
 
 from privmix.accounting import Composed, Gaussian, epsilon
 from privmix.errors import InvalidInput
-from privmix.mechanisms.streams import SecretStreams
-from privmix.planning import ReleaseConfig
-from privmix.plans import plan_from_dict
-from privmix.plans.private_count import (
+from privmix.mechanisms.private_count import (
     RECORD_COUNTS,
     PrivateCount,
     private_count,
@@ -25,6 +22,9 @@ from privmix.plans.private_count import (
     records_of_persons,
     weight_of_persons,
 )
+from privmix.mechanisms.streams import SecretStreams
+from privmix.planning import ReleaseConfig
+from privmix.plans import plan_from_dict
 
 CONFIG = ReleaseConfig(5000, 8, ("a", "b"), "moments", per_person=1, records_noise_multiplier=20.0, person_quantile=0.9)
 COUNTS = st.lists(st.integers(1, 3000), min_size=2, max_size=30)
@@ -80,7 +80,7 @@ def test_both_queries_for_a_quantile_have_their_noise() -> None:
     with pytest.MonkeyPatch.context() as patched:
         honest = records_of_persons
         counting = lambda counts, noise, own: asked.append(noise) or honest(counts, noise, own)  # noqa: E731
-        patched.setattr("privmix.plans.private_count.records_of_persons", counting)
+        patched.setattr("privmix.mechanisms.private_count.records_of_persons", counting)
         private_count(CONFIG, held, streams())
     assert asked == [math.sqrt(2) * 20.0]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from privmix.accounting import Bounded, Composed, Gaussian, epsilon
+from privmix.accounting.pricing import COUNT_SHARE, budget_after_count, count_noise
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
-from privmix.plans.pricing import COUNT_SHARE, budget_after_count, count_noise
 from privmix.releases.certificate import make_certificate
 
 CONFIG = ReleaseConfig(records=5000, dim=8, classes=("no", "yes"))

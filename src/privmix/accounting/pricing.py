@@ -1,4 +1,4 @@
-"""What releases cost: one PLD of all their queries, unless a private record count set the others."""
+"""What releases and trainings cost: one PLD of all their queries, unless a private record count set the others."""
 
 from __future__ import annotations
 

@@ -1,0 +1,63 @@
+"""A private count, of jobs that plan with one: asked once for a run, charged before it is drawn, and told of."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from privmix.accounting import Adjacency, Gaussian, epsilon
+from privmix.errors import InvalidInput
+from privmix.jobs.budget import Charge
+from privmix.jobs.job import Job
+from privmix.jobs.persons import records_of_each
+from privmix.jobs.spending import Spending, telling
+from privmix.jobs.work import Cost, Key
+from privmix.mechanisms.plan import unit_of
+from privmix.mechanisms.private_count import PrivateCount, private_count
+from privmix.mechanisms.run_place import RunState
+
+STAND_IN: Final = 2**23
+"""In place of a count that is still to be paid for: more than any setting asks for, no more than any design takes."""
+
+
+def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> tuple[PrivateCount, Charge]:
+    """Estimates of the number of units, and of K where that is asked, to plan with; and what that was charged.
+
+    Formal guarantees:
+        * Once: a run that goes on has the estimate that it began with. A second one would be a second query.
+        * Reserve before reading: the charge is durable before a record or an identifier is read.
+
+    Args:
+        job: of ``epsilon`` and ``delta``.
+        asked: of what :func:`privmix.mechanisms.private_count.private_count` is asked.
+        key: of the job.
+        state: the interrupted run that goes on, if there is one.
+    """
+    if state is not None:
+        plan = state.settings["plan"]
+        most = asked.per_person if asked.person_quantile is None else plan.get("per_person")
+        return PrivateCount(plan["records"], most), job.charged_before(state, "count")
+    event = Gaussian(asked.records_noise_multiplier)
+    price, unit = epsilon(event, job.delta).epsilon, unit_of(asked).one
+    counted = job.charge(Cost(event, Adjacency.ADD_REMOVE, "private record count", price, job.delta, unit))
+    with telling(spending(job, asked.records_noise_multiplier, counted)):
+        whose = job.whose()
+        held = job.opened.schema.records if whose is None else records_of_each(whose)
+        return private_count(asked, held, key.streams()), counted
+
+
+def spending(job: Job[Any, Any], noise_multiplier: float | None, counted: Charge | None) -> Spending:
+    """What is to be told of the cost before the job itself is charged: of a count that was drawn for it."""
+    if counted is None or job.resume:
+        return Spending(job.epsilon, job.delta)
+    assert noise_multiplier is not None
+    return Spending(epsilon(Gaussian(noise_multiplier), job.delta).epsilon, job.delta, counted, drawn=True)
+
+
+def check_asked(private_count: bool, records: int | None, *, dry_run: bool, most_per_person: int | None) -> None:
+    """Raise :class:`InvalidInput` where a private count does not go with the other options."""
+    if private_count and (records is not None or dry_run):
+        raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
+    if private_count and most_per_person is not None:
+        # What was done to the records followed from the count; of another count it could cost a person more.
+        allowed = "none with `private_count`: what its plan costs several records together is not known"
+        raise InvalidInput("most_per_person", most_per_person, allowed)
