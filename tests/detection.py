@@ -205,8 +205,8 @@ FAULTS: Final = (
     Fault(
         "two queries for a quantile get the noise of one",
         "mechanisms/private_count.py",
-        "noise *= math.sqrt(2)",
-        "noise *= 1",
+        "else math.sqrt(2) * noise",
+        "else noise",
         ("tests/mechanisms/test_private_count.py::test_both_queries_for_a_quantile_have_their_noise",),
     ),
     Fault(

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine.rows import released_mean
-from privmix.mechanisms.private_count import RECORD_COUNTS, private_record_count, records_of_persons
+from privmix.mechanisms.private_count import RECORD_COUNTS, noisy_count, query_noise, records_of_persons
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
 from privmix.plans.registry import Door
@@ -138,14 +138,11 @@ class Keys:
 
 def _count_noises(plan: Plan, samples: int, keys: Keys) -> Iterator[PureNoise]:
     assert plan.records_noise_multiplier is not None
-    figure = plan.records_noise_multiplier
-    multiplier = figure if plan.person_quantile is None else math.sqrt(2) * figure
-    # So many that no estimate is cut off at 1.
-    count = 10**6 + math.ceil(100 * multiplier)
-    margin = math.ceil(4 * multiplier)
+    multiplier = query_noise(plan)
+    count = 10**6
 
     def one(streams: SecretStreams) -> NDArray[Any]:
-        return np.array([private_record_count(count, multiplier, streams) - count + margin], np.float64)
+        return np.array([noisy_count(count, multiplier, streams) - count], np.float64)
 
     def histogram(streams: SecretStreams) -> NDArray[Any]:
         return records_of_persons(np.empty(0, np.int64), multiplier, streams).astype(np.float64)

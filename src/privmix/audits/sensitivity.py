@@ -28,7 +28,7 @@ from privmix.engine.rows import RowEngine
 from privmix.engine.tiles import TileSummer
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
-from privmix.mechanisms.private_count import private_record_count, records_of_persons, weight_of_persons
+from privmix.mechanisms.private_count import noisy_count, query_noise, records_of_persons, weight_of_persons
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
 from privmix.plans.registry import Door
@@ -191,8 +191,7 @@ class _Replayed:
 
 def _count_moved(pair: Pair, seed: int) -> list[QuerySensitivity]:
     """What is estimated before anything is planned; of a number and a quantile each by half of the price."""
-    noise = pair.plan.records_noise_multiplier
-    assert noise is not None
+    noise = query_noise(pair.plan)
     held = [
         np.ones(len(records.labels), np.int64)
         if records.persons is None
@@ -205,9 +204,7 @@ def _count_moved(pair: Pair, seed: int) -> list[QuerySensitivity]:
         return QuerySensitivity(query, 1.0, float(np.linalg.norm(larger - smaller)))
 
     most = pair.plan.per_person or 1
-    count = moved(
-        "record count", lambda counts, streams: private_record_count(weight_of_persons(counts, most), noise, streams)
-    )
+    count = moved("record count", lambda counts, streams: noisy_count(weight_of_persons(counts, most), noise, streams))
     if pair.plan.person_quantile is None:
         return [count]
     return [count, moved("records of persons", lambda counts, streams: records_of_persons(counts, noise, streams))]

@@ -45,6 +45,8 @@ class Facts:
         unit: what the guarantee is for; ``records`` is how many of it there are.
         key_with: whom the key of the noise was sealed for, in words; None: it is destroyed.
         key_kept: who keeps the key of a series, and until when, in words; None: the release is of no series.
+        weighed: ``records`` is what persons weigh together, who count in proportion to their records.
+        most: how many units there are at most, where their number is an estimate.
     """
 
     what: Literal["release", "model"]
@@ -65,6 +67,8 @@ class Facts:
     unit: Unit = RECORD
     key_with: str | None = None
     key_kept: str | None = None
+    weighed: bool = False
+    most: int | None = None
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,8 @@ def _persons(facts: Facts, present: bool) -> Answer:
     holds = "One person, with all of their records: "
     holds += "whether they are in the data." if present else "what their records say."
     if facts.count == "private":
-        holds += f" The number of persons is hidden too; {facts.records} is a private estimate."
+        estimated = f"what they weigh together, {facts.records}," if facts.weighed else f"{facts.records}"
+        holds += f" The number of persons is hidden too; {estimated} is a private estimate."
     elif facts.count == "declared":
         holds += f" {facts.records} is a declared figure; neither the real number of persons nor of records is used."
     gone = f"The number of persons, {facts.records}, is published." if facts.count == "public" else ""
@@ -178,7 +183,7 @@ def _parameters(facts: Facts) -> Answer:
         )
     elif facts.delta > 0:
         gone = f"With chance up to {exact(facts.delta)} (delta) more than that may be learned."
-        if facts.delta >= 1 / facts.records:
+        if facts.delta >= 1 / (facts.most or facts.records):
             many = facts.unit.many
             gone += f" That is not below 1 in the number of {many}: whole {many} might be shown."
     return Answer("Privacy parameters", holds, gone, "Whether that is enough for these people: the owner decides.")

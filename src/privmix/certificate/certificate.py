@@ -392,7 +392,7 @@ def _says(certificate: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
 
 def delta_warning(plan: Plan) -> list[str]:
     """A warning where delta is so large that whole records may be shown."""
-    if plan.delta is None or plan.delta < 1 / plan.records:
+    if plan.delta is None or plan.delta < 1 / plan.most_units:
         return []
-    least = f"1/{unit_of(plan).many} = {1 / plan.records:.3g}"
+    least = f"1/{unit_of(plan).many} = {1 / plan.most_units:.3g}"
     return [f"delta {exact(plan.delta)} is not below {least}: choose a smaller delta."]

@@ -229,10 +229,10 @@ def _weights(plan: Plan) -> dict[str, str]:
     """Up to how many records a person weighs by them, where that is more than one or was estimated."""
     if plan.per_person is None or (plan.per_person == 1 and plan.person_quantile is None):
         return {}
-    how = (
-        "" if plan.person_quantile is None else f" (private estimate: {plan.person_quantile:g} of persons have no more)"
-    )
-    return {"records of a person that count": f"up to {plan.per_person:,}{how}"}
+    found = f"up to {plan.per_person:,}"
+    if plan.person_quantile is not None:
+        found += f" (private estimate of what {plan.person_quantile:g} of persons do not pass)"
+    return {"records of a person that count": found}
 
 
 def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
@@ -242,7 +242,7 @@ def _constants(plan: Plan, extractor: Mapping[str, Any]) -> None:
         "features": f"{title_of(extractor)}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": _class_names(plan.classes),
-        f"{unit_of(plan).one} count": f"{plan.records:,} ({known})",
+        "weight of all persons" if plan.weighed else f"{unit_of(plan).one} count": f"{plan.records:,} ({known})",
         **_weights(plan),
         **design_facts(plan),
     } | _wanted(extractor)

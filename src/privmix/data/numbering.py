@@ -74,6 +74,12 @@ class Numbering:
         self._spill()
         return self._spilled.numbers(self._count)
 
+    def discard(self) -> None:
+        """Remove what is on the disk; for one whose numbers nobody will ask for."""
+        self._held = bytearray()
+        if self._spilled is not None:
+            self._spilled.remove()
+
     def _spill(self) -> None:
         if self._spilled is None:
             self._spilled = _Spilled()
@@ -89,6 +95,12 @@ class _Spilled:
         self._folder = self._scratch.path
         with reading(self._folder, "a folder"), hold(self._folder) as folder:
             self._files: list[IO[bytes]] = [folder.create(str(part)) for part in range(_PARTS)]
+
+    def remove(self) -> None:
+        """Close and remove all files."""
+        for file in self._files:
+            file.close()
+        self._scratch.remove()
 
     def _place(self, part: int) -> Path:
         return self._folder / str(part)

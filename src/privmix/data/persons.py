@@ -200,8 +200,23 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
         >>> numbered(["b", None, "a", None], missing="own").tolist()
         [0, 1, 2, 3]
     """
+    numbering = Numbering()
+    try:
+        without = _taken(cells, missing, numbering)
+        found = numbering.numbers()
+    except BaseException:
+        # An error keeps what it met alive, for as long as somebody looks at it.
+        numbering.discard()
+        raise
+    if missing == MARK:
+        found[without] = -1
+    return found
+
+
+def _taken(cells: Iterator[Any] | Sequence[Any], missing: str, numbering: Numbering) -> list[int]:
+    """Places of the records without an identifier, each of which is taken as one of its own."""
     # The key is never kept: nobody can guess at identifiers by their hashes, wherever these lie.
-    key, numbering, without = secrets.token_bytes(32), Numbering(), []
+    key, without = secrets.token_bytes(32), []
     for place, cell in enumerate(cells):
         text = _text(cell)
         if text:
@@ -213,10 +228,7 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
             raise InvalidInput("person", WITHHELD, allowed)
         numbering.add(secrets.token_bytes(DIGEST))
         without.append(place)
-    found = numbering.numbers()
-    if missing == MARK:
-        found[without] = -1
-    return found
+    return without
 
 
 def _text(cell: Any) -> str:

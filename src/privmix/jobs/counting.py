@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+import hmac
+import secrets
+from dataclasses import dataclass
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from privmix.accounting import Adjacency, Gaussian, epsilon
-from privmix.errors import InvalidInput
+from privmix.errors import WITHHELD, InvalidInput
 from privmix.jobs.budget import Charge
 from privmix.jobs.job import Job
 from privmix.jobs.persons import records_of_each
@@ -19,11 +26,33 @@ STAND_IN: Final = 2**23
 """In place of a count that is still to be paid for: more than any setting asks for, no more than any design takes."""
 
 
-def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> tuple[PrivateCount, Charge]:
+@dataclass(frozen=True)
+class Counted:
+    """What a job was told of its private count.
+
+    Attributes:
+        found: the estimates.
+        charge: for them.
+        persons: a keyed hash of whose the records were that were counted, and its key; None where records are the
+            units. Secret: it stays with the run.
+    """
+
+    found: PrivateCount
+    charge: Charge
+    persons: dict[str, str] | None = None
+
+    def note(self) -> dict[str, Any]:
+        """What the run remembers of it."""
+        return {"count": self.charge.note(), "persons": self.persons}
+
+
+def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> Counted:
     """Estimates of the number of units, and of K where that is asked, to plan with; and what that was charged.
 
     Formal guarantees:
         * Once: a run that goes on has the estimate that it began with. A second one would be a second query.
+        * The same persons: what is done later is refused for records that are dealt to persons in another way
+          (:func:`check_same_persons`).
         * Reserve before reading: the charge is durable before a record or an identifier is read.
 
     Args:
@@ -35,14 +64,40 @@ def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> t
     if state is not None:
         plan = state.settings["plan"]
         most = asked.per_person if asked.person_quantile is None else plan.get("per_person")
-        return PrivateCount(plan["records"], most), job.charged_before(state, "count")
+        return Counted(
+            PrivateCount(plan["records"], most), job.charged_before(state, "count"), state.extra.get("persons")
+        )
     event = Gaussian(asked.records_noise_multiplier)
     price, unit = epsilon(event, job.delta).epsilon, unit_of(asked).one
     counted = job.charge(Cost(event, Adjacency.ADD_REMOVE, "private record count", price, job.delta, unit))
     with telling(spending(job, asked.records_noise_multiplier, counted)):
         whose = job.whose()
-        held = job.opened.schema.records if whose is None else records_of_each(whose)
-        return private_count(asked, held, key.streams()), counted
+        if whose is None:
+            return Counted(private_count(asked, job.opened.schema.records, key.streams()), counted)
+        found = private_count(asked, records_of_each(whose), key.streams())
+        digest_key = secrets.token_bytes(32)
+        return Counted(found, counted, {"key": digest_key.hex(), "digest": _digest(whose, digest_key)})
+
+
+def check_same_persons(counted: Counted | None, whose: NDArray[np.int64] | None) -> None:
+    """Raise unless the persons of a job are those that its private count counted.
+
+    One whose records were counted as several persons' moved the count by more than its noise allows for.
+
+    Raises:
+        InvalidInput: records are dealt to persons in another way; none is shown.
+    """
+    if counted is None or counted.persons is None:
+        return
+    assert whose is not None
+    key, digest = bytes.fromhex(counted.persons["key"]), counted.persons["digest"]
+    if not hmac.compare_digest(_digest(whose, key), digest):
+        allowed = "the persons that the private count counted: begin a new run for others"
+        raise InvalidInput("person", WITHHELD, allowed)
+
+
+def _digest(whose: NDArray[np.int64], key: bytes) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(whose, "<i8").data, key=key, digest_size=32).hexdigest()
 
 
 def spending(job: Job[Any, Any], noise_multiplier: float | None, counted: Charge | None) -> Spending:

@@ -21,7 +21,7 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
 from privmix.features.tabular import Tabular
 from privmix.jobs.budget import Charge
-from privmix.jobs.counting import count, spending
+from privmix.jobs.counting import Counted, check_same_persons, count, spending
 from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.options import AUTO, TABLE
@@ -55,6 +55,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         engine: where it runs.
         by_theory: whether the mixup degree was left to theory.
         table: how the planner divided the budget for a table, where that is the goal.
+        counted: what a private count gave, where the plan was made with one.
 
     The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
@@ -64,6 +65,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
     engine: str
     by_theory: bool = False
     table: TableChoice | None = None
+    counted: Counted | None = None
     _state: RunState | None = None
     _identity: dict[str, Any] | None = None
 
@@ -105,10 +107,9 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know before it is carried out, a sentence each."""
         found = []
-        if self.job.delta >= 1 / self.plan.records:
-            found.append(
-                f"delta {exact(self.job.delta)} is not below 1/{unit_of(self.plan).many} = {1 / self.plan.records:.3g}"
-            )
+        least = 1 / self.plan.most_units
+        if self.job.delta >= least:
+            found.append(f"delta {exact(self.job.delta)} is not below 1/{unit_of(self.plan).many} = {least:.3g}")
         if self.job.plain_numbers and self.job.clip_norm == DEFAULT_CLIP_NORM and not self.job.resume:
             found.append(
                 f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default: of a longer "
@@ -197,6 +198,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             identity = self.opened.identity()
             if state.extra.get("data") != identity and not state.refused:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
+        if state is not None and state.refused and self.private_count and self.auditors is not None:
+            # The records that take the place of the refused ones get a fresh key, which drew no count.
+            raise InvalidInput("resume", True, "a new run: with a private count no other records can be replayed")
         # A card that can't be read is found before anything is paid for.
         _ = self.origins
         key, chosen, engine, counted = Key(self.seed), None, self.engine, None
@@ -207,9 +211,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             if self.private_count:
                 # A plan with some noise shows what no plan would be made of, before the count is paid for.
                 config.draft()
-                found, counted = count(self, config, key, state)
-                config = replace(config, records=found.records, per_person=found.per_person)
-            with telling(spending(self, config.records_noise_multiplier, counted)):
+                counted = count(self, config, key, state)
+                config = replace(config, records=counted.found.records, per_person=counted.found.per_person)
+            with telling(spending(self, config.records_noise_multiplier, None if counted is None else counted.charge)):
                 if self.goal == TABLE:
                     table = self._for_table(config)
                     config = table.config if self.rows is None else replace(table.config, rows=self.rows)
@@ -222,7 +226,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         return Planned(
             job=self,
             key=key,
-            earlier=() if counted is None else (counted,),
+            earlier=() if counted is None else (counted.charge,),
+            counted=counted,
             plan=plan,
             chosen=chosen,
             engine=engine,
@@ -298,8 +303,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def extra(self, planned: Planned) -> dict[str, Any]:
         """See :meth:`Job.extra`."""
-        counted = planned.earlier[0].note() if planned.earlier else None
-        return {"count": counted, "data": planned._identity or self.opened.identity()}
+        counted = {} if planned.counted is None else planned.counted.note()
+        return {"count": None, **counted, "data": planned._identity or self.opened.identity()}
 
     def open_run(self, planned: Planned, charged: Charge, given: RunArguments) -> ReleaseRun:
         """See :meth:`Job.open_run`."""
@@ -328,6 +333,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             # The cheaper part first: what does not fit ends the run before features are made.
             whose = self.whose()
             assert whose is not None
+            check_same_persons(planned.counted, whose)
             check_persons(len(records_of_each(whose)), planned.plan)
         run = work.run
         return records_of(

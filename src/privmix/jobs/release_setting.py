@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.sealed_key import SEALED_FILE, Auditors
@@ -179,7 +179,7 @@ class ReleaseSetting(ReleaseOptions):
             records=STAND_IN if self.private_count else schema.records if self.records is None else self.records,
             dim=self._dim(self.reader.output_dim(schema.input_shape)),
             classes=tuple(schema.classes),
-            **design_of(self.design, self.options),
+            **self._design(),
             rows=self.rows,
             clip_norm=self.clip_norm,
             centre=self.centre,
@@ -196,6 +196,13 @@ class ReleaseSetting(ReleaseOptions):
             allowed = f"the real record count (leave it out) for design {self.design_name}"
             raise InvalidInput("records", self.records, allowed)
         return config
+
+    def _design(self) -> dict[str, Any]:
+        """The design and its options; what stands in for the planner's choice weighs persons, as that will."""
+        found = design_of(self.design, self.options)
+        if self.design == AUTO and ((self.persons.per_person or 1) > 1 or self.person_quantile is not None):
+            found["person_mean"] = True
+        return found
 
     def _dim(self, features: int) -> int:
         return features if self.public is None else WhiteningConfig().dim(features)

@@ -22,7 +22,7 @@ from privmix.features import Extractor, parse_features
 from privmix.jobs.arguments import TrainingArguments
 from privmix.jobs.budget import Charge
 from privmix.jobs.columns import Columns
-from privmix.jobs.counting import STAND_IN, check_asked, count, spending
+from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count, spending
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
@@ -71,6 +71,7 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     Attributes:
         trainer: network, views and public data, ready.
         watch: who is told how it proceeds.
+        counted: what a private count gave, where the plan was made with one.
 
     The rest: :class:`privmix.jobs.work.PlannedJob`.
     """
@@ -78,6 +79,7 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     plan: TrainingPlan
     trainer: Trainer
     watch: Watch
+    counted: Counted | None = None
 
     @property
     def count_is_private(self) -> bool:
@@ -88,8 +90,8 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know before it is carried out, a sentence each."""
         plan, found = self.plan, []
-        if plan.steps and plan.delta >= 1 / plan.records:
-            found.append(f"delta {exact(plan.delta)} is not below 1/{unit_of(plan).many} = {1 / plan.records:.3g}")
+        if plan.steps and plan.delta >= 1 / plan.most_units:
+            found.append(f"delta {exact(plan.delta)} is not below 1/{unit_of(plan).many} = {1 / plan.most_units:.3g}")
         if self.job.seed is not None:
             found.append("`seed` makes the noise reproducible: this model is NOT private")
         return tuple(found)
@@ -238,11 +240,11 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             # Whatever else is wrong shows before the count is paid for, by a run of one step for a stand-in.
             self._trainer(replace(self.config(facts, STAND_IN), epochs=1e-9), STAND_IN).check_world(world)
             query = CountQuery(count_noise(self.epsilon, self.delta), 1 if self.of_persons else None)
-            found, counted = count(self, query, key, self.left())
-            records, noise = found.records, query.records_noise_multiplier
+            counted = count(self, query, key, self.left())
+            records, noise = counted.found.records, query.records_noise_multiplier
         else:
             records, noise = self.opened.schema.records if self.records is None else self.records, None
-        with nullcontext() if counted is None else telling(spending(self, noise, counted)):
+        with nullcontext() if counted is None else telling(spending(self, noise, counted.charge)):
             trainer = self._trainer(self.config(facts, records), records, noise)
         trainer.check_world(world)
         watch = Watch(self.callbacks, self._public("validation"), facts)
@@ -253,7 +255,8 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             plan=trainer.plan,
             key=key,
             world=world,
-            earlier=() if counted is None else (counted,),
+            earlier=() if counted is None else (counted.charge,),
+            counted=counted,
             trainer=trainer,
             watch=watch,
         )
@@ -294,7 +297,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
     def extra(self, planned: PlannedTraining) -> dict[str, Any]:
         """See :meth:`Job.extra`: what a private count was charged."""
-        return {"count": planned.earlier[0].note()} if planned.earlier else {}
+        return {} if planned.counted is None else planned.counted.note()
 
     def check_resumed(self, planned: PlannedTraining, state: RunState) -> None:
         """See :meth:`Job.check_resumed`."""
@@ -331,6 +334,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         if self.of_persons:
             # The cheaper part first: what does not fit ends the run before features are made.
             whose = self.whose()
+            check_same_persons(planned.counted, whose)
         if config.bank_views:
             bank = share_streams(world, None if work.streams is None else work.streams.derive("view bank"))
             made = extract_bank(source, self.extractor, config.bank_augmentations, config.bank_views, bank, progress)

@@ -83,22 +83,47 @@ def private_count(asked: Any, held: int | NDArray[np.int64], streams: SecretStre
         >>> found.per_person, 9_300 < found.records <= 9_520
         (3, True)
     """
-    noise = asked.records_noise_multiplier
+    noise = query_noise(asked)
     if isinstance(held, int):
         return PrivateCount(private_record_count(held, noise, streams))
     most = asked.per_person
     if asked.person_quantile is not None:
-        noise *= math.sqrt(2)
         most = quantile_of(records_of_persons(held, noise, streams), asked.person_quantile, noise)
     assert most is not None, "records of persons are held where persons are the units"
     return PrivateCount(private_record_count(weight_of_persons(held, most), noise, streams), most)
 
 
+def query_noise(asked: Any) -> float:
+    """Noise multiplier of each query: sqrt(2) times the plan's where there are two.
+
+    Example:
+        >>> query_noise(CountQuery(10.0)), round(query_noise(CountQuery(10.0, 1, 0.9)), 3)
+        (10.0, 14.142)
+    """
+    noise: float = asked.records_noise_multiplier
+    return noise if getattr(asked, "person_quantile", None) is None else math.sqrt(2) * noise
+
+
+def most_units(records: int, noise: float, most: int = 1) -> int:
+    """At most how many units there are, but for a chance of 3e-5: what a delta should be far below 1 / of.
+
+    Args:
+        records: the estimate, which is on the low side.
+        noise: of its query, see :func:`query_noise`.
+        most: K, where it is of what persons weigh: each weighs 1/K at least.
+
+    Example:
+        >>> most_units(9_000, 20.0), most_units(9_000, 20.0, 3)
+        (9160, 27482)
+    """
+    return most * (records + math.ceil(2 * _MARGIN * noise)) + most - 1
+
+
 def private_record_count(count: int, noise_multiplier: float, streams: SecretStreams) -> int:
     """Estimate a private record count: the count plus Gaussian noise, less four standard deviations, at least 1.
 
-    The estimate is at most the real count but for a chance of 3e-5, and then little more: a delta chosen below
-    1/estimate is not thereby above 1/count. Rates made from it are public constants: they hold whatever the count.
+    The estimate is at most the real count but for a chance of 3e-5, and then little more. A delta is to be compared
+    with :func:`most_units`. Rates made from the estimate are public constants: they hold whatever the count.
 
     Formal guarantees:
         * one Gaussian query of sensitivity 1 (add or remove one record) at ``noise_multiplier``; what is made of the
@@ -118,9 +143,14 @@ def private_record_count(count: int, noise_multiplier: float, streams: SecretStr
     """
     check_integer("records", count, low=0)
     check_number("noise_multiplier", noise_multiplier, low=0, low_open=True)
+    return max(1, noisy_count(count, noise_multiplier, streams) - math.ceil(_MARGIN * noise_multiplier))
+
+
+def noisy_count(count: int, noise_multiplier: float, streams: SecretStreams) -> int:
+    """The query itself: the count and the noise of the stream "record count"."""
     with streams.lent(_NUMBER) as generator:
         noise = int(gaussian_on_lattice(generator, 1, noise_multiplier)[0])
-    return max(1, count + noise - math.ceil(_MARGIN * noise_multiplier))
+    return count + noise
 
 
 def weight_of_persons(counts: NDArray[np.int64], most: int = 1) -> int:

@@ -11,7 +11,7 @@ from privmix.accounting.pricing import budget_after_count, small_query_noise
 from privmix.mechanisms.plan import check_target
 from privmix.planning.theory import best_mixup_degree
 from privmix.plans import Design, Plan, Setting, check_options, design_named
-from privmix.plans.registry import check_unit
+from privmix.plans.registry import check_unit, check_weights
 
 _Found = TypeVar("_Found")
 WHY: Final = "the least error of linear regression at n, T and the target (Li et al. 2022, Theorem 3.1, noise by PLD)"
@@ -145,6 +145,7 @@ class ReleaseConfig(Setting):
             check_options(kind, options)
             design = kind(**options)
         check_unit(type(design), per_person)
+        check_weights(design, per_person, person_quantile)
         design.check(self)
         object.__setattr__(self, "design", design)
 

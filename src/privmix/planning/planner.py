@@ -15,7 +15,7 @@ from privmix.learning.holdings import ONE_EACH
 from privmix.planning.choice import DECLARED, PUBLIC, Candidate, Choice, LeftOut, counted_error, is_model_words
 from privmix.planning.config import ReleaseConfig
 from privmix.plans import Plan, all_designs, made_by
-from privmix.plans.registry import takes_persons
+from privmix.plans.registry import takes_persons, weighs
 from privmix.progress import Progress
 
 
@@ -208,6 +208,8 @@ def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
             # What the owner asked of one design is asked of the others that know it.
             asked = {one.name: getattr(config.design, one.name) for one in design.options() if _keeps(config, one.name)}
             design = replace(design, **asked)
+            if not weighs(design, config.per_person, config.person_quantile):
+                continue
             found.append((name, replace(config, design=design, rows=None if design.rows_follow else config.rows)))
     return found
 

@@ -106,6 +106,11 @@ class Design(Checked, ABC, Generic[P]):
     pure_noises: ClassVar[str] = ""
     moved: ClassVar[str] = ""
 
+    @property
+    def weighs_persons(self) -> bool:
+        """Whether a person with up to K records counts in proportion to them, as in sums; else K plays no part."""
+        return True
+
     @abstractmethod
     def check(self, setting: Setting) -> None:
         """Raise :class:`InvalidInput` unless the options go with one another and with the public facts."""

@@ -13,6 +13,7 @@ from privmix.errors import InvalidInput, check_number
 from privmix.fields import Fraction, Number, PlainCount, Positive, Share, Whole, check_fields, read, stored, used
 from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.plan import ClassNames, relation_of, unit_of
+from privmix.mechanisms.private_count import RECORD_COUNTS, most_units, query_noise
 from privmix.mechanisms.sampling import Sampler
 from privmix.plans.setting import check_declared, check_quantile
 from privmix.rounding import exact
@@ -65,6 +66,8 @@ class BasePlan(Shown):
             raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or none of them")
         check_declared(self.records_declared, self.records_noise_multiplier)
         check_quantile(self.person_quantile, self.per_person, self.records_noise_multiplier)
+        if self.person_quantile is not None and self.per_person not in RECORD_COUNTS:
+            raise InvalidInput("per_person", self.per_person, "a number of records that can be estimated")
         self._check_part("residual_clip_norm", self.centre_noise_multiplier is not None, 0.0, 2 * self.clip_norm)
         self._check_part("centre_noise_multiplier", self.residual_clip_norm is not None, 1e-6, 1e12)
 
@@ -80,6 +83,18 @@ class BasePlan(Shown):
     def lattice(self) -> Lattice:
         """The grid on which records are summed."""
         return Lattice(self.lattice_bits)
+
+    @property
+    def weighed(self) -> bool:
+        """Whether ``records`` is what persons weigh together, who count in proportion to their records."""
+        return (self.per_person or 1) > 1
+
+    @property
+    def most_units(self) -> int:
+        """How many records or persons there are at most, but for a small chance where that was estimated."""
+        if self.records_noise_multiplier is None:
+            return self.records
+        return most_units(self.records, query_noise(self), self.per_person or 1)
 
     @property
     def adjacency(self) -> Adjacency:

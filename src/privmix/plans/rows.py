@@ -247,6 +247,10 @@ class RowDesign(Design[ReleasePlan]):
         return self.mixup_degree == AUTO
 
     @property
+    def weighs_persons(self) -> bool:
+        return bool(getattr(self, "person_mean", False))
+
+    @property
     def degree(self) -> int:
         """The mixup degree.
 

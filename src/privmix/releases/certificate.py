@@ -24,6 +24,7 @@ from privmix.features.spec import arrays_beside, stated_names, statements_of
 from privmix.features.whitened import DATA
 from privmix.fields import Amount, By, Whole, Words, stored, used
 from privmix.mechanisms.plan import unit_of
+from privmix.mechanisms.private_count import RECORD_COUNTS
 from privmix.planning.choice import chosen_by_data
 from privmix.plans import Plan, check_plan, made_by
 from privmix.releases.facts import knows_persons, release_facts
@@ -271,16 +272,22 @@ def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> lis
 def _count_statement(plan: Plan) -> str:
     unit = unit_of(plan)
     if plan.records_noise_multiplier is not None:
-        weighed = ""
-        if (plan.per_person or 1) > 1:
-            weighed = f" A person with fewer than {plan.per_person} records counts in proportion to them."
-        if plan.person_quantile is not None:
-            share, most = exact(plan.person_quantile), plan.per_person
-            weighed += f" {most} is an estimate within the same cost: of the persons, {share} have no more records."
-        return (
-            f"The {unit.one} count {plan.records} is a differentially private estimate, on the low side; "
-            f"its cost is part of this guarantee (added to that of the rest) and the real count is protected.{weighed}"
+        said = (
+            "is a differentially private estimate, on the low side; its cost is part of this guarantee (added to that "
+            "of the rest) and the real count is protected."
         )
+        if not plan.weighed and plan.person_quantile is None:
+            return f"The {unit.one} count {plan.records} {said}"
+        weight = (
+            f"All persons together weigh {plan.records}, where one with fewer than {plan.per_person} records counts in "
+            f"proportion to them; that {said}"
+        )
+        if plan.person_quantile is not None:
+            weight += (
+                f" {plan.per_person} was estimated within the same cost, on the low side and at most "
+                f"{RECORD_COUNTS[-1]:,}, as what {exact(plan.person_quantile)} of the persons do not pass."
+            )
+        return weight
     if plan.records_declared and not knows_persons(plan):
         return f"{plan.records} is a public figure that the owner declared; the real {unit.one} count is not used."
     return f"The {unit.one} count {plan.records} is taken as public; it is not protected by this guarantee."

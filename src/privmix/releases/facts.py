@@ -24,6 +24,8 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
     settings += ", by a planner that saw what is public or was declared to be." if chosen else "."
     if private_count:
         settings += f" Those that depend on the number of {unit_of(plan).many} used its private estimate."
+    if plan.person_quantile is not None:
+        settings += " So did the number of records up to which a person weighs by them."
     return Facts(
         what="release",
         adjacency=plan.adjacency,
@@ -41,6 +43,8 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
         in_ledger=in_ledger,
         insecure_seed=insecure_seed,
         unit=unit_of(plan),
+        weighed=plan.weighed,
+        most=plan.most_units,
     )
 
 

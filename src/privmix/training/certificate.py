@@ -260,6 +260,7 @@ def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bo
         insecure_seed=insecure_seed,
         public_data=sorted(public_data),
         unit=unit_of(plan),
+        most=plan.most_units,
     )
 
 

@@ -13,6 +13,7 @@ from privmix.accounting.pricing import budget_after_count, price, price_after_co
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.fields import Amount, Count, Number, Positive, Share, Size, Switch, check_fields, read, stored, used
 from privmix.mechanisms.plan import check_count, check_target, relation_of, unit_of
+from privmix.mechanisms.private_count import most_units
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
 from privmix.shown import PriceCurve, Shown
@@ -106,6 +107,13 @@ class TrainingPlan(Shown):
         if not (self.records_declared and self.steps and self.adjacency is Adjacency.ADD_REMOVE):
             allowed = "none but for steps with add or remove, whose real count is not used (`records_declared`)"
             raise InvalidInput("records_noise_multiplier", noise, allowed)
+
+    @property
+    def most_units(self) -> int:
+        """How many records or persons there are at most, but for a small chance where that was estimated."""
+        if self.records_noise_multiplier is None:
+            return self.records
+        return most_units(self.records, self.records_noise_multiplier)
 
     @property
     def sampling_rate(self) -> float:

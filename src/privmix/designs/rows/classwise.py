@@ -51,6 +51,10 @@ class Classwise(RowDesign):
     full_batch: Switch = option(False, "Classwise: one row a class that holds all of it.")
 
     @property
+    def weighs_persons(self) -> bool:
+        return self.full_batch
+
+    @property
     def left_to_theory(self) -> bool:
         return super().left_to_theory and not self.full_batch
 

@@ -153,6 +153,10 @@ class GaussianMixing(NoisyLabels):
     # No option: every record is in every row.
     mixup_degree: ClassVar[int] = 1  # type: ignore[misc]
 
+    @property
+    def weighs_persons(self) -> bool:
+        return True
+
     def check(self, setting: Setting) -> None:
         if _most_bits(setting.records) < 8:
             raise InvalidInput("records", setting.records, f"fewer for design {self.name}: sums must be exact")

@@ -1,0 +1,201 @@
+"""Private counts of releases and trainings: paid for once, of the same persons throughout, and with words that hold."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import privmix as pm
+from privmix.accounting import epsilon
+from privmix.accounting.pricing import count_noise
+from privmix.designs import Classwise, Moments, Poisson, ThreeStage
+from privmix.errors import InvalidInput
+from privmix.jobs.release import ReleaseJob
+from privmix.jobs.training import TrainingJob
+from privmix.ledger import Ledger
+from privmix.planning import ReleaseConfig
+from privmix.plans.registry import weighs
+
+RECORDS, EPSILON, DELTA = 2953, 2.0, 1e-6
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 2, RECORDS)
+X = (np.eye(2, 3)[Y] * 0.6 + RNG.normal(0, 0.1, (RECORDS, 3))).astype(np.float32)
+MIXING = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4), torch.nn.Linear(4, 2))
+ASKED: dict[str, Any] = {
+    "epsilon": EPSILON,
+    "delta": DELTA,
+    "classes": 2,
+    "features": "identity",
+    "private_count": True,
+}
+JOBS: dict[str, Any] = {
+    "release": lambda data=(X, Y), **more: pm.release(data, **{**ASKED, "design": Moments(), **more}),
+    "training": lambda data=(X, Y), **more: pm.train(data, **{**ASKED, "epochs": 1, **more}),
+}
+KINDS = {"release": ReleaseJob, "training": TrainingJob}
+every_job = pytest.mark.parametrize("job", JOBS)
+
+
+def book(folder: Path) -> tuple[Ledger, str]:
+    url = f"sqlite:///{folder / 'ledger.db'}"
+    ledger = Ledger.create(url)
+    ledger.add_dataset("own", epsilon=EPSILON, delta=2 * DELTA)
+    return ledger, url
+
+
+def test_a_training_estimates_the_count_pays_for_it_and_does_not_show_it(tmp_path: Path) -> None:
+    ledger, url = book(tmp_path)
+    model = JOBS["training"](out=tmp_path / "MODEL", ledger=url, dataset="own")
+    plan, sigma = model.certificate["plan"], count_noise(EPSILON, DELTA)
+    # Four deviations below the count: the count itself, or one by chance as far off, with probability below 1e-6.
+    assert plan["records"] != RECORDS
+    assert abs(plan["records"] - (RECORDS - 4 * sigma)) < 6 * sigma
+    for path in (tmp_path / "MODEL").iterdir():
+        assert not re.search(rb"(?<![\w.])2,?953(?![\w.])", path.read_bytes()), path.name
+    assert str(RECORDS) not in repr(model) + str(model.certificate)
+    found = [entry["purpose"] for entry in ledger.history("own") if entry["kind"] == "reserve"]
+    assert found == ["private record count", "training"]
+    assert 0.9 * EPSILON < ledger.budget("own").spent <= EPSILON
+    assert model.certificate.epsilon == EPSILON
+    assert pm.verify(tmp_path / "MODEL").found["recomputed_epsilon"] <= EPSILON
+    assert "is a differentially private estimate" in str(model.certificate["statements"])
+    # One step's noise is calibrated for what the count leaves.
+    rest = model.plan if hasattr(model, "plan") else None
+    assert rest is None or epsilon(rest.event_after_count, 0.9 * DELTA).epsilon <= 0.9 * EPSILON + 1e-6
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"records": 3000}, "private_count"),
+        ({"epsilon": 0.0, "scenario": "warm", "ledger": None, "dataset": None}, "private_count"),
+        ({"most_per_person": 2, "ledger": "sqlite:///ledger.db", "dataset": "own"}, "most_per_person"),
+        ({"model": MIXING}, "BatchNorm"),
+        ({"batch_size": 0}, "batch_size"),
+    ],
+    ids=["records", "nothing", "cap", "mixing", "batch"],
+)
+def test_what_does_not_go_with_a_trainings_count_costs_nothing(
+    more: dict[str, Any], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ledger, url = book(tmp_path)
+    with pytest.raises(InvalidInput, match=words):
+        JOBS["training"](**{"ledger": url, "dataset": "own", **more})
+    assert ledger.budget("own").reservations == 0
+
+
+def test_several_processes_ask_no_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    from privmix.world import World
+
+    job = TrainingJob((X, Y), epsilon=EPSILON, delta=DELTA, classes=2, features="identity", private_count=True)
+    with pytest.raises(InvalidInput, match="one process"):
+        job.plan(World(0, 2))
+
+
+def killed(job: str, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:
+    """After the count, and before a record is bound to the run."""
+    with monkeypatch.context() as patch:
+        patch.setattr(KINDS[job], "compute", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            JOBS[job](**options)
+
+
+@every_job
+def test_a_run_that_goes_on_has_its_count_and_is_charged_once(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger, url = book(tmp_path)
+    options = {"out": tmp_path / "OUT", "ledger": url, "dataset": "own"}
+    killed(job, monkeypatch, **options)
+    monkeypatch.setattr("privmix.jobs.counting.private_count", lambda *_: pytest.fail("counted again"))
+    made = JOBS[job](**options, resume=True)
+    assert ledger.budget("own").reservations == 2
+    assert ledger.budget("own").spent <= EPSILON
+    assert made.certificate["plan"]["records_noise_multiplier"] == count_noise(EPSILON, DELTA)
+
+
+@every_job
+def test_records_that_are_dealt_to_persons_in_another_way_are_refused(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Formal guarantee: whose records were counted as many persons' is no single person later."""
+    options = {"out": tmp_path / "OUT", "person": np.arange(RECORDS)}
+    killed(job, monkeypatch, **options)
+    others = {**options, "person": np.arange(RECORDS) // 40}
+    with pytest.raises(InvalidInput, match="the persons that the private count counted"):
+        JOBS[job](**others, resume=True)
+    assert not (tmp_path / "OUT").exists()
+    made = JOBS[job](**options, resume=True)
+    assert made.certificate["plan"]["per_person"] == 1
+
+
+def test_a_delta_is_compared_with_the_most_persons_that_there_can_be(tmp_path: Path) -> None:
+    """3,000 persons of whom each fifth has 8 records weigh far less together; 1 / what they weigh is no bound."""
+    whose = np.repeat(np.arange(3000), np.where(np.arange(3000) % 5, 1, 8))
+    x, y = np.zeros((len(whose), 2), np.float32), np.arange(len(whose)) % 2
+    more = {"person": whose, "person_quantile": 0.9, "epsilon": 20.0, "delta": 6e-4}
+    with pytest.warns(UserWarning, match="delta 0.0006 is not below 1/persons"):
+        release = pm.release((x, y), **{**ASKED, "design": Moments(), **more})
+    plan = release.certificate["plan"]
+    assert plan["per_person"] == 8
+    assert plan["records"] < 1 / 6e-4 < 3000
+    assert "is not below 1/persons" in str(release.certificate["warnings"])
+    said = str(release.certificate["statements"]) + str(release.certificate["assessment"])
+    assert f"All persons together weigh {plan['records']}" in said
+    assert f"what they weigh together, {plan['records']}, is a private estimate" in said
+    assert f"The person count {plan['records']}" not in said
+
+
+@pytest.mark.parametrize("more", [{"per_person": 8}, {"person_quantile": 0.9}], ids=["given", "estimated"])
+def test_rows_that_do_not_weigh_persons_take_no_k(more: dict[str, Any], tmp_path: Path) -> None:
+    ledger, url = book(tmp_path)
+    person = np.arange(RECORDS) // 3
+    for design in (Poisson(16), Classwise(16)):
+        with pytest.raises(InvalidInput, match="does not weigh persons by their records"):
+            JOBS["release"](design=design, person=person, ledger=url, dataset="own", **more)
+    assert ledger.budget("own").reservations == 0
+    for kind in (Moments(), ThreeStage(), Poisson(16, person_mean=True), Classwise(full_batch=True)):
+        assert weighs(kind, 8, None)
+
+
+def test_rows_of_means_are_as_full_as_their_plan_says() -> None:
+    """Whatever K is: one's weight is K times less often met, and the labels of a row sum to one in expectation."""
+    whose = np.repeat(np.arange(3000), np.where(np.arange(3000) % 5, 1, 8))
+    x, y = np.full((len(whose), 2), 0.5, np.float32), np.arange(len(whose)) % 2
+    more = {"person": whose, "person_quantile": 0.9, "epsilon": 500.0, "rows": 400}
+    release = pm.release((x, y), **{**ASKED, "design": Poisson(16, person_mean=True), "centre": "none", **more})
+    assert release.certificate["plan"]["per_person"] == 8
+    # 400 rows of about 16: within six standard errors.
+    assert abs(release.y.sum(axis=1).mean() - 1) < 6 / (4 * 20)
+
+
+def test_the_planner_tries_what_weighs_persons(tmp_path: Path) -> None:
+    """The K that is estimated is above 1 here, and the choice is of designs that use it."""
+    whose = np.repeat(np.arange(1500), 2)
+    x, y = np.tile(X, (2, 1))[:3000], np.tile(Y, 2)[:3000]
+    release = pm.release((x, y), **{**ASKED, "design": "auto", "person": whose, "person_quantile": 0.5})
+    assert release.certificate["plan"]["per_person"] == 2
+    tried = str(release.certificate["choice"])
+    assert "Poisson mixup" not in tried
+    assert "moments" in tried
+
+
+def test_a_number_of_records_that_nothing_estimates_is_no_estimate() -> None:
+    config = ReleaseConfig(
+        900, 3, ("a", "b"), Moments(), per_person=7, records_noise_multiplier=9.0, person_quantile=0.9
+    )
+    with pytest.raises(InvalidInput, match="can be estimated"):
+        config.with_noise(1.0)
+
+
+def test_a_k_that_is_no_number_of_records_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
+    ledger, url = book(tmp_path)
+    with pytest.raises(InvalidInput, match="per_person"):
+        JOBS["release"](person=np.arange(RECORDS), per_person=10**30, ledger=url, dataset="own")
+    assert ledger.budget("own").reservations == 0
