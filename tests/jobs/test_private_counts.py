@@ -20,6 +20,9 @@ from privmix.jobs.training import TrainingJob
 from privmix.ledger import Ledger
 from privmix.planning import ReleaseConfig
 from privmix.plans.registry import weighs
+from privmix.training.mechanisms.base import plan_from_dict
+from privmix.training.verify import verify_trained
+from tests.training.test_verify import edit
 
 RECORDS, EPSILON, DELTA = 2953, 2.0, 1e-6
 RNG = np.random.default_rng(0)
@@ -199,3 +202,12 @@ def test_a_k_that_is_no_number_of_records_is_refused_before_anything_is_paid(tmp
     with pytest.raises(InvalidInput, match="per_person"):
         JOBS["release"](person=np.arange(RECORDS), per_person=10**30, ledger=url, dataset="own")
     assert ledger.budget("own").reservations == 0
+
+
+def test_a_model_is_not_passed_off_as_cheaper_than_its_budget(tmp_path: Path) -> None:
+    """Another answer of the count would have led to a plan that costs all of it."""
+    out = tmp_path / "MODEL"
+    JOBS["training"](out=out)
+    edit(out, lambda content: content["guarantee"].update(epsilon=plan_from_dict(content["plan"]).cost().epsilon))
+    with pytest.raises(InvalidInput, match="since the record count is private"):
+        verify_trained(out)

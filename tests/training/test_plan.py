@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from privmix.accounting import Adjacency, Gaussian, PoissonSampled, Repeated, epsilon
+from privmix.accounting import Adjacency, Bounded, Composed, Gaussian, PoissonSampled, Repeated, epsilon
+from privmix.accounting.pricing import budget_after_count, count_noise
 from privmix.errors import InvalidInput
 from privmix.training.plan import TrainingPlan, plan_training, steps_of
 
@@ -227,3 +228,44 @@ def test_nothing_for_nothing() -> None:
     for changes in ({"steps": 1}, {"steps": 1, "noise_multiplier": 1.0}, {"steps": 1, "epsilon": 1.0}):
         with pytest.raises(InvalidInput):
             replace(plan, **changes)
+
+
+def counted(**changes: Any) -> TrainingPlan:
+    given = {"epsilon": 2.0, "delta": 1e-5, "batch_size": 100, "epochs": 2.0, "records_declared": True}
+    return plan_training(1000, **{**given, "records_noise_multiplier": count_noise(2.0, 1e-5), **changes})
+
+
+def test_a_private_count_is_added_to_the_price_of_the_steps() -> None:
+    plan = counted()
+    noise = plan.records_noise_multiplier
+    assert noise is not None
+    assert plan.event == Composed((Gaussian(noise), plan.event_after_count))
+    steps = epsilon(plan.event_after_count, 0.9e-5).epsilon
+    assert plan.cost().epsilon == pytest.approx(epsilon(Gaussian(noise), 1e-6).epsilon + steps)
+    assert plan.cost().epsilon <= 2.0
+    assert plan.charge == Bounded(*budget_after_count(noise, 2.0, 1e-5), "add_remove")
+    # Of a run that has begun, the count is spent.
+    assert 0 < plan.cost(0).epsilon < 0.2 < plan.cost(3).epsilon < plan.cost().epsilon
+    assert TrainingPlan.from_dict(json.loads(json.dumps(plan.to_dict()))) == plan
+    assert plan.most_units == 1000 + math.ceil(8 * noise)
+    assert "records_noise_multiplier" not in PLAN.to_dict()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"records_declared": False},
+        {"adjacency": Adjacency.REPLACE_ONE},
+        {"epsilon": 0.0},
+        {"records_noise_multiplier": 0.0},
+    ],
+    ids=str,
+)
+def test_a_count_is_estimated_where_it_is_hidden_and_paid_for(changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput, match="records_noise_multiplier"):
+        counted(**changes)
+
+
+def test_a_count_that_costs_all_leaves_nothing_for_steps() -> None:
+    with pytest.raises(InvalidInput, match="which the private count already costs"):
+        counted(epsilon=0.5, records_noise_multiplier=1.0)

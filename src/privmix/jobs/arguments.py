@@ -27,6 +27,7 @@ class TrainingArguments(TypedDict, total=False):
     split: str
     classes: Any
     records: int | None
+    private_count: bool
     person: Any
     person_pattern: str | None
     person_file: Path | None
