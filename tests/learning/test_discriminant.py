@@ -13,6 +13,7 @@ from privmix.designs.moments.learner import SecondMomentsClassifier
 from privmix.errors import InvalidInput
 from privmix.learning import DiscriminantClassifier, NoiseAwareRidgeClassifier
 from privmix.learning.base import ReleaseLearner
+from privmix.learning.class_statistics import class_statistics
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import SecondMoments
 
@@ -124,6 +125,13 @@ def test_scaled_features_give_the_same_scores(factor: float) -> None:
     expected = DiscriminantClassifier().fit(moments(x, y, 2.0)).decision_function(test_x)
     found = DiscriminantClassifier().fit(moments(factor * x, y, 2.0)).decision_function(factor * test_x)
     np.testing.assert_allclose(found, expected, atol=0.01 * np.abs(expected).max())
+
+
+def test_of_rows_no_wide_spread_in_few_directions_is_weighed() -> None:
+    """There it would be found where there is none: benchmarks/bench_row_powers.py, on held-out records."""
+    x, y = mixture(3, 6, 3000)[0]
+    powers = [class_statistics(of).powers[-1] for of in (mix(x, y, rows=200), moments(x, y, 0.1))]
+    assert powers[0] <= 1.25 < powers[1]
 
 
 def test_mixed_rows_say_what_moments_say() -> None:
