@@ -169,6 +169,16 @@ def test_the_noise_of_numbers_of_persons(factor: float, monkeypatch: pytest.Monk
     assert measure(noise, 0.95).verdict == ("as certified" if factor == 1 else "too little noise")
 
 
+@pytest.mark.parametrize("factor", [1.0, 0.9])
+def test_the_noise_of_a_trainings_count(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    plant(monkeypatch, "record count", factor)
+    monkeypatch.setattr(empty_runs, "_COUNT_SHARE", 1)
+    counted = {"records_declared": True, "records_noise_multiplier": 30.0}
+    found = audit(TrainingPlan(1000, 100, 50, 1.3, clip_norm=0.7, delta=1e-5, **counted))
+    assert [noise.name for noise in found.noises] == ["record count", "gradients"]
+    assert verdicts(found) == ({} if factor == 1 else {"record count": "too little noise"})
+
+
 @pytest.mark.parametrize("microbatch_size", [1, 4])
 @pytest.mark.parametrize("factor", [1.0, 0.95])
 def test_the_noise_of_gradients(factor: float, microbatch_size: int, monkeypatch: pytest.MonkeyPatch) -> None:

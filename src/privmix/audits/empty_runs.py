@@ -105,7 +105,7 @@ def release_noises(
     """
     keys = Keys(seed, tell or (lambda name, done, total: None))
     if plan.records_noise_multiplier is not None:
-        yield from _count_noises(plan, samples // _COUNT_SHARE, keys)
+        yield from count_noises(plan, samples, keys)
     if plan.centred:
         yield _mean_noise(plan, samples, keys)
     yield from NOISES.of(made_by(plan))(plan, samples, keys, make)
@@ -136,10 +136,10 @@ class Keys:
         return found
 
 
-def _count_noises(plan: Plan, samples: int, keys: Keys) -> Iterator[PureNoise]:
-    assert plan.records_noise_multiplier is not None
-    multiplier = query_noise(plan)
-    count = 10**6
+def count_noises(plan: Any, samples: int, keys: Keys) -> Iterator[PureNoise]:
+    """The noises of a private count, of a plan of a release or of a training that was made with one."""
+    multiplier, quantile = query_noise(plan), getattr(plan, "person_quantile", None)
+    count, samples = 10**6, samples // _COUNT_SHARE
 
     def one(streams: SecretStreams) -> NDArray[Any]:
         return np.array([noisy_count(count, multiplier, streams) - count], np.float64)
@@ -147,8 +147,8 @@ def _count_noises(plan: Plan, samples: int, keys: Keys) -> Iterator[PureNoise]:
     def histogram(streams: SecretStreams) -> NDArray[Any]:
         return records_of_persons(np.empty(0, np.int64), multiplier, streams).astype(np.float64)
 
-    source = "plan.records_noise_multiplier" + ("" if plan.person_quantile is None else " x sqrt 2")
-    if plan.person_quantile is not None:
+    source = "plan.records_noise_multiplier" + ("" if quantile is None else " x sqrt 2")
+    if quantile is not None:
         drawn = np.stack(keys.run("records of persons", math.ceil(samples / len(RECORD_COUNTS)), histogram))
         yield PureNoise("records of persons", GAUSSIAN, multiplier, multiplier, 1.0, drawn).stated(source, multiplier)
     drawn = np.stack(keys.run("count", samples, one))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.empty_runs import GAUSSIAN, Keys, PureNoise
+from privmix.audits.empty_runs import GAUSSIAN, Keys, PureNoise, count_noises
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.training.linear_steps import linear_steps
@@ -18,6 +19,15 @@ from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 
 _WEIGHTS: Final = 2048
+
+
+def training_noises(
+    plan: TrainingPlan, samples: int, seed: int | None = None, tell: Progress | None = None
+) -> Iterator[PureNoise]:
+    """Every noise of a training, one after the other: that of a private count, where there is one, and the steps'."""
+    if plan.records_noise_multiplier is not None:
+        yield from count_noises(plan, samples, Keys(seed, tell or (lambda name, done, total: None)))
+    yield training_noise(plan, samples, seed, tell)
 
 
 def training_noise(
