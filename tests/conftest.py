@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import gc
-import importlib
 import os
-import sys
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -39,19 +36,6 @@ FIRST = (
     "tests/training/gradients/test_strategies.py",
     "tests/reports/test_page.py",
 )
-
-
-def pytest_collection() -> None:
-    """Read the files of tests from the end in every second process: what one has compiled, the other finds.
-
-    Asserts are rewritten as a file is compiled, which takes a third of what it takes to collect all tests.
-    """
-    if int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 2 and not sys.dont_write_bytecode:
-        root = Path(__file__).parent
-        for path in sorted(root.rglob("test_*.py"), reverse=True):
-            # What is wrong with a file is said when it is collected; what it needs may be missing here (pytest.skip).
-            with suppress(Exception, pytest.skip.Exception):
-                importlib.import_module(".".join(("tests", *path.relative_to(root).with_suffix("").parts)))
 
 
 def pytest_collection_finish() -> None:
