@@ -18,15 +18,14 @@ from privmix.jobs.features import features_in_memory
 from privmix.jobs.options import AUTO
 from privmix.jobs.public_data import origins_of
 from privmix.jobs.release_options import Assumptions
-from privmix.learning import DataModel
+from privmix.learning.data_model import DataModel
 from privmix.learning.holdings import ONE_EACH, Holdings
-from privmix.planning import Choice, ReleaseConfig, choose_design
+from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.choice import DECLARED, PUBLIC
 from privmix.plans import Design, Plan, all_designs, made_by
 from privmix.progress import Progress
 from privmix.publication import RecordTransform
 from privmix.releases.picture import plain_picture
-from privmix.reports.pictures import draw_predictions
 from privmix.scratch import ScratchFolder
 
 
@@ -70,6 +69,9 @@ def choose(
         InvalidInput: the assumptions do not go together, or public data have other features.
         StorageError: public data can't be read.
     """
+    # The planner takes all learners: whoever names a design does not wait for these.
+    from privmix.planning import choose_design
+
     assumptions.check(of_persons=config.per_person is not None)
     public: dict[str, Contents] = {}
     made_of: list[tuple[str, Sketch]] = []
@@ -122,6 +124,8 @@ def public_model(
 
 def picture_of(choice: Choice) -> bytes:
     """The planner's picture as SVG."""
+    from privmix.reports.pictures import draw_predictions
+
     with ScratchFolder() as folder:
         path = folder / "predictions.svg"
         draw_predictions(choice.to_dict(), path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
-from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.plans.pricing import private_record_count
 from privmix.progress import Progress, silent
@@ -43,6 +42,9 @@ from privmix.releases import ReleaseRun
 from privmix.releases.series import SeriesStep
 from privmix.rounding import exact
 from privmix.shown import Picture, Shown
+
+if TYPE_CHECKING:
+    from privmix.planning.table_choice import TableChoice
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -251,6 +253,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def _for_table(self, config: ReleaseConfig) -> TableChoice:
         """How the planner divides the budget for a table; by its specification alone."""
+        from privmix.planning.table_choice import choose_table
+
         assert isinstance(self.reader, Tabular)
         model, _ = declared_model(config, self.assumptions, self.reader)
         return choose_table(config, self.epsilon, self.delta, columns_of(self.reader), model)
