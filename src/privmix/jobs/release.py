@@ -25,11 +25,10 @@ from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.options import AUTO, TABLE
 from privmix.jobs.persons import check_persons, number_of
-from privmix.jobs.planning import Chosen, choose, declared_model, design_facts
+from privmix.jobs.planning import Chosen, choose, columns_of, declared_model, design_facts
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.table_planning import columns_of
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
