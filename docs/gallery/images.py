@@ -19,9 +19,9 @@ import privmix as pm
 from privmix.procedural import get_generator
 
 generator = get_generator("digits", (12, 12))
-drawn = generator.draw(3000, seed=0)
+drawn = generator.draw(5000, seed=0)
 x, y = drawn.x.reshape(len(drawn), -1) / 255, drawn.y
-private, test = (x[:2500], y[:2500]), (x[2500:], y[2500:])
+private, test = (x[:4000], y[:4000]), (x[4000:], y[4000:])
 
 # %%
 # The same budget, spent in one stage, two and three
@@ -46,7 +46,7 @@ for words, design in designs.items():
 release = pm.release(
     private, classes=range(10), features="identity", clip_norm=5, design="moments", epsilon=4, delta=1e-5
 )
-rows, labels = release.sample(2500, seed=0)
+rows, labels = release.sample(4000, seed=0)
 figure, axes = plt.subplots(2, 10, figsize=(9, 2.6), layout="constrained")
 for digit in range(10):
     axes[0, digit].imshow(x[np.flatnonzero(y == digit)[0]].reshape(12, 12), cmap="gray_r")
@@ -63,6 +63,6 @@ for words, scores in reached.items():
     axes.plot(epsilons, scores, marker="o", label=words)
 axes.set(xscale="log", xticks=epsilons, xticklabels=epsilons, xlabel="epsilon", ylabel="accuracy (%)")
 axes.minorticks_off()
-axes.set_title("One budget, spent in stages: 2,500 drawn digits")
+axes.set_title("One budget, spent in stages: 4,000 drawn digits")
 axes.legend()
 plt.show()
