@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -35,6 +36,12 @@ FIRST = (
     "tests/training/gradients/test_strategies.py",
     "tests/reports/test_page.py",
 )
+
+
+def pytest_collection_finish() -> None:
+    """What is there before the first test stays: looking through it for garbage again and again takes long."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

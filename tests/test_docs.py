@@ -24,6 +24,7 @@ import pytest
 
 from privmix.cli.app import REFUTED
 from privmix.learning import table_model
+from privmix.training import config
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits
 from tests.data.helpers import png
@@ -72,6 +73,10 @@ SMALLER = {
     # Several that work together are started in tests/cli/test_train_processes.py.
     "--nproc-per-node 4": "--nproc-per-node 1",
 }
+
+
+# Of trainings that are told of none.
+EPOCHS = 2.0
 
 
 def named_files(page: Path, folder: Path) -> None:
@@ -126,9 +131,11 @@ def torchrun(words: list[str]) -> None:
 
 @pytest.fixture
 def short_fits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Models of tables are fitted for a moment: what they are is not looked at here."""
+    """Models of tables, and those trained for as long as privmix chooses, are for a moment: nobody looks at them."""
     for name in ("_STEPS", "_TRIAL_STEPS", "_AGAIN_STEPS"):
         monkeypatch.setattr(table_model, name, 20)
+    for name in ("_LINEAR_EPOCHS", "_NETWORK_EPOCHS"):
+        monkeypatch.setattr(config, name, EPOCHS)
 
 
 @pytest.mark.usefixtures("short_fits")
@@ -156,7 +163,7 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
             for full, small in SMALLER.items():
                 line = line.replace(full, small)
         if words[0] == "torchrun":
-            torchrun(shlex.split(line, comments=True)[1:])
+            torchrun([*shlex.split(line, comments=True)[1:], "--epochs", str(EPOCHS)])
             continue
         assert words[0] == "privmix", f"{page.name}: {line}"
         outcome = privmix(*shlex.split(line, comments=True)[1:])
@@ -183,7 +190,7 @@ def test_links_and_pictures_exist(page: Path) -> None:
         assert (page.parent / target).resolve().exists(), f"{page.name}: {target}"
 
 
-def test_docstring_examples_run() -> None:
+def test_docstring_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
     import doctest
     import importlib
     import pkgutil
@@ -191,6 +198,8 @@ def test_docstring_examples_run() -> None:
     import privmix as package
 
     os.environ.setdefault("COLUMNS", "100")
+    # For each example doctest would look whether any file changed whose source was read.
+    monkeypatch.setattr("linecache.checkcache", lambda filename=None: None)
     examples = 0
     for module in pkgutil.walk_packages(package.__path__, "privmix."):
         if module.name.startswith("privmix.ledger.migrations."):

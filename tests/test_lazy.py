@@ -81,7 +81,8 @@ def test_a_verb_that_explains_itself_does_nothing_else() -> None:
 def test_nobody_waits_for_research_but_who_asks_for_it(tmp_path: Path) -> None:
     """A release, what is learnt of it and a training import none of it, nor does help that lists its verbs.
 
-    But for designs and learners: of these a registry asks every package.
+    But for designs and learners: of these a registry asks every package. A release asks for no learner, and for nothing
+    that draws.
     """
     program = """
 import sys
@@ -92,6 +93,7 @@ assert main.run(["--help"]) == main.run(["attack", "--help"]) == 0
 x, y = np.random.default_rng(0).random((60, 4)), np.arange(60) % 2
 how = {"epsilon": 8.0, "delta": 1e-3, "features": "identity", "classes": 2, "clip_norm": 2.0}
 release = pm.release((x, y), design="poisson", out="REL", **how)
+assert not {"sklearn", "pandas", "matplotlib"} & set(sys.modules)
 pm.fit(release)
 pm.train((x, y), model="linear", epochs=1, batch_size=20, out="MODEL", **{**how, "clip_norm": 1.0})
 found = {name for name in sys.modules if name.startswith("privmix.research.")}

@@ -37,7 +37,7 @@ def sentences(names: list[str]) -> list[str]:
             text = " ".join((inspect.getdoc(thing) or "").split())
             if len(text) > 40 and callable(thing):
                 found.add(text.split(". ")[0][:120])
-    return sorted(found)[::2][:60]
+    return sorted(found)[::2][:40]
 
 
 random = np.random.default_rng(0)

@@ -44,7 +44,7 @@ for words, way in ways.items():
         features="pixels",
         model="cnn",
         **way,
-        epochs=10,
+        epochs=6,
         batch_size=256,
         learning_rate=2.0,
         epsilon=8,

@@ -13,6 +13,7 @@ import os
 import re
 import stat
 from collections.abc import Collection, Mapping
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any, Final, NoReturn
 
@@ -31,8 +32,10 @@ _WIDTHS: Final = {
 _HEADER_LENGTH: Final = 8
 # Where a string may hold half of a surrogate pair: escaped, or as it is in text that was decoded elsewhere.
 _SURROGATE: Final = re.compile(r"\\u[dD]|[\ud800-\udfff]")
-# A bracket, or a string with all that is in it, closed or not; it never goes back, so time and memory are linear.
-_BRACKET: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?|[\[\]{}]', re.DOTALL)
+# A string with all that is in it, closed or not; it never goes back, so time and memory are linear.
+_STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_BRACKET: Final = re.compile(r"[\[\]{}]")
+_DEEPER: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def open_plain(path: Path, name: str) -> IO[bytes]:
@@ -237,15 +240,8 @@ def _depth(text: str) -> int:
     if text.count("[") + text.count("{") <= _DEEPEST:
         # Nearly every record of a data file; looking at each character would take longer than parsing it.
         return 0
-    deepest = depth = 0
-    for found in _BRACKET.finditer(text):
-        character = text[found.start()]
-        if character in "[{":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif character in "]}":
-            depth -= 1
-    return deepest
+    steps = map(_DEEPER.__getitem__, _BRACKET.findall(_STRING.sub("", text)))
+    return max(accumulate(steps, initial=0))
 
 
 def _integer(digits: str) -> int:

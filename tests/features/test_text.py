@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,8 @@ from privmix.errors import InvalidInput, MissingExtra, StorageError
 from privmix.features import MiniLm, TextEncoder, from_spec, get_extractor, parse_features
 from tests.features.models import save_text
 
-pytest.importorskip("sentence_transformers")
+# Not imported: every process that collects tests would.
+pytestmark = pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="reads texts; in privmix[text]")
 
 
 def column(*texts: Any) -> np.ndarray[Any, Any]:

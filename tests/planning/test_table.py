@@ -11,7 +11,7 @@ import pytest
 import privmix as pm
 from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
-from privmix.jobs.table_planning import check_goal, columns_of
+from privmix.jobs.planning import check_goal, columns_of
 from privmix.planning import ReleaseConfig
 from privmix.planning.table import CARRIED, TableColumn, _as_shares, _variation, _weakest, forecast_table
 

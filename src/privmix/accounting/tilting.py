@@ -59,10 +59,11 @@ class Cumulants:
         self.parts = parts
         self.infinity = math.fsum(count * atoms.infinity for atoms, count in parts)
         self._cached = lru_cache(maxsize=256)(self._at)
+        self._cached_log_mgf = lru_cache(maxsize=256)(self._log_mgf_at)
 
     def at(self, tilt: float) -> Tilted:
         """The loss tilted by ``tilt``, or by the largest that there is."""
-        return self._cached(max(-_LARGEST_TILT, min(tilt, _LARGEST_TILT)))
+        return self._cached(_bounded(tilt))
 
     def _at(self, tilt: float) -> Tilted:
         sums = np.zeros(5)
@@ -76,8 +77,14 @@ class Cumulants:
         return Tilted(tilt, log_mgf, error + 8 * UNIT * abs(log_mgf), mean, variance, third)
 
     def log_mgf(self, tilt: float) -> float:
-        """Log of E[e^(tilt L); L finite], any real ``tilt``."""
-        return self.at(tilt).log_mgf
+        """Log of E[e^(tilt L); L finite], any real ``tilt``: to the bit what :meth:`at` has, in a third of the time."""
+        return self._cached_log_mgf(_bounded(tilt))
+
+    def _log_mgf_at(self, tilt: float) -> float:
+        total = 0.0
+        for atoms, count in self.parts:
+            total += count * _log_mgf(atoms, tilt)
+        return total
 
     def tilt_for(self, epsilon: float) -> float:
         """The saddle point of the divergence at ``epsilon``."""
@@ -151,26 +158,32 @@ class Cumulants:
         "Connect the dots" at distance u from the grid point below adds u (step - u) to a loss's variance: at most
         step^2 / 4 (a sixth on average), and at most step |loss| for the many losses next to 0.
         """
-        return sum(
-            count * float(_tilt(atoms, tilted.tilt)[2] @ np.minimum(np.abs(atoms.losses) * step, step**2 / 5))
-            for atoms, count in self.parts
-        )
+        return self._adding(tilted)(step)
+
+    def _adding(self, tilted: Tilted) -> Callable[[float], float]:
+        """:meth:`variance_added` of a step, for several of them."""
+        parts = [(count, np.abs(atoms.losses), _tilt(atoms, tilted.tilt)[2]) for atoms, count in self.parts]
+
+        def added(step: float) -> float:
+            return sum(count * float(masses @ np.minimum(sizes * step, step**2 / 5)) for count, sizes, masses in parts)
+
+        return added
 
     def step_adding(self, tilted: Tilted, most: float, width: float) -> float:
         """Largest grid step, up to ``width`` / 32, that adds about ``most`` to epsilon.
 
         To first order epsilon grows by (1 + tilt) / 2 of the variance added under the tilted law.
         """
-        variance = 2 * most / (1 + tilted.tilt)
+        variance, added = 2 * most / (1 + tilted.tilt), self._adding(tilted)
         high = width / 32
-        if self.variance_added(tilted, high) <= variance:
+        if added(high) <= variance:
             return high
         low = high
-        while self.variance_added(tilted, low) > variance and low > 1e-300:
+        while added(low) > variance and low > 1e-300:
             high, low = low, low / 4
         for _ in range(5):
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if self.variance_added(tilted, middle) <= variance else (low, middle)
+            low, high = (middle, high) if added(middle) <= variance else (low, middle)
         return low
 
     def log_bound(self, tilted: Tilted, epsilon: float) -> float:
@@ -204,17 +217,34 @@ class Cumulants:
         return exponent + math.log(value) + sign * (tilted.error + 1e-9 + 8 * UNIT * abs(tilted.tilt * epsilon))
 
 
+def _bounded(tilt: float) -> float:
+    return max(-_LARGEST_TILT, min(tilt, _LARGEST_TILT))
+
+
+def _change(atoms: Atoms, exponents: Array) -> tuple[float, Array] | None:
+    """E[e^exponent] - 1 and what each atom adds to it; None where that overflows or cancels."""
+    if float(exponents.max()) < 500:
+        grown = np.expm1(exponents)
+        change = float(atoms.probs @ grown) - atoms.missing
+        if change > -0.9:
+            return change, grown
+    return None
+
+
+def _log_mgf(atoms: Atoms, tilt: float) -> float:
+    """The first of what :func:`_tilt` finds."""
+    found = _change(atoms, tilt * atoms.losses)
+    return _tilt(atoms, tilt)[0] if found is None else math.log1p(found[0])
+
+
 def _tilt(atoms: Atoms, tilt: float) -> tuple[float, float, Array]:
     """Log moment generating function of one query, its rounding error, and the tilted masses (sum 1)."""
     exponents = tilt * atoms.losses
-    top = float(exponents.max())
-    if top < 500:
-        grown = np.expm1(exponents)
-        change = float(atoms.probs @ grown) - atoms.missing
+    if (found := _change(atoms, exponents)) is not None:
+        change, grown = found
         rounding = 64 * UNIT * (float(atoms.probs @ np.abs(grown)) + abs(atoms.missing))
-        if change > -0.9:
-            log_mgf = math.log1p(change)
-            return log_mgf, rounding / (1 + change), atoms.probs * np.exp(exponents - log_mgf)
+        log_mgf = math.log1p(change)
+        return log_mgf, rounding / (1 + change), atoms.probs * np.exp(exponents - log_mgf)
     with np.errstate(divide="ignore"):
         logs = exponents + np.log(atoms.probs)
     top = float(logs.max())

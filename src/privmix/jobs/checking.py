@@ -18,7 +18,6 @@ from privmix.errors import InvalidInput
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
 from privmix.jobs.ledger_total import read_ledger_total, total_bars, words
-from privmix.learning import load_model
 from privmix.progress import Progress, silent
 from privmix.releases.series import is_series
 from privmix.releases.series_chain import Chain, verify_series
@@ -160,6 +159,8 @@ def check_folder(folder: Path, progress: Progress = silent) -> Checked:
             checked, found={**checked.found, "series": chain.to_dict()}, files=f"{files} files", series=chain
         )
     if kind_of(folder) == FITTED:
+        from privmix.learning import load_model
+
         facts = load_model(folder).facts_
         subject, found = Subject(FITTED, facts.release_id), {"fitted_on": facts.release_id}
         return Checked(subject, found, "", _FITTED_UNCHECKED, wanted_model(facts.extractor))

@@ -11,7 +11,6 @@ from typing import Any, Final, Protocol
 from privmix.certificate import Certificate, Verification
 from privmix.certificate import read_certificate as read_any
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
-from privmix.learning import is_fitted_model
 from privmix.mechanisms.plan import Plan
 from privmix.plans import plan_from_dict
 from privmix.progress import Progress, silent
@@ -65,6 +64,9 @@ def kind_of(folder: str | Path) -> str | None:
     """
     if os.path.lexists(Path(folder) / CERTIFICATE_FILE):
         return read_any(folder).kind
+    # Learners take scikit-learn, whose import nobody with a certificate waits for.
+    from privmix.learning import is_fitted_model
+
     return FITTED if is_fitted_model(folder) else None
 
 

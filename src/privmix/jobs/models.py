@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,6 @@ from privmix.jobs.dataset import open_dataset
 from privmix.jobs.hub import Pushed, push
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_unpublished, check_writable
-from privmix.learning.base import ReleaseFacts, ReleaseLearner
-from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.run_folder import storage_errors
 from privmix.rounding import exact, rounded_up
 from privmix.scratch import ScratchFolder
@@ -34,6 +32,10 @@ from privmix.shown import PriceCurve, Shown
 from privmix.training.export import FORMS
 from privmix.training.run import MODEL_FOLDER
 from privmix.training.trained import ModelFacts, TrainedModel, load_trained
+
+if TYPE_CHECKING:
+    # Learners take scikit-learn, whose import nobody with a trained model waits for.
+    from privmix.learning.base import ReleaseFacts, ReleaseLearner
 
 _BATCH: Final = 4096
 
@@ -73,7 +75,7 @@ class Model(Shown):
             epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.relation}"
             made: dict[str, object] = {"guarantee": epsilon, "network": learner.network.name}
         else:
-            assert isinstance(facts, ReleaseFacts)
+            assert not isinstance(facts, ModelFacts)
             made = {"learner": learner.name, "fitted on release": facts.release_id}
         shape = " x ".join(map(str, facts.input_shape))
         size = {"inputs": shape, "features": facts.dim, "classes": len(facts.classes)}
@@ -192,6 +194,8 @@ class Model(Shown):
             StorageError: writing failed; nothing is left behind.
         """
         if not isinstance(self.classifier, TrainedModel):
+            from privmix.learning.model_io import save_model
+
             return save_model(self.classifier, folder, overwrite=overwrite)
         place = Path(folder)
         with MODEL_FOLDER.new(place, overwrite=overwrite) as draft:
@@ -276,5 +280,8 @@ def model_in(
         raise InvalidInput(
             "model", str(path), "the folder of a model: this is a release, of which `privmix fit` makes one"
         )
-    classifier = load_trained(path) if kind == MODEL else load_model(path)
-    return Model(classifier, features_model, trust_features_model)
+    if kind == MODEL:
+        return Model(load_trained(path), features_model, trust_features_model)
+    from privmix.learning.model_io import load_model
+
+    return Model(load_model(path), features_model, trust_features_model)

@@ -10,23 +10,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.overlap import Contents, Sketch
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, check_choice
 from privmix.features import Extractor
+from privmix.features.table_states import States, table_states
+from privmix.features.tabular import Tabular
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.options import AUTO
+from privmix.jobs.options import AUTO, GOALS, TABLE
 from privmix.jobs.public_data import origins_of
 from privmix.jobs.release_options import Assumptions
-from privmix.learning import DataModel
+from privmix.learning.data_model import DataModel
 from privmix.learning.holdings import ONE_EACH, Holdings
-from privmix.planning import Choice, ReleaseConfig, choose_design
+from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.choice import DECLARED, PUBLIC
+from privmix.planning.table import TableColumn
 from privmix.plans import Design, Plan, all_designs, made_by
 from privmix.progress import Progress
 from privmix.publication import RecordTransform
 from privmix.releases.picture import plain_picture
-from privmix.reports.pictures import draw_predictions
 from privmix.scratch import ScratchFolder
 
 
@@ -70,6 +72,9 @@ def choose(
         InvalidInput: the assumptions do not go together, or public data have other features.
         StorageError: public data can't be read.
     """
+    # The planner takes all learners: whoever names a design does not wait for these.
+    from privmix.planning import choose_design
+
     assumptions.check(of_persons=config.per_person is not None)
     public: dict[str, Contents] = {}
     made_of: list[tuple[str, Sketch]] = []
@@ -122,6 +127,8 @@ def public_model(
 
 def picture_of(choice: Choice) -> bytes:
     """The planner's picture as SVG."""
+    from privmix.reports.pictures import draw_predictions
+
     with ScratchFolder() as folder:
         path = folder / "predictions.svg"
         draw_predictions(choice.to_dict(), path)
@@ -157,3 +164,29 @@ def design_facts(plan: Plan) -> dict[str, str]:
         "mean query's multiplier": "none" if not plan.centred else f"{plan.centre_noise_multiplier:.5g}",
         "noise in " + ", ".join(plan.noise_std): ", ".join(f"{value:.5g}" for value in plan.noise_std.values()),
     }
+
+
+def check_goal(goal: str, extractor: Any, *, design: str = AUTO) -> None:
+    """Raise unless a release can be planned for this.
+
+    Raises:
+        InvalidInput: there is no such goal, or ``table`` where features are not those of a table, or beside a design.
+    """
+    check_choice("goal", goal, GOALS)
+    if goal == TABLE and not isinstance(extractor, Tabular):
+        allowed = "classify; `table` needs the columns of a table: features tabular:SPEC, as they are"
+        raise InvalidInput("goal", goal, allowed)
+    if goal == TABLE and design != AUTO:
+        raise InvalidInput("goal", goal, f"`table` with design {AUTO} alone: design {design} was given")
+
+
+def columns_of(tabular: Tabular) -> tuple[TableColumn, ...]:
+    """The declared columns that are used, and whether the features tell the share of each of their states."""
+    return tuple(TableColumn(one.name, len(one.shares), _told(one, tabular.scale)) for one in table_states(tabular))
+
+
+def _told(states: States, scale: float) -> bool:
+    """Whether the mean features of a column determine the shares of its states."""
+    count = len(states.shares)
+    known = np.column_stack([states.features / scale, np.ones(count)])
+    return count <= known.shape[1] and int(np.linalg.matrix_rank(known)) == count

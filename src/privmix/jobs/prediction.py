@@ -21,9 +21,8 @@ from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.options import CLASSIFY
 from privmix.jobs.places import check_figure
-from privmix.jobs.planning import declared_model, public_model
+from privmix.jobs.planning import check_goal, columns_of, declared_model, public_model
 from privmix.jobs.release_options import Assumptions
-from privmix.jobs.table_planning import check_goal, columns_of
 from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.config import degree_by_theory
 from privmix.planning.diagnostics import minimum_euclidean_distance, neural_collapse

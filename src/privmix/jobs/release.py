@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,23 +26,24 @@ from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.options import AUTO, TABLE
 from privmix.jobs.persons import check_persons, records_of_each
-from privmix.jobs.planning import Chosen, choose, declared_model, design_facts
+from privmix.jobs.planning import Chosen, choose, columns_of, declared_model, design_facts
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.table_planning import columns_of
 from privmix.jobs.work import Cost, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
-from privmix.planning.table_choice import TableChoice, choose_table
 from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
 from privmix.releases.series import SeriesStep
 from privmix.rounding import exact
 from privmix.shown import Picture, Shown
+
+if TYPE_CHECKING:
+    from privmix.planning.table_choice import TableChoice
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -256,6 +257,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def _for_table(self, config: ReleaseConfig) -> TableChoice:
         """How the planner divides the budget for a table; by its specification alone."""
+        from privmix.planning.table_choice import choose_table
+
         assert isinstance(self.reader, Tabular)
         model, _ = declared_model(config, self.assumptions, self.reader)
         return choose_table(config, self.epsilon, self.delta, columns_of(self.reader), model)

@@ -20,11 +20,10 @@ from privmix.features.whitening import WhiteningConfig
 from privmix.jobs.counting import STAND_IN, check_asked
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.options import AUTO, CLASSIFY, TABLE
-from privmix.jobs.planning import design_of
+from privmix.jobs.planning import check_goal, design_of
 from privmix.jobs.public_data import origins_of, refuse_private
 from privmix.jobs.public_prior import Opened, open_public
 from privmix.jobs.release_options import ReleaseOptions
-from privmix.jobs.table_planning import check_goal
 from privmix.mechanisms.run_folder import beside
 from privmix.planning import ReleaseConfig
 from privmix.plans import design_named

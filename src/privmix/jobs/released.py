@@ -18,7 +18,6 @@ from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.hub import Pushed, push
 from privmix.jobs.transforming import transform
-from privmix.learning.base import ReleaseLearner
 from privmix.plans import Plan, plan_from_dict
 from privmix.publication import ReleasedDataset
 from privmix.releases import load_release, verify_release
@@ -169,6 +168,7 @@ class Release(Shown):
         """
         # Whoever only makes a release needs no learner.
         from privmix.jobs.fitting import fit
+        from privmix.learning.base import ReleaseLearner
         from privmix.learning.sampling import sample_records
 
         model = fit(self)

@@ -17,7 +17,6 @@ from privmix.features.spec import feature_names
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.private_tables import check_out, write_table
-from privmix.learning.base import ReleaseFacts
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.releases.folder import dataset_of
@@ -99,6 +98,9 @@ def transform(
     place = None if out is None else Path(out)
     if place is not None:
         check_out(place, overwrite, [".npy"])
+    # Learners take scikit-learn, whose import a release does without.
+    from privmix.learning.base import ReleaseFacts
+
     facts = ReleaseFacts.of(dataset_of(release))
     trust = trust_features_model
     extractor = from_spec(facts.extractor, features_model, trust_model=trust, arrays=facts.extractor_arrays)

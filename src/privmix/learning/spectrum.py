@@ -28,6 +28,8 @@ Complexes = NDArray[np.complex128]
 _SPAN: Final = 1e-5
 _STEPS: Final = 8
 _MANY_STEPS: Final = 200
+# Steps that move a trace by a smaller share of the largest are rounding.
+_STILL: Final = 1e-14
 
 
 @dataclass(frozen=True)
@@ -205,11 +207,16 @@ def _likeliest(points: Reals, counts: Reals, atoms: Reals, law: NoiseLaw, blur: 
     """
     weights = _power_law(atoms, float(counts @ points))
     z = (points + 1j * blur).astype(np.complex128)
-    trace = _trace(z, atoms, weights, law, _MANY_STEPS)
+    trace, room = _trace(z, atoms, weights, law, _MANY_STEPS), np.empty((2, len(z), len(atoms)))
     for _ in range(rounds):
         shift, k = law.shifted(z, trace)
-        # The share of A's eigenvectors of a variance in an eigenvector of S (Ledoit and Peche 2011).
-        overlap = np.maximum(weights * (1 / (k[:, None] * (atoms - shift[:, None]))).imag, np.finfo(float).tiny)
+        apart, inverse = _apart(atoms, shift, room)
+        # The share of A's eigenvectors of a variance in an eigenvector of S (Ledoit and Peche 2011):
+        # the imaginary part of 1 / (k (a - Z)).
+        apart *= (1 / k).imag[:, None]
+        apart += (shift.imag * (1 / k).real)[:, None]
+        apart *= inverse
+        overlap = np.maximum(np.multiply(apart, weights, out=apart), np.finfo(float).tiny, out=apart)
         weights = counts @ (overlap / overlap.sum(axis=1, keepdims=True))
         trace = _trace(z, atoms, weights, law, _STEPS, trace)
     return weights
@@ -234,8 +241,24 @@ def _trace(
     z: Complexes, atoms: Reals, weights: Reals, law: NoiseLaw, steps: int, start: Complexes | None = None
 ) -> Complexes:
     """tr (S - z)^-1 / d for a spectrum of A: the fixed point of :meth:`NoiseLaw.shifted`, by damped steps."""
-    trace = -1 / z if start is None else start
-    for _ in range(steps):
-        shift, k = law.shifted(z, trace)
-        trace = (trace + (1 / (atoms - shift[:, None])) @ weights / k) / 2
+    trace, room = -1 / z if start is None else start, np.empty((2, len(z), len(atoms)))
+    for number in range(steps):
+        last, (shift, k) = trace, law.shifted(z, trace)
+        apart, inverse = _apart(atoms, shift, room)
+        imaginary = shift.imag * (inverse @ weights)
+        trace = (trace + (np.multiply(apart, inverse, out=apart) @ weights + 1j * imaginary) / k) / 2
+        if number % _STEPS == _STEPS - 1 and np.abs(trace - last).max() <= _STILL * np.abs(trace).max():
+            break
     return trace
+
+
+def _apart(atoms: Reals, shift: Complexes, room: Reals) -> tuple[Reals, Reals]:
+    """(k, atoms) d and 1 / (d^2 + y^2), so that 1 / (a - x - iy) is their product and i y times the second, d = a - x.
+
+    Complex numbers would be divided one by one. Both lie in ``room``: large arrays are dear to get.
+    """
+    apart, inverse = room
+    np.subtract(atoms, shift.real[:, None], out=apart)
+    np.square(apart, out=inverse)
+    inverse += np.square(shift.imag)[:, None]
+    return apart, np.reciprocal(inverse, out=inverse)

@@ -37,6 +37,8 @@ SCHEDULES: Final = ("constant", "cosine", "linear")
 _LINEAR_SHARE: Final = 8192 / 60_000
 _NETWORK_SHARE: Final = 4096 / 50_000
 _ADAM_RATE: Final = 1e-3
+_LINEAR_EPOCHS: Final = 60.0
+_NETWORK_EPOCHS: Final = 50.0
 # Settings come in this order since there have been certificates.
 _LAST: Final = ("views", "bank_augmentations", "execution")
 OF_THE_JOB: Final = frozenset(
@@ -279,7 +281,7 @@ class TrainingConfig:
             delta,
             model,
             batch_size=max(1, round((_LINEAR_SHARE if linear else _NETWORK_SHARE) * records)),
-            epochs=60.0 if linear else 50.0,
+            epochs=_LINEAR_EPOCHS if linear else _NETWORK_EPOCHS,
             clip_norm=0.1 if linear else 1.0,
             feature_norm=16.0 if linear else None,
             optimiser=OptimiserConfig(

@@ -16,16 +16,17 @@ from torch import Tensor
 from privmix.data import Source
 from privmix.data.fingerprint import records_hash
 from privmix.data.overlap import Contents, Sketch
-from privmix.errors import InvalidInput, in_terms_of
+from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.features.models import locate, public_name
 from privmix.held_folders import HeldFolder
 from privmix.jobs.columns import class_list
 from privmix.jobs.public_data import origins_of
 from privmix.progress import Progress
-from privmix.research.synthesis.denoising import Guidance, Sampler
+from privmix.research.synthesis.ddpm import DdpmConfig
+from privmix.research.synthesis.denoising import Guidance, NoiseProcess, Sampler
 from privmix.research.synthesis.diffusion import DiffusionConfig, train_diffusion
+from privmix.research.synthesis.edm import EdmConfig
 from privmix.research.synthesis.guidance import GuidanceConfig, guidance, train_discriminator
-from privmix.research.synthesis.kinds import noise_process
 from privmix.research.synthesis.model import DiffusionModel
 from privmix.research.synthesis.networks import check_size
 from privmix.research.synthesis.options import SynthesisOptions
@@ -38,6 +39,20 @@ Pixels = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
 _SEED_OF_DISCRIMINATOR: Final = 1
+PROCESSES: Final[dict[str, type[NoiseProcess]]] = {"edm": EdmConfig, "ddpm": DdpmConfig}
+
+
+def noise_process(name: str) -> NoiseProcess:
+    """The model of that name, with its authors' constants.
+
+    Raises:
+        InvalidInput: there is none.
+
+    Example:
+        >>> noise_process("ddpm").conditional
+        False
+    """
+    return PROCESSES[check_choice("diffusion", name, PROCESSES)]()
 
 
 @dataclass(frozen=True, eq=False)
