@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
-from privmix.data import FeatureStore, fingerprint
+from privmix.data import FeatureStore, fingerprint, known_hashes
 from privmix.data.sealing import StoreKey
 from privmix.data.source import Source
 from tests.cli.helpers import privmix
@@ -141,7 +141,7 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
     notes = tmp_path / ".STORE.hashes"
     assert stat.S_IMODE(notes.stat().st_mode) == 0o600
     # Another process: it hashes the data again only where nobody kept the hash.
-    fingerprint._hashes.clear()
+    known_hashes._hashes.clear()
     monkeypatch.setattr(hashlib, "file_digest", digested)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
     pm.extract_features(data, **WISHES, out=tmp_path / "STORE")

@@ -26,7 +26,7 @@ def made_of(path: Path) -> Sketch | None:
         InvalidInput: the card is a pool's, but says of this what privmix can't have written.
         StorageError: the card can't be read.
     """
-    if path.suffix != Path(IMAGES).suffix:
+    if not isinstance(path, Path) or path.suffix != Path(IMAGES).suffix:
         return None
     images = path.resolve()
     if images.name != IMAGES or not images.with_name(CARD).is_file():
