@@ -214,6 +214,18 @@ def test_a_record_that_does_not_fit_is_not_shown(tmp_path: Path) -> None:
     assert "424242" not in str(refused.value)
 
 
+def test_a_worker_writes_no_tile_of_data_that_changed(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    data(tmp_path)
+    source = open_dataset(f"local://{tmp_path / 'd.parquet'}", classes=CLASSES)
+    data(tmp_path)
+    encoder = Alone(source, Doubled())
+    with pytest.raises(InvalidInput, match="stay as they are"):
+        write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    assert not encoder.made
+    assert not (tmp_path / "STORE").exists()
+
+
 class TestEncrypted:
     """Nothing of the records shows without the key."""
 
@@ -349,6 +361,15 @@ def test_killed_workers_change_no_byte(cluster: Any, tmp_path: Path, source: Sou
         "whole",
         "STORE",
     }
+
+
+def test_workers_read_data_at_an_address_in_place(cluster: Any, tmp_path: Path, whole: FeatureStore) -> None:
+    pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    source = open_dataset(f"local://{tmp_path / 'd.parquet'}", classes=CLASSES)
+    assert source.travels
+    with ClusterEncoder(Cluster(), source, Identity2()) as encoder:
+        made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    assert np.array_equal(made.features, whole.features)
 
 
 def test_a_cluster_that_always_dies_leaves_what_is_made(

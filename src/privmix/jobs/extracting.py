@@ -78,8 +78,8 @@ def extract_features(
     An interrupted extraction is finished by the same call: what is on the disk is kept, and only records that are
     lacking are read, with what a file's format makes one read to get to them. On a cluster, workers read tiles of the
     data, and write each tile's features beside the store; neither records nor features enter Ray's object store. The
-    data and ``out`` have to be on a file system that all machines share. Data in memory, at addresses or by persons are
-    made into features here.
+    data and ``out`` have to be on a file system that all machines share. Data in memory or by persons, and
+    files at an address that can't be read in place, are made into features here.
 
     Args:
         data: as :func:`privmix.release` takes it; also ``features``, ``classes``, ``split``, ``columns`` and ``label``.
