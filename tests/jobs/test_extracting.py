@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -207,9 +208,13 @@ def test_a_cluster_makes_the_same_release(
     put: list[Any] = []
     original = ray.put
     monkeypatch.setattr(ray, "put", lambda value: (put.append(value), original(value))[1])
+    started, start = [], ray.init
+    monkeypatch.setattr(ray, "init", lambda **given: (started.append(given), start(**given))[1])
     fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
     made = pm.release(data, **WISHES, **BUDGET, seed=3, engine="ray", workers=1, out=tmp_path / "B")
     assert np.array_equal(made.x, fresh.x)
+    # For features and sums together.
+    assert len(started) == 1
     assert not ray.is_initialized()
     values = pq.read_table(data)["a"].to_numpy()
     import cloudpickle
@@ -284,9 +289,13 @@ def test_a_cluster_makes_the_same_release(
     put: list[Any] = []
     original = ray.put
     monkeypatch.setattr(ray, "put", lambda value: (put.append(value), original(value))[1])
+    started, start = [], ray.init
+    monkeypatch.setattr(ray, "init", lambda **given: (started.append(given), start(**given))[1])
     fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
     made = pm.release(data, **WISHES, **BUDGET, seed=3, engine="ray", workers=1, out=tmp_path / "B")
     assert np.array_equal(made.x, fresh.x)
+    # For features and sums together.
+    assert len(started) == 1
     assert not ray.is_initialized()
     values = pq.read_table(data)["a"].to_numpy()
     import cloudpickle
@@ -343,3 +352,20 @@ def test_an_object_that_changes_while_it_is_read_publishes_nothing(
     assert 0 < sum(seen) < N
     assert not (tmp_path / "A").exists()
     memory.rm("/changing", recursive=True)
+
+
+@pytest.mark.parametrize("said", ["folder", "data"])
+def test_a_cluster_whose_machines_share_no_files_is_found_before_the_charge(
+    data: Path, tmp_path: Path, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    monkeypatch.setattr("privmix.engine.ray.connected", lambda _: nullcontext())
+    monkeypatch.setattr("privmix.engine.shared_places._asked", lambda *_: ["", said])
+    monkeypatch.setattr("privmix.jobs.job.Job.charge", lambda *_: pytest.fail("charged"))
+    monkeypatch.setattr(Source, "_silent_chunks", lambda *_: pytest.fail("read"))
+    given = {**WISHES, "engine": "ray", "ray_address": "h:1"}
+    with pytest.raises(pm.InvalidInput, match="all machines of the cluster"):
+        pm.release(data, **given, **BUDGET, out=tmp_path / "A")
+    with pytest.raises(pm.InvalidInput, match="all machines of the cluster"):
+        pm.extract_features(data, **given, out=tmp_path / "STORE")
+    assert [file.name for file in tmp_path.iterdir()] == ["d.parquet"]

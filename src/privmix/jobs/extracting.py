@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -11,6 +12,7 @@ from privmix.bars import Asked, callback, shows_bars
 from privmix.data import FeatureStore
 from privmix.data.sealing import StoreKey
 from privmix.engine.ray import Cluster
+from privmix.engine.shared_places import check_places
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, parse_features
 from privmix.jobs.columns import Columns
@@ -114,7 +116,11 @@ def extract_features(
     if not place.parent.is_dir():
         raise InvalidInput("out", str(place), "a place in a folder that is there")
     cluster = Cluster(ray_address) if engine == "ray" else None
-    store: FeatureStore = features_on_disk(
-        dataset, extractor, place, callback(progress), cluster=cluster, workers=workers, key=key
-    )
+    with ExitStack() as ends:
+        if cluster is not None and dataset.source.travels and not place.exists():
+            ends.enter_context(cluster.open())
+            check_places(place.parent, dataset.source.manifest().files)
+        store: FeatureStore = features_on_disk(
+            dataset, extractor, place, callback(progress), cluster=cluster, workers=workers, key=key
+        )
     return ExtractedFeatures(place, len(store.labels), store.dim, extractor.name, store.key is not None)
