@@ -59,7 +59,9 @@ def test_every_machine_of_a_cluster_is_asked(cluster: Any, tmp_path: Path, monke
     asked: list[int] = []
     original = ray.get
     monkeypatch.setattr(
-        ray, "get", lambda refs, **more: (asked.append(len(refs) if isinstance(refs, list) else 1), original(refs, **more))[1]
+        ray,
+        "get",
+        lambda refs, **more: (asked.append(len(refs) if isinstance(refs, list) else 1), original(refs, **more))[1],
     )
     with Cluster().open():
         check_places(tmp_path, ())

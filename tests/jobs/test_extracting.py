@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
-from privmix.data import FeatureStore, fingerprint, known_hashes
+from privmix.data import FeatureStore, known_hashes
 from privmix.data.sealing import StoreKey
 from privmix.data.source import Source
 from tests.cli.helpers import privmix
@@ -262,91 +262,6 @@ def test_an_object_that_changes_while_it_is_read_publishes_nothing(
 
     monkeypatch.setattr(Identity, "transform", changed)
     monkeypatch.setattr(Identity, "step", 50)
-    with pytest.raises(pm.InvalidInput, match="stay as they are"):
-        pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
-    assert set(os.listdir(tmp_path)) == {"d.parquet"}
-
-
-def test_a_stores_records_are_not_shown(data: Path, tmp_path: Path) -> None:
-    pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
-    assert repr(FeatureStore.open(tmp_path / "STORE")) == "<FeatureStore>"
-
-
-def test_a_store_is_not_made_in_what_others_get(data: Path, tmp_path: Path) -> None:
-    pm.release(data, **WISHES, **BUDGET, out=tmp_path / "REL")
-    with pytest.raises(pm.InvalidInput, match="outside of releases"):
-        pm.extract_features(data, **WISHES, out=tmp_path / "REL" / "STORE")
-
-
-@pytest.mark.thorough
-def test_a_cluster_makes_the_same_release(
-    data: Path, tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """From raw records, once with a store of its own and once with the run's."""
-    ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
-    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    put: list[Any] = []
-    original = ray.put
-    monkeypatch.setattr(ray, "put", lambda value: (put.append(value), original(value))[1])
-    started, start = [], ray.init
-    monkeypatch.setattr(ray, "init", lambda **given: (started.append(given), start(**given))[1])
-    fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
-    made = pm.release(data, **WISHES, **BUDGET, seed=3, engine="ray", workers=1, out=tmp_path / "B")
-    assert np.array_equal(made.x, fresh.x)
-    # For features and sums together.
-    assert len(started) == 1
-    assert not ray.is_initialized()
-    values = pq.read_table(data)["a"].to_numpy()
-    import cloudpickle
-
-    assert put
-    assert all(values[:4].tobytes() not in cloudpickle.dumps(one) for one in put)
-    assert set(os.listdir(tmp_path)) == {"d.parquet", "key", "A", "B"}
-    assert (
-        json.loads((tmp_path / "B" / "certificate.json").read_text())["files"]
-        == json.loads((tmp_path / "A" / "certificate.json").read_text())["files"]
-    )
-
-
-def test_an_address_is_read_in_place_to_the_same_store_and_release(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
-    monkeypatch.setattr("privmix.scratch.ScratchFolder.__init__", lambda *_: pytest.fail("a copy was made"))
-    known_hashes._hashes.clear()
-    place = f"local://{data}"
-    pm.extract_features(data, **WISHES, out=tmp_path / "HERE")
-    pm.extract_features(place, **WISHES, out=tmp_path / "THERE")
-    for name in ("features.npy", "labels.npy"):
-        assert (tmp_path / "THERE" / name).read_bytes() == (tmp_path / "HERE" / name).read_bytes()
-    here, there = (
-        pm.release(one, **WISHES, **BUDGET, seed=3, out=tmp_path / name) for one, name in ((data, "A"), (place, "B"))
-    )
-    assert there.x.tobytes() == here.x.tobytes()
-
-
-def test_an_object_that_changes_while_it_is_read_publishes_nothing(
-    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
-    from privmix.features import Identity
-
-    memory, original, seen = fsspec.filesystem("memory"), Identity.transform, list[int]()
-    memory.pipe("/changing/d.parquet", data.read_bytes())
-
-    def changed(self: Identity, x: Any) -> Any:
-        if not seen:
-            memory.pipe("/changing/d.parquet", data.read_bytes())
-        seen.append(len(x))
-        return original(self, x)
-
-    monkeypatch.setattr(Identity, "transform", changed)
-    monkeypatch.setattr(Identity, "step", 50)
-    given = {**WISHES, **BUDGET, "out": tmp_path / "A", "ledger": str(tmp_path / "ledger.db"), "dataset": "d"}
-    pm.create_ledger(tmp_path / "ledger.db", {"d": (10, 1e-3)}) if hasattr(pm, "create_ledger") else given.pop("ledger")
-    if "ledger" not in given:
-        given.pop("dataset")
     with pytest.raises(pm.InvalidInput, match="stay as they are"):
         pm.release("memory://changing/d.parquet", **WISHES, **BUDGET, out=tmp_path / "A")
     assert 0 < sum(seen) < N

@@ -312,7 +312,9 @@ def _reader(path: Path, options: Any = None, first: int = 0) -> Iterator[tuple[A
     batches = [start for kind, start, _ in found if kind == BATCH]
     place = [*batches, size][min(first, len(batches))]
     before = [(start, stop) for kind, start, stop in found if kind != BATCH and start < place]
-    with pa_ipc.open_stream(pa.PythonFile(_Spliced(file, [*before, (place, size)]), mode="r"), options=options) as reader:
+    with pa_ipc.open_stream(
+        pa.PythonFile(_Spliced(file, [*before, (place, size)]), mode="r"), options=options
+    ) as reader:
         yield reader, min(first, len(batches))
 
 

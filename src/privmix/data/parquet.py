@@ -65,9 +65,8 @@ def parquet_classes(path: Path, label_column: str) -> tuple[str, ...] | None:
         InvalidInput: not a Parquet file, or other metadata under these keys.
         StorageError: it cannot be read.
     """
-    with decoding(path, PARQUET.kind):
-        with _opened(path) as file:
-            metadata = file.schema_arrow.metadata
+    with decoding(path, PARQUET.kind), _opened(path) as file:
+        metadata = file.schema_arrow.metadata
     return metadata_classes(path, metadata, label_column)
 
 

@@ -286,7 +286,7 @@ class RemotePath:
         return digest.hexdigest()
 
     def lasting_state(self) -> tuple[int, ...] | None:
-        """What tells its content from others, without secrets; None where a time alone does, which may be too coarse."""
+        """What tells its content from others, without secrets; None where times alone do, which may be too coarse."""
         return self.tree.state(self.relative) if self._entry().version.strong else None
 
     def _entry(self) -> Entry:

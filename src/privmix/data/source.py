@@ -134,6 +134,7 @@ class Source(ABC):
 
         Batches call it before their last one, so that nobody has all records of data that changed meanwhile.
         """
+        return
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """The records before anything that was declared of labels is applied: what tells data from other data."""

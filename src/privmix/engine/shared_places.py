@@ -87,9 +87,9 @@ def _asked(*given: Any) -> list[str]:
     nodes = [node for node in library.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
     task = library.remote(lacks)
     asked = [
-        task.options(
-            num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)
-        ).remote(*given)
+        task.options(num_cpus=0, scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False)).remote(
+            *given
+        )
         for node in nodes
     ]
     try:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from privmix.bars import Asked, callback, shows_bars
 from privmix.data import FeatureStore
+from privmix.data.held import stream_of
 from privmix.data.sealing import StoreKey
+from privmix.data.spool import Spool
 from privmix.engine.ray import Cluster
 from privmix.engine.shared_places import check_places
 from privmix.errors import InvalidInput
@@ -77,6 +79,9 @@ def extract_features(
     **The store is as private as the records**: features are not noisy, no guarantee covers them, and often records can
     be told from them. Nothing is charged, since nothing leaves its owner.
 
+    A stream (``datasets.IterableDataset``) is read once, into a private folder beside ``out``, which goes when the
+    store is there; another call with the stream goes on where it stopped, as far as the stream can.
+
     An interrupted extraction is finished by the same call: what is on the disk is kept, and only records that are
     lacking are read, with what a file's format makes one read to get to them. On a cluster, workers read tiles of the
     data, and write each tile's features beside the store; neither records nor features enter Ray's object store. The
@@ -110,13 +115,20 @@ def extract_features(
     check_unpublished("out", place)
     check_writable("out", place.parent)
     check_store_key(place, key)
-    dataset = open_dataset(data, extractor, split=split, classes=classes, columns=Columns.declared(columns, label))
-    extractor = extractor.with_columns(dataset.source.number_names)
     no_core_dumps()
     if not place.parent.is_dir():
         raise InvalidInput("out", str(place), "a place in a folder that is there")
     cluster = Cluster(ray_address) if engine == "ray" else None
     with ExitStack() as ends:
+        spool = None
+        # An encrypted store leaves no plain records for another attempt.
+        if key is None and not place.exists() and (stream := stream_of(data, split)) is not None:
+            spool = ends.enter_context(Spool(stream, place))
+            data = spool.dataset()
+        declared = Columns.declared(columns, label)
+        dataset = open_dataset(data, extractor, split=split, classes=classes, columns=declared)
+        dataset = replace(dataset, spool=spool)
+        extractor = extractor.with_columns(dataset.source.number_names)
         if cluster is not None and dataset.source.travels and not place.exists():
             ends.enter_context(cluster.open())
             check_places(place.parent, dataset.source.manifest().files)

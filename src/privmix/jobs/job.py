@@ -246,7 +246,7 @@ class Job(ABC, Generic[P, R]):
         """Raise :class:`InvalidInput` unless an interrupted run is the one that was planned."""
 
     def equip(self, planned: P, ends: ExitStack) -> None:
-        """Have what the work needs of other machines, until ``ends``; raise where it is not to be had. Reads nothing."""
+        """Have what the work needs of other machines, until ``ends``; raise where that is not there. Reads nothing."""
 
     @abstractmethod
     def cost(self, planned: P) -> Cost | None:
