@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -303,6 +304,40 @@ class TestEncrypted:
         with pytest.raises(InvalidInput, match="store is plain"):
             FeatureStore.open(plain.path, key)
 
+    @pytest.mark.parametrize(
+        "edited",
+        [
+            {"records": N - 1},
+            {"classes": ["b", "a"]},
+            {"input_shape": [1, DIM]},
+            {"columns": ["p", "q", "r"]},
+            {"sha256": "0" * 64},
+            {"more": 1},
+        ],
+        ids=lambda one: next(iter(one)),
+    )
+    def test_what_a_store_says_of_itself_can_not_be_changed_without_the_key(
+        self, tmp_path: Path, source: Source, key: StoreKey, edited: dict[str, Any]
+    ) -> None:
+        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
+        meta = json.loads((made.path / "meta.json").read_text())
+        (made.path / "meta.json").write_text(json.dumps(meta | edited))
+        for opened in (FeatureStore.open, FeatureStore.check_key):
+            with pytest.raises(InvalidInput, match="as it was written"):
+                opened(made.path, key)
+        # Another order of its lines says the same.
+        (made.path / "meta.json").write_text(json.dumps(dict(reversed(meta.items()))))
+        FeatureStore.open(made.path, key)
+
+    def test_an_older_store_is_refused_with_what_to_do(self, tmp_path: Path, source: Source, key: StoreKey) -> None:
+        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
+        meta = json.loads((made.path / "meta.json").read_text())
+        sealer = key.sealer(bytes.fromhex(meta["sealed"]["mark"]))
+        older = meta | {"facts": sealer.seal(b"privmix facts", json.dumps(dict(made.extractor)).encode()).hex()}
+        (made.path / "meta.json").write_text(json.dumps(older))
+        with pytest.raises(InvalidInput, match="remove this older one, and make it again"):
+            FeatureStore.open(made.path, key)
+
     def test_an_edited_or_moved_block_is_refused(
         self, tmp_path: Path, source: Source, key: StoreKey, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -333,6 +368,17 @@ class TestEncrypted:
         assert "ab" not in str(refused.value).replace("vary", "").split("got")[1].split(";")[0]
         monkeypatch.setenv("PRIVMIX_STORE_KEY", "ef" * 32)
         assert StoreKey("env").read() == bytes.fromhex("ef" * 32)
+        # A file that is called env is a file, whatever the environment holds.
+        monkeypatch.chdir(tmp_path)
+        Path("env").write_text("cd" * 32)
+        Path("env").chmod(0o600)
+        for named in ("./env", Path("env"), tmp_path / "env", str(tmp_path / "env")):
+            found = StoreKey.of(named)
+            assert found is not None
+            assert found.read() == bytes.fromhex("cd" * 32)
+        found = StoreKey.of("env")
+        assert found is not None
+        assert found.read() == bytes.fromhex("ef" * 32)
         monkeypatch.delenv("PRIVMIX_STORE_KEY")
         with pytest.raises(InvalidInput, match="PRIVMIX_STORE_KEY"):
             StoreKey("env").read()

@@ -217,7 +217,7 @@ class FeatureStoreWriter:
         files = {_SEALED_FEATURES: 4 * self._dim, _SEALED_LABELS: 8}
         sizes = {name: sealed_bytes(rows, size) for name, size in files.items()}
         self._open_partial(dict.fromkeys(files, b""), sizes, self._meta)
-        self._meta["facts"] = self.sealer.seal(_FACTS, json.dumps(private["extractor"]).encode()).hex()
+        self._private = json.dumps(private["extractor"]).encode()
         self._blocks, self._block_rows = BlockWriter(self.sealer, rows, self._partial.rows), rows
 
     def _open_partial(
@@ -235,6 +235,7 @@ class FeatureStoreWriter:
     sealer: Sealer | None = None
     """Who encrypts what is written; None: nobody."""
     _mark: bytes = b""
+    _private: bytes = b""
 
     @property
     def path(self) -> Path:
@@ -327,6 +328,8 @@ class FeatureStoreWriter:
             self._partial.checkpoint()
             names = _names(self._by_person, self._key)
             meta = {**self._meta, "sha256": _digest(self._partial.folder, names)}
+            if self.sealer is not None:
+                meta["facts"] = self.sealer.seal(_named(meta), self._private).hex()
             self._partial.publish(json.dumps(meta, indent=2) + "\n")
 
     def abort(self) -> None:
@@ -394,10 +397,21 @@ def _opened_meta(path: Path, key: StoreKey | None) -> tuple[Mapping[str, Any], S
     if key is None:
         return meta, None, dict(meta["extractor"])
     sealer = key.sealer(bytes.fromhex(meta["sealed"]["mark"]))
-    facts = sealer.opened(_FACTS, bytes.fromhex(meta["facts"]))
+    sealed = bytes.fromhex(meta["facts"])
+    facts = sealer.opened(_named(meta), sealed)
+    if facts is None and sealer.opened(_FACTS, sealed) is not None:
+        allowed = "a store whose description can't be changed without its key: remove this older one, and make it again"
+        raise InvalidInput("store", str(path), allowed)
     if facts is None:
-        raise InvalidInput("store_key", key.place, "the key that the store was encrypted by")
+        allowed = "the key that the store was encrypted by, and its description as it was written"
+        raise InvalidInput("store_key", key.place, allowed)
     return meta, sealer, dict(json.loads(facts))
+
+
+def _named(meta: Mapping[str, Any]) -> bytes:
+    """What the private facts of an encrypted store are sealed under: all else that is said of it, so that this holds."""
+    said = {name: value for name, value in meta.items() if name != "facts"}
+    return _FACTS + b"\n" + json.dumps(said, sort_keys=True).encode()
 
 
 def _sealed_arrays(path: Path, sealer: Sealer, shape: tuple[int, int], rows: Any) -> tuple[Any, NDArray[np.int64]]:

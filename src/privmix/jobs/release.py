@@ -322,7 +322,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         return {**chosen.public, **public}, [*self.origins, *chosen.made_of]
 
     def equip(self, planned: Planned, ends: ExitStack) -> None:
-        """See :meth:`Job.equip`: one cluster for features and sums; its machines see the store's folder and the data."""
+        """See :meth:`Job.equip`: one cluster for features and sums; its machines see the data and the store's place."""
         if planned.engine == "ray":
             assert self.out is not None
             source = self.opened.source
