@@ -67,8 +67,14 @@ def test_encrypted_it_takes_the_key(data: Path, tmp_path: Path, key: Path) -> No
     assert np.array_equal(sealed.x, fresh.x)
     with pytest.raises(pm.InvalidInput, match="store_key"):
         pm.release(data, **again, out=tmp_path / "C")
+    training: dict[str, Any] = {**WISHES, "epsilon": 4, "delta": 1e-4, "epochs": 1, "seed": 3}
     with pytest.raises(pm.InvalidInput, match="encrypted"):
-        pm.train(data, **WISHES, epsilon=4, delta=1e-4, epochs=1, store=tmp_path / "STORE", out=tmp_path / "D")
+        pm.train(data, **training, store=tmp_path / "STORE", out=tmp_path / "D")
+    with pytest.raises(pm.InvalidInput, match="without `store`"):
+        pm.train(data, **training, store_key=key, out=tmp_path / "D")
+    inputs = np.random.default_rng(1).normal(0, 0.3, (20, 3)).astype(np.float32)
+    trained = pm.train(data, **training, store=tmp_path / "STORE", store_key=key)
+    assert np.array_equal(trained.predict_proba(inputs), pm.train(data, **training).predict_proba(inputs))
     assert not (tmp_path / "C").exists()
     rows = pm.release(
         data, **{**again, "design": "poisson", "rows": 40}, store_key=key, out=tmp_path / "E", memory_gb=0.001
@@ -77,12 +83,26 @@ def test_encrypted_it_takes_the_key(data: Path, tmp_path: Path, key: Path) -> No
     assert np.array_equal(rows.x, plain.x)
 
 
+def test_of_persons_both_stores_are_encrypted(tmp_path: Path, key: Path) -> None:
+    rng = np.random.default_rng(0)
+    columns = {name: rng.normal(0, 0.3, N).astype(np.float32) for name in "ab"}
+    who = {"who": rng.integers(0, 60, N), "label": rng.integers(0, 2, N)}
+    pq.write_table(pa.table(columns | who), tmp_path / "d.parquet")
+    given = {**WISHES, **BUDGET, "seed": 3, "person": "who", "records": 60}
+    plain = pm.release(tmp_path / "d.parquet", **given, out=tmp_path / "A")
+    sealed = pm.release(tmp_path / "d.parquet", **given, store=tmp_path / "STORE", store_key=key, out=tmp_path / "B")
+    assert sealed.x.tobytes() == plain.x.tobytes()
+    for name in ("STORE", "STORE-by-person"):
+        names = {file.name for file in (tmp_path / name).iterdir()}
+        assert "features.sealed" in names
+        assert "features.npy" not in names
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"store": None}, "without `store`"),
         ({"store_key": "missing"}, "no such file|cannot be read|No such file"),
-        ({"person": "a", "records": 10}, "persons"),
     ],
 )
 def test_a_key_that_would_not_serve_is_refused_before_the_charge(
