@@ -19,7 +19,7 @@ from privmix.data.memory import open_arrays
 from privmix.data.openers import holds_split, open_files, open_images, open_saved
 from privmix.data.reader import Request, formats, reader_of, refuse_dialect, refuse_images
 from privmix.data.remote import RemoteSource, is_remote, local_path
-from privmix.data.remote_files import RemotePath
+from privmix.data.remote_files import RemotePath, as_remote
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
 from privmix.errors import InvalidInput, StorageError, check_choice, check_integer
 
@@ -217,9 +217,9 @@ def _open_pattern(pattern: Path, request: Request) -> Source:
 
 
 def _matches(pattern: Path) -> list[Path]:
-    if isinstance(pattern, RemotePath):
+    if (remote := as_remote(pattern)) is not None:
         # Its tree has what matched, and nothing else.
-        return [cast(Path, RemotePath(pattern.tree, name)) for name in sorted(pattern.tree.entries)]
+        return [cast(Path, RemotePath(remote.tree, name)) for name in sorted(remote.tree.entries)]
     return [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
 
 

@@ -68,6 +68,11 @@ def is_zipped(path: Path) -> bool:
         return file.read(2) == _GZIP_MAGIC
 
 
+def is_here(path: object) -> bool:
+    """Whether a path is one of this machine, and not of files at an address, which have the methods of one."""
+    return isinstance(path, Path)
+
+
 class CopyFirst(StorageError):
     """What lies at an address can't be read in place."""
 
@@ -190,7 +195,7 @@ class _Bounded(gzip.GzipFile):
     """A gzipped file that stops where it would become absurdly large."""
 
     def __init__(self, path: Path) -> None:
-        if not isinstance(path, Path):
+        if not is_here(path):
             raise CopyFirst()
         super().__init__(path, "rb")
         self._place, self._stored = path, path.stat().st_size

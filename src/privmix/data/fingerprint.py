@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from privmix.data.files import reading
 from privmix.data.known_hashes import know_hash, known_hash
 from privmix.data.remote import is_remote, local_path, remote_digests
-from privmix.data.remote_files import RemotePath
+from privmix.data.remote_files import as_remote
 from privmix.data.source import NUMERIC, Source
 from privmix.errors import StorageError
 from privmix.held_folders import hold
@@ -101,8 +101,8 @@ def _file_hash(path: Path) -> str:
     (rsync -t, a restored backup) do not show a change; the time of the inode's last change can't be set, and counts
     once it is old enough that a second change would have another.
     """
-    if isinstance(path, RemotePath):
-        return path.sha256()
+    if (remote := as_remote(path)) is not None:
+        return remote.sha256()
     with path.open("rb") as stream:
         state = _state(stream)
         if (known := known_hash(state)) is not None:
@@ -117,7 +117,8 @@ def keep_hashes(path: Path, files: Iterable[Path]) -> None:
     """Write what is known of these files' hashes to ``path``, a file of its owner alone, for :func:`recall_hashes`."""
     known = []
     for file in files:
-        state = file.lasting_state() if isinstance(file, RemotePath) else _state_of(file)
+        remote = as_remote(file)
+        state = _state_of(file) if remote is None else remote.lasting_state()
         if state is not None and (digest := known_hash(state)) is not None:
             known.append([list(state), digest])
     if known:

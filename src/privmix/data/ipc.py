@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
 from privmix.data.arrow_source import ArrowFormat, Described, class_names, open_arrow_like
-from privmix.data.files import check_unpacked, decoding
+from privmix.data.files import check_unpacked, decoding, is_here
 from privmix.data.parquet import metadata_classes
 from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source
@@ -292,13 +292,13 @@ def _batches(path: Path, columns: list[str], first: int, end: int | None) -> Ite
 
 def _bytes_of(path: Path) -> Any:
     """A file whose headers are read: by way of memory, or of ranges no longer than they are."""
-    return pa.memory_map(str(path)) if isinstance(path, Path) else io.BufferedReader(path.open("rb", 0), _HEADER_PIECE)
+    return pa.memory_map(str(path)) if is_here(path) else io.BufferedReader(path.open("rb", 0), _HEADER_PIECE)
 
 
 @contextmanager
 def _reader(path: Path, options: Any = None, first: int = 0) -> Iterator[tuple[Any, int]]:
     """Arrow's reader of a file or stream, and number of the first batch that it has, at most ``first``."""
-    if isinstance(path, Path):
+    if is_here(path):
         with pa.memory_map(str(path)) as file, _open(file, options) as reader:
             yield reader, 0
         return

@@ -11,7 +11,7 @@ from typing import IO, Any, ClassVar, Final, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import CopyFirst, check_unpacked, decoding
+from privmix.data.files import CopyFirst, check_unpacked, decoding, is_here
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
 from privmix.data.shards import joined
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Schema, Source, array_schema, resolve_classes
@@ -167,7 +167,7 @@ def _mapped(path: Path) -> NDArray[Any]:
         with path.open("rb") as file:
             shape, dtype, header, by_columns = _read_header(file)
         _check_size(shape, dtype, path.stat().st_size - header)
-        if not isinstance(path, Path):
+        if not is_here(path):
             if by_columns:
                 raise CopyFirst()
             return cast(NDArray[Any], _FileArray(path, shape, dtype, header))

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final
 import pyarrow.parquet as pq
 
 from privmix.data.arrow_source import ArrowFormat, Described, class_names, name_list, open_arrow_like
-from privmix.data.files import check_unpacked, decoding
+from privmix.data.files import check_unpacked, decoding, is_here
 from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source
 from privmix.untrusted import parse_json
@@ -28,7 +28,7 @@ def _describe(path: Path) -> Described:
 
 
 def _opened(path: Path, texts: list[str] | None = None) -> Any:
-    if isinstance(path, Path):
+    if is_here(path):
         return pq.ParquetFile(path, read_dictionary=texts)
     return pq.ParquetFile(path.open("rb", 0), read_dictionary=texts, metadata=_metadata(path))
 

@@ -295,6 +295,11 @@ class RemotePath:
         return entry
 
 
+def as_remote(path: object) -> RemotePath | None:
+    """What is taken for a path, where it is of files at an address."""
+    return path if isinstance(path, RemotePath) else None
+
+
 class _Stat(Version):
     @property
     def st_size(self) -> int:

@@ -122,16 +122,10 @@ class Spool:
         return first is not None and _digest(self._cast(first)) == notes["first"]
 
     def _fill(self) -> None:
-        notes, held, rows, size = self._notes, list[Any](), 0, 0
-        for before, batch in self._batches():
-            held.append(batch)
-            rows, size = rows + batch.num_rows, size + batch.nbytes
-            if rows >= _PART_RECORDS or size >= _PART_BYTES:
-                self._keep(held, before)
-                held, rows, size = [], 0, 0
-        if held or not notes["parts"]:
-            self._keep(held, None)
-        notes["whole"] = True
+        batches = self._batches()
+        while self._keep(batches):
+            pass
+        self._notes["whole"] = True
         self._note()
 
     def _batches(self) -> Iterator[tuple[Any, Any]]:
@@ -172,17 +166,28 @@ class Spool:
             return None
         return json.loads(json.dumps(found))
 
-    def _keep(self, batches: list[Any], state: Any) -> None:
+    def _keep(self, batches: Iterator[tuple[Any, Any]]) -> bool:
+        """Write a part as its batches come, and note it; whether there may be more."""
         notes = self._notes
+        # First of all: where the stream is another one, the number of the part is another.
+        before, batch = next(batches, (None, None))
+        if batch is None and notes["parts"]:
+            return False
+        rows = size = 0
         with reading(self._folder.path, "a folder"):
             with self._folder.new(_part(notes["parts"])) as file, pa.ipc.new_stream(file, self._schema) as writer:
-                for batch in batches:
+                while batch is not None:
                     writer.write_table(batch)
-            if batches:
-                notes["first"] = notes["first"] or _digest(batches[0])
-                notes |= {"last": _digest(batches[-1]), "state": state}
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    notes |= {"first": notes["first"] or _digest(batch), "last": batch, "state": before}
+                    if rows >= _PART_RECORDS or size >= _PART_BYTES:
+                        break
+                    before, batch = next(batches, (None, None))
+            if notes["last"] is not None:
+                notes["last"] = _digest(notes["last"])
             notes["parts"] += 1
             self._note()
+        return batch is not None
 
     def _note(self) -> None:
         with reading(self._folder.path, "a folder"):
