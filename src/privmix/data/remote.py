@@ -267,17 +267,25 @@ class _Found:
             targets = {self.name(file): (file, self._infos[file]) for file in self.files}
             if self.one:
                 targets |= {name: (place, None) for name, place in self.beside()}
+            listed = self._lists_versions()
             for name, (target, info) in targets.items():
-                version = None if info is None else Version.of(info)
-                # Lists write times in other ways than what is said of a single file.
-                if version is None or not version.strong:
+                if info is None or not listed:
                     info = self._info(target)
-                    version = None if info is None else Version.of(info)
+                version = None if info is None else Version.of(info)
                 ranged = not self.url.startswith(WEB) or (info is not None and info.get("partial") is True)
                 if version is None or not version.tag or not ranged or ".." in PurePosixPath(name).parts:
                     return None
                 entries[name] = Entry(target, version)
         return Tree(self.url, self.shown, entries)
+
+    def _lists_versions(self) -> bool:
+        """Whether the list of files says of them what is said of a single one; times are mostly written otherwise."""
+        first = self.files[0]
+        listed, alone = self._infos[first], self._info(first)
+        if listed is None or alone is None:
+            return False
+        version = Version.of(listed)
+        return version is not None and version.strong and version == Version.of(alone)
 
     def _info(self, target: str) -> Any:
         """What is said of a file; None: nothing."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.data.files import reading
-from privmix.data.remote_files import RemotePath
+from privmix.data.remote_files import as_remote
 from privmix.engine.cluster import ClusterLost
 from privmix.errors import InvalidInput
 from privmix.held_folders import hold
@@ -34,6 +34,8 @@ def check_places(folder: Path, files: tuple[Path, ...]) -> None:
         InvalidInput: a machine does not see the folder as this user, or not the files.
         ClusterLost: a machine does not answer within a minute.
     """
+    # Of files at an address one shows whether a machine gets there.
+    files = files[:1] if files and as_remote(files[0]) is not None else files
     word, name = secrets.token_hex(_TOKEN_BYTES), f"{_NAME}{secrets.token_hex(8)}"
     with reading(folder, "a folder"), hold(folder) as held:
         try:
@@ -72,9 +74,8 @@ def lacks(place: str, word: str, files: tuple[Path, ...], folder: str) -> str:
 
 
 def _seen(file: Any, folder: str) -> bool:
-    if isinstance(file, RemotePath):
-        # A folder of files at an address has no version of its own.
-        return not file.is_file() or file.tree.unchanged(file.relative)
+    if (remote := as_remote(file)) is not None:
+        return remote.tree.unchanged(remote.relative)
     return os.path.exists(os.path.join(folder, file))
 
 
