@@ -271,10 +271,16 @@ class _Starts:
         if len(ends):
             # Empty lines are no records, and CR LF ends one line and then an empty one.
             filled = np.diff(ends, prepend=-1) > 1
-            self._ended += int(filled.sum()) + (self._begun and not filled[0])
+            before = np.cumsum(filled) + (self._ended + (self._begun and not filled[0]))
             # Never between CR and LF.
-            if content[-1] != _RETURN:
-                self._entries.note(self._place + int(ends[-1]) + 1, self._ended)
+            whole = np.flatnonzero(
+                (content[ends] == _LINE_FEED) | (np.append(content, _LINE_FEED)[ends + 1] != _LINE_FEED)
+            )
+            for end in whole[np.unique(ends[whole] // self._entries.apart, return_index=True)[1]].tolist():
+                self._entries.note(self._place + int(ends[end]) + 1, int(before[end]))
+            if len(whole):
+                self._entries.note(self._place + int(ends[whole[-1]]) + 1, int(before[whole[-1]]))
+            self._ended = int(before[-1])
             self._begun = int(ends[-1]) + 1 < len(piece)
         else:
             self._begun = self._begun or bool(piece)

@@ -113,6 +113,11 @@ class Entries:
         self._noted: list[tuple[int, int]] = []
         self._less = 0
 
+    @property
+    def apart(self) -> int:
+        """Bytes that places are apart, at least."""
+        return _PIECE
+
     def note(self, place: int, before: int) -> None:
         """A record begins at byte ``place``, behind ``before`` others; what is near the last one is not kept."""
         if place - (self._noted[-1][0] if self._noted else 0) >= _PIECE:
