@@ -13,7 +13,7 @@ import pytest
 
 import privmix as pm
 from privmix.data.spool import Spool
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, StorageError
 
 datasets = pytest.importorskip("datasets", reason="streams are Hugging Face's")
 
@@ -111,6 +111,13 @@ def test_what_a_stream_raises_is_not_shown_and_nothing_is_left(tmp_path: Path) -
     assert not list(tmp_path.iterdir())
     with pytest.raises(InvalidInput, match="declares its columns"):
         Spool(datasets.IterableDataset.from_generator(rows, gen_kwargs={"shards": [0]}), tmp_path / "S")
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    with Spool(stream(), tmp_path / "S"), pytest.raises(StorageError, match="another process"):
+        Spool(stream(), tmp_path / "S")
+    with Spool(stream(), tmp_path / "S") as spool:
+        assert len(numbers(spool.dataset())) == N
 
 
 def test_a_folder_of_others_is_left_alone(tmp_path: Path) -> None:

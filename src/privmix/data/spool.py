@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from privmix.data.files import reading
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
+from privmix.folders import PathLock
 from privmix.private_files import PrivateFolder
 
 _NOTES: Final = "notes.json"
@@ -40,6 +41,7 @@ class Spool:
           is made.
         - Once: records are in the parts once each, in the stream's order. The stream goes on behind the last part only
           where the batch before is, to the bit, the last one that was kept; else all is read anew.
+        - Alone: while one process has it, another one's attempt is a :class:`StorageError`.
         - Silent: what a stream raises is not shown; it may quote a record.
 
     Args:
@@ -48,7 +50,7 @@ class Spool:
 
     Raises:
         InvalidInput: it declares no columns, fails, or something is in the folder's place that no such work left.
-        StorageError: there is no room for its records.
+        StorageError: there is no room for its records, or another process is making the store.
     """
 
     def __init__(self, stream: Any, path: Path) -> None:
@@ -62,11 +64,16 @@ class Spool:
         self._begin = self._state()
         place = path.with_name(f".{path.name}.records")
         with reading(path.parent, "a folder"):
+            self._lock = PathLock(place, StorageError(f"{path}: another process is making it"))
             try:
-                self._folder = PrivateFolder(place, place.name)
-            except FileNotFoundError:
-                self._folder = PrivateFolder(place, place.name, create=True)
-        self._notes = self._left()
+                try:
+                    self._folder = PrivateFolder(place, place.name)
+                except FileNotFoundError:
+                    self._folder = PrivateFolder(place, place.name, create=True)
+                self._notes = self._left()
+            except BaseException:
+                self._lock.release()
+                raise
 
     def __enter__(self) -> Spool:
         return self
@@ -75,8 +82,8 @@ class Spool:
         if error is None or isinstance(error, InvalidInput):
             with contextlib.suppress(OSError):
                 self._folder.discard()
-        else:
-            self._folder.close()
+        self._folder.close()
+        self._lock.release()
 
     def dataset(self) -> Any:
         """The records as a ``Dataset`` that is read from the parts as it is needed; the stream is read to its end."""
