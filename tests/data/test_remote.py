@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import io
 import os
 import stat
@@ -51,8 +52,8 @@ def upload(memory: Any, folder: Path) -> None:
 
 
 def test_a_file_is_read_from_a_private_copy_that_goes_with_the_source(memory: Any, copies: Path) -> None:
-    memory.pipe("/privmix/d.csv", CSV.encode())
-    source = open_dataset("memory://privmix/d.csv", classes=2)
+    memory.pipe("/privmix/d.csv.gz", gzip.compress(CSV.encode()))
+    source = open_dataset("memory://privmix/d.csv.gz", classes=2)
     (copy,) = copies.iterdir()
     assert stat.S_IMODE(copy.stat().st_mode) == 0o700
     assert source.read().x.tolist() == [[1.0], [2.0]]
@@ -64,8 +65,8 @@ def test_a_file_is_read_from_a_private_copy_that_goes_with_the_source(memory: An
 def test_the_copy_is_removed_when_python_exits(tmp_path: Path) -> None:
     code = (
         "import fsspec; from privmix.data import open_dataset\n"
-        f"fsspec.filesystem('memory').pipe('/d.csv', {CSV.encode()!r})\n"
-        "keep = open_dataset('memory://d.csv', classes=2)\n"
+        f"fsspec.filesystem('memory').pipe('/d.csv.gz', {gzip.compress(CSV.encode())!r})\n"
+        "keep = open_dataset('memory://d.csv.gz', classes=2)\n"
         "import os, tempfile; assert os.listdir(tempfile.gettempdir())"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"TMPDIR": str(tmp_path)})
@@ -85,9 +86,6 @@ def test_folders_patterns_and_splits(memory: Any, copies: Path, tmp_path: Path) 
     del source
     gc.collect()
     assert not list(copies.iterdir())
-    kept = open_dataset("memory://privmix", classes=2, split="test")
-    assert [path.name for path in copies.rglob("*.parquet")] == ["test-0.parquet"]
-    assert kept.schema.records == 1
     with pytest.raises(InvalidInput, match=r"split: got 'val'.*memory://privmix holds"):
         open_dataset("memory://privmix", classes=2, split="val")
 
@@ -202,8 +200,8 @@ def test_unknown_schemes_and_a_missing_library(use: Any, monkeypatch: pytest.Mon
 
 
 def test_a_forked_worker_does_not_remove_the_copy(memory: Any, copies: Path) -> None:
-    memory.pipe("/privmix/d.csv", CSV.encode())
-    source = open_dataset("memory://privmix/d.csv", classes=2)
+    memory.pipe("/privmix/d.csv.gz", gzip.compress(CSV.encode()))
+    source = open_dataset("memory://privmix/d.csv.gz", classes=2)
     assert isinstance(source, RemoteSource)
     worker = os.fork()
     if worker == 0:
@@ -227,8 +225,8 @@ class Web(fsspec.AbstractFileSystem):  # type: ignore[misc]
     def isfile(self, path: str) -> bool:
         return path == self.address
 
-    def find(self, path: str, *_: Any, **__: Any) -> list[str]:
-        return []
+    def find(self, path: str, *_: Any, **__: Any) -> dict[str, Any]:
+        return {}
 
     def _open(self, path: str, *_: Any, **__: Any) -> Any:
         return io.BytesIO(CSV.encode())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Callable
@@ -214,6 +215,18 @@ def test_a_record_that_does_not_fit_is_not_shown(tmp_path: Path) -> None:
     assert "424242" not in str(refused.value)
 
 
+def test_a_worker_writes_no_tile_of_data_that_changed(tmp_path: Path) -> None:
+    pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    data(tmp_path)
+    source = open_dataset(f"local://{tmp_path / 'd.parquet'}", classes=CLASSES)
+    data(tmp_path)
+    encoder = Alone(source, Doubled())
+    with pytest.raises(InvalidInput, match="stay as they are"):
+        write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    assert not encoder.made
+    assert not (tmp_path / "STORE").exists()
+
+
 class TestEncrypted:
     """Nothing of the records shows without the key."""
 
@@ -291,6 +304,40 @@ class TestEncrypted:
         with pytest.raises(InvalidInput, match="store is plain"):
             FeatureStore.open(plain.path, key)
 
+    @pytest.mark.parametrize(
+        "edited",
+        [
+            {"records": N - 1},
+            {"classes": ["b", "a"]},
+            {"input_shape": [1, DIM]},
+            {"columns": ["p", "q", "r"]},
+            {"sha256": "0" * 64},
+            {"more": 1},
+        ],
+        ids=lambda one: next(iter(one)),
+    )
+    def test_what_a_store_says_of_itself_can_not_be_changed_without_the_key(
+        self, tmp_path: Path, source: Source, key: StoreKey, edited: dict[str, Any]
+    ) -> None:
+        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
+        meta = json.loads((made.path / "meta.json").read_text())
+        (made.path / "meta.json").write_text(json.dumps(meta | edited))
+        for opened in (FeatureStore.open, FeatureStore.check_key):
+            with pytest.raises(InvalidInput, match="as it was written"):
+                opened(made.path, key)
+        # Another order of its lines says the same.
+        (made.path / "meta.json").write_text(json.dumps(dict(reversed(meta.items()))))
+        FeatureStore.open(made.path, key)
+
+    def test_an_older_store_is_refused_with_what_to_do(self, tmp_path: Path, source: Source, key: StoreKey) -> None:
+        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
+        meta = json.loads((made.path / "meta.json").read_text())
+        sealer = key.sealer(bytes.fromhex(meta["sealed"]["mark"]))
+        older = meta | {"facts": sealer.seal(b"privmix facts", json.dumps(dict(made.extractor)).encode()).hex()}
+        (made.path / "meta.json").write_text(json.dumps(older))
+        with pytest.raises(InvalidInput, match="remove this older one, and make it again"):
+            FeatureStore.open(made.path, key)
+
     def test_an_edited_or_moved_block_is_refused(
         self, tmp_path: Path, source: Source, key: StoreKey, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -321,6 +368,17 @@ class TestEncrypted:
         assert "ab" not in str(refused.value).replace("vary", "").split("got")[1].split(";")[0]
         monkeypatch.setenv("PRIVMIX_STORE_KEY", "ef" * 32)
         assert StoreKey("env").read() == bytes.fromhex("ef" * 32)
+        # A file that is called env is a file, whatever the environment holds.
+        monkeypatch.chdir(tmp_path)
+        Path("env").write_text("cd" * 32)
+        Path("env").chmod(0o600)
+        for named in ("./env", Path("env"), tmp_path / "env", str(tmp_path / "env")):
+            found = StoreKey.of(named)
+            assert found is not None
+            assert found.read() == bytes.fromhex("cd" * 32)
+        found = StoreKey.of("env")
+        assert found is not None
+        assert found.read() == bytes.fromhex("ef" * 32)
         monkeypatch.delenv("PRIVMIX_STORE_KEY")
         with pytest.raises(InvalidInput, match="PRIVMIX_STORE_KEY"):
             StoreKey("env").read()
@@ -349,6 +407,15 @@ def test_killed_workers_change_no_byte(cluster: Any, tmp_path: Path, source: Sou
         "whole",
         "STORE",
     }
+
+
+def test_workers_read_data_at_an_address_in_place(cluster: Any, tmp_path: Path, whole: FeatureStore) -> None:
+    pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    source = open_dataset(f"local://{tmp_path / 'd.parquet'}", classes=CLASSES)
+    assert source.travels
+    with ClusterEncoder(Cluster(), source, Identity2()) as encoder:
+        made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
+    assert np.array_equal(made.features, whole.features)
 
 
 def test_a_cluster_that_always_dies_leaves_what_is_made(

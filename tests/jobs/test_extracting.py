@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import stat
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
-from privmix.data import FeatureStore, fingerprint
+from privmix.data import FeatureStore, known_hashes
 from privmix.data.sealing import StoreKey
 from privmix.data.source import Source
 from tests.cli.helpers import privmix
@@ -66,8 +67,14 @@ def test_encrypted_it_takes_the_key(data: Path, tmp_path: Path, key: Path) -> No
     assert np.array_equal(sealed.x, fresh.x)
     with pytest.raises(pm.InvalidInput, match="store_key"):
         pm.release(data, **again, out=tmp_path / "C")
+    training: dict[str, Any] = {**WISHES, "epsilon": 4, "delta": 1e-4, "epochs": 1, "seed": 3}
     with pytest.raises(pm.InvalidInput, match="encrypted"):
-        pm.train(data, **WISHES, epsilon=4, delta=1e-4, epochs=1, store=tmp_path / "STORE", out=tmp_path / "D")
+        pm.train(data, **training, store=tmp_path / "STORE", out=tmp_path / "D")
+    with pytest.raises(pm.InvalidInput, match="without `store`"):
+        pm.train(data, **training, store_key=key, out=tmp_path / "D")
+    inputs = np.random.default_rng(1).normal(0, 0.3, (20, 3)).astype(np.float32)
+    trained = pm.train(data, **training, store=tmp_path / "STORE", store_key=key)
+    assert np.array_equal(trained.predict_proba(inputs), pm.train(data, **training).predict_proba(inputs))
     assert not (tmp_path / "C").exists()
     rows = pm.release(
         data, **{**again, "design": "poisson", "rows": 40}, store_key=key, out=tmp_path / "E", memory_gb=0.001
@@ -76,12 +83,26 @@ def test_encrypted_it_takes_the_key(data: Path, tmp_path: Path, key: Path) -> No
     assert np.array_equal(rows.x, plain.x)
 
 
+def test_of_persons_both_stores_are_encrypted(tmp_path: Path, key: Path) -> None:
+    rng = np.random.default_rng(0)
+    columns = {name: rng.normal(0, 0.3, N).astype(np.float32) for name in "ab"}
+    who = {"who": rng.integers(0, 60, N), "label": rng.integers(0, 2, N)}
+    pq.write_table(pa.table(columns | who), tmp_path / "d.parquet")
+    given = {**WISHES, **BUDGET, "seed": 3, "person": "who", "records": 60}
+    plain = pm.release(tmp_path / "d.parquet", **given, out=tmp_path / "A")
+    sealed = pm.release(tmp_path / "d.parquet", **given, store=tmp_path / "STORE", store_key=key, out=tmp_path / "B")
+    assert sealed.x.tobytes() == plain.x.tobytes()
+    for name in ("STORE", "STORE-by-person"):
+        names = {file.name for file in (tmp_path / name).iterdir()}
+        assert "features.sealed" in names
+        assert "features.npy" not in names
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
         ({"store": None}, "without `store`"),
         ({"store_key": "missing"}, "no such file|cannot be read|No such file"),
-        ({"person": "a", "records": 10}, "persons"),
     ],
 )
 def test_a_key_that_would_not_serve_is_refused_before_the_charge(
@@ -141,7 +162,7 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
     notes = tmp_path / ".STORE.hashes"
     assert stat.S_IMODE(notes.stat().st_mode) == 0o600
     # Another process: it hashes the data again only where nobody kept the hash.
-    fingerprint._hashes.clear()
+    known_hashes._hashes.clear()
     monkeypatch.setattr(hashlib, "file_digest", digested)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
     pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
@@ -207,9 +228,13 @@ def test_a_cluster_makes_the_same_release(
     put: list[Any] = []
     original = ray.put
     monkeypatch.setattr(ray, "put", lambda value: (put.append(value), original(value))[1])
+    started, start = [], ray.init
+    monkeypatch.setattr(ray, "init", lambda **given: (started.append(given), start(**given))[1])
     fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
     made = pm.release(data, **WISHES, **BUDGET, seed=3, engine="ray", workers=1, out=tmp_path / "B")
     assert np.array_equal(made.x, fresh.x)
+    # For features and sums together.
+    assert len(started) == 1
     assert not ray.is_initialized()
     values = pq.read_table(data)["a"].to_numpy()
     import cloudpickle
@@ -221,3 +246,61 @@ def test_a_cluster_makes_the_same_release(
         json.loads((tmp_path / "B" / "certificate.json").read_text())["files"]
         == json.loads((tmp_path / "A" / "certificate.json").read_text())["files"]
     )
+
+
+def test_an_address_is_read_in_place_to_the_same_store_and_release(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    monkeypatch.setattr("privmix.scratch.ScratchFolder.__init__", lambda *_: pytest.fail("a copy was made"))
+    known_hashes._hashes.clear()
+    place = f"local://{data}"
+    pm.extract_features(data, **WISHES, out=tmp_path / "HERE")
+    pm.extract_features(place, **WISHES, out=tmp_path / "THERE")
+    for name in ("features.npy", "labels.npy"):
+        assert (tmp_path / "THERE" / name).read_bytes() == (tmp_path / "HERE" / name).read_bytes()
+    here, there = (
+        pm.release(one, **WISHES, **BUDGET, seed=3, out=tmp_path / name) for one, name in ((data, "A"), (place, "B"))
+    )
+    assert there.x.tobytes() == here.x.tobytes()
+
+
+def test_an_object_that_changes_while_it_is_read_publishes_nothing(
+    tmp_path: Path, data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
+    from privmix.features import Identity
+
+    memory, original, seen = fsspec.filesystem("memory"), Identity.transform, list[int]()
+    memory.pipe("/changing/d.parquet", data.read_bytes())
+
+    def changed(self: Identity, x: Any) -> Any:
+        if not seen:
+            memory.pipe("/changing/d.parquet", data.read_bytes())
+        seen.append(len(x))
+        return original(self, x)
+
+    monkeypatch.setattr(Identity, "transform", changed)
+    monkeypatch.setattr(Identity, "step", 50)
+    with pytest.raises(pm.InvalidInput, match="stay as they are"):
+        pm.release("memory://changing/d.parquet", **WISHES, **BUDGET, out=tmp_path / "A")
+    assert 0 < sum(seen) < N
+    assert not (tmp_path / "A").exists()
+    memory.rm("/changing", recursive=True)
+
+
+@pytest.mark.parametrize("said", ["folder", "data"])
+def test_a_cluster_whose_machines_share_no_files_is_found_before_the_charge(
+    data: Path, tmp_path: Path, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    monkeypatch.setattr("privmix.engine.ray.connected", lambda _: nullcontext())
+    monkeypatch.setattr("privmix.engine.shared_places._asked", lambda *_: ["", said])
+    monkeypatch.setattr("privmix.jobs.job.Job.charge", lambda *_: pytest.fail("charged"))
+    monkeypatch.setattr(Source, "_silent_chunks", lambda *_: pytest.fail("read"))
+    given = {**WISHES, "engine": "ray", "ray_address": "h:1"}
+    with pytest.raises(pm.InvalidInput, match="all machines of the cluster"):
+        pm.release(data, **given, **BUDGET, out=tmp_path / "A")
+    with pytest.raises(pm.InvalidInput, match="all machines of the cluster"):
+        pm.extract_features(data, **given, out=tmp_path / "STORE")
+    assert [file.name for file in tmp_path.iterdir()] == ["d.parquet"]

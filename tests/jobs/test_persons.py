@@ -91,18 +91,20 @@ def test_wherever_features_lie_the_release_is_the_same(
     assert np.array_equal(rows(large), first)
 
 
-@pytest.mark.parametrize("ending", ["csv", "parquet", "npz"])
-def test_records_at_an_address_are_copied_once(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("ending", "copies"), [("csv", 0), ("parquet", 0), ("npz", 1)])
+def test_records_and_persons_at_an_address_are_of_the_same_files(
+    ending: str, copies: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
     place, said = given(ending, tmp_path, frame())
     system = fsspec.filesystem("memory")
     system.pipe_file(f"/persons/d.{ending}", Path(place).read_bytes())
     copied: list[str] = []
-    real = remote._copy
-    monkeypatch.setattr(remote, "_copy", lambda url, *more: copied.append(url) or real(url, *more))
+    real = remote._Found.copy
+    monkeypatch.setattr(remote._Found, "copy", lambda found, *more: copied.append(found.url) or real(found, *more))
     options = {**MOMENTS, **said, "seed": 3}
     found = pm.release(f"memory://persons/d.{ending}", **options)
-    assert len(copied) == 1
+    assert len(copied) == copies
     assert np.array_equal(rows(found), rows(pm.release(place, **options)))
     columns = {} if ending == "npz" else {"columns": ["a", "b", "c"]}
     with pytest.raises(pm.InvalidInput, match="person: got 'whose'") as caught:

@@ -57,12 +57,13 @@ class ArrowFormat:
     Attributes:
         kind: what a file should be, in words.
         describe: what a file says of its records.
-        blocks: record batches of a file: (path, names of the columns wanted, records a batch, place to begin at).
+        blocks: record batches of a file: (path, names of the columns wanted, records a batch, place to begin at, place
+            to end before; None: the file's end).
     """
 
     kind: str
     describe: Callable[[Path], Described]
-    blocks: Callable[[Path, list[str], int, int], Iterator[Any]]
+    blocks: Callable[[Path, list[str], int, int, int | None], Iterator[Any]]
 
 
 class ArrowSource(Source):
@@ -149,25 +150,28 @@ class ArrowSource(Source):
         return ArrowSource._chunks_from(self, 0, size)
 
     def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return ArrowSource._chunks_until(self, first, self._schema.records, size)
+
+    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         label = [self._selection.label] if self._selection.labelled else []
         complete = label if self._kind == "table" else [*label, *self._inputs]
-        for block in self._blocks(size, first):
+        for block in self._blocks(size, first, stop):
             for name in complete:
                 if block.column(name).null_count:
                     raise InvalidInput(f"column {name}", WITHHELD, "no missing value")
             for part in parts_of(block, self._values):
                 yield self._decode(part), labels_of(part.column(label[0])) if label else NO_LABELS
 
-    def _blocks(self, size: int, first: int = 0) -> Iterator[Any]:
-        begin = self._manifest.begin(first)
+    def _blocks(self, size: int, first: int, stop: int) -> Iterator[Any]:
+        begin, (last, end) = self._manifest.begin(first), self._manifest.end(max(0, stop - 1))
         passed = first - begin.first
         # Which of several files holds a wrong record would say where it is.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
         wanted = [*self._inputs, self._selection.label] if self._selection.labelled else self._inputs
-        for number, path in enumerate(self._paths[begin.file :]):
-            at = 0 if number else begin.place
+        for number, path in enumerate(self._paths[begin.file : last + 1], begin.file):
+            at, until = begin.place if number == begin.file else 0, end if number == last else None
             with decoding(place, self._format.kind):
-                for block in self._format.blocks(path, wanted, size, at):
+                for block in self._format.blocks(path, wanted, size, at, until):
                     if passed >= block.num_rows:
                         passed -= block.num_rows
                         continue

@@ -13,7 +13,7 @@ import io
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described
 from privmix.data.columns import Selection
 from privmix.data.dialect import BrokenQuotes, Dialect, Quotes, other_separator
-from privmix.data.files import Entries, decoding, is_zipped, open_binary
+from privmix.data.files import Entries, Limited, decoding, is_zipped, open_binary
 from privmix.data.reader import READERS, Reader, Request, refuse_images
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
@@ -55,8 +55,8 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
     def kind_of(name: str) -> Any:
         return pa.float64() if numeric and name != label_column else pa.string()
 
-    def blocks(path: Path, columns: list[str], size: int, place: int) -> Iterator[Any]:
-        for block in _parse(path, dialect, {name: kind_of(name) for name in columns}, place):
+    def blocks(path: Path, columns: list[str], size: int, place: int, end: int | None) -> Iterator[Any]:
+        for block in _parse(path, dialect, {name: kind_of(name) for name in columns}, place, end):
             block = block if numeric else _with_points(block, dialect)
             for start in range(0, block.num_rows, size):
                 yield block.slice(start, size)
@@ -159,15 +159,19 @@ def _with_points(block: Any, dialect: Dialect) -> Any:
     return pa.record_batch(columns, names=names)
 
 
-def _parse(path: Path, dialect: Dialect, types: dict[str, Any], place: int = 0) -> Iterator[Any]:
-    """Record batches of the columns in ``types``, in the file's blocks, from the record on that begins at ``place``."""
+def _parse(path: Path, dialect: Dialect, types: dict[str, Any], place: int, end: int | None) -> Iterator[Any]:
+    """Record batches of the columns in ``types``, in the file's blocks.
+
+    From the record on that begins at ``place`` (0: the first one), up to the one that begins at ``end``.
+    """
     with open_binary(path) as stream:
         names = _header(path, stream, dialect)
         if place:
             stream.seek(place)
+        rest = stream if end is None else cast(IO[bytes], Limited(stream, end - stream.tell()))
         # pyarrow goes on where the header ended.
         yield from pa_csv.open_csv(
-            _Pieces(stream, dialect.encoding, dialect.mark),
+            _Pieces(rest, dialect.encoding, dialect.mark),
             read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
             parse_options=pa_csv.ParseOptions(delimiter=dialect.mark, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
@@ -267,10 +271,16 @@ class _Starts:
         if len(ends):
             # Empty lines are no records, and CR LF ends one line and then an empty one.
             filled = np.diff(ends, prepend=-1) > 1
-            self._ended += int(filled.sum()) + (self._begun and not filled[0])
+            before = np.cumsum(filled) + (self._ended + (self._begun and not filled[0]))
             # Never between CR and LF.
-            if content[-1] != _RETURN:
-                self._entries.note(self._place + int(ends[-1]) + 1, self._ended)
+            whole = np.flatnonzero(
+                (content[ends] == _LINE_FEED) | (np.append(content, _LINE_FEED)[ends + 1] != _LINE_FEED)
+            )
+            for end in whole[np.unique(ends[whole] // self._entries.apart, return_index=True)[1]].tolist():
+                self._entries.note(self._place + int(ends[end]) + 1, int(before[end]))
+            if len(whole):
+                self._entries.note(self._place + int(ends[whole[-1]]) + 1, int(before[whole[-1]]))
+            self._ended = int(before[-1])
             self._begun = int(ends[-1]) + 1 < len(piece)
         else:
             self._begun = self._begun or bool(piece)
@@ -354,6 +364,7 @@ class Csv(Reader):
     suffixes: ClassVar[tuple[str, ...]] = ("csv",)
     zipped: ClassVar[bool] = True
     dialects: ClassVar[bool] = True
+    in_place: ClassVar[bool] = True
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:

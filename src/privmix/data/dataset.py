@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from privmix.data.columns import Selection, check_columns, check_names
 from privmix.data.dialect import Dialect
@@ -19,6 +19,7 @@ from privmix.data.memory import open_arrays
 from privmix.data.openers import holds_split, open_files, open_images, open_saved
 from privmix.data.reader import Request, formats, reader_of, refuse_dialect, refuse_images
 from privmix.data.remote import RemoteSource, is_remote, local_path
+from privmix.data.remote_files import RemotePath, as_remote
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
 from privmix.errors import InvalidInput, StorageError, check_choice, check_integer
 
@@ -73,9 +74,10 @@ def open_dataset(
         data: data in memory; or a file, which is its own split (but for an .npz or .safetensors with ``x_train``,
             ``x_test``); a folder with files or sub-folders named for their splits (``train``; ``test`` or ``t10k``;
             ``val``), where files that carry no split's name are the training split; a pattern with ``*``, ``?`` or
-            ``[``; or an address that fsspec opens (``s3://``, ``gs://``, ``https://``, ...), whose files are copied to
-            a private folder of this machine, see :class:`privmix.data.remote.RemoteSource`. Several files of a split
-            are its shards: they are read one after the other, sorted by name (not idx and .npy: one pair a split).
+            ``[``; or an address that fsspec opens (``s3://``, ``gs://``, ``https://``, ...), whose files are read by
+            ranges of bytes, or copied to a private folder of this machine where that can't be; see
+            :class:`privmix.data.remote.RemoteSource`. Several files of a split are its shards: they are read one after
+            the other, sorted by name (not idx and .npy: one pair a split).
         split: ``"train"``, ``"test"`` or ``"val"``.
         classes: number or names of the classes. Not needed for the MNIST layout (ten), an .npz with an array
             ``classes``, metadata ``classes`` of Parquet, Arrow and safetensors files, and ClassLabel features of
@@ -141,6 +143,8 @@ def open_dataset(
         person_column,
     )
     request = Request(check_choice("split", split, SPLITS), classes, selection)
+    if isinstance(data, RemotePath):
+        return _open_local(cast(Path, data), request)
     if not isinstance(data, str | Path):
         return _open_memory(data, request)
     if is_remote(data):
@@ -199,7 +203,7 @@ def _open_local(path: Path, request: Request) -> Source:
 
 
 def _open_pattern(pattern: Path, request: Request) -> Source:
-    found = [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
+    found = _matches(pattern)
     files = _of_one_format([file for file in found if file.is_file()], pattern)
     if not files:
         raise StorageError(f"{pattern}: no file of a known format matches")
@@ -210,6 +214,13 @@ def _open_pattern(pattern: Path, request: Request) -> Source:
     if not files:
         raise _no_split(pattern, request)
     return open_files(files, request)
+
+
+def _matches(pattern: Path) -> list[Path]:
+    if (remote := as_remote(pattern)) is not None:
+        # Its tree has what matched, and nothing else.
+        return [cast(Path, RemotePath(remote.tree, name)) for name in sorted(remote.tree.entries)]
+    return [Path(name) for name in sorted(glob.glob(str(pattern), recursive=True))]
 
 
 def _open_folder(folder: Path, request: Request) -> Source:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import gzip
+import io
 import lzma
 import re
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePath
-from typing import IO, Final, cast
+from typing import IO, Any, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,39 @@ def open_binary(path: Path) -> IO[bytes]:
 
 def is_zipped(path: Path) -> bool:
     """Whether a file is packed by gzip, by its first bytes: it is then read from its beginning, wherever one begins."""
-    with path.open("rb") as file:
+    with path.open("rb", 0) as file:
         return file.read(2) == _GZIP_MAGIC
+
+
+def is_here(path: object) -> bool:
+    """Whether a path is one of this machine, and not of files at an address, which have the methods of one."""
+    return isinstance(path, Path)
+
+
+class CopyFirst(StorageError):
+    """What lies at an address can't be read in place."""
+
+
+class Limited(io.RawIOBase):
+    """The next bytes of a stream as if no others came.
+
+    Example:
+        >>> Limited(io.BytesIO(b"abcdef"), 4).read()
+        b'abcd'
+    """
+
+    def __init__(self, stream: IO[bytes], size: int) -> None:
+        super().__init__()
+        self._stream, self._left = stream, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._stream.read(min(len(buffer), self._left))
+        self._left -= len(content)
+        buffer[: len(content)] = content
+        return len(content)
 
 
 class Entries:
@@ -80,6 +112,11 @@ class Entries:
     def __init__(self) -> None:
         self._noted: list[tuple[int, int]] = []
         self._less = 0
+
+    @property
+    def apart(self) -> int:
+        """Bytes that places are apart, at least."""
+        return _PIECE
 
     def note(self, place: int, before: int) -> None:
         """A record begins at byte ``place``, behind ``before`` others; what is near the last one is not kept."""
@@ -163,6 +200,8 @@ class _Bounded(gzip.GzipFile):
     """A gzipped file that stops where it would become absurdly large."""
 
     def __init__(self, path: Path) -> None:
+        if not is_here(path):
+            raise CopyFirst()
         super().__init__(path, "rb")
         self._place, self._stored = path, path.stat().st_size
 

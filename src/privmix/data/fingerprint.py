@@ -16,7 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.files import reading
+from privmix.data.known_hashes import know_hash, known_hash
 from privmix.data.remote import is_remote, local_path, remote_digests
+from privmix.data.remote_files import as_remote
 from privmix.data.source import NUMERIC, Source
 from privmix.errors import StorageError
 from privmix.held_folders import hold
@@ -27,9 +29,6 @@ _BATCH: Final = 4096
 _EMPTY: Final = hashlib.sha256().hexdigest()
 # File systems note times in steps of some milliseconds; clocks of servers may differ.
 _SETTLED: Final = 5 * 10**9
-_MOST_HASHES: Final = 2**17
-# (device, inode, size, both times) -> SHA-256, of files that this process hashed.
-_hashes: Final[dict[tuple[int, ...], str]] = {}
 
 
 def fingerprint(path: str | Path) -> str:
@@ -102,15 +101,15 @@ def _file_hash(path: Path) -> str:
     (rsync -t, a restored backup) do not show a change; the time of the inode's last change can't be set, and counts
     once it is old enough that a second change would have another.
     """
+    if (remote := as_remote(path)) is not None:
+        return remote.sha256()
     with path.open("rb") as stream:
         state = _state(stream)
-        if state in _hashes:
-            return _hashes[state]
+        if (known := known_hash(state)) is not None:
+            return known
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
         if time.time_ns() - state[-1] > _SETTLED and _state(stream) == state:
-            if len(_hashes) >= _MOST_HASHES:
-                _hashes.clear()
-            _hashes[state] = digest
+            know_hash(state, digest)
         return digest
 
 
@@ -118,10 +117,10 @@ def keep_hashes(path: Path, files: Iterable[Path]) -> None:
     """Write what is known of these files' hashes to ``path``, a file of its owner alone, for :func:`recall_hashes`."""
     known = []
     for file in files:
-        with file.open("rb") as stream:
-            state = _state(stream)
-        if state in _hashes:
-            known.append([list(state), _hashes[state]])
+        remote = as_remote(file)
+        state = _state_of(file) if remote is None else remote.lasting_state()
+        if state is not None and (digest := known_hash(state)) is not None:
+            known.append([list(state), digest])
     if known:
         with hold(path.parent) as folder:
             folder.write(path.name, json.dumps(known).encode())
@@ -136,12 +135,18 @@ def recall_hashes(path: Path) -> None:
     try:
         with open_private(path, path.name) as stream:
             known = json.load(stream)
-        _hashes.update({tuple(map(int, state)): str(digest) for state, digest in known})
+        for state, digest in known:
+            know_hash(tuple(map(int, state)), str(digest))
     except FileNotFoundError:
         return
     except (ValueError, TypeError):
         # Half of a file, or something else: hashed anew.
         return
+
+
+def _state_of(file: Path) -> tuple[int, ...]:
+    with file.open("rb") as stream:
+        return _state(stream)
 
 
 def _state(stream: BinaryIO) -> tuple[int, ...]:

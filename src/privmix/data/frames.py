@@ -189,7 +189,7 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
         names, translate = declared_classes(classes)
     content = data.with_format("arrow")
 
-    def blocks(_: Path, columns: list[str], size: int, __: int) -> Iterator[Any]:
+    def blocks(_: Path, columns: list[str], size: int, *__: int | None) -> Iterator[Any]:
         for table in content.select_columns(columns).iter(size):
             yield from table.combine_chunks().to_batches()
 
@@ -223,7 +223,7 @@ def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
     def describe(_: Path) -> Described:
         return Described(table.schema, table.num_rows if isinstance(table, pa.Table) else table.count_rows())
 
-    def blocks(_: Path, columns: list[str], size: int, __: int) -> Iterator[Any]:
+    def blocks(_: Path, columns: list[str], size: int, *__: int | None) -> Iterator[Any]:
         if isinstance(table, pa.Table):
             yield from table.select(columns).to_batches(max_chunksize=size)
         else:
@@ -250,5 +250,8 @@ class HeldTableSource(ArrowSource):
         return self._chunks_from(0, size)
 
     def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for inputs, labels in super()._chunks_from(first, size):
+        return self._chunks_until(first, self.schema.records, size)
+
+    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        for inputs, labels in super()._chunks_until(first, stop, size):
             yield inputs, labels if self._translate is None else self._translate(labels)

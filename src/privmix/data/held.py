@@ -52,13 +52,8 @@ def settled(data: Any, split: str = "train") -> Any:
         return settled(data[0]), data[1]
     if _of(data, "polars", "LazyFrame"):
         return _collected(data)
-    if _of(data, "datasets", "IterableDatasetDict"):
-        found = [name for name in data if name == split or folder_split(name) == split]
-        if not found:
-            raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
-        data = data[found[0]]
-    if _of(data, "datasets", "IterableDataset"):
-        return _spooled(data)
+    if (stream := stream_of(data, split)) is not None:
+        return _spooled(stream)
     if _of(data, "torch", "DataLoader"):
         data = _loaded(data)
     if _of(data, "torch", "IterableDataset"):
@@ -75,6 +70,20 @@ def settled(data: Any, split: str = "train") -> Any:
         allowed = "what can be read again: a list, (x, y), or a file"
         raise InvalidInput("data", f"{type(data).__name__}, which can be read once", allowed)
     return data
+
+
+def stream_of(data: Any, split: str) -> Any | None:
+    """A stream of Hugging Face's, or one split of several; None where it is none.
+
+    Raises:
+        InvalidInput: there is no such split.
+    """
+    if _of(data, "datasets", "IterableDatasetDict"):
+        found = [name for name in data if name == split or folder_split(name) == split]
+        if not found:
+            raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
+        data = data[found[0]]
+    return data if _of(data, "datasets", "IterableDataset") else None
 
 
 def may_have_splits(data: Any) -> bool:

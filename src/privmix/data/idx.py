@@ -137,6 +137,7 @@ class Idx(Reader):
     name: ClassVar[str] = "idx"
     words: ClassVar[str] = "idx"
     endings: ClassVar[str] = "idx"
+    in_place: ClassVar[bool] = True
 
     @classmethod
     def claims(cls, name: str) -> bool:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import io
 import struct
+from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.ipc as pa_ipc
 
 from privmix.data.arrow_source import ArrowFormat, Described, class_names, open_arrow_like
-from privmix.data.files import check_unpacked, decoding
+from privmix.data.files import check_unpacked, decoding, is_here
 from privmix.data.parquet import metadata_classes
 from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source
@@ -22,7 +26,11 @@ from privmix.untrusted import parse_json
 FILE_MAGIC: Final = b"ARROW1"
 # In a file, a stream begins after the magic word and two bytes of padding.
 _STREAM_START: Final = 8
-_HEADER, _LENGTH, _BUFFERS, _COMPRESSION, _DATA = 2, 0, 2, 3, 1
+_KIND, _HEADER, _BODY, _LENGTH, _BUFFERS, _COMPRESSION, _DATA = 1, 2, 3, 0, 2, 3, 1
+_CONTINUES: Final = b"\xff\xff\xff\xff"
+# Of a file at an address, asked for at a time where headers are read; and files of which it is known where batches are.
+_HEADER_PIECE: Final = 1024
+_FILES: Final = 16
 _BUFFER: Final = struct.Struct("<qq")
 
 
@@ -34,38 +42,83 @@ def scan(path: Path) -> tuple[list[int], int]:
     """
     records: list[int] = []
     unpacked = 0
-    with pa.memory_map(str(path)) as file:
-        if file.read(len(FILE_MAGIC)) == FILE_MAGIC:
-            file.seek(_STREAM_START)
-        else:
-            file.seek(0)
-        reader = pa_ipc.MessageReader.open_stream(file)
-        while True:
-            try:
-                message = reader.read_next_message()
-            except StopIteration:
-                return records, unpacked
-            if message.type not in ("record batch", "dictionary"):
-                continue
-            header = _Table.root(message.metadata.to_pybytes()).table(_HEADER)
-            if message.type == "dictionary":
-                header = header.table(_DATA)
-            else:
-                rows = header.integer(_LENGTH)
+    with _bytes_of(path) as file:
+        for message in messages(file):
+            if message.kind == BATCH:
+                rows = message.header.integer(_LENGTH)
                 if rows < 0:
                     raise ValueError("a negative number of records")
                 records.append(rows)
-            unpacked += _unpacked(header, message.body)
+            if message.kind != SCHEMA:
+                unpacked += _unpacked(message, file)
+    return records, unpacked
 
 
-def _unpacked(batch: _Table, body: Any) -> int:
+SCHEMA: Final = 1
+DICTIONARY: Final = 2
+BATCH: Final = 3
+
+
+class Message(NamedTuple):
+    """Where a message of a stream is.
+
+    Attributes:
+        kind: ``SCHEMA``, ``DICTIONARY`` or ``BATCH``.
+        start, body, end: places of its first byte, of its buffers, and behind them.
+        header: of the batch, or of the batch that a dictionary is.
+    """
+
+    kind: int
+    start: int
+    body: int
+    end: int
+    header: _Table
+
+
+def messages(file: Any) -> Iterator[Message]:
+    """The messages of an IPC file or stream in their order, by their headers: bodies are passed over.
+
+    Raises:
+        Exception: whatever damaged headers lead to; the caller translates.
+    """
+    file.seek(0)
+    place = _STREAM_START if file.read(len(FILE_MAGIC)) == FILE_MAGIC else 0
+    size = file.seek(0, io.SEEK_END)
+    while True:
+        file.seek(place)
+        # Streams of before Arrow 0.15 have the length alone.
+        start, length = place, file.read(4)
+        if length == _CONTINUES:
+            length = file.read(4)
+        if length in (b"", bytes(4)):
+            return
+        (metadata,) = struct.unpack("<i", length)
+        if metadata < 0:
+            raise ValueError("a message of no length")
+        root = _Table.root(file.read(metadata))
+        body = file.tell()
+        place = body + root.integer(_BODY)
+        if place < body or place > size:
+            raise ValueError("a message that ends beyond its file")
+        kind = root.byte(_KIND)
+        if kind in (DICTIONARY, BATCH):
+            header = root.table(_HEADER)
+            yield Message(kind, start, body, place, header.table(_DATA) if kind == DICTIONARY else header)
+        elif kind == SCHEMA:
+            yield Message(kind, start, body, place, root)
+
+
+def _unpacked(message: Message, file: Any) -> int:
     """Bytes of a batch's buffers; packed ones begin with that number, or with -1 where packing did not pay."""
     total = 0
-    for offset, length in batch.pairs(_BUFFERS):
+    for offset, length in message.header.pairs(_BUFFERS):
         size = length
-        if batch.has(_COMPRESSION) and length > 0:
+        if message.header.has(_COMPRESSION) and length > 0:
+            if not 0 <= offset <= message.end - message.body - 8:
+                raise ValueError("a buffer outside of its message")
             # Only these eight bytes of the records' own are looked at.
-            (announced,) = struct.unpack("<q", body.slice(offset, 8).to_pybytes())
+            file.seek(message.body + offset)
+            (announced,) = struct.unpack("<q", file.read(8))
             size = length if announced < 0 else announced
         total += max(size, 0)
     return total
@@ -93,6 +146,9 @@ class _Table:
         if not self.has(field):
             return 0
         return int(struct.unpack_from("<q", self._content, self._place + self._offset(field))[0])
+
+    def byte(self, field: int) -> int:
+        return self._content[self._place + self._offset(field)] if self.has(field) else 0
 
     def table(self, field: int) -> _Table:
         return _Table(self._content, self._target(field))
@@ -126,8 +182,8 @@ def _describe(path: Path) -> Described:
     return Described(_plain(schema), sum(batches), list(enumerate(batches)))
 
 
-def _blocks(path: Path, columns: list[str], size: int, place: int) -> Iterator[Any]:
-    for batch in _batches(path, columns, place):
+def _blocks(path: Path, columns: list[str], size: int, place: int, end: int | None) -> Iterator[Any]:
+    for batch in _batches(path, columns, place, end):
         # Offsets in a damaged file would otherwise lead outside of its memory.
         batch.validate(full=True)
         for start in range(0, batch.num_rows, size):
@@ -215,23 +271,81 @@ def _is_plain_name(name: object) -> bool:
 
 
 def _read_schema(path: Path) -> Any:
-    with pa.memory_map(str(path)) as file, _open(file) as reader:
+    with _reader(path) as (reader, _):
         return reader.schema
 
 
-def _batches(path: Path, columns: list[str], first: int) -> Iterator[Any]:
+def _batches(path: Path, columns: list[str], first: int, end: int | None) -> Iterator[Any]:
     """Record batches, from batch ``first`` on, with at least the columns named; memory-mapped, so pages come and go."""
     schema = _read_schema(path)
     options = pa_ipc.IpcReadOptions(
         use_threads=False, included_fields=sorted({schema.get_field_index(name) for name in columns})
     )
-    with pa.memory_map(str(path)) as file, _open(file, options) as reader:
+    with _reader(path, options, first) as (reader, begins):
         if isinstance(reader, pa_ipc.RecordBatchFileReader):
-            for place in range(first, reader.num_record_batches):
+            for place in range(first, reader.num_record_batches if end is None else end):
                 yield reader.get_batch(place)
         else:
             # Of what is passed over nothing but the headers is read, unless it is packed.
-            yield from islice(reader, first, None)
+            yield from islice(reader, first - begins, None if end is None else end - begins)
+
+
+def _bytes_of(path: Path) -> Any:
+    """A file whose headers are read: by way of memory, or of ranges no longer than they are."""
+    return pa.memory_map(str(path)) if is_here(path) else io.BufferedReader(path.open("rb", 0), _HEADER_PIECE)
+
+
+@contextmanager
+def _reader(path: Path, options: Any = None, first: int = 0) -> Iterator[tuple[Any, int]]:
+    """Arrow's reader of a file or stream, and number of the first batch that it has, at most ``first``."""
+    if is_here(path):
+        with pa.memory_map(str(path)) as file, _open(file, options) as reader:
+            yield reader, 0
+        return
+    is_file, found = _places(path)
+    file = path.open("rb", 0)
+    if is_file:
+        with pa_ipc.open_file(pa.PythonFile(file, mode="r"), options=options) as reader:
+            yield reader, 0
+        return
+    size = path.stat().st_size
+    batches = [start for kind, start, _ in found if kind == BATCH]
+    place = [*batches, size][min(first, len(batches))]
+    before = [(start, stop) for kind, start, stop in found if kind != BATCH and start < place]
+    with pa_ipc.open_stream(
+        pa.PythonFile(_Spliced(file, [*before, (place, size)]), mode="r"), options=options
+    ) as reader:
+        yield reader, min(first, len(batches))
+
+
+@lru_cache(_FILES)
+def _places(path: Any) -> tuple[bool, list[tuple[int, int, int]]]:
+    """Whether a file at an address is an IPC file; kind, start and end of a stream's messages."""
+    with _bytes_of(path) as file:
+        is_file = file.read(len(FILE_MAGIC)) == FILE_MAGIC
+        return is_file, [] if is_file else [(one.kind, one.start, one.end) for one in messages(file)]
+
+
+class _Spliced(io.RawIOBase):
+    """Some stretches of a file, one behind the other."""
+
+    def __init__(self, file: Any, stretches: list[tuple[int, int]]) -> None:
+        super().__init__()
+        self._file, self._stretches = file, deque(stretches)
+        self._place = stretches[0][0]
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while len(self._stretches) > 1 and self._place == self._stretches[0][1]:
+            self._stretches.popleft()
+            self._place = self._stretches[0][0]
+        self._file.seek(self._place)
+        content = self._file.read(min(len(buffer), self._stretches[0][1] - self._place))
+        self._place += len(content)
+        buffer[: len(content)] = content
+        return len(content)
 
 
 def _open(file: Any, options: Any = None) -> Any:
@@ -261,6 +375,7 @@ class Arrow(Reader):
     words: ClassVar[str] = "Arrow"
     endings: ClassVar[str] = ".arrow, .feather"
     suffixes: ClassVar[tuple[str, ...]] = ("arrow", "feather")
+    in_place: ClassVar[bool] = True
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
-from privmix.data.files import Entries, decoding, filled_lines, is_zipped, open_binary
+from privmix.data.files import Entries, Limited, decoding, filled_lines, is_zipped, open_binary
 from privmix.data.manifest import Manifest
 from privmix.data.memory import objects
 from privmix.data.reader import READERS, Reader, Request, refuse_images
@@ -78,9 +78,12 @@ class JsonlSource(Source):
         return self._chunks_from(0, size)
 
     def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_until(first, self._schema.records, size)
+
+    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         rows: list[dict[str, Any]] = []
         held = 0
-        for row, bytes_ in self._rows(first):
+        for row, bytes_ in self._rows(first, stop):
             rows.append(row)
             held += bytes_
             if len(rows) == min(size, _PIECE) or held >= _LINE_BYTES:
@@ -112,16 +115,18 @@ class JsonlSource(Source):
             records = sum(1 for _ in _lines(stream, entries))
         return entries.stretches(0, records, usable=not is_zipped(path))
 
-    def _rows(self, first: int = 0) -> Iterator[tuple[dict[str, Any], int]]:
-        """Objects, from the record ``first`` on, each with the bytes of its line."""
+    def _rows(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[dict[str, Any], int]]:
+        """Objects, from the record ``first`` on, each with the bytes of its line; of those from ``stop`` on, some."""
         # Which of several files holds a wrong record would say where it is.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
         begin = self._manifest.begin(first)
+        last, end = self._manifest.end(max(0, (self._schema.records if stop is None else stop) - 1))
         passed = first - begin.first
-        for number, path in enumerate(self._paths[begin.file :]):
+        for number, path in enumerate(self._paths[begin.file : last + 1], begin.file):
+            at, until = begin.place if number == begin.file else 0, end if number == last else None
             with decoding(place, _KIND), open_binary(path) as stream:
-                stream.seek(0 if number else begin.place)
-                for line in _lines(stream):
+                stream.seek(at)
+                for line in _lines(stream, size=None if until is None else until - at):
                     if passed:
                         passed -= 1
                         continue
@@ -150,9 +155,16 @@ def _declared(selection: Selection) -> tuple[list[str], str]:
     raise InvalidInput("columns", None, allowed)
 
 
-def _lines(stream: IO[bytes], entries: Entries | None = None) -> Iterator[bytes]:
-    """Lines that are not blank, without a byte order mark; a line too long to be a record comes in pieces."""
+def _lines(stream: IO[bytes], entries: Entries | None = None, size: int | None = None) -> Iterator[bytes]:
+    """Lines that are not blank, without a byte order mark; a line too long to be a record comes in pieces.
+
+    Args:
+        stream: from where it stands.
+        entries: told of places where lines begin.
+        size: bytes to read; None: to the end.
+    """
     at_start = stream.tell() == 0
+    stream = stream if size is None else cast(IO[bytes], Limited(stream, size))
     lines = filled_lines(stream, _LINE_BYTES, entries=entries)
     if not at_start:
         yield from lines
@@ -205,6 +217,7 @@ class Jsonl(Reader):
     words: ClassVar[str] = "JSON lines"
     endings: ClassVar[str] = ".jsonl, .json (JSON lines)"
     suffixes: ClassVar[tuple[str, ...]] = ("jsonl", "json")
+    in_place: ClassVar[bool] = True
     zipped: ClassVar[bool] = True
 
     @classmethod

@@ -102,6 +102,13 @@ class Manifest:
         file, place, first, count, anywhere = self.parts[self._part(record)].item()
         return Stretch(file, place, first, count, anywhere)
 
+    def end(self, record: int) -> tuple[int, int | None]:
+        """The file that a record is in, and where the stretch behind the record's begins in it; None: there is none."""
+        part = self._part(record)
+        file = int(self.parts["file"][part])
+        last = part + 1 == len(self.parts) or int(self.parts["file"][part + 1]) != file
+        return file, None if last else int(self.parts["place"][part + 1])
+
     def tile(self, number: int, records: int) -> Tile:
         """What tile ``number`` of ``records`` records holds."""
         first = number * records

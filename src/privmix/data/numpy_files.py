@@ -6,12 +6,12 @@ import math
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any, ClassVar, Final
+from typing import IO, Any, ClassVar, Final, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import check_unpacked, decoding
+from privmix.data.files import CopyFirst, check_unpacked, decoding, is_here
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
 from privmix.data.shards import joined
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Schema, Source, array_schema, resolve_classes
@@ -122,6 +122,8 @@ def npz_values(path: Path, member: str) -> NDArray[Any]:
 class NpySource(ArraySource):
     """A .npy file of inputs and one of labels, if there are any; memory-mapped, and anew where it travels to.
 
+    At an address, what is asked for is read.
+
     Raises:
         InvalidInput, StorageError: as :class:`NpzSource`.
     """
@@ -137,18 +139,45 @@ class NpySource(ArraySource):
         return type(self), self._made_of
 
 
+class _FileArray:
+    """The rows of a .npy file at an address, as an array that is read by slices. Secret."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any], start: int) -> None:
+        self.shape, self.dtype = shape, dtype
+        self._path, self._start = path, start
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def reshape(self, *_: int) -> _FileArray:
+        """As (n,): of labels."""
+        return _FileArray(self._path, self.shape[:1], self.dtype, self._start)
+
+    def __getitem__(self, part: slice) -> NDArray[Any]:
+        first, stop, _ = part.indices(len(self))
+        row = math.prod(self.shape[1:]) * self.dtype.itemsize
+        with decoding(self._path, "an .npy file"), self._path.open("rb", 0) as file:
+            file.seek(self._start + first * row)
+            content = file.read((stop - first) * row)
+        return np.frombuffer(content, self.dtype).reshape(-1, *self.shape[1:])
+
+
 def _mapped(path: Path) -> NDArray[Any]:
     with decoding(path, "an .npy file"):
         with path.open("rb") as file:
-            shape, dtype, header = _read_header(file)
+            shape, dtype, header, by_columns = _read_header(file)
         _check_size(shape, dtype, path.stat().st_size - header)
+        if not is_here(path):
+            if by_columns:
+                raise CopyFirst()
+            return cast(NDArray[Any], _FileArray(path, shape, dtype, header))
         found: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
         return found
 
 
 def _member_header(archive: zipfile.ZipFile, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
     with archive.open(name) as file:
-        shape, dtype, header = _read_header(file)
+        shape, dtype, header, _ = _read_header(file)
     member = archive.getinfo(name)
     _check_size(shape, dtype, member.file_size - header)
     check_unpacked(Path(str(archive.filename)), member.file_size, member.compress_size)
@@ -161,11 +190,11 @@ def _load_member(archive: zipfile.ZipFile, name: str) -> NDArray[Any]:
         return np.asarray(np.lib.format.read_array(file, allow_pickle=False))
 
 
-def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int]:
-    """Shape, type and size of the header of a .npy stream."""
+def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int, bool]:
+    """Shape, type, size of the header of a .npy stream, and whether columns come one after the other."""
     version = np.lib.format.read_magic(file)
-    shape, _, dtype = _HEADER_READERS[version](file)
-    return shape, dtype, file.tell()
+    shape, by_columns, dtype = _HEADER_READERS[version](file)
+    return shape, dtype, file.tell(), by_columns
 
 
 def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None:
@@ -207,6 +236,7 @@ class Npy(Reader):
     words: ClassVar[str] = "npy"
     endings: ClassVar[str] = ".npy"
     suffixes: ClassVar[tuple[str, ...]] = ("npy",)
+    in_place: ClassVar[bool] = True
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from privmix.data.arrow_source import ArrowSource
+from privmix.data.files import CopyFirst, is_here
 from privmix.data.images import ImageFolderSource
 from privmix.data.ipc import ARROW, arrow_classes, saved_classes, saved_files
 from privmix.data.reader import Reader, Request, formats, reader_of, refuse_columns, refuse_dialect
@@ -17,6 +18,8 @@ def open_files(files: list[Path], request: Request) -> Source:
     reader = reader_of(files[0])
     if reader is None:
         raise InvalidInput("data", str(files[0]), formats())
+    if not reader.in_place and not is_here(files[0]):
+        raise CopyFirst()
     if not reader.dialects:
         refuse_dialect(request)
     source = reader.open(files, request)
@@ -27,6 +30,8 @@ def open_files(files: list[Path], request: Request) -> Source:
 
 def open_images(folder: Path, request: Request) -> Source:
     """Open a folder with one sub-folder of images a class, or of images where no labels are asked for."""
+    if not is_here(folder):
+        raise CopyFirst()
     refuse_columns(request, "a folder of images")
     refuse_dialect(request)
     # Folders are there for the records in them, so a record more could add one: the list is declared.

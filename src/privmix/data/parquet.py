@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import pyarrow.parquet as pq
 
 from privmix.data.arrow_source import ArrowFormat, Described, class_names, name_list, open_arrow_like
-from privmix.data.files import check_unpacked, decoding
+from privmix.data.files import check_unpacked, decoding, is_here
 from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source
 from privmix.untrusted import parse_json
 
+_FOOTERS: Final = 16
+
 
 def _describe(path: Path) -> Described:
-    with pq.ParquetFile(path) as file:
+    with _opened(path) as file:
         groups = [file.metadata.row_group(place) for place in range(file.metadata.num_row_groups)]
         unpacked = sum(group.total_byte_size for group in groups)
         check_unpacked(path, max(unpacked, file.metadata.num_rows), path.stat().st_size)
@@ -24,8 +27,21 @@ def _describe(path: Path) -> Described:
         return Described(file.schema_arrow, file.metadata.num_rows, parts)
 
 
-def _blocks(path: Path, columns: list[str], size: int, place: int) -> Iterator[Any]:
-    with pq.ParquetFile(path) as file:
+def _opened(path: Path, texts: list[str] | None = None) -> Any:
+    if is_here(path):
+        return pq.ParquetFile(path, read_dictionary=texts)
+    return pq.ParquetFile(path.open("rb", 0), read_dictionary=texts, metadata=_metadata(path))
+
+
+@lru_cache(_FOOTERS)
+def _metadata(path: Any) -> Any:
+    """The footer of a file that is not on this machine."""
+    with pq.ParquetFile(path.open("rb", 0)) as file:
+        return file.metadata
+
+
+def _blocks(path: Path, columns: list[str], size: int, place: int, end: int | None) -> Iterator[Any]:
+    with _opened(path) as file:
         leaves = [file.metadata.schema.column(place) for place in range(len(file.metadata.schema))]
     # A value that stands in a file once and in many records is kept once: the source takes them apart in small parts.
     texts = [
@@ -33,8 +49,8 @@ def _blocks(path: Path, columns: list[str], size: int, place: int) -> Iterator[A
         for leaf in leaves
         if leaf.physical_type == "BYTE_ARRAY" and any(f"{leaf.path}.".startswith(f"{name}.") for name in columns)
     ]
-    with pq.ParquetFile(path, read_dictionary=texts) as file:
-        for group in range(place, file.num_row_groups):
+    with _opened(path, texts) as file:
+        for group in range(place, file.num_row_groups if end is None else end):
             # Batches across groups would have two dictionaries, which pyarrow does not make of structs.
             yield from file.iter_batches(batch_size=size, row_groups=[group], columns=columns, use_threads=False)
 
@@ -49,8 +65,8 @@ def parquet_classes(path: Path, label_column: str) -> tuple[str, ...] | None:
         InvalidInput: not a Parquet file, or other metadata under these keys.
         StorageError: it cannot be read.
     """
-    with decoding(path, PARQUET.kind):
-        metadata = pq.read_schema(path).metadata
+    with decoding(path, PARQUET.kind), _opened(path) as file:
+        metadata = file.schema_arrow.metadata
     return metadata_classes(path, metadata, label_column)
 
 
@@ -72,6 +88,7 @@ class Parquet(Reader):
     words: ClassVar[str] = "Parquet"
     endings: ClassVar[str] = ".parquet"
     suffixes: ClassVar[tuple[str, ...]] = ("parquet",)
+    in_place: ClassVar[bool] = True
 
     @classmethod
     def open(cls, files: list[Path], request: Request) -> Source:

@@ -28,6 +28,7 @@ from privmix.data.memory import column_part, plain
 from privmix.data.numbering import DIGEST, Numbering
 from privmix.data.numpy_files import npz_member, npz_values
 from privmix.data.remote import is_remote, local_path
+from privmix.data.remote_files import RemotePath
 from privmix.data.source import Source
 from privmix.errors import WITHHELD, InvalidInput, in_terms_of
 
@@ -95,7 +96,7 @@ def _opened(data: Any, column: str, split: str, dialect: Dialect | None) -> Sour
             raise InvalidInput("person", column, f"an array of {archive}")
         return member
     inputs = data[0] if isinstance(data, tuple) and data else data
-    if not isinstance(data, str | Path) and not library_of(inputs):
+    if not isinstance(data, str | Path | RemotePath) and not library_of(inputs):
         # Whatever stands in the first column there would be taken for a person.
         raise InvalidInput("person", column, "an array of identifiers, one a record: these data have no named columns")
     # Classes play no part: labels are not read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
+from privmix.data.files import is_here
 from privmix.data.overlap import Sketch
 from privmix.errors import InvalidInput
 from privmix.untrusted import MEBIBYTE, read_json
@@ -26,7 +27,7 @@ def made_of(path: Path) -> Sketch | None:
         InvalidInput: the card is a pool's, but says of this what privmix can't have written.
         StorageError: the card can't be read.
     """
-    if path.suffix != Path(IMAGES).suffix:
+    if not is_here(path) or path.suffix != Path(IMAGES).suffix:
         return None
     images = path.resolve()
     if images.name != IMAGES or not images.with_name(CARD).is_file():

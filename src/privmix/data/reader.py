@@ -35,6 +35,8 @@ class Reader(ABC):
         suffixes: what the names of its files end in, without the dot.
         zipped: whether files may be gzipped, which ``.gz`` says.
         dialects: whether files may be written in a dialect; see :class:`privmix.data.dialect.Dialect`.
+        in_place: whether files at an address are read where they are: it asks no more of a path than
+            :class:`privmix.data.remote_files.RemotePath` has. Files of other formats are copied first.
     """
 
     name: ClassVar[str]
@@ -43,6 +45,7 @@ class Reader(ABC):
     suffixes: ClassVar[tuple[str, ...]] = ()
     zipped: ClassVar[bool] = False
     dialects: ClassVar[bool] = False
+    in_place: ClassVar[bool] = False
 
     @classmethod
     def claims(cls, name: str) -> bool:

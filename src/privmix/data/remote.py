@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import glob
 import hashlib
 import re
@@ -10,69 +9,109 @@ import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from numpy.typing import NDArray
 
-from privmix.data.files import may_belong
+from privmix.data.files import CopyFirst, may_belong
 from privmix.data.manifest import Manifest
 from privmix.data.openers import companions
+from privmix.data.remote_files import (
+    WEB,
+    Entry,
+    RemotePath,
+    Tree,
+    Version,
+    public_name,
+    system_of,
+    talking,
+)
 from privmix.data.source import Schema, Source
-from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError, in_terms_of
+from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of
 from privmix.held_folders import hold
 from privmix.scratch import ScratchFolder
 
+__all__ = ["RemoteSource", "is_remote", "local_path", "public_name", "remote_digests"]
+
 _SCHEME: Final = re.compile(r"^[a-zA-Z][a-zA-Z0-9+.:-]*://")
 _LOCAL: Final = "file://"
-_WEB: Final = ("http://", "https://")
 
 
 class RemoteSource(Source):
-    """A dataset at an address, read from a private copy on this machine.
+    """A dataset at an address: read where it is, by ranges of bytes, or from a private copy on this machine.
 
-    The files are copied, not streamed: every format here is read more than once (records are counted, then read, and
-    a release may read them again), Parquet, zip and Arrow files jump to and fro, and a release must not fail half-way
-    because a connection did, once its budget is spent. The copy lies in a new folder that its owner alone can enter
-    (mode 0700, in TMPDIR), and is removed when the source is no longer used, and at the latest when Python exits; what
-    a process that is killed leaves behind goes when the next one starts. Files that name another split are not copied.
+    Files whose format lets a reader begin in their midst stay where they are: a reader asks for the bytes of the
+    records that it needs, and a source that goes to another process takes names, versions and places along. Files of
+    other formats (packed ones, folders of images) are copied, and so is what lies where no range of bytes can be had or
+    where a file system does not tell a file from an earlier one of its size. A copy lies in a new folder that its owner
+    alone can enter (mode 0700, in TMPDIR), and is removed when the source is no longer used, and at the latest when
+    Python exits; what a process that is killed leaves behind goes when the next one starts. Files that name another
+    split are not copied.
 
     Args:
         url: of a file, a folder or a pattern.
         split: ``"train"``, ``"test"`` or ``"val"``.
-        open_local: opens the copy.
+        open_local: opens what has the methods of a path: the copy, or the files where they are.
 
     Formal guarantees:
+        - One version: all records are of the files that were there when it was opened, by what their file system says
+          of them (size, and checksum, version or time); where one of them was changed before the last record was read,
+          the last batch does not come.
         - No secrets in messages: an address is shown without user, password and query, and what a remote library says
           is dropped.
+        - Nothing on the disk: what is read in place is in memory alone.
 
     Raises:
         StorageError: there is nothing, or it cannot be read.
-        InvalidInput: no such scheme, or as the format's own source.
+        InvalidInput: no such scheme, or as the format's own source; or a file is another one by now.
         MissingExtra: fsspec is not installed.
     """
 
     def __init__(self, url: str, split: str, open_local: Callable[[Path], Source]) -> None:
+        found = _Found.at(url)
+        self._scratch: ScratchFolder | None = None
+        self._tree = found.tree()
+        if self._tree is not None:
+            try:
+                self._path = cast(Path, found.path(self._tree))
+                with self._renaming():
+                    self._local = open_local(self._path)
+            except CopyFirst:
+                self._tree = None
+        if self._tree is None:
+            self._open_copy(found, split, open_local)
+        self.files = self._local.files
+
+    def _open_copy(self, found: _Found, split: str, open_local: Callable[[Path], Source]) -> None:
         # Gone with this object: a scratch folder goes with its own.
         self._scratch = ScratchFolder()
-        self._folder = str(self._scratch.path)
         try:
-            self._path, self._base = _copy(url, split, Path(self._folder))
+            self._path, self._base = found.copy(split, self._scratch.path)
             with self._renaming():
                 self._local = open_local(self._path)
-            self.files = self._local.files
         except BaseException:
             self._scratch.remove()
             raise
 
     @property
+    def travels(self) -> bool:  # type: ignore[override]
+        """Where no copy was made."""
+        return self._tree is not None and self._local.travels
+
+    @property
     def schema(self) -> Schema:
-        """That of the copy."""
+        """Of the files."""
         return self._local.schema
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """Those of the copy."""
+        """Of the files."""
         return self._local.names
+
+    @property
+    def number_names(self) -> tuple[str, ...] | None:
+        """Of the files."""
+        return self._local.number_names
 
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with self._renaming():
@@ -82,21 +121,41 @@ class RemoteSource(Source):
         with self._renaming():
             yield from self._local._chunks_from(first, size)
 
+    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        with self._renaming():
+            yield from self._local._chunks_until(first, stop, size)
+
     def manifest(self) -> Manifest:
-        """That of the copy."""
+        """Of the files."""
         return self._local.manifest()
 
+    def check_unchanged(self) -> None:
+        """By what the file system says now of the files that were read."""
+        if self._tree is not None:
+            self._tree.check()
+
     @contextmanager
-    def copy(self) -> Iterator[Path]:
-        """Where the copy lies, for what else is to be read of the same records; errors within name the address."""
+    def place(self) -> Iterator[Path]:
+        """Where the files lie, for what else is to be read of the same records; errors within name the address."""
         with self._renaming():
             yield self._path
+        self.check_unchanged()
 
     @contextmanager
     def _renaming(self) -> Iterator[None]:
-        """Errors name the address, not the copy."""
-        with in_terms_of(texts={self._folder: self._base}):
+        """Errors name the address, not the copy; and that files changed, not what was misread in changed ones."""
+        if self._tree is None:
+            assert self._scratch is not None
+            with in_terms_of(texts={str(self._scratch.path): self._base}):
+                yield
+            return
+        try:
             yield
+        except CopyFirst:
+            raise
+        except PrivmixError:
+            self._tree.check()
+            raise
 
 
 def is_remote(path: str | Path) -> bool:
@@ -114,17 +173,6 @@ def local_path(path: str | Path) -> Path:
     return Path(path.removeprefix(_LOCAL) if isinstance(path, str) else path)
 
 
-def public_name(url: str) -> str:
-    """The address without user, password, query and fragment.
-
-    Example:
-        >>> public_name("https://ann:secret@host/train.csv?token=abc")
-        'https://host/train.csv'
-    """
-    # A password may hold @ and /, so everything up to the last @ after a colon goes.
-    return re.split(r"[?#]", re.sub(r"://(?:.*:.*@|[^/]*@)", "://", url), maxsplit=1)[0]
-
-
 def remote_digests(url: str, split: str | None = None, skip: Callable[[str], bool] | None = None) -> list[str]:
     """SHA-256 of every file at an address, hidden ones left out; nothing is kept on this machine.
 
@@ -136,77 +184,151 @@ def remote_digests(url: str, split: str | None = None, skip: Callable[[str], boo
     Raises:
         StorageError, InvalidInput, MissingExtra: as :class:`RemoteSource`.
     """
-    system, files, target = _find(url)
-    if split is not None and files != [target] and not glob.has_magic(target):
-        files = [file for file in files if may_belong(PurePosixPath(file).relative_to(PurePosixPath(target)), split)]
+    found = _Found.at(url)
+    files = found.files
+    if split is not None and not found.one and not found.pattern:
+        files = [file for file in files if may_belong(found.relative(file), split)]
     if skip is not None:
         files = [file for file in files if not skip(_file_name(file))]
-    digests = []
-    with _talking(url):
-        for file in files:
-            with system.open(file, "rb") as stream:
-                digest = hashlib.sha256()
-                while piece := stream.read(2**20):
-                    digest.update(piece)
-                digests.append(digest.hexdigest())
+    tree, digests = found.tree(), []
+    for file in files:
+        digests.append(_streamed_digest(found, file) if tree is None else RemotePath(tree, found.name(file)).sha256())
     return digests
 
 
-def _copy(url: str, split: str, folder: Path) -> tuple[Path, str]:
-    """Copy what ``split`` needs below ``folder``; the copy's path (or pattern), and the public name of ``folder``."""
-    system, files, target = _find(url)
-    shown = public_name(url).rstrip("/")
-    if files == [target]:
-        path = folder / _file_name(target)
-        with _talking(url):
-            _fetch(system, target, path)
-            for companion in companions(path):
-                place = str(PurePosixPath(_without_query(target)).with_name(companion.name))
-                if companion != path and system.exists(place):
-                    _fetch(system, place, companion)
-        return path, shown.rpartition("/")[0]
-    pattern = glob.has_magic(target)
-    root = PurePosixPath(_fixed_part(target) if pattern else target)
-    wanted = {file: PurePosixPath(file).relative_to(root) for file in files}
-    if not pattern:
-        wanted = {file: relative for file, relative in wanted.items() if may_belong(relative, split)}
-    if not wanted:
-        raise InvalidInput("split", split, f"a split that {shown} holds")
-    with _talking(url):
-        for file, relative in wanted.items():
-            if ".." not in relative.parts:
-                _fetch(system, file, folder / relative)
-    if not pattern:
-        return folder, shown
-    return folder / PurePosixPath(target).relative_to(root), re.split(r"[*\[]", shown)[0].rpartition("/")[0]
+def _streamed_digest(found: _Found, file: str) -> str:
+    digest = hashlib.sha256()
+    with talking(found.url), found.system.open(file, "rb") as stream:
+        while piece := stream.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
-def _find(url: str) -> tuple[Any, list[str], str]:
-    """The file system, the paths there of all files that ``url`` means, and its own path there."""
-    try:
-        import fsspec
-    except ImportError:
-        raise MissingExtra("fsspec", "remote") from None
-    try:
-        system, target = fsspec.url_to_fs(url)
-    except (ImportError, ValueError):
-        allowed = "a scheme whose file system is installed (s3:// needs s3fs, gs:// gcsfs, https:// aiohttp)"
-        raise InvalidInput("data", public_name(url), allowed) from None
-    except Exception:
-        raise StorageError(f"{public_name(url)}: cannot be opened") from None
-    target = target.rstrip("/")
-    with _talking(url):
-        system.invalidate_cache()
-        if not url.startswith(_WEB) and glob.has_magic(target) and not system.exists(target):
-            files = [file for file in system.glob(target) if system.isfile(file)]
-        elif system.isfile(target):
-            return system, [target], target
+class _Found:
+    """What an address means: a file, a folder or a pattern, and the files of it.
+
+    Attributes:
+        url: the address.
+        system: its file system.
+        target: its path there.
+        files: paths there of all files, hidden ones left out.
+        one: whether it is a single file.
+        pattern: whether it is a pattern.
+    """
+
+    def __init__(self, url: str, system: Any, target: str, infos: dict[str, Any], one: bool) -> None:
+        self.url, self.system, self.target, self._infos, self.one = url, system, target, infos, one
+        self.files, self.pattern = sorted(infos), not one and glob.has_magic(target)
+        shown = public_name(url).rstrip("/")
+        if one:
+            self._root, self.shown = str(PurePosixPath(_without_query(target)).parent), shown.rpartition("/")[0]
+        elif self.pattern:
+            self._root, self.shown = _fixed_part(target), re.split(r"[*\[]", shown)[0].rpartition("/")[0]
         else:
-            files = system.find(target)
-    files = sorted(file for file in files if not PurePosixPath(file).name.startswith("."))
-    if not files:
-        raise StorageError(f"{public_name(url)}: no such file or folder, or nothing in it")
-    return system, files, target
+            self._root, self.shown = target, shown
+
+    @classmethod
+    def at(cls, url: str) -> _Found:
+        """Ask the file system."""
+        system, target = system_of(url)
+        with talking(url):
+            system.invalidate_cache()
+            if not url.startswith(WEB) and glob.has_magic(target) and not system.exists(target):
+                infos = {file: info for file, info in system.glob(target, detail=True).items() if _is_file(info)}
+            elif system.isfile(target):
+                return cls(url, system, target, {target: None}, one=True)
+            else:
+                infos = system.find(target, detail=True)
+        infos = {file: info for file, info in infos.items() if not PurePosixPath(file).name.startswith(".")}
+        if not infos:
+            raise StorageError(f"{public_name(url)}: no such file or folder, or nothing in it")
+        return cls(url, system, target, infos, one=False)
+
+    def relative(self, file: str) -> PurePosixPath:
+        """A file's path below the folder of all."""
+        return PurePosixPath(_without_query(file)).relative_to(PurePosixPath(self._root))
+
+    def name(self, file: str) -> str:
+        """As it is called in a tree."""
+        return _file_name(file) if self.one else str(self.relative(file))
+
+    def beside(self) -> Iterator[tuple[str, str]]:
+        """Names and paths of the files that belong to a single one and are there."""
+        path = Path(_file_name(self.target))
+        for companion in companions(path):
+            place = str(PurePosixPath(_without_query(self.target)).with_name(companion.name))
+            if companion != path and self.system.exists(place):
+                yield companion.name, place
+
+    def tree(self) -> Tree | None:
+        """The files as they are now; None where they can't be read in place."""
+        entries = {}
+        with talking(self.url):
+            targets = {self.name(file): (file, self._infos[file]) for file in self.files}
+            if self.one:
+                targets |= {name: (place, None) for name, place in self.beside()}
+            listed = self._lists_versions()
+            for name, (target, info) in targets.items():
+                if info is None or not listed:
+                    info = self._info(target)
+                version = None if info is None else Version.of(info)
+                ranged = not self.url.startswith(WEB) or (info is not None and info.get("partial") is True)
+                if version is None or not version.tag or not ranged or ".." in PurePosixPath(name).parts:
+                    return None
+                entries[name] = Entry(target, version)
+        return Tree(self.url, self.shown, entries)
+
+    def _lists_versions(self) -> bool:
+        """Whether the list of files says of them what is said of a single one; times are mostly written otherwise."""
+        first = self.files[0]
+        listed, alone = self._infos[first], self._info(first)
+        if listed is None or alone is None:
+            return False
+        version = Version.of(listed)
+        return version is not None and version.strong and version == Version.of(alone)
+
+    def _info(self, target: str) -> Any:
+        """What is said of a file; None: nothing."""
+        try:
+            return self.system.info(target)
+        except Exception:
+            return None
+
+    def path(self, tree: Tree) -> RemotePath:
+        """What the address means in that tree."""
+        if self.one:
+            return RemotePath(tree, _file_name(self.target))
+        if self.pattern:
+            return RemotePath(tree, str(self.path_below()))
+        return RemotePath(tree, "")
+
+    def copy(self, split: str, folder: Path) -> tuple[Path, str]:
+        """Copy what a split needs below ``folder``; the copy's path (or pattern), and what ``folder`` stands for."""
+        if self.one:
+            path = folder / _file_name(self.target)
+            with talking(self.url):
+                _fetch(self.system, self.target, path)
+                for name, place in self.beside():
+                    _fetch(self.system, place, path.with_name(name))
+            return path, self.shown
+        wanted = {file: self.relative(file) for file in self.files}
+        if not self.pattern:
+            wanted = {file: relative for file, relative in wanted.items() if may_belong(relative, split)}
+        if not wanted:
+            raise InvalidInput("split", split, f"a split that {self.shown} holds")
+        with talking(self.url):
+            for file, relative in wanted.items():
+                if ".." not in relative.parts:
+                    _fetch(self.system, file, folder / relative)
+        return folder / self.path_below() if self.pattern else folder, self.shown
+
+    def path_below(self) -> PurePosixPath:
+        """Of a pattern, what comes behind the folder of all."""
+        return PurePosixPath(self.target).relative_to(self._root)
+
+
+def _is_file(info: Any) -> bool:
+    return bool(info.get("type") != "directory")
 
 
 def _fetch(system: Any, file: str, path: Path) -> None:
@@ -226,19 +348,4 @@ def _file_name(target: str) -> str:
 
 
 def _without_query(target: str) -> str:
-    return re.split(r"[?#]", target, maxsplit=1)[0] if target.startswith(_WEB) else target
-
-
-@contextmanager
-def _talking(url: str) -> Iterator[None]:
-    """Whatever a remote library raises loses its message, which may quote the address with its secrets."""
-    try:
-        yield
-    except PrivmixError:
-        raise
-    except FileNotFoundError:
-        raise StorageError(f"{public_name(url)}: no such file or folder") from None
-    except Exception as error:
-        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        problem = "no room for a copy in the folder for temporary files" if full else "cannot be read"
-        raise StorageError(f"{public_name(url)}: {problem}") from None
+    return re.split(r"[?#]", target, maxsplit=1)[0] if target.startswith(WEB) else target

@@ -47,10 +47,18 @@ class StoreKey:
 
     @classmethod
     def of(cls, place: str | Path | None) -> Self | None:
-        """As somebody named it; None: none is asked for."""
+        """As somebody named it; None: none is asked for.
+
+        The text ``"env"`` alone means the environment. A file of that name is ``"./env"``, and a ``Path`` is a file.
+
+        Example:
+            >>> StoreKey.of("env"), Path(StoreKey.of("./env").place).name, Path(StoreKey.of(Path("env")).place).name
+            (StoreKey(place='env'), 'env', 'env')
+        """
         if place is None:
             return None
-        return cls(ENVIRONMENT if str(place) == ENVIRONMENT else str(Path(place).absolute()))
+        in_environment = isinstance(place, str) and place == ENVIRONMENT
+        return cls(ENVIRONMENT if in_environment else str(Path(place).absolute()))
 
     def read(self) -> bytes:
         """The 32 bytes of the key.
@@ -70,8 +78,9 @@ class StoreKey:
         except ValueError:
             key = b""
         if len(key) != _KEY_BYTES:
-            name = KEY_VARIABLE if self.place == ENVIRONMENT else "store_key"
-            raise InvalidInput(name, WITHHELD, _ALLOWED)
+            if self.place == ENVIRONMENT:
+                raise InvalidInput(KEY_VARIABLE, WITHHELD, f"{_ALLOWED}; a key in a file that is called env is ./env")
+            raise InvalidInput("store_key", WITHHELD, _ALLOWED)
         return key
 
     def mark(self, facts: bytes) -> bytes:

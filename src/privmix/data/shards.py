@@ -51,10 +51,17 @@ class ShardedSource(Source):
         return self._chunks_from(0, size)
 
     def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_until(first, self._schema.records, size)
+
+    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for shard in self._shards:
-            if first < shard.schema.records:
-                yield from shard._chunks_from(first, size) if first else shard._chunks(size)
-            first = max(0, first - shard.schema.records)
+            records = shard.schema.records
+            if first < records and stop > 0:
+                if stop < records:
+                    yield from shard._chunks_until(first, stop, size)
+                else:
+                    yield from shard._chunks_from(first, size) if first else shard._chunks(size)
+            first, stop = max(0, first - records), stop - records
 
     @property
     def travels(self) -> bool:  # type: ignore[override]

@@ -121,9 +121,20 @@ class Source(ABC):
         """As :meth:`_chunks`, from the record ``first`` on; what stands before is read and dropped where it must be."""
         return dropped(self._chunks(size), first)
 
+    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """As :meth:`_chunks_from`; what stands behind the record before ``stop`` need not come."""
+        return self._chunks_from(first, size) if first else self._chunks(size)
+
     def manifest(self) -> Manifest:
         """Where reading can begin, by what opening has found: nothing is read for it."""
         return Manifest.of([(0, self.schema.records)], file=self.files[0] if self.files else None)
+
+    def check_unchanged(self) -> None:
+        """Raise :class:`InvalidInput` where what was read since this was called last is known to be other data by now.
+
+        Batches call it before their last one, so that nobody has all records of data that changed meanwhile.
+        """
+        return
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """The records before anything that was declared of labels is applied: what tells data from other data."""
@@ -165,23 +176,30 @@ class Source(ABC):
         size = check_integer("batch size", size, low=1)
         if seen == most and (first or most < schema.records):
             return
-        for raw_x, raw_y in self._silent_chunks(size, first):
+        for raw_x, raw_y in self._silent_chunks(size, first, most):
             if most < schema.records and seen + len(raw_x) > most:
                 raw_x, raw_y = raw_x[: most - seen], raw_y[: most - seen]
             x = as_inputs(raw_x, schema.input_shape) if schema.columns is None else as_table(raw_x, schema.columns)
             seen += len(x)
             if seen > schema.records:
                 break
+            if seen == most:
+                self.check_unchanged()
             yield x, raw_y
             if seen == most < schema.records:
                 return
         if seen != schema.records:
             raise InvalidInput("records", WITHHELD, "as many as the header gives")
 
-    def _silent_chunks(self, size: int, first: int = 0) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _silent_chunks(
+        self, size: int, first: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         """The chunks; whatever a decoder raises loses its message, which may quote a record."""
         try:
-            yield from self._chunks_from(first, size) if first else self._chunks(size)
+            if stop is not None and stop < self.schema.records:
+                yield from self._chunks_until(first, stop, size)
+            else:
+                yield from self._chunks_from(first, size) if first else self._chunks(size)
         except (PrivmixError, OSError, MemoryError):
             raise
         except Exception:

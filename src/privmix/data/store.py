@@ -24,7 +24,7 @@ from privmix.private_files import check_private_folder
 
 _VERSION: Final = 2
 _FEATURES, _LABELS, _BEGINS, _META = "features.npy", "labels.npy", "begins.npy", "meta.json"
-_SEALED_FEATURES, _SEALED_LABELS = "features.sealed", "labels.sealed"
+_SEALED_FEATURES, _SEALED_LABELS, _SEALED_BEGINS = "features.sealed", "labels.sealed", "begins.sealed"
 _FACTS: Final = b"privmix facts"
 
 
@@ -39,8 +39,8 @@ class FeatureStore:
         features: (n, d) float32, memory-mapped and read-only.
         labels: (n,) int64.
         fingerprint: SHA-256 of its arrays. It stems from private rows: never publish it.
-        begins: (n,) uint8, memory-mapped: 1 where a person's records begin, in a store that is sorted by person; see
-            :func:`privmix.engine.grouping.store_by_person`. None elsewhere.
+        begins: (n,) uint8, memory-mapped unless encrypted: 1 where a person's records begin, in a store that is sorted
+            by person; see :func:`privmix.engine.grouping.store_by_person`. None elsewhere.
         key: where the key is that the arrays are encrypted by; they are opened as they are read, and ``features`` is
             then a :class:`privmix.data.sealed_arrays.SealedArray`. None: they are plain.
 
@@ -127,8 +127,9 @@ class FeatureStore:
             columns = None if meta["columns"] is None else tuple(meta["columns"])
             schema = Schema(meta["records"], tuple(meta["input_shape"]), tuple(meta["classes"]), columns)
             if sealer is not None:
-                sealed, labels = _sealed_arrays(path, sealer, (schema.records, meta["dim"]), meta["sealed"]["rows"])
-                return FeatureStore(path, schema, facts, sealed, labels, str(meta["sha256"]), None, key)
+                shape, rows = (schema.records, meta["dim"]), meta["sealed"]["rows"]
+                sealed, labels, begins = _sealed_arrays(path, sealer, shape, rows, meta.get("by_person", False))
+                return FeatureStore(path, schema, facts, sealed, labels, str(meta["sha256"]), begins, key)
             features = np.load(path / _FEATURES, mmap_mode="r", allow_pickle=False)
             labels = np.load(path / _LABELS, allow_pickle=False)
             expected = (schema.records, meta["dim"])
@@ -206,18 +207,16 @@ class FeatureStoreWriter:
         self._open_partial(headers, row_bytes, {**self._meta, "runtime": dict(runtime or {})})
 
     def _begin_sealed(self, key: StoreKey, runtime: Mapping[str, Any] | None) -> None:
-        if self._by_person:
-            raise InvalidInput("store_key", key.place, "none for a store that is sorted by person")
         # Paths and hashes of the data would tell what is in it to whoever can guess.
         private = {"extractor": self._meta.pop("extractor"), "runtime": dict(runtime or {})}
         mark = key.mark(json.dumps({**self._meta, **private}, sort_keys=True).encode())
         self.sealer, self._mark = key.sealer(mark), mark
         rows = block_rows(self._dim)
         self._meta["sealed"] = {"mark": mark.hex(), "rows": rows}
-        files = {_SEALED_FEATURES: 4 * self._dim, _SEALED_LABELS: 8}
+        files = dict(zip(_names(self._by_person, key), (4 * self._dim, 8, 1), strict=False))
         sizes = {name: sealed_bytes(rows, size) for name, size in files.items()}
         self._open_partial(dict.fromkeys(files, b""), sizes, self._meta)
-        self._meta["facts"] = self.sealer.seal(_FACTS, json.dumps(private["extractor"]).encode()).hex()
+        self._private = json.dumps(private["extractor"]).encode()
         self._blocks, self._block_rows = BlockWriter(self.sealer, rows, self._partial.rows), rows
 
     def _open_partial(
@@ -235,6 +234,7 @@ class FeatureStoreWriter:
     sealer: Sealer | None = None
     """Who encrypts what is written; None: nobody."""
     _mark: bytes = b""
+    _private: bytes = b""
 
     @property
     def path(self) -> Path:
@@ -281,14 +281,16 @@ class FeatureStoreWriter:
         y = encode_labels(np.asarray(labels), self._schema.classes)
         if x.ndim != 2 or len(x) != len(y) or self.rows + len(x) > self._schema.records:
             raise InvalidInput("rows", self.rows + len(x), f"{self._schema.records} rows, one label a row")
-        if self._blocks is not None:
-            self._write_blocks(self._blocks.add({_SEALED_FEATURES: x, _SEALED_LABELS: y.astype("<i8")}))
-            return
-        contents = {_FEATURES: np.ascontiguousarray(x).data, _LABELS: y.astype("<i8").data}
+        arrays = [x, y.astype("<i8")]
         if self._by_person:
             if begins is None or begins.shape != y.shape:
                 raise InvalidInput("begins", WITHHELD, "whether a person begins, once a row")
-            contents[_BEGINS] = begins.astype("u1").data
+            arrays.append(begins.astype("u1"))
+        named = dict(zip(_names(self._by_person, self._key), arrays, strict=True))
+        if self._blocks is not None:
+            self._write_blocks(self._blocks.add(named))
+            return
+        contents = {name: np.ascontiguousarray(array).data for name, array in named.items()}
         with reading(self._path, "a folder"):
             self._partial.write(len(x), contents)
 
@@ -327,6 +329,8 @@ class FeatureStoreWriter:
             self._partial.checkpoint()
             names = _names(self._by_person, self._key)
             meta = {**self._meta, "sha256": _digest(self._partial.folder, names)}
+            if self.sealer is not None:
+                meta["facts"] = self.sealer.seal(_named(meta), self._private).hex()
             self._partial.publish(json.dumps(meta, indent=2) + "\n")
 
     def abort(self) -> None:
@@ -394,22 +398,35 @@ def _opened_meta(path: Path, key: StoreKey | None) -> tuple[Mapping[str, Any], S
     if key is None:
         return meta, None, dict(meta["extractor"])
     sealer = key.sealer(bytes.fromhex(meta["sealed"]["mark"]))
-    facts = sealer.opened(_FACTS, bytes.fromhex(meta["facts"]))
+    sealed = bytes.fromhex(meta["facts"])
+    facts = sealer.opened(_named(meta), sealed)
+    if facts is None and sealer.opened(_FACTS, sealed) is not None:
+        allowed = "a store whose description can't be changed without its key: remove this older one, and make it again"
+        raise InvalidInput("store", str(path), allowed)
     if facts is None:
-        raise InvalidInput("store_key", key.place, "the key that the store was encrypted by")
+        allowed = "the key that the store was encrypted by, and its description as it was written"
+        raise InvalidInput("store_key", key.place, allowed)
     return meta, sealer, dict(json.loads(facts))
 
 
-def _sealed_arrays(path: Path, sealer: Sealer, shape: tuple[int, int], rows: Any) -> tuple[Any, NDArray[np.int64]]:
+def _named(meta: Mapping[str, Any]) -> bytes:
+    """What the private facts of an encrypted store are sealed under: all else that is said of it, which then holds."""
+    said = {name: value for name, value in meta.items() if name != "facts"}
+    return _FACTS + b"\n" + json.dumps(said, sort_keys=True).encode()
+
+
+def _sealed_arrays(
+    path: Path, sealer: Sealer, shape: tuple[int, int], rows: Any, by_person: bool
+) -> tuple[Any, NDArray[np.int64], NDArray[np.uint8] | None]:
     check_integer("rows", rows, low=1)
     labels = SealedArray(path / _SEALED_LABELS, sealer, shape[:1], "<i8", rows)
-    return SealedArray(path / _SEALED_FEATURES, sealer, shape, "<f4", rows), labels[:]
+    begins = SealedArray(path / _SEALED_BEGINS, sealer, shape[:1], "u1", rows)[:] if by_person else None
+    return SealedArray(path / _SEALED_FEATURES, sealer, shape, "<f4", rows), labels[:], begins
 
 
 def _names(by_person: bool, key: StoreKey | None) -> tuple[str, ...]:
-    if key is not None:
-        return _SEALED_FEATURES, _SEALED_LABELS
-    return (_FEATURES, _LABELS, _BEGINS) if by_person else (_FEATURES, _LABELS)
+    names = (_FEATURES, _LABELS, _BEGINS) if key is None else (_SEALED_FEATURES, _SEALED_LABELS, _SEALED_BEGINS)
+    return names if by_person else names[:2]
 
 
 def _digest(folder: Path, names: Sequence[str]) -> str:

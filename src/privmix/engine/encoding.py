@@ -151,6 +151,7 @@ class TileWorker:
                 taken = len(held[-1][1])
                 x, y, first, room = x[taken:], y[taken:], first + taken, room - taken
                 if not room or first == end:
+                    self._source.check_unchanged()
                     folder.write(number, *(np.concatenate(part) for part in zip(*held, strict=True)))
                     held, number, room = [], number + 1, place.records
 

@@ -250,28 +250,35 @@ class PersonStoreTiles:
     They are those that :class:`PersonTiles` makes of the same records in memory. They travel as :class:`StoreTiles` do.
     """
 
-    def __init__(self, path: str | Path) -> None:
-        store = FeatureStore.open(path)
+    def __init__(self, path: str | Path, key: StoreKey | None = None) -> None:
+        store = FeatureStore.open(path, key)
         if store.begins is None:
             raise InvalidInput("feature store", str(path), "one that is sorted by person")
-        self._path, self._features, self._labels = Path(path).resolve(), store.features, store.labels
+        self._path, self._key = Path(path).resolve(), key
+        self._features: Any = store.features
+        self._labels = store.labels
         self._begins, self.count, self.dim = store.begins, len(store.labels), store.dim
         self.units, self._cuts = _tiles_in(store.begins)
 
     def __repr__(self) -> str:
         return "<PersonStoreTiles>"
 
-    def __reduce__(self) -> tuple[type[PersonStoreTiles], tuple[str]]:
-        return PersonStoreTiles, (str(self._path),)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return PersonStoreTiles, (str(self._path), self._key)
 
     def length(self, index: int) -> int:
         """How many records a tile has."""
         return int(self._cuts[index + 1] - self._cuts[index])
 
     def tile(self, index: int) -> Tile:
-        """Features, a view of the memory-mapped ones, and labels of the records of a tile's persons."""
-        part = slice(self._cuts[index], self._cuts[index + 1])
-        return self._features[part], np.asarray(self._labels[part])
+        """Features, a view of the memory-mapped ones, and labels of the records of a tile's persons.
+
+        What is encrypted is opened as it is read.
+        """
+        first, stop = int(self._cuts[index]), int(self._cuts[index + 1])
+        sealed = isinstance(self._features, SealedArray)
+        features = self._features.part(first, stop) if sealed else self._features[first:stop]
+        return features, np.asarray(self._labels[first:stop])
 
     def starts(self, index: int) -> NDArray[np.int64]:
         """(persons + 1,) where the records of each person of a tile begin in it."""
@@ -300,7 +307,7 @@ RecordSource = RecordTiles | PrivateRecords | FeatureStore
 def tiles_of(records: RecordSource) -> RecordTiles:
     """Any form in which records are given, as tiles."""
     if isinstance(records, FeatureStore):
-        return StoreTiles(records.path, records.key) if records.begins is None else PersonStoreTiles(records.path)
+        return (StoreTiles if records.begins is None else PersonStoreTiles)(records.path, records.key)
     if isinstance(records, PrivateRecords):
         if records.persons is None:
             return ArrayTiles(records.features, records.labels)

@@ -262,14 +262,14 @@ def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None
         found.misfits.append(Misfit(None if names is None else names[place], place + 1, *kind))
 
 
-def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[Source, str | None]]:
+def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[Source, Path | None]]:
     """The files of a dataset one by one, where each can be opened by itself; else the whole."""
     tables = [file for file in source.files if file.name.lower().endswith(_TABLES)]
     if len(tables) < 2 or len(tables) != len(source.files):
-        yield source, str(source.files[0]) if source.files else None
+        yield source, source.files[0] if source.files else None
         return
     for file in tables:
-        yield opened(file), str(file)
+        yield opened(file), file
 
 
 _TABLES: Final = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow", ".feather")
@@ -279,7 +279,7 @@ class _Look:
     """One pass over one source."""
 
     def __init__(
-        self, found: DataCheck, source: Source, extractor: Extractor, file: str | None, label: str, show_values: bool
+        self, found: DataCheck, source: Source, extractor: Extractor, file: Path | None, label: str, show_values: bool
     ) -> None:
         self._found, self._source, self._extractor, self._label = found, source, extractor, label
         self._file, self._show, self._names, self._done = file, show_values, source.names, 0
@@ -394,10 +394,10 @@ class _Look:
         elif isinstance(source, JsonlSource):
             for row, _ in source._rows():
                 yield partial(source._arrays, [row])
-        elif self._file is not None and self._file.lower().endswith((".csv", ".csv.gz")):
+        elif self._file is not None and self._file.name.lower().endswith((".csv", ".csv.gz")):
             dialect = columns.dialect() or Dialect()
-            with open_binary(Path(self._file)) as stream:
-                lines = rows_of(Path(self._file), stream, dialect)
+            with open_binary(self._file) as stream:
+                lines = rows_of(self._file, stream, dialect)
                 names, label = next(lines) or [], columns.label_column
                 wanted = source.schema.columns or columns.number_names
                 inputs = list(wanted or [name for name in names if name != label])
@@ -414,7 +414,8 @@ class _Look:
         if self._found.counts[kind] > _MOST_PLACES:
             return
         place = self._done + row
-        file = self._file if self._names is None or place >= len(self._names) else self._names[place]
+        whole = None if self._file is None else str(self._file)
+        file = whole if self._names is None or place >= len(self._names) else self._names[place]
         shown = str(value) if self._show and value is not None else None
         self._found.misfits.append(Misfit(file, place + 1, column, why, refused, shown))
 

@@ -15,6 +15,7 @@ from privmix.data.fingerprint import fingerprint, hashed_files, listing_hash, re
 from privmix.data.frames import CLASS_LABEL
 from privmix.data.held import may_have_splits, settled
 from privmix.data.remote import is_remote, public_name
+from privmix.data.spool import Spool
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Pixels, Tabular, TextEncoder
 from privmix.jobs.columns import Columns, class_list
@@ -109,6 +110,7 @@ class Dataset:
         split: which part of it.
         columns: what is declared of its columns and images.
         data: as it was named or handed over.
+        spool: where its records are kept, if they came by a stream.
     """
 
     source: Source
@@ -116,6 +118,7 @@ class Dataset:
     split: str
     columns: Columns
     data: Any = field(default=None, repr=False)
+    spool: Spool | None = None
 
     @property
     def schema(self) -> Schema:
@@ -146,6 +149,13 @@ class Dataset:
         Not its size and time: a record that was changed or taken out may leave both as they were. And the columns that
         inputs and labels are read from, where another than the usual one is declared.
         """
+        if self.spool is None:
+            return self._origin()
+        schema = self.schema
+        key = repr((self.split, self.columns, schema.input_shape, schema.classes, schema.columns))
+        return self.spool.known(key, self._origin)
+
+    def _origin(self) -> Mapping[str, Any]:
         columns = {**asdict(self.columns), "number_columns": self.columns.number_names}
         usual = asdict(Columns())
         read = {name: columns[name] for name in _READ_BY if columns[name] != usual[name]}

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from privmix.bars import Asked, callback, shows_bars
 from privmix.data import FeatureStore
+from privmix.data.held import stream_of
 from privmix.data.sealing import StoreKey
+from privmix.data.spool import Spool
 from privmix.engine.ray import Cluster
+from privmix.engine.shared_places import check_places
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, parse_features
 from privmix.jobs.columns import Columns
@@ -75,11 +79,14 @@ def extract_features(
     **The store is as private as the records**: features are not noisy, no guarantee covers them, and often records can
     be told from them. Nothing is charged, since nothing leaves its owner.
 
+    A stream (``datasets.IterableDataset``) is read once, into a private folder beside ``out``, which goes when the
+    store is there; another call with the stream goes on where it stopped, as far as the stream can.
+
     An interrupted extraction is finished by the same call: what is on the disk is kept, and only records that are
     lacking are read, with what a file's format makes one read to get to them. On a cluster, workers read tiles of the
     data, and write each tile's features beside the store; neither records nor features enter Ray's object store. The
-    data and ``out`` have to be on a file system that all machines share. Data in memory, at addresses or by persons are
-    made into features here.
+    data and ``out`` have to be on a file system that all machines share. Data in memory or by persons, and
+    files at an address that can't be read in place, are made into features here.
 
     Args:
         data: as :func:`privmix.release` takes it; also ``features``, ``classes``, ``split``, ``columns`` and ``label``.
@@ -108,13 +115,24 @@ def extract_features(
     check_unpublished("out", place)
     check_writable("out", place.parent)
     check_store_key(place, key)
-    dataset = open_dataset(data, extractor, split=split, classes=classes, columns=Columns.declared(columns, label))
-    extractor = extractor.with_columns(dataset.source.number_names)
     no_core_dumps()
     if not place.parent.is_dir():
         raise InvalidInput("out", str(place), "a place in a folder that is there")
     cluster = Cluster(ray_address) if engine == "ray" else None
-    store: FeatureStore = features_on_disk(
-        dataset, extractor, place, callback(progress), cluster=cluster, workers=workers, key=key
-    )
+    with ExitStack() as ends:
+        spool = None
+        # An encrypted store leaves no plain records for another attempt.
+        if key is None and not place.exists() and (stream := stream_of(data, split)) is not None:
+            spool = ends.enter_context(Spool(stream, place))
+            data = spool.dataset()
+        declared = Columns.declared(columns, label)
+        dataset = open_dataset(data, extractor, split=split, classes=classes, columns=declared)
+        dataset = replace(dataset, spool=spool)
+        extractor = extractor.with_columns(dataset.source.number_names)
+        if cluster is not None and dataset.source.travels and not place.exists():
+            ends.enter_context(cluster.open())
+            check_places(place.parent, dataset.source.manifest().files)
+        store: FeatureStore = features_on_disk(
+            dataset, extractor, place, callback(progress), cluster=cluster, workers=workers, key=key
+        )
     return ExtractedFeatures(place, len(store.labels), store.dim, extractor.name, store.key is not None)

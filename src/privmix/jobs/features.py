@@ -138,6 +138,7 @@ def features_on_disk(
 
 def _check_unchanged(dataset: Dataset, made_from: Mapping[str, Any]) -> None:
     """Raise where files are others by now than those that were hashed; one that nobody touched isn't hashed again."""
+    dataset.source.check_unchanged()
     if dataset.place is None or is_remote(dataset.place):
         return
     if dataset.origin() != made_from:
@@ -152,7 +153,9 @@ def _origin(dataset: Dataset, store: Path, key: StoreKey | None) -> Iterator[Map
     whatever an attempt without a key left.
     """
     notes = store.with_name(f".{store.name}.hashes")
-    if dataset.place is None or is_remote(dataset.place) or key is not None:
+    # A copy of what lies at an address is another one each time.
+    copied = dataset.place is not None and is_remote(dataset.place) and not dataset.source.travels
+    if dataset.place is None or copied or key is not None:
         if key is not None:
             with reading(store.parent, "a folder"):
                 notes.unlink(missing_ok=True)

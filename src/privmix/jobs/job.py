@@ -57,6 +57,7 @@ class Job(ABC, Generic[P, R]):
     * :meth:`check_resumed`: whether an interrupted run is the one that was planned;
     * :meth:`cost`: what is charged, or None where no private record is read;
     * :meth:`public_records`: what is called public and must not be the private data, and :meth:`whose` that are;
+    * :meth:`equip`: what the work needs of other machines, had before the charge;
     * :meth:`extra`, :meth:`open_run`: what a run remembers, and the run, for jobs that have a place;
     * :meth:`read`: the private records, read;
     * :meth:`compute`: the result (type R), made of them and published;
@@ -197,6 +198,8 @@ class Job(ABC, Generic[P, R]):
             self.check_resumed(planned, state)
         cost, whole = self.cost(planned), state is not None and state.complete
         public, made_of = ({}, []) if cost is None or whole else self.public_records(planned)
+        if not whole:
+            self.equip(planned, ends)
         charged = Charge()
         # Before the first private row is read: a crash from here on leaves the budget spent.
         if cost is not None and state is not None:
@@ -243,6 +246,9 @@ class Job(ABC, Generic[P, R]):
 
     def check_resumed(self, planned: P, state: RunState) -> None:
         """Raise :class:`InvalidInput` unless an interrupted run is the one that was planned."""
+
+    def equip(self, planned: P, ends: ExitStack) -> None:
+        """Have what the work needs of other machines, until ``ends``; raise where that is not there. Reads nothing."""
 
     @abstractmethod
     def cost(self, planned: P) -> Cost | None:

@@ -150,11 +150,11 @@ class Persons:
 
 @contextmanager
 def _place(dataset: Dataset) -> Iterator[Any]:
-    """Where the records are that the dataset has: of an address, the copy that they are read from."""
+    """Where the records are that the dataset has: of an address, the very versions that they are read from."""
     from privmix.data.remote import RemoteSource
 
     if isinstance(dataset.source, RemoteSource):
-        with dataset.source.copy() as path:
+        with dataset.source.place() as path:
             yield path
     else:
         yield dataset.data

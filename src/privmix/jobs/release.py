@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -17,6 +19,7 @@ from privmix.data.overlap import Contents, Sketch
 from privmix.data.sealing import StoreKey
 from privmix.engine import PrivateRecords
 from privmix.engine.ray import Cluster
+from privmix.engine.shared_places import check_places
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
 from privmix.features.tabular import Tabular
@@ -303,6 +306,15 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         if chosen is None:
             return public, self.origins
         return {**chosen.public, **public}, [*self.origins, *chosen.made_of]
+
+    def equip(self, planned: Planned, ends: ExitStack) -> None:
+        """See :meth:`Job.equip`: one cluster for features and sums; its machines see the data and the store's place."""
+        if planned.engine == "ray":
+            assert self.out is not None
+            source = self.opened.source
+            ends.enter_context(Cluster(self.ray_address).open())
+            place = self.out if self.store is None else Path(self.store)
+            check_places(place.parent, source.manifest().files if source.travels else ())
 
     def extra(self, planned: Planned) -> dict[str, Any]:
         """See :meth:`Job.extra`."""

@@ -1,0 +1,226 @@
+"""A stream of records, kept in files of its reader's while something is made of them: a kill costs little of it.
+
+A stream can be read from its beginning alone, and says of itself no more than its columns. What was read of it lies in
+a closed folder, in parts that are each whole or not there at all, with the stream's own note of where it stands.
+Whoever comes again with the stream goes on there, if the first records and the last ones that were kept are its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from privmix.data.files import reading
+from privmix.errors import WITHHELD, InvalidInput, PrivmixError, StorageError
+from privmix.folders import PathLock
+from privmix.private_files import PrivateFolder
+
+_NOTES: Final = "notes.json"
+_MOST_NOTES: Final = 2**26
+_BATCH: Final = 1024
+# Records of a part, at most, and bytes: what a kill may cost of what was read.
+_PART_RECORDS: Final = 2**16
+_PART_BYTES: Final = 2**28
+_ALLOWED: Final = "an IterableDataset that gives records of its features; `next(iter(stream))` shows one"
+
+
+class Spool:
+    """What was read of a stream of Hugging Face's, beside the store ``path``; a context manager.
+
+    Formal guarantees:
+        - Closed: the folder and its files are the owner's only, and no link is followed; they are gone once the store
+          is made.
+        - Once: records are in the parts once each, in the stream's order. The stream goes on behind the last part only
+          where the batch before is, to the bit, the last one that was kept; else all is read anew.
+        - Alone: while one process has it, another one's attempt is a :class:`StorageError`.
+        - Silent: what a stream raises is not shown; it may quote a record.
+
+    Args:
+        stream: of one split, with features.
+        path: of the store.
+
+    Raises:
+        InvalidInput: it declares no columns, fails, or something is in the folder's place that no such work left.
+        StorageError: there is no room for its records, or another process is making the store.
+    """
+
+    def __init__(self, stream: Any, path: Path) -> None:
+        if stream.features is None:
+            allowed = (
+                "one that declares its columns: `stream.cast(datasets.Features(...))`, or `features=` where it is made "
+                "or mapped; they are never taken from records"
+            )
+            raise InvalidInput("data", "an IterableDataset without features", allowed)
+        self._stream, self._schema = stream.with_format("arrow"), stream.features.arrow_schema
+        self._begin = self._state()
+        place = path.with_name(f".{path.name}.records")
+        with reading(path.parent, "a folder"):
+            self._lock = PathLock(place, StorageError(f"{path}: another process is making it"))
+            try:
+                try:
+                    self._folder = PrivateFolder(place, place.name)
+                except FileNotFoundError:
+                    self._folder = PrivateFolder(place, place.name, create=True)
+                self._notes = self._left()
+            except BaseException:
+                self._lock.release()
+                raise
+
+    def __enter__(self) -> Spool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if error is None or isinstance(error, InvalidInput):
+            with contextlib.suppress(OSError):
+                self._folder.discard()
+        self._folder.close()
+        self._lock.release()
+
+    def dataset(self) -> Any:
+        """The records as a ``Dataset`` that is read from the parts as it is needed; the stream is read to its end."""
+        if not self._notes["whole"]:
+            self._fill()
+        library: Any = sys.modules["datasets"]
+        parts = [str(self._folder.path / _part(number)) for number in range(self._notes["parts"])]
+        # A name for Arrow's map, of a file in a folder that was checked.
+        return library.concatenate_datasets([library.Dataset.from_file(part) for part in parts])
+
+    def known(self, key: str, made: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """What was made of the whole under that key before, or is made now: records need not be read for it again."""
+        facts: dict[str, Any] = self._notes["facts"]
+        if key not in facts:
+            facts[key] = dict(made())
+            self._note()
+        found: Mapping[str, Any] = facts[key]
+        return found
+
+    def _left(self) -> dict[str, Any]:
+        """Notes of an attempt that this one goes on with; of a new one where there is none, or of another stream."""
+        schema = hashlib.sha256(self._schema.serialize().to_pybytes()).hexdigest()
+        fresh = {"schema": schema, "parts": 0, "whole": False, "first": None, "last": None, "state": None, "facts": {}}
+        with reading(self._folder.path, "a folder"):
+            kept = self._folder.names()
+            known = {_NOTES, *(name for name in kept if name.startswith(("part-", ".part-", f".{_NOTES}")))}
+            self._folder.check_names(known)
+            found = json.loads(self._folder.read(_NOTES, _MOST_NOTES)) if _NOTES in kept else {}
+            fits = isinstance(found, dict) and found.keys() == fresh.keys() and found["schema"] == schema
+            if not fits or not self._is_the_stream(found):
+                for name in kept:
+                    self._folder.remove(name)
+                return fresh
+            for name in kept - {_NOTES, *(_part(number) for number in range(found["parts"]))}:
+                self._folder.remove(name)
+        return found
+
+    def _is_the_stream(self, notes: Mapping[str, Any]) -> bool:
+        if not notes["parts"]:
+            return False
+        with _silent():
+            first = next(iter(self._stream.iter(_BATCH)), None)
+        return first is not None and _digest(self._cast(first)) == notes["first"]
+
+    def _fill(self) -> None:
+        batches = self._batches()
+        while self._keep(batches):
+            pass
+        self._notes["whole"] = True
+        self._note()
+
+    def _batches(self) -> Iterator[tuple[Any, Any]]:
+        """What the stream has behind the parts: where it stood before each batch, and the batch."""
+        notes = self._notes
+        if notes["parts"] and notes["state"] is not None:
+            with _silent():
+                self._stream.load_state_dict(notes["state"])
+            batches = self._read()
+            _, again = next(batches, (None, None))
+            if again is not None and _digest(again) == notes["last"]:
+                yield from batches
+                return
+        if notes["parts"]:
+            notes |= {"parts": 0, "first": None, "last": None, "state": None, "facts": {}}
+            self._note()
+            if self._begin is not None:
+                with _silent():
+                    self._stream.load_state_dict(self._begin)
+        yield from self._read()
+
+    def _read(self) -> Iterator[tuple[Any, Any]]:
+        before = self._state()
+        with _silent():
+            for table in self._stream.iter(_BATCH):
+                yield before, self._cast(table)
+                before = self._state()
+
+    def _cast(self, table: Any) -> Any:
+        return table.select(self._schema.names).cast(self._schema)
+
+    def _state(self) -> Any:
+        """Where the stream stands, as it says; None: it does not."""
+        try:
+            found = self._stream.state_dict()
+            json.dumps(found)
+        except Exception:
+            return None
+        return json.loads(json.dumps(found))
+
+    def _keep(self, batches: Iterator[tuple[Any, Any]]) -> bool:
+        """Write a part as its batches come, and note it; whether there may be more."""
+        notes = self._notes
+        # First of all: where the stream is another one, the number of the part is another.
+        before, batch = next(batches, (None, None))
+        if batch is None and notes["parts"]:
+            return False
+        rows = size = 0
+        with reading(self._folder.path, "a folder"):
+            with self._folder.new(_part(notes["parts"])) as file, pa.ipc.new_stream(file, self._schema) as writer:
+                while batch is not None:
+                    writer.write_table(batch)
+                    rows, size = rows + batch.num_rows, size + batch.nbytes
+                    notes |= {"first": notes["first"] or _digest(batch), "last": batch, "state": before}
+                    if rows >= _PART_RECORDS or size >= _PART_BYTES:
+                        break
+                    before, batch = next(batches, (None, None))
+            if notes["last"] is not None:
+                notes["last"] = _digest(notes["last"])
+            notes["parts"] += 1
+            self._note()
+        return batch is not None
+
+    def _note(self) -> None:
+        with reading(self._folder.path, "a folder"):
+            self._folder.write(_NOTES, json.dumps(self._notes).encode())
+
+
+def _part(number: int) -> str:
+    return f"part-{number:06d}.arrow"
+
+
+def _digest(table: Any) -> str:
+    stream = io.BytesIO()
+    with pa.ipc.new_stream(stream, table.schema) as writer:
+        writer.write_table(table.combine_chunks())
+    return hashlib.sha256(stream.getvalue()).hexdigest()
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    try:
+        yield
+    except (PrivmixError, MemoryError):
+        raise
+    except OSError as error:
+        if error.errno is None:
+            raise InvalidInput("data", WITHHELD, _ALLOWED) from None
+        raise StorageError("data: the stream can't be read") from None
+    except Exception:
+        raise InvalidInput("data", WITHHELD, _ALLOWED) from None
