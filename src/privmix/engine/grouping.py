@@ -265,16 +265,20 @@ class _Sorting:
 
     def write(self, folder: PrivateFolder, writer: FeatureStoreWriter) -> None:
         """Sort each part by person and class, append it to the store, and remove it."""
-        total, classes = len(self._number), self._store.schema.num_classes
         for part in range(self._first, len(self._cuts) - 1):
-            with reading(folder.path, "a folder"), folder.open(str(part)) as stream:
-                dealt = self._opened(part, stream)
-            order = np.argsort(dealt["person"] * classes + dealt["label"], kind="stable")
-            begins = np.diff(dealt["person"][order], prepend=-1) != 0
-            # An interrupted writer may have got into the midst of it.
-            for start in range(max(0, self._done - int(self._starts[part])), len(order), _AT_ONCE):
-                some = slice(start, start + _AT_ONCE)
-                block = dealt[order[some]]
-                writer.append(block["x"], block["label"], begins[some])
-                self._progress("grouping", total + total * writer.rows // int(self._starts[-1]), 2 * total)
+            # By itself, so that one part is gone from memory before the next one is read.
+            self._write_part(part, folder, writer)
             folder.remove(str(part))
+
+    def _write_part(self, part: int, folder: PrivateFolder, writer: FeatureStoreWriter) -> None:
+        total, classes = len(self._number), self._store.schema.num_classes
+        with reading(folder.path, "a folder"), folder.open(str(part)) as stream:
+            dealt = self._opened(part, stream)
+        order = np.argsort(dealt["person"] * classes + dealt["label"], kind="stable")
+        begins = np.diff(dealt["person"][order], prepend=-1) != 0
+        # An interrupted writer may have got into the midst of it.
+        for start in range(max(0, self._done - int(self._starts[part])), len(order), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            block = dealt[order[some]]
+            writer.append(block["x"], block["label"], begins[some])
+            self._progress("grouping", total + total * writer.rows // int(self._starts[-1]), 2 * total)
