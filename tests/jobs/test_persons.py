@@ -309,7 +309,7 @@ def test_how_many_records_count_is_estimated_where_that_is_asked(tmp_path: Path)
     low, high = (next(number for number in RECORD_COUNTS if (held <= number).mean() >= share) for share in (0.5, 0.9))
     assert 1 < low <= plan["per_person"] <= high
     assert plan["person_quantile"] == 0.9
-    said = f"{plan['per_person']} is an estimate within the same cost: of the persons, 0.9 have no more records."
+    said = f"{plan['per_person']} was estimated within the same cost, on the low side and at most 1,000, as what 0.9"
     assert said in str(dict(made.certificate))
     assert pm.verify(made).found["recomputed_epsilon"] <= made.certificate.epsilon
 
