@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import subprocess
+from pathlib import Path
+from shutil import which
 
 import pytest
 
@@ -21,6 +23,18 @@ def test_scripts_are_bash() -> None:
         assert checked.returncode == 0, checked.stderr
         assert "umask 077" in script
         assert "RAY_AUTH_MODE=token" in script
+
+
+@pytest.mark.skipif(not (which("openssl") and which("hostname")), reason="the commands are openssl's and hostname's")
+def test_the_commands_for_tls_make_certificates_that_hold(tmp_path: Path) -> None:
+    (script,) = [one for one in blocks(PAGE, "bash") if "openssl req -x509" in one]
+    script += '\nopenssl verify -CAfile "$RAY_TLS_CA_CERT" -verify_ip "$address" "$RAY_TLS_SERVER_CERT"\nls -l node.key'
+    made = subprocess.run(
+        ["bash", "-euc", script], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert made.returncode == 0, made.stderr
+    assert "node.pem: OK" in made.stdout
+    assert "-rw-------" in made.stdout
 
 
 def test_manifests_are_yaml_and_closed() -> None:
