@@ -80,6 +80,14 @@ def test_what_is_given_up_leaves_nothing(few_fit: Path) -> None:
     assert list(few_fit.iterdir()) == []
 
 
+def test_an_error_that_somebody_looks_at_keeps_no_hashes(few_fit: Path) -> None:
+    """A notebook keeps the last error, and all that its frames hold."""
+    with pytest.raises(InvalidInput, match="an identifier in every record") as kept:
+        numbered([f"p{number}" for number in range(400)] + [None])
+    assert kept.tb is not None
+    assert list(few_fit.rglob("*")) == []
+
+
 def test_a_full_disk_is_an_error(few_fit: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")

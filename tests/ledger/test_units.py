@@ -179,3 +179,13 @@ def test_a_group_that_was_charged_too_little_is_found(ledger: Ledger, change: Ca
     change(entry)
     with pytest.raises(InvalidInput, match="ledger entry"):
         check_group(entry)
+
+
+def test_another_machines_rounding_is_no_other_group(ledger: Ledger) -> None:
+    """Logarithms differ in their last digit; a charge that differs in the seventh is another one."""
+    capped(ledger, Gaussian(20.0), 4)
+    entry = ledger.history("person")[-1]
+    noise = entry["event"]["noise_multiplier"]
+    check_group({**entry, "event": {**entry["event"], "noise_multiplier": noise * (1 + 1e-13)}})
+    with pytest.raises(InvalidInput, match="ledger entry"):
+        check_group({**entry, "event": {**entry["event"], "noise_multiplier": noise * (1 + 1e-7)}})
