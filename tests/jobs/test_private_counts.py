@@ -13,11 +13,15 @@ import torch
 import privmix as pm
 from privmix.accounting import epsilon
 from privmix.accounting.pricing import count_noise
+from privmix.certificate.registry_entry import registry_entry
 from privmix.designs import Classwise, Moments, Poisson, ThreeStage
 from privmix.errors import InvalidInput
+from privmix.jobs.budget import Charge
+from privmix.jobs.counting import Counted, check_same_persons
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
 from privmix.ledger import Ledger
+from privmix.mechanisms.private_count import PrivateCount
 from privmix.planning import ReleaseConfig
 from privmix.plans.registry import weighs
 from privmix.training.mechanisms.base import plan_from_dict
@@ -130,6 +134,9 @@ def test_records_that_are_dealt_to_persons_in_another_way_are_refused(
     """Formal guarantee: whose records were counted as many persons' is no single person later."""
     options = {"out": tmp_path / "OUT", "person": np.arange(RECORDS)}
     killed(job, monkeypatch, **options)
+    # A run that does not say whom it counted is not believed.
+    with pytest.raises(InvalidInput, match="the persons that the private count counted"):
+        check_same_persons(Counted(PrivateCount(3, 1), Charge()), np.arange(3))
     others = {**options, "person": np.arange(RECORDS) // 40}
     with pytest.raises(InvalidInput, match="the persons that the private count counted"):
         JOBS[job](**others, resume=True)
@@ -153,6 +160,8 @@ def test_a_delta_is_compared_with_the_most_persons_that_there_can_be(tmp_path: P
     assert f"All persons together weigh {plan['records']}" in said
     assert f"what they weigh together, {plan['records']}, is a private estimate" in said
     assert f"The person count {plan['records']}" not in said
+    assert f"about {plan['records']} persons by weight" in str(registry_entry(release.certificate))
+    assert "persons by weight" in str(release.plan)
 
 
 @pytest.mark.parametrize("more", [{"per_person": 8}, {"person_quantile": 0.9}], ids=["given", "estimated"])

@@ -142,12 +142,14 @@ def _basic(certificate: Certificate, date: str | None) -> dict[str, Any]:
 
 def _variant(certificate: Certificate, answers: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     unit, plan = certificate.unit, certificate["plan"]
+    # Trainings count persons, whatever the number of their records in a step.
+    weighed = certificate.kind != MODEL and (unit.per_person or 1) > 1
     shown = [answers["unit"]["does_not"], answers["collection"]["does_not"]]
     shown.append("Settings, classes, shapes, rates and noise are public, and in the certificate.")
     return {
         "variant_name": "Pure DP" if certificate.delta == 0 else "Approximate DP",
         "data_domain": f"Datasets of {unit.many}, each with features of bounded norm and one of the declared classes; "
-        f"about {plan['records']} {unit.many}.",
+        f"about {plan['records']} {unit.many}{' by weight' if weighed else ''}.",
         "unprotected_quantities": " ".join(text for text in shown if text),
     }
 

@@ -112,7 +112,7 @@ def _record(
 
 
 def _release_summary(plan: Plan, extractor: str) -> str:
-    about = f"{plan.records:,} {unit_of(plan).many} ({extractor} features, {plan.num_classes} classes)"
+    about = f"{plan.records:,} {plan.counted} ({extractor} features, {plan.num_classes} classes)"
     return made_by(plan).summary(plan, about)
 
 

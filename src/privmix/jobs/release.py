@@ -147,7 +147,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         relation = relation_of(plan.adjacency.value, unit_of(plan))
         return {
             "design": plan.design,
-            f"{unit_of(plan).many}, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
+            f"{plan.counted}, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
             "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {relation}",
             **design_facts(plan),
         }

@@ -90,6 +90,11 @@ class BasePlan(Shown):
         return (self.per_person or 1) > 1
 
     @property
+    def counted(self) -> str:
+        """What ``records`` is a number of, in words."""
+        return "persons by weight" if self.weighed else unit_of(self).many
+
+    @property
     def most_units(self) -> int:
         """How many records or persons there are at most, but for a small chance where that was estimated."""
         if self.records_noise_multiplier is None:
@@ -168,7 +173,7 @@ class BasePlan(Shown):
             "nothing" if self.epsilon is None or self.delta is None else f"{exact(self.epsilon)}, {exact(self.delta)}"
         )
         return f"Plan of design {self.design}", {
-            f"{unit.many}, features, classes": f"{self.records:,}, {self.dim:,}, {len(self.classes):,}",
+            f"{self.counted}, features, classes": f"{self.records:,}, {self.dim:,}, {len(self.classes):,}",
             "rows": f"{self.rows:,}",
             "epsilon, delta": asked,
             "adjacency": relation_of(self.adjacency.value, unit),
