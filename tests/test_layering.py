@@ -71,6 +71,7 @@ BESIDE = (
     "folders",
     "held_folders",
     "fields",
+    "full_precision",
     "optimisers",
     "options",
     "packages",

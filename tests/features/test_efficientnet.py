@@ -250,6 +250,18 @@ def test_calls_have_one_shape(encoder: EfficientNet, monkeypatch: pytest.MonkeyP
     assert calls == [(8, 3, 20, 24)] * (1 + 1 + 1 + 2 + 3)
 
 
+def test_tf32_is_not_used(encoder: EfficientNet, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A card's convolutions round to ten bits by default: features a thousandth off the processor's."""
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
+    seen, call = [], LiteNetwork.__call__
+    monkeypatch.setattr(
+        LiteNetwork, "__call__", lambda *given: (seen.append(torch.backends.cudnn.allow_tf32), call(*given))[1]
+    )
+    encoder.transform(np.zeros((1, 64, 64, 3), np.float32))
+    assert set(seen) == {False}
+    assert torch.backends.cudnn.allow_tf32
+
+
 def test_where_the_place_in_a_call_matters(encoder: EfficientNet, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a machine whose kernels sum in another order at some places, images are encoded one by one."""
     forward = encoder._forward

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self
@@ -18,6 +17,7 @@ from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
 from privmix.features.models import Located, cached, files_digest, locate, public_name, weights_digest
 from privmix.features.origin import OwnModel, bare_name, is_commit, is_hub_name
+from privmix.full_precision import full_precision
 
 PRECISIONS: Final = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
 _GPU_BATCH: Final = 64
@@ -39,7 +39,8 @@ class TorchEncoder(Extractor):
     them, and an interrupted extraction is only resumed where they are equal.
 
     Args:
-        precision: ``"float32"``, or autocast to ``"float16"`` or ``"bfloat16"`` on a GPU; the CPU always uses float32.
+        precision: ``"float32"``, on a GPU too (no TF32), or autocast there to ``"float16"`` or ``"bfloat16"``; the CPU
+            always uses float32.
         device: ``"auto"`` (a GPU where there is one), or a torch device such as ``"cpu"`` and ``"cuda:1"``.
         batch_size: records a call; by default 1 on the CPU and 64 on a GPU.
     """
@@ -95,13 +96,14 @@ class TorchEncoder(Extractor):
         return {**super().spec(), **self.digests}
 
     def runtime(self) -> dict[str, Any]:
-        """Device, threads, records a call and torch's version."""
+        """Device, threads, records a call and torch's version; on a GPU also that float32 is no TF32."""
         on_gpu = self.device.type == "cuda"
         return {
             "device": torch.cuda.get_device_name(self.device) if on_gpu else torch.backends.cpu.get_cpu_capability(),
             "threads": torch.get_num_threads(),
             "batch_size": self.batch_size,
             "torch": torch.__version__,
+            **({"tf32": False} if on_gpu else {}),
         }
 
     def _records(self, x: Tensor, forward: Callable[[Tensor], Tensor], size: int | None = None) -> NDArray[np.float32]:
@@ -118,7 +120,8 @@ class TorchEncoder(Extractor):
     def _call(self, forward: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """One call without gradients, in the wanted precision; (b, d) float32 on the CPU comes back."""
         type_ = PRECISIONS[self._precision] if self.device.type == "cuda" else None
-        with torch.inference_mode(), nullcontext() if type_ is None else torch.autocast("cuda", dtype=type_):
+        precise = full_precision(self.device) if type_ is None else torch.autocast("cuda", dtype=type_)
+        with torch.inference_mode(), precise:
             return forward(*inputs).float().cpu().flatten(1)
 
 

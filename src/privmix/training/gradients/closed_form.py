@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
+from privmix.full_precision import full_precision
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.gradients.ghost import full_precision
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import CANCELLING, STRATEGIES, GradientStrategy, shares

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
+from privmix.full_precision import full_precision
 from privmix.training.gradients.ghost_expanded import EXPANSIONS, expanded, put, shares, take_back
 from privmix.training.gradients.ghost_norms import RULES, rule_of, terms_bound
 from privmix.training.gradients.parameters import FlatParameters
@@ -205,20 +206,6 @@ def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor,
             logits = trial.float()(x[0])
         targets = torch.softmax(4 * torch.randn(*x.shape[:2], logits.shape[-1], dtype=x.dtype), -1).to(device)
     return trial, x, targets
-
-
-@contextmanager
-def full_precision(device: torch.device) -> Iterator[None]:
-    """Without TF32 and autocast, whose rounding would part the sum's gradients from those whose norms were taken."""
-    before = torch.get_float32_matmul_precision()
-    cudnn = torch.backends.cudnn
-    flags = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
-    with torch.autocast(device.type, enabled=False), cudnn.flags(**flags, allow_tf32=False):
-        torch.set_float32_matmul_precision("highest")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
 
 
 def _check_shapes(x: Tensor, targets: Tensor) -> None:

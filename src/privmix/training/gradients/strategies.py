@@ -25,8 +25,9 @@ from torch.nn.functional import cross_entropy
 
 from privmix._registry import Registry
 from privmix.errors import InvalidInput
+from privmix.full_precision import full_precision
 from privmix.training.gradients.clipping import Clipping, lengths
-from privmix.training.gradients.ghost import full_precision, ghost_clipped_sum, supports_ghost
+from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 
