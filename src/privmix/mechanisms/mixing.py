@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
-from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import Membership
+
+if TYPE_CHECKING:
+    import torch
 
 # Columns summed at a time: a record tile then fits the last-level cache.
 _COLUMNS = 64
@@ -116,6 +117,8 @@ def sum_rows(records: LatticeRecords, membership: Membership) -> NDArray[Any]:
         >>> sum_rows(LatticeRecords.of(np.array([[1.0, -2.0], [5.0, 5.0], [3.0, 0.0]])), rows).tolist()
         [[4.0, -2.0], [0.0, 0.0]]
     """
+    import torch
+
     dtype, _, row_of_bag = _bags(records.largest, membership)
     in_float32 = dtype == torch.float32 and row_of_bag is None
     sums = np.zeros((membership.rows, records.dim), np.float32 if in_float32 else np.float64)
@@ -139,6 +142,10 @@ def add_rows(sums: NDArray[Any], records: LatticeRecords, membership: Membership
         InvalidInput: sums could reach 2**53 steps.
         IndexError: an index lies outside ``records``.
     """
+    # Two seconds, which designs that mix no rows are spared: a worker of a cluster begins at once.
+    import torch
+    from torch.nn import functional
+
     indices = membership.indices
     if len(indices) and not (indices.min() >= 0 and indices.max() < records.count):
         raise IndexError("a row holds a record outside the array")
@@ -178,6 +185,8 @@ def _bags(largest: int, membership: Membership) -> tuple[torch.dtype, NDArray[np
     Returns:
         the type to sum in, the bags' offsets, and the row of each bag; None where every row is one bag.
     """
+    import torch
+
     fits = (_EXACT_FLOAT32 - 1) // max(largest, 1)
     rows, counts = np.arange(membership.rows), membership.counts
     if membership.weights is None and counts.max(initial=0) <= fits:

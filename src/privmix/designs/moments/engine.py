@@ -13,7 +13,7 @@ from scipy.linalg.blas import dgemm, dsyrk
 
 from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.passes import ClippedSum, Pass, PassMaker, Room, ThisMachine
-from privmix.engine.records import RecordSource, tiles_of
+from privmix.engine.records import RecordSource, mapping, tiles_of
 from privmix.engine.rows import Engine, RowBlock, released_mean
 from privmix.engine.tiles import TileReader
 from privmix.errors import InvalidInput, check_integer
@@ -25,9 +25,10 @@ from privmix.progress import Progress, silent
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments, sample_rows
 
-# Physical sizes: they set speed and memory and change no bit of the result. Wide records go fewer at a time.
+# Physical sizes: they set speed and memory and change no bit of the result. Wide records go fewer at a time, so that
+# they stay in a core's cache from clipping to products.
 _RECORDS_AT_ONCE = 4096
-_NUMBERS_AT_ONCE = 2**23
+_FEWEST_AT_ONCE, _NUMBERS_AT_ONCE = 512, 2**19
 # Logical size: noise streams are keyed by groups of so many matrix rows.
 NOISE_ROWS: Final = 128
 # Blocks of records on the lattice, and of noise, beside the sums.
@@ -159,10 +160,11 @@ class MomentPass(Pass["MomentSums"]):
     def add(self, reader: TileReader, index: int, sums: MomentSums, done: Callable[[int], None]) -> None:
         """See :class:`privmix.engine.passes.Pass`."""
         passed = 0
-        for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
-            sums.add(self.transform, features, labels, weights)
-            passed += len(labels)
-            done(passed)
+        with mapping(reader.workers) as each:
+            for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
+                sums.add(self.transform, features, labels, weights, each)
+                passed += len(labels)
+                done(passed)
 
 
 def row_panels(dim: int, memory: int) -> list[range]:
@@ -218,8 +220,11 @@ class MomentSums:
         features: NDArray[Any],
         labels: NDArray[np.int64],
         weights: Weights | None = None,
+        each: Callable[..., Iterator[Any]] = map,
     ) -> None:
         """Add records: (b, d) features and (b,) labels in 0..K-1; of whole persons with what their records weigh.
+
+        ``each`` applies what clips and rounds records to parts of them, as ``map`` does, on threads if it likes.
 
         Raises:
             InvalidInput: sums could leave the range of exact integers.
@@ -227,11 +232,14 @@ class MomentSums:
         if weights is not None:
             self._add_persons(transform(np.asarray(features)) / transform.final_clip_norm, weights)
             return
-        at_once = max(1, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // self._plan.dim))
-        for start in range(0, len(labels), at_once):
-            part = slice(start, start + at_once)
+        at_once = max(_FEWEST_AT_ONCE, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // self._plan.dim))
+        parts = [slice(start, start + at_once) for start in range(0, len(labels), at_once)]
+
+        def on_lattice(part: slice) -> NDArray[np.float64]:
+            return self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
+
+        for part, steps in zip(parts, each(on_lattice, parts), strict=True):
             self._room.take(len(labels[part]))
-            steps = self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
             self._add_products(steps)
             self._add_by_class(steps, labels[part])
             self._counts += np.bincount(labels[part], minlength=self._plan.num_classes)
