@@ -1,0 +1,267 @@
+"""A hundred million records, really summed; one-core nodes of Ray beside no Ray; encoders on a graphics card.
+
+Four parts. ``records``: releases of 10^6, 10^7 and 10^8 records of 512 numbers, by second moments and by Poisson rows,
+summed out of core. The records are synthetic: a block of them is made when it is read, and again in every pass, which
+the times contain. A line through 10^6 and 10^7 is checked on 10^8 and drawn out to 10^9. ``ray``: moments of a feature
+store by one core without Ray, by one node of one core and by two, in turns. ``encoding``: the same of images that
+become scattering coefficients. ``gpu``, where there is a card: images a second of public encoders, how far features are
+from those of the processor, and whether a record's features depend on its neighbours.
+
+Every run is a process of its own. Runs are kept in results/scale_records_runs.json, so a broken-off benchmark goes on
+where it stopped.
+
+    python benchmarks/bench_scale_records.py [--only records,ray,encoding,gpu] [--rounds 5] [--most 100000000]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+import common
+from bench_scale import CACHE, CLASSES, store_of
+from privmix.designs.moments.engine import MomentsEngine
+from privmix.engine import ReleaseEngine
+from privmix.engine.ray import Cluster
+from privmix.engine.records import RecordUnits, Tile
+from privmix.features import parse_features
+from privmix.jobs.extracting import extract_features
+from privmix.mechanisms.membership import RECORD_TILE
+from privmix.planning import ReleaseConfig
+from privmix.releases import SecretStreams
+
+RUNS: Final = common.RESULTS / "scale_records_runs.json"
+DIM: Final = 512
+SIZES: Final = (10**6, 10**7, 10**8)
+# As many rows for each number of records.
+ROWS, DEGREE, ROW_MEMORY = 100_000, 256, 2**30
+STORED, IMAGES, IMAGE_BYTES = 10**6, 8192, 28 * 28
+DESIGNS: Final = ("moments", "poisson")
+# Dollars an hour, assumed: a core, and a card with what stands around it.
+CORE_PRICE, CARD_PRICE = 0.05, 3.0
+ENCODERS: Final = ("efficientnet:224,lite0", "efficientnet:160,lite2")
+ENCODED: Final = 8192
+WAYS: Final = ("no Ray, one core", "Ray, one node", "Ray, two nodes")
+_BLOCK: Final = 128
+
+
+@dataclass(frozen=True)
+class GeneratedFeatures:
+    """Features (b, DIM) of one tile, whole numbers from -128 to 127, made when they are asked for."""
+
+    index: int
+    shape: tuple[int, int]
+    dtype: ClassVar[Any] = np.dtype(np.float32)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, rows: slice) -> NDArray[np.float32]:
+        start, stop, _ = rows.indices(len(self))
+        first = start // _BLOCK
+        blocks = [self._block(number) for number in range(first, -(-stop // _BLOCK))]
+        return np.concatenate(blocks)[start - first * _BLOCK : stop - first * _BLOCK]
+
+    def _block(self, number: int) -> NDArray[np.float32]:
+        generator = np.random.Generator(np.random.Philox(key=[self.index, number]))
+        return np.frombuffer(generator.bytes(_BLOCK * DIM), np.int8).reshape(_BLOCK, DIM).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class GeneratedTiles(RecordUnits):
+    """Tiles of records that are nowhere until they are read."""
+
+    count: int
+    dim: int = DIM
+
+    def tile(self, index: int) -> Tile:
+        generator = np.random.Generator(np.random.Philox(key=[index, 2**32]))
+        features: Any = GeneratedFeatures(index, (self.length(index), DIM))
+        return features, generator.integers(0, len(CLASSES), self.length(index))
+
+
+# --- one run, in a process of its own --------------------------------------------------------------------------------
+
+
+def plan_of(records: int, design: str) -> Any:
+    own = {"mixup_degree": DEGREE, "rows": ROWS} if design == "poisson" else {"rows": 1}
+    config = ReleaseConfig(records=records, dim=DIM, classes=CLASSES, design=design, centre="private", **own)
+    return config.calibrate(1.0, 1e-9)
+
+
+def records_point(design: str, records: int) -> dict[str, float]:
+    """One release of generated records, and what making them costs of it."""
+    found: dict[str, float] = {}
+    tiles, plan, streams = GeneratedTiles(records), plan_of(records, design), SecretStreams.from_entropy()
+    engine: Any = (
+        MomentsEngine(plan, tiles, streams)
+        if design == "moments"
+        else ReleaseEngine(plan, tiles, streams, memory_bytes=ROW_MEMORY)
+    )
+    with common.watched(found):
+        for _ in engine.rows():
+            pass
+    start = time.process_time()
+    features, _ = tiles.tile(0)
+    for begin in range(0, len(features), 4096):
+        features[begin : begin + 4096]
+    found["making_cpu_seconds"] = (time.process_time() - start) / len(features) * records
+    return found
+
+
+@contextmanager
+def nodes(way: str) -> Iterator[Cluster | None]:
+    """A cluster of nodes of one core on this machine, or none; it is there before the clock starts."""
+    if way == WAYS[0]:
+        yield None
+        return
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0"}
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": os.urandom(32).hex()}
+    import ray
+    from ray.cluster_utils import Cluster as Nodes
+
+    node = {"num_cpus": 1, "object_store_memory": 200 * 2**20, "include_dashboard": False}
+    made = Nodes(initialize_head=True, head_node_args=node)
+    for _ in range(WAYS.index(way) - 1):
+        made.add_node(**node)
+    ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    try:
+        yield Cluster()
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+def ray_point(way: str) -> dict[str, float]:
+    """Moments of a feature store that lies in the page cache."""
+    found: dict[str, float] = {}
+    store = store_of(STORED, DIM)
+    for start in range(0, STORED, RECORD_TILE):
+        store.features[start : start + RECORD_TILE].max()
+    with nodes(way) as cluster:
+        machine: dict[str, Any] = {"workers": 1} if cluster is None else {"workers": 1, "cluster": cluster}
+        engine = MomentsEngine(plan_of(STORED, "moments"), store, SecretStreams.from_entropy(), **machine)
+        with common.watched(found):
+            list(engine.rows())
+    return found
+
+
+def encoding_point(way: str) -> dict[str, float]:
+    """Scattering coefficients of images in a file."""
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory(dir=CACHE) as folder, nodes(way) as cluster:
+        generator, images = np.random.default_rng(0), Path(folder) / "images.safetensors"
+        x = generator.integers(0, 256, (IMAGES, 28, 28), np.uint8)
+        save_file({"x": x, "y": generator.integers(0, 10, IMAGES)}, images)
+        engine = "local" if cluster is None else "ray"
+        with common.watched(found):
+            extract_features(images, out=Path(folder) / "STORE", features="scattering", classes=10, engine=engine,
+                             progress=False)  # fmt: skip
+    return found
+
+
+def gpu_point(features: str) -> dict[str, Any]:
+    """Images a second on a card; the processor's features beside them; and each record alone, and among others."""
+    import torch
+
+    x = np.random.default_rng(0).random((ENCODED, 32, 32, 3), np.float32)
+    extractor = parse_features(features)
+    on_card, on_processor = (type(extractor)(**{**extractor.options(), "device": device}) for device in ("cuda", "cpu"))
+    on_card.transform(x[:256])
+    start = time.perf_counter()
+    found = on_card.transform(x)
+    torch.cuda.synchronize()
+    seconds = time.perf_counter() - start
+    few = on_processor.transform(x[:64])
+    places = np.random.default_rng(1).permutation(ENCODED)
+    return {
+        "seconds": seconds,
+        "images_a_second": ENCODED / seconds,
+        "off": float(np.abs(found[:64] - few).max() / np.abs(few).max()),
+        "same_among_others": bool((on_card.transform(x[places]) == found[places]).all()),
+        "same_alone": bool((np.concatenate([on_card.transform(x[i : i + 1]) for i in range(64)]) == found[:64]).all()),
+        "card": torch.cuda.get_device_name(),
+    }
+
+
+def point(task: dict[str, Any]) -> dict[str, Any]:
+    part = task["part"]
+    if part == "records":
+        return records_point(task["design"], task["records"])
+    return {"ray": ray_point, "encoding": encoding_point, "gpu": gpu_point}[part](task["way"])
+
+
+# --- all of them -----------------------------------------------------------------------------------------------------
+
+
+def jobs(parts: list[str], rounds: int, most: int) -> Iterator[dict[str, Any]]:
+    if "gpu" in parts:
+        yield from ({"part": "gpu", "way": features} for features in ENCODERS)
+    timed = [part for part in ("ray", "encoding") if part in parts]
+    for turn in range(rounds):
+        yield from ({"part": part, "way": way, "round": turn} for part in timed for way in WAYS)
+    for records in SIZES if "records" in parts else ():
+        for design in DESIGNS if records <= most else ():
+            yield {"part": "records", "design": design, "records": records}
+
+
+def kept() -> list[dict[str, Any]]:
+    return json.loads(RUNS.read_text()) if RUNS.exists() else []
+
+
+def measure(task: dict[str, Any]) -> None:
+    one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    environment = os.environ | (one_core if task["part"] in ("ray", "encoding") else {})
+    ended = subprocess.run(
+        [sys.executable, __file__, "--point", json.dumps(task)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment,
+    )
+    if ended.returncode:
+        raise RuntimeError(ended.stderr[-2000:])
+    run = {**task, "machine": common.machine(), **json.loads(ended.stdout.splitlines()[-1])}
+    # Another part may have added its runs meanwhile.
+    RUNS.write_text(json.dumps([*kept(), run], indent=1) + "\n")
+    print({key: value for key, value in run.items() if key != "machine"}, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default="records,ray,encoding", help="parts, separated by commas; none: tables alone")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="most records")
+    parser.add_argument("--point", help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    CACHE.mkdir(exist_ok=True)
+    if asked.point:
+        print(json.dumps(point(json.loads(asked.point))))
+        return
+    parts = asked.only.split(",")
+    if "ray" in parts:
+        store_of(STORED, DIM)
+    for task in jobs(parts, asked.rounds, asked.most):
+        if not any(all(run.get(key) == value for key, value in task.items()) for run in kept()):
+            measure(task)
+    if "ray" in parts:
+        shutil.rmtree(CACHE / f"scale-{STORED}-{DIM}", ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()
