@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privmix.accounting import Adjacency, Gaussian, PoissonSampled, Repeated, epsilon, gdp_mu
+from privmix.accounting import (
+    Adjacency,
+    FixedSizeSampled,
+    Gaussian,
+    PoissonSampled,
+    Repeated,
+    epsilon,
+    gdp_mu,
+)
+from privmix.accounting.overlap import log_overlap
 from privmix.audits.audit import audit_plan
 from privmix.audits.score_means import (
     Assumed,
@@ -129,6 +138,17 @@ def test_noise_of_two_thirds_is_rejected_and_the_planned_one_passes() -> None:
     own = own_noise(*less, plan, ADD, DELTA, 0.05)[1]
     assert own is not None
     assert priced < own <= epsilon(Repeated(PoissonSampled(0.05, Gaussian(2 / 3)), 40), DELTA).epsilon
+
+
+def test_rows_of_a_fixed_size_say_nothing_of_their_own_noise() -> None:
+    """A row takes another record where it does not take this one: a pair that overlaps less than opposite records."""
+    plan = Repeated(FixedSizeSampled(1000, 1, Gaussian(0.4)), 1000)
+    # The other record is the opposite one: the row moves by 2, or not at all.
+    nearer = Repeated(PoissonSampled(0.001, Gaussian(0.2)), 1000)
+    assert log_overlap(nearer, ADD) < log_overlap(plan, Adjacency.REPLACE_ONE) < 0
+    scores = ratios(np.random.default_rng(6), 3.0, 2000)
+    assert own_noise(*scores, plan, Adjacency.REPLACE_ONE, DELTA, 0.05) == (None, None)
+    assert not overlap_refutes(*scores, plan, Adjacency.REPLACE_ONE, 0.05)
 
 
 def test_a_release_with_two_thirds_of_its_noise_is_refuted_by_its_scores() -> None:

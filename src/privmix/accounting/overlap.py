@@ -4,8 +4,9 @@ The coefficient of two laws P and Q is the integral of sqrt(p q): 1 where they a
 multiplies over independent queries, and no attack lowers it; so a mechanism that keeps to a plan's worst pair has at
 least the plan's own, whatever is done to its outputs. Audits compare means of scores with it.
 
-Where sampling is combined with replace-one, the pair is the one that is audited: a record's place holds one of two
-opposite records. It need not be the worst of all such pairs.
+Where sampling is combined with replace-one, the pair is that of opposite records, each as far from what its place holds
+otherwise. It is not the worst of all: a row of fixed size takes another record where it does not take this one, and that
+one may be nearer to one of the two (:func:`dominates`).
 """
 
 from __future__ import annotations

@@ -249,7 +249,8 @@ def own_noise(
 ) -> tuple[float | None, float | None]:
     """The least noise of this plan that is refuted, as a factor of the planned one, and its epsilon at ``delta``.
 
-    (None, 0) where no noise is refuted; (None, None) where the plan's overlap is not known, or no epsilon at ``delta``.
+    (None, 0) where no noise is refuted; (None, None) where the overlap of the plan's worst pair is not known, or no
+    epsilon at ``delta``. Of a pair that is not the worst nothing is said: the scores may be of another one.
 
     Formal guarantees:
         * Lower bound: if what ran is the plan with its noise times some factor, the epsilon is above that one's by no
@@ -259,6 +260,8 @@ def own_noise(
     try:
         log_overlap(event, adjacency)
     except UnsupportedEvent:
+        return None, None
+    if not dominates(event, adjacency):
         return None, None
     high = log_overlap_high(without, present, alpha)
 
