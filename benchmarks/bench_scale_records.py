@@ -190,6 +190,7 @@ def gpu_point(features: str) -> dict[str, Any]:
     few = on_processor.transform(x[:64])
     places = np.random.default_rng(1).permutation(ENCODED)
     return {
+        "convolutions": "float32",
         "seconds": seconds,
         "images_a_second": ENCODED / seconds,
         "off": float(np.abs(found[:64] - few).max() / np.abs(few).max()),
@@ -261,6 +262,87 @@ def main() -> None:
             measure(task)
     if "ray" in parts:
         shutil.rmtree(CACHE / f"scale-{STORED}-{DIM}", ignore_errors=True)
+    report(kept())
+
+
+def report(runs: list[dict[str, Any]]) -> None:
+    """results/scale_records.md: what was run, the line through two sizes, and ratios of pairs of one round."""
+    tables = [
+        "## Releases of so many records\n\n" + _records([run for run in runs if run["part"] == "records"]),
+        "## Nodes of one core\n\n" + _nodes(runs),
+        "## On a graphics card\n\n" + _cards([run for run in runs if run["part"] == "gpu"]),
+    ]
+    settings = {
+        "records": f"d = {DIM}, whole numbers of one byte each, made as they are read; private mean; epsilon 1, delta "
+        f"1e-9; Poisson rows: T = {ROWS:,}, m = {DEGREE}, in {ROW_MEMORY // 2**20} MiB",
+        "nodes": f"moments of {STORED:,} records in a feature store; scattering coefficients of {IMAGES:,} images; a "
+        "cluster is there before the clock starts, its workers are not",
+        "card": f"{ENCODED:,} images of 32 x 32, from memory",
+        "prices, assumed": f"${CORE_PRICE:g} a core and hour, ${CARD_PRICE:g} a card and hour",
+    }
+    common.save("scale_records", "A hundred million records", settings, runs, tables)
+
+
+def _records(runs: list[dict[str, Any]]) -> str:
+    rows, said = [], []
+    for design in DESIGNS:
+        seconds = {run["records"]: run["cpu_seconds"] for run in runs if run["design"] == design}
+        for run in sorted((run for run in runs if run["design"] == design), key=lambda run: run["records"]):
+            making = run["making_cpu_seconds"] / run["cpu_seconds"]
+            each = 1e6 * run["cpu_seconds"] / run["records"]
+            facts = [f"{run['seconds']:.0f}", f"{run['cpu_seconds']:.0f}", f"{each:.1f}", f"{100 * making:.0f}%"]
+            machine = f"{run['machine']['processor']}, {run['machine']['cores']} cores"
+            rows.append([design, f"{run['records']:,}", *facts, f"{run['peak_gib']:.2f}", machine])
+        if all(size in seconds for size in SIZES[:2]):
+            slope = (seconds[SIZES[1]] - seconds[SIZES[0]]) / (SIZES[1] - SIZES[0])
+            base = seconds[SIZES[0]] - slope * SIZES[0]
+            ahead = base + slope * SIZES[2]
+            checked = f", measured {seconds[SIZES[2]]:.0f}" if SIZES[2] in seconds else ", not run yet"
+            hours = (base + slope * 10**9) / 3600
+            said.append(
+                f"{design}: a line through {SIZES[0]:,} and {SIZES[1]:,} says {ahead:.0f} CPU seconds for "
+                f"{SIZES[2]:,}{checked}; for 10^9 {hours:.1f} core-hours: {60 * hours / 64:.0f} minutes on 64 cores, "
+                f"${CORE_PRICE * hours:.2f}."
+            )
+    head = ["design", "records", "seconds", "CPU seconds", "microseconds a record", "making them", "peak GiB", "on"]
+    return "\n\n".join([common.table(head, rows), *said])
+
+
+def _nodes(runs: list[dict[str, Any]]) -> str:
+    rows = []
+    for part in ("ray", "encoding"):
+        found = {
+            way: {run["round"]: run["seconds"] for run in runs if (run["part"], run.get("way")) == (part, way)}
+            for way in WAYS
+        }
+        cells = [
+            f"{common.median(list(found[way].values())):.1f} ({len(found[way])})" if found[way] else "" for way in WAYS
+        ]
+        rows.append([part, *cells, _ratio(found[WAYS[1]], found[WAYS[0]]), _ratio(found[WAYS[1]], found[WAYS[2]])])
+    return common.table(["", *(f"{way}, seconds (runs)" for way in WAYS), "one node / no Ray", "one node / two"], rows)
+
+
+def _ratio(one: dict[int, float], other: dict[int, float]) -> str:
+    pairs = [one[turn] / other[turn] for turn in one if turn in other]
+    return f"{common.median(pairs):.2f}" if pairs else ""
+
+
+def _cards(runs: list[dict[str, Any]]) -> str:
+    rows = []
+    for run in runs:
+        hours = 10**8 / run["images_a_second"] / 3600
+        same = "yes" if run["same_among_others"] and run["same_alone"] else "no"
+        rate, off = f"{run['images_a_second']:,.0f}", f"{run['off']:.1e}"
+        rows.append([run["way"], run["card"], run["convolutions"], rate, off, same, f"{hours / 8:.1f}", f"${CARD_PRICE * hours:.0f}"])
+    head = [
+        "features",
+        "card",
+        "convolutions",
+        "images a second",
+        "off the processor's, of the largest",
+        "a record's bits the same whatever its neighbours",
+    ]
+    return common.table([*head, "10^8 images on 8 cards, hours", "price"], rows)
 
 
 if __name__ == "__main__":
