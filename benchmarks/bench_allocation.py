@@ -136,9 +136,8 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
         "probability m/n.",
         noise_table(runs, "add_remove", "add or remove one"),
         noise_table(runs, "replace_one", "replace one"),
-        "Replaced records are priced in two steps for allocation, and for Poisson rows by the pair of fixed-size draws "
-        "at the doubled shift: most of that difference is the price's, not the draw's. Both are upper bounds. A noise "
-        f"for allocation took at most {dear:.0f} s of CPU time to find.",
+        "Replaced records are priced in two steps, by way of the dataset without the record. A noise for allocation "
+        f"took at most {dear:.0f} s of CPU time to find.",
         accuracy_table(runs),
     ]
     settings = {

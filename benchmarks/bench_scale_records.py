@@ -333,7 +333,18 @@ def _cards(runs: list[dict[str, Any]]) -> str:
         hours = 10**8 / run["images_a_second"] / 3600
         same = "yes" if run["same_among_others"] and run["same_alone"] else "no"
         rate, off = f"{run['images_a_second']:,.0f}", f"{run['off']:.1e}"
-        rows.append([run["way"], run["card"], run["convolutions"], rate, off, same, f"{hours / 8:.1f}", f"${CARD_PRICE * hours:.0f}"])
+        rows.append(
+            [
+                run["way"],
+                run["card"],
+                run["convolutions"],
+                rate,
+                off,
+                same,
+                f"{hours / 8:.1f}",
+                f"${CARD_PRICE * hours:.0f}",
+            ]
+        )
     head = [
         "features",
         "card",

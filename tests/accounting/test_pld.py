@@ -28,7 +28,8 @@ from privmix.accounting import (
     published_noise_multiplier,
     tradeoff_curve,
 )
-from privmix.accounting.pld import PldAccountant
+from privmix.accounting.events import Bounded
+from privmix.accounting.pld import ComposedLoss, PldAccountant
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 PLD = PldAccountant()
@@ -309,3 +310,29 @@ def test_events_that_next_to_never_touch_a_record_have_a_delta(at: float) -> Non
     kept, lost = stats.norm.sf(inside * s - 0.5 / s), stats.norm.sf(inside * s + 0.5 / s)
     true = cluster * rate * (kept - math.exp(inside) * lost)
     assert true <= PLD.delta(ClusterSampled(cluster, rate, Gaussian(s)), at, ADD_REMOVE) < 1e-8
+
+
+@pytest.mark.parametrize(("rate", "noise", "runs"), [(0.01, 1.0, 1000), (0.1, 2.0, 100), (0.2, 0.8, 5)])
+def test_replaced_records_of_poisson_samples(rate: float, noise: float, runs: int) -> None:
+    """Opposite records, by the library's composition of both laws: the price holds; the fixed pair's is far above."""
+    edges = np.linspace(-1 - 9 * noise, 1 + 9 * noise, 40_001)
+
+    def law(shift: float) -> np.ndarray:
+        masses = [np.diff(stats.norm.cdf(edges, centre, noise)) for centre in (0.0, shift)]
+        return (1 - rate) * masses[0] + rate * masses[1]
+
+    one, other = ({place: math.log(mass) for place, mass in enumerate(law(shift)) if mass > 0} for shift in (1.0, -1.0))
+    pair = library.from_two_probability_mass_functions(one, other, value_discretization_interval=1e-4)
+    exact = pair.self_compose(runs).get_epsilon_for_delta(1e-5)
+    event = Repeated(PoissonSampled(rate, Gaussian(noise)), runs)
+    found = PLD.epsilon(event, 1e-5, REPLACE_ONE)
+    assert exact <= found * 1.01
+    assert found <= 1.3 * exact
+    assert found < 0.8 * PLD.epsilon(
+        Repeated(FixedSizeSampled(1000, round(1000 * rate), Gaussian(noise)), runs), 1e-5, REPLACE_ONE
+    )
+    steps = [bound.delta(found) for bound in PLD.loss(event, REPLACE_ONE).bounds]  # type: ignore[union-attr]
+    assert PLD.delta(event, found, REPLACE_ONE) == min(steps)
+    # A query whose bound is stated for replaced records has no two steps.
+    stated = Composed((Bounded(0.1, 0.0, REPLACE_ONE.value), event))
+    assert isinstance(PLD.loss(stated, REPLACE_ONE), ComposedLoss)

@@ -5,8 +5,8 @@ multiplies over independent queries, and no attack lowers it; so a mechanism tha
 least the plan's own, whatever is done to its outputs. Audits compare means of scores with it.
 
 Where sampling is combined with replace-one, the pair is that of opposite records, each as far from what its place holds
-otherwise. It is not the worst of all: a row of fixed size takes another record where it does not take this one, and that
-one may be nearer to one of the two (:func:`dominates`).
+otherwise. It is not the worst of all: a row of fixed size takes another record where it does not take this one, which
+may be nearer to one of the two (:func:`dominates`).
 """
 
 from __future__ import annotations

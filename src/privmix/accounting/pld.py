@@ -40,6 +40,8 @@ _ROUGH_TOLERANCE = 1e-2
 _SHARES_OF_EPSILON = tuple(number / 40 for number in range(4, 29))
 _SHARES_OF_DELTA = (0.01, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8)
 _LEAST_DELTA = 1e-250
+# Guesses this near may be in the wrong order.
+_NEAR = 0.1
 # Answers that are kept: a calibration asks for a dozen guesses and a few prices.
 _ANSWERS = 2048
 
@@ -124,6 +126,35 @@ class ReplacedLoss:
         return float(np.logaddexp(self.remove.guess_log_delta(first), second))
 
 
+@dataclass(frozen=True)
+class LeastLoss:
+    """Several upper bounds on one loss, of which the least counts; all that may be it are worked out."""
+
+    bounds: tuple[ComposedLoss | ReplacedLoss, ...]
+
+    def delta(self, epsilon: float) -> float:
+        """Upper bound on the hockey-stick divergence at ``epsilon`` >= 0."""
+        return self._least([one.guess_log_delta(epsilon) for one in self.bounds], 1.0, lambda one: one.delta(epsilon))
+
+    def epsilon(self, delta: float) -> float:
+        """Upper bound on epsilon at ``delta``; infinity if there is none."""
+        guesses = [one.guess_epsilon(delta) for one in self.bounds]
+        return self._least(guesses, _NEAR * min(guesses), lambda one: one.epsilon(delta))
+
+    def guess_epsilon(self, delta: float) -> float:
+        """About ``epsilon`` at ``delta``; no bound."""
+        return min(one.guess_epsilon(delta) for one in self.bounds)
+
+    def guess_log_delta(self, epsilon: float) -> float:
+        """About log ``delta`` at ``epsilon``; no bound."""
+        return min(one.guess_log_delta(epsilon) for one in self.bounds)
+
+    def _least(self, guesses: list[float], room: float, found: Callable[[ComposedLoss | ReplacedLoss], float]) -> float:
+        near = min(guesses) + room
+        # No comparison holds of what is not a number: such a bound is worked out.
+        return min(found(one) for one, guess in zip(self.bounds, guesses, strict=True) if not guess > near)
+
+
 def _in_turn(first: Callable[[float], float], second: Callable[[float], float], delta: float, share: float) -> float:
     """Epsilon of two steps of which the first takes a ``share`` of ``delta``."""
     one = first(share * delta)
@@ -143,6 +174,8 @@ class PldAccountant:
           dataset, attained by the worst one);
         * random allocation is priced by its worst pair, all rows of a block together (allocation.py), and under
           replace-one in two steps, :class:`ReplacedLoss`;
+        * Poisson sampling is priced under replace-one by the lesser of two bounds: in two steps, and by the pair of
+          fixed-size draws;
         * fixed-size sampling is priced under replace-one with doubled sensitivity, and refused under add/remove;
         * sums with normal weights are priced as N(0, s^2) against N(0, s^2 + 1), and refused under replace-one.
 
@@ -173,7 +206,7 @@ class PldAccountant:
         """Guesses instead of compositions."""
         return SaddlePoints(_ROUGH_TOLERANCE, self.name)
 
-    def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss | ReplacedLoss:
+    def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss | ReplacedLoss | LeastLoss:
         """The composed privacy loss itself; recent ones are kept."""
         return _composed_loss(event, adjacency, self.tolerance, self.name)
 
@@ -201,17 +234,32 @@ class SaddlePoints:
         return self
 
 
-def _uncached_loss(event: Event, adjacency: Adjacency, tolerance: float, name: str) -> ComposedLoss | ReplacedLoss:
+def _uncached_loss(
+    event: Event, adjacency: Adjacency, tolerance: float, name: str
+) -> ComposedLoss | ReplacedLoss | LeastLoss:
     leaves, rough = flatten(event).items(), tolerance >= _ROUGH_TOLERANCE
-    in_two_steps = adjacency is Adjacency.REPLACE_ONE and any(isinstance(leaf, Allocated) for leaf, _ in leaves)
-    relation = Adjacency.ADD_REMOVE if in_two_steps else adjacency
-    queries = [query for leaf, count in leaves for query in _queries(leaf, count, relation, name, rough)]
-    remove = LossDirection(queries, False, tolerance)
-    if in_two_steps:
-        return ReplacedLoss(remove, LossDirection(queries, True, tolerance))
-    if all(query.symmetric for query in queries):
-        return ComposedLoss((remove,))
-    return ComposedLoss((remove, LossDirection(queries, True, tolerance)))
+
+    def queries(relation: Adjacency) -> list[Query]:
+        return [query for leaf, count in leaves for query in _queries(leaf, count, relation, name, rough)]
+
+    def of_pairs() -> ComposedLoss:
+        found = queries(adjacency)
+        ways = (False,) if all(query.symmetric for query in found) else (False, True)
+        return ComposedLoss(tuple(LossDirection(found, add, tolerance) for add in ways))
+
+    def in_two_steps() -> ReplacedLoss:
+        found = queries(Adjacency.ADD_REMOVE)
+        return ReplacedLoss(LossDirection(found, False, tolerance), LossDirection(found, True, tolerance))
+
+    kinds = {type(leaf) for leaf, _ in leaves}
+    if adjacency is Adjacency.ADD_REMOVE or not kinds & {Allocated, PoissonSampled}:
+        return of_pairs()
+    if Allocated in kinds:
+        return in_two_steps()
+    try:
+        return LeastLoss((in_two_steps(), of_pairs()))
+    except UnsupportedEvent:
+        return of_pairs()
 
 
 # A loss is small; its compositions are kept beside those of all others (direction.py).
