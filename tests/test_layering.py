@@ -137,7 +137,8 @@ def strays(path: Path) -> Iterator[str]:
         target = name.removeprefix("privmix.").split(".")
         if target[0] in (*BESIDE, "__version__", floor):
             continue
-        allowed = FRONT_DOOR if path == SOURCE / "__init__.py" else set() if floor is None else ALLOWED[floor]
+        doors = {"__init__.py": FRONT_DOOR, "__main__.py": {"cli"}}
+        allowed = doors.get(path.name, set()) if floor is None else ALLOWED[floor]
         if target[0] not in allowed and ".".join(target[:2]) not in allowed:
             yield f"{told(path)}: {floor} may not import {name}"
 

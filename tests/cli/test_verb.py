@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -178,6 +179,16 @@ def test_the_version_is_an_option_and_a_verb() -> None:
     for word in ("--version", "version"):
         outcome = privmix(word)
         assert (outcome.code, outcome.out.strip()) == (0, __version__)
+
+
+def test_the_package_runs_as_a_program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """``python -m privmix``."""
+    from privmix import __version__
+
+    monkeypatch.setattr(sys, "argv", ["privmix", "version"])
+    with pytest.raises(SystemExit, match="0"):
+        runpy.run_module("privmix", run_name="__main__")
+    assert __version__ in capsys.readouterr().out
 
 
 def test_of_many_options_the_needed_stand_first_and_the_rest_in_panels() -> None:
