@@ -30,6 +30,7 @@ from privmix.accounting import (
 )
 from privmix.accounting.events import Bounded
 from privmix.accounting.pld import ComposedLoss, PldAccountant
+from privmix.accounting.poisoning import NeighbourCurve
 
 ADD_REMOVE, REPLACE_ONE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
 PLD = PldAccountant()
@@ -333,6 +334,8 @@ def test_replaced_records_of_poisson_samples(rate: float, noise: float, runs: in
     )
     steps = [bound.delta(found) for bound in PLD.loss(event, REPLACE_ONE).bounds]  # type: ignore[union-attr]
     assert PLD.delta(event, found, REPLACE_ONE) == min(steps)
+    curve = NeighbourCurve.of_event(event, REPLACE_ONE, points=5)
+    assert np.allclose(curve.by_presence, [PLD.delta(event, at, REPLACE_ONE) for at in curve.epsilons])
     # A query whose bound is stated for replaced records has no two steps.
     stated = Composed((Bounded(0.1, 0.0, REPLACE_ONE.value), event))
     assert isinstance(PLD.loss(stated, REPLACE_ONE), ComposedLoss)

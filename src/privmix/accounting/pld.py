@@ -132,6 +132,11 @@ class LeastLoss:
 
     bounds: tuple[ComposedLoss | ReplacedLoss, ...]
 
+    @property
+    def directions(self) -> tuple[LeastLoss]:
+        """Itself: which of two records is replaced by which makes no difference to any of the bounds."""
+        return (self,)
+
     def delta(self, epsilon: float) -> float:
         """Upper bound on the hockey-stick divergence at ``epsilon`` >= 0."""
         return self._least([one.guess_log_delta(epsilon) for one in self.bounds], 1.0, lambda one: one.delta(epsilon))
