@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
 from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from privmix.errors import HeadFailed, InvalidInput
+from privmix.errors import HeadFailed, InvalidInput, StorageError
 
 # Where processes meet; WORLD_SIZE alone says that there are others.
 _DESCRIBED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 _GO, _FAILED = b"go", b"failed"
+# Processes that are ready meet within the first; one that reads or computes may let others wait for the second.
+_MEETING, _WAITING = timedelta(minutes=5), timedelta(days=30)
+# Seconds between looks at what is waited for, at the least and at the most, and at the others.
+_SOON, _LATER, _OTHERS = 1e-4, 0.02, 1.0
+INTERFACE: Final = "GLOO_SOCKET_IFNAME"
+"""Names the network that processes reach each other by."""
+
+
+class ProcessLost(StorageError):
+    """Another process of the run is gone, or can't be reached; the run can be resumed."""
+
+    keeps_run = True
 
 
 @dataclass(frozen=True)
@@ -29,15 +45,29 @@ class World:
     Attributes:
         rank: 0 to ``size - 1``; rank 0, the head, alone holds keys, draws noise and writes results.
         size: how many processes.
+        resting_head: the head leaves all records to the others.
+        look: called now and then while others are waited for; it raises where that is in vain.
     """
 
     rank: int = 0
     size: int = 1
+    resting_head: bool = False
+    look: Callable[[], None] | None = field(default=None, repr=False, compare=False)
 
     @property
     def is_head(self) -> bool:
         """Whether this process is the one that draws noise and writes."""
         return self.rank == 0
+
+    @property
+    def first(self) -> int:
+        """The first rank that has records."""
+        return int(self.resting_head)
+
+    @property
+    def computing(self) -> int:
+        """How many processes have records."""
+        return self.size - self.first
 
     def shard(self, records: int) -> tuple[int, int]:
         """First record and one after the last of this process's share.
@@ -45,37 +75,64 @@ class World:
         Example:
             >>> [World(rank, 3).shard(10) for rank in range(3)]
             [(0, 3), (3, 6), (6, 10)]
+            >>> [World(rank, 3, resting_head=True).shard(10) for rank in range(3)]
+            [(0, 0), (0, 5), (5, 10)]
         """
-        return records * self.rank // self.size, records * (self.rank + 1) // self.size
+        place = self.rank - self.first
+        return records * max(0, place) // self.computing, records * (place + 1) // self.computing
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Add ``tensor`` over all processes, in place."""
+        """Add ``tensor`` over all processes, in place.
+
+        Raises:
+            ProcessLost: one is gone; so do the next three.
+        """
         if self.size > 1:
-            dist.all_reduce(tensor)
+            with _at_hand(tensor) as held:
+                self._done(lambda: dist.all_reduce(held, async_op=True))
         return tensor
 
     def from_head(self, tensor: Tensor) -> Tensor:
         """Overwrite ``tensor`` with that of rank 0."""
         if self.size > 1:
-            dist.broadcast(tensor, src=0)
+            with _at_hand(tensor) as held:
+                self._sent(held, 0)
         return tensor
 
-    def share(self, content: bytes) -> bytes:
-        """The bytes that rank 0 gives, on every process; what others give is not looked at."""
+    def share(self, content: bytes, source: int = 0) -> bytes:
+        """The bytes that one rank gives, on every process; what others give is not looked at."""
         if self.size == 1:
             return content
         length = torch.tensor([len(content)], dtype=torch.int64, device=_device())
-        dist.broadcast(length, src=0)
+        self._sent(length, source)
         held = torch.zeros(int(length), dtype=torch.uint8, device=_device())
-        if self.is_head and content:
+        if self.rank == source and content:
             held.copy_(torch.frombuffer(bytearray(content), dtype=torch.uint8))
-        dist.broadcast(held, src=0)
+        self._sent(held, source)
         return held.cpu().numpy().tobytes()
 
     def wait(self) -> None:
         """Go on when all processes have come here."""
-        if self.size > 1:
-            dist.all_reduce(torch.zeros(1, device=_device()))
+        self.sum(torch.zeros(1, device=_device() if self.size > 1 else None))
+
+    def _sent(self, tensor: Tensor, source: int) -> None:
+        self._done(lambda: dist.broadcast(tensor, src=source, async_op=True))
+
+    def _done(self, start: Callable[[], Any]) -> None:
+        """Start something with the others, and wait until it is done."""
+        pause, looked = _SOON, time.monotonic()
+        try:
+            work = start()
+            while self.look is not None and not work.is_completed():
+                time.sleep(pause)
+                pause = min(2 * pause, _LATER)
+                if time.monotonic() - looked > _OTHERS:
+                    self.look()
+                    looked = time.monotonic()
+            work.wait()
+        except RuntimeError:
+            # Its text has addresses.
+            raise ProcessLost("another process of the run is gone, or can't be reached") from None
 
     @contextmanager
     def others_wait(self) -> Iterator[None]:
@@ -95,6 +152,17 @@ class World:
         """
         if self.share(b"") != _GO:
             raise HeadFailed("the first process failed, and says why")
+
+
+@contextmanager
+def _at_hand(tensor: Tensor) -> Iterator[Tensor]:
+    """The tensor where the backend takes it, and what became of it there put back."""
+    if tensor.is_cuda and dist.get_backend() == "gloo":
+        held = tensor.cpu()
+        yield held
+        tensor.copy_(held)
+    else:
+        yield tensor
 
 
 def _device() -> torch.device | None:
@@ -134,12 +202,54 @@ def current_world(device: str | None = None) -> Iterator[World]:
     cuda = torch.cuda.is_available() and device != "cpu"
     if cuda:
         torch.cuda.set_device(_environment("LOCAL_RANK", 0))
+    with _joined("nccl" if cuda else "gloo"):
+        yield World(dist.get_rank(), dist.get_world_size())
+
+
+@contextmanager
+def _joined(backend: str, **where: Any) -> Iterator[None]:
+    """Be in the group of processes for the block."""
     # Imported within the block, whoever needs it, this module would keep the group for ever: its functions take as
     # their default the group that is there as they are read. The group's threads then outlive the interpreter, and
     # one that still lets go of a tensor aborts the process.
     import_module("torch.distributed.nn.functional")
-    dist.init_process_group("nccl" if cuda else "gloo")
+    dist.init_process_group(backend, **where)
     try:
-        yield World(dist.get_rank(), dist.get_world_size())
+        yield
     finally:
         dist.destroy_process_group()
+
+
+@contextmanager
+def met_world(
+    place: Path, rank: int, size: int, *, interface: str | None = None, look: Callable[[], None] | None = None
+) -> Iterator[World]:
+    """The world of processes that find each other by a file, joined for the block; its head has no records.
+
+    Args:
+        place: of the file, which no process has made; they all see it, and nobody else does.
+        rank, size: of this process.
+        interface: of the network that they are reached by; None: the one of this machine's name.
+        look: see :class:`World`.
+
+    Raises:
+        ProcessLost: they do not meet.
+    """
+    before = os.environ.get(INTERFACE)
+    if interface is not None:
+        os.environ[INTERFACE] = interface
+    try:
+        with ExitStack() as ends:
+            try:
+                store = dist.FileStore(str(place), size)
+                ends.enter_context(_joined("gloo", store=store, rank=rank, world_size=size, timeout=_MEETING))
+            except RuntimeError:
+                raise ProcessLost("the processes of the run do not reach each other") from None
+            # Who is gone shows otherwise.
+            dist.distributed_c10d._set_pg_timeout(_WAITING, dist.group.WORLD)
+            yield World(rank, size, resting_head=True, look=look)
+    finally:
+        if interface is not None:
+            os.environ.pop(INTERFACE)
+            if before is not None:
+                os.environ[INTERFACE] = before
