@@ -25,6 +25,7 @@ _GO, _FAILED = b"go", b"failed"
 _MEETING, _WAITING = timedelta(minutes=5), timedelta(days=30)
 # Seconds between looks at what is waited for, at the least and at the most, and at the others.
 _SOON, _LATER, _OTHERS = 1e-4, 0.02, 1.0
+_HERE: Final = "here"
 INTERFACE: Final = "GLOO_SOCKET_IFNAME"
 """Names the network that processes reach each other by."""
 
@@ -220,6 +221,18 @@ def _joined(backend: str, **where: Any) -> Iterator[None]:
         dist.destroy_process_group()
 
 
+def _all_there(store: dist.Store, size: int, look: Callable[[], None] | None) -> None:
+    """Wait until all processes have come to the store: who joins a group waits for the others without a look at them."""
+    here, until = store.add(_HERE, 1), time.monotonic() + _MEETING.total_seconds()
+    while here < size:
+        if look is not None:
+            look()
+        if time.monotonic() > until:
+            raise ProcessLost("a process of the run did not come")
+        time.sleep(_LATER)
+        here = store.add(_HERE, 0)
+
+
 @contextmanager
 def met_world(
     place: Path, rank: int, size: int, *, interface: str | None = None, look: Callable[[], None] | None = None
@@ -242,6 +255,7 @@ def met_world(
         with ExitStack() as ends:
             try:
                 store = dist.FileStore(str(place), size)
+                _all_there(store, size, look)
                 ends.enter_context(_joined("gloo", store=store, rank=rank, world_size=size, timeout=_MEETING))
             except RuntimeError:
                 raise ProcessLost("the processes of the run do not reach each other") from None

@@ -13,7 +13,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from privmix.engine.cluster import ClusterLost, check_ray
-from privmix.engine.ray import Failure, _checked, _guarded
+from privmix.engine.ray import Cluster, Failure, _checked, _guarded
 from privmix.errors import HeadFailed, InvalidInput
 from privmix.private_files import no_core_dumps
 from privmix.world import INTERFACE, ProcessLost, World, met_world
@@ -62,12 +62,12 @@ class Meeting:
 class Member:
     """What an actor is. Holds private records while it takes part."""
 
-    def __init__(self, folder: str, part: Part) -> None:
+    def __init__(self, folder: str, part: Part, on_start: Callable[[], None] | None) -> None:
         no_core_dumps()
         # Names of files may be relative.
         with suppress(OSError):
             os.chdir(folder)
-        self._part = part
+        self._part, self._on_start = part, on_start
 
     def prepare(self) -> Any:
         """What :meth:`Part.prepare` says, or why it gave up."""
@@ -80,6 +80,8 @@ class Member:
         """Meet the others and do its part; returns why it gave up, if it did."""
 
         def work() -> None:
+            if self._on_start is not None:
+                self._on_start()
             with met_world(Path(meeting.place), rank, meeting.size, interface=meeting.interface) as world:
                 self._part.take_part(world)
 
@@ -87,7 +89,7 @@ class Member:
 
 
 class Crew:
-    """Workers on the cluster that this process is connected to; a context manager that ends them.
+    """Workers on a cluster; a context manager that ends them.
 
     Formal guarantees:
         * Past Ray: what goes by Ray is the part, the way to the meeting, and names of errors.
@@ -96,6 +98,7 @@ class Crew:
         * Ended: no worker is left behind, however the block is left.
 
     Args:
+        cluster: that this process is connected to.
         part: what each of them does.
         place: an existing folder that all machines share, as this user's.
         workers: how many; None, or more than there are: as many as there are CPUs, or GPUs.
@@ -111,9 +114,12 @@ class Crew:
 
     said: Any = None
 
-    def __init__(self, part: Part, place: Path, *, workers: int | None = None, on_gpu: bool = False) -> None:
+    def __init__(
+        self, cluster: Cluster, part: Part, place: Path, *, workers: int | None = None, on_gpu: bool = False
+    ) -> None:
         check_ray()
-        self._given, self._place, self._workers, self._on_gpu = part, place, workers, on_gpu
+        self._cluster, self._given, self._place = cluster, part, place
+        self._workers, self._on_gpu = workers, on_gpu
         self._actors: list[Any] = []
         self._under_way: list[Any] = []
         self._meetings = 0
@@ -161,7 +167,7 @@ class Crew:
         made = made.options(num_cpus=1, num_gpus=1 if self._on_gpu else 0, max_restarts=0)
         new = [place for place, actor in enumerate(self._actors) if actor is None]
         for place in new:
-            self._actors[place] = made.remote(os.getcwd(), self._part)
+            self._actors[place] = made.remote(os.getcwd(), self._part, self._cluster.on_task_start)
         asked = [self._actors[place].prepare.remote() for place in new]
         _, late = ray.wait(asked, num_returns=len(asked), timeout=_PLACED)
         if late:

@@ -105,7 +105,7 @@ def _crew(job: TrainingJob, cluster: Cluster) -> Iterator[Crew]:
         on_gpu = job.device != "cpu" and library.cluster_resources().get("GPU", 0) >= 1
         if job.device is not None and job.device.startswith("cuda") and not on_gpu:
             raise InvalidInput(_DEVICE, job.device, "cpu: the cluster has no GPU")
-        with Crew(TrainingPart(job), job.out.parent, workers=job.workers, on_gpu=on_gpu) as crew:
+        with Crew(cluster, TrainingPart(job), job.out.parent, workers=job.workers, on_gpu=on_gpu) as crew:
             yield crew
 
 
