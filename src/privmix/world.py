@@ -48,12 +48,16 @@ class World:
         size: how many processes.
         resting_head: the head leaves all records to the others.
         look: called now and then while others are waited for; it raises where that is in vain.
+        devices: the group of those that have records, where their devices sum; the head meets the first of them alone.
+        link: the group of these two.
     """
 
     rank: int = 0
     size: int = 1
     resting_head: bool = False
     look: Callable[[], None] | None = field(default=None, repr=False, compare=False)
+    devices: Any = field(default=None, repr=False, compare=False)
+    link: Any = field(default=None, repr=False, compare=False)
 
     @property
     def is_head(self) -> bool:
@@ -88,17 +92,32 @@ class World:
         Raises:
             ProcessLost: one is gone; so do the next three.
         """
-        if self.size > 1:
+        if self.devices is not None:
+            self._by_devices(tensor, add=True)
+        elif self.size > 1:
             with _at_hand(tensor) as held:
                 self._done(lambda: dist.all_reduce(held, async_op=True))
         return tensor
 
     def from_head(self, tensor: Tensor) -> Tensor:
         """Overwrite ``tensor`` with that of rank 0."""
-        if self.size > 1:
+        if self.devices is not None:
+            self._by_devices(tensor, add=False)
+        elif self.size > 1:
             with _at_hand(tensor) as held:
                 self._sent(held, 0)
         return tensor
+
+    def _by_devices(self, tensor: Tensor, *, add: bool) -> None:
+        """What the devices sum goes to the head by the first of them, and what the head has comes back that way."""
+        if add and not self.is_head:
+            self._done(lambda: dist.all_reduce(tensor, group=self.devices, async_op=True))
+        if self.rank <= self.first:
+            held = tensor.cpu()
+            self._done(lambda: _linked(held, self.link, add=add))
+            tensor.copy_(held)
+        if not self.is_head:
+            self._done(lambda: dist.broadcast(tensor, src=self.first, group=self.devices, async_op=True))
 
     def share(self, content: bytes, source: int = 0) -> bytes:
         """The bytes that one rank gives, on every process; what others give is not looked at."""
@@ -114,7 +133,9 @@ class World:
 
     def wait(self) -> None:
         """Go on when all processes have come here."""
-        self.sum(torch.zeros(1, device=_device() if self.size > 1 else None))
+        if self.size > 1:
+            nothing = torch.zeros(1, device=_device())
+            self._done(lambda: dist.all_reduce(nothing, async_op=True))
 
     def _sent(self, tensor: Tensor, source: int) -> None:
         self._done(lambda: dist.broadcast(tensor, src=source, async_op=True))
@@ -153,6 +174,11 @@ class World:
         """
         if self.share(b"") != _GO:
             raise HeadFailed("the first process failed, and says why")
+
+
+def _linked(tensor: Tensor, link: Any, *, add: bool) -> Any:
+    start = dist.all_reduce(tensor, group=link, async_op=True) if add else None
+    return start or dist.broadcast(tensor, src=0, group=link, async_op=True)
 
 
 @contextmanager
@@ -221,8 +247,8 @@ def _joined(backend: str, **where: Any) -> Iterator[None]:
         dist.destroy_process_group()
 
 
-def _all_there(store: dist.Store, size: int, look: Callable[[], None] | None) -> None:
-    """Wait until all processes have come to the store: who joins a group waits for the others without a look at them."""
+def _all_there(store: Any, size: int, look: Callable[[], None] | None) -> None:
+    """Wait until all processes have come to the store: who joins a group waits for the others, and looks at none."""
     here, until = store.add(_HERE, 1), time.monotonic() + _MEETING.total_seconds()
     while here < size:
         if look is not None:
@@ -235,7 +261,13 @@ def _all_there(store: dist.Store, size: int, look: Callable[[], None] | None) ->
 
 @contextmanager
 def met_world(
-    place: Path, rank: int, size: int, *, interface: str | None = None, look: Callable[[], None] | None = None
+    place: Path,
+    rank: int,
+    size: int,
+    *,
+    interface: str | None = None,
+    devices: str | None = None,
+    look: Callable[[], None] | None = None,
 ) -> Iterator[World]:
     """The world of processes that find each other by a file, joined for the block; its head has no records.
 
@@ -243,27 +275,40 @@ def met_world(
         place: of the file, which no process has made; they all see it, and nobody else does.
         rank, size: of this process.
         interface: of the network that they are reached by; None: the one of this machine's name.
+        devices: the backend by which devices sum, such as nccl; None: sums are made in memory, by gloo.
         look: see :class:`World`.
 
     Raises:
         ProcessLost: they do not meet.
     """
-    before = os.environ.get(INTERFACE)
-    if interface is not None:
-        os.environ[INTERFACE] = interface
-    try:
-        with ExitStack() as ends:
-            try:
-                store = dist.FileStore(str(place), size)
-                _all_there(store, size, look)
-                ends.enter_context(_joined("gloo", store=store, rank=rank, world_size=size, timeout=_MEETING))
-            except RuntimeError:
-                raise ProcessLost("the processes of the run do not reach each other") from None
+    with ExitStack() as ends:
+        ends.enter_context(_through(interface))
+        try:
+            store = torch.distributed.FileStore(str(place), size)  # type: ignore[attr-defined]
+            _all_there(store, size, look)
+            ends.enter_context(_joined("gloo", store=store, rank=rank, world_size=size, timeout=_MEETING))
             # Who is gone shows otherwise.
             dist.distributed_c10d._set_pg_timeout(_WAITING, dist.group.WORLD)
-            yield World(rank, size, resting_head=True, look=look)
+            groups = {}
+            if devices is not None:
+                groups["link"] = dist.new_group([0, 1], backend="gloo", timeout=_WAITING)
+                groups["devices"] = dist.new_group(list(range(1, size)), backend=devices, timeout=_WAITING)
+        except RuntimeError:
+            raise ProcessLost("the processes of the run do not reach each other") from None
+        yield World(rank, size, resting_head=True, look=look, **groups)
+
+
+@contextmanager
+def _through(interface: str | None) -> Iterator[None]:
+    """Have backends use a network, for the block."""
+    before = {name: os.environ.get(name) for name in (INTERFACE, "NCCL_SOCKET_IFNAME")}
+    if interface is not None:
+        os.environ |= dict.fromkeys(before, interface)
+    try:
+        yield
     finally:
-        if interface is not None:
-            os.environ.pop(INTERFACE)
-            if before is not None:
-                os.environ[INTERFACE] = before
+        for name, value in before.items():
+            if value is not None:
+                os.environ[name] = value
+            else:
+                os.environ.pop(name, None)

@@ -1,10 +1,9 @@
-"""Trainings by workers of a cluster: what one process gives, also where one is lost; the key stays with who starts it."""
+"""Trainings by workers of a cluster: what one process gives, also where one is lost; the key stays here."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +28,15 @@ from tests.training.runs import digits, files
 SEED, RECORDS, STEPS = 5, 200, 6
 NAMES = [f"f{number}" for number in range(64)]
 ASKED: dict[str, Any] = {
-    **{"epsilon": 8.0, "delta": 1e-3, "classes": 10, "features": "identity", "columns": NAMES, "device": "cpu"},
-    **{"batch_size": 20, "epochs": 0.6, "seed": SEED},
+    "epsilon": 8.0,
+    "delta": 1e-3,
+    "classes": 10,
+    "features": "identity",
+    "columns": NAMES,
+    "device": "cpu",
+    "batch_size": 20,
+    "epochs": 0.6,
+    "seed": SEED,
 }
 
 
@@ -49,16 +55,18 @@ def alone(root: Path) -> np.ndarray:
 
 
 @pytest.fixture
-def charges(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
+def charges(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen, own = list[Any](), jobs_job.charge
     monkeypatch.setattr(jobs_job, "charge", lambda *given: (seen.append(given), own(*given))[1])
     # A checkpoint after each step.
     monkeypatch.setattr(run_module, "_EVERY", 0.0)
-    yield seen
+    return seen
 
 
 def weights(folder: Path) -> np.ndarray:
-    return np.concatenate([tensor.reshape(-1) for _, tensor in sorted(load_file(folder / "weights.safetensors").items())])
+    return np.concatenate(
+        [tensor.reshape(-1) for _, tensor in sorted(load_file(folder / "weights.safetensors").items())]
+    )
 
 
 def trained(root: Path, name: str, patch: pytest.MonkeyPatch, *, workers: int, kill: bool = False) -> list[int]:

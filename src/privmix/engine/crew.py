@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -29,6 +29,7 @@ from privmix.world import INTERFACE, ProcessLost, World, met_world
 # Seconds that a place for a worker is waited for, and that others have to notice that one was lost.
 _PLACED: Final = 600.0
 _SETTLED: Final = 60.0
+_DEVICES: Final = "nccl"
 _LOOPBACK: Final = ("127.0.0.1", "::1")
 # By what a worker ends because another process did.
 _WITH_OTHERS: Final = (ProcessLost.__name__, HeadFailed.__name__)
@@ -51,12 +52,18 @@ class Meeting:
     Attributes:
         place: of the file that they use.
         size: how many they are.
-        interface: see :func:`privmix.world.met_world`.
+        interface, devices: see :func:`privmix.world.met_world`.
     """
 
     place: str
     size: int
     interface: str | None
+    devices: str | None
+
+    def join(self, rank: int, look: Callable[[], None] | None = None) -> AbstractContextManager[World]:
+        """The world, joined."""
+        place, means = Path(self.place), {"interface": self.interface, "devices": self.devices}
+        return met_world(place, rank, self.size, look=look, **means)
 
 
 class Member:
@@ -76,13 +83,13 @@ class Member:
         torch.set_num_threads(1)
         return _guarded(self._part.prepare)
 
-    def take_part(self, meeting: Meeting, rank: int) -> None | Failure:
+    def take_part(self, meeting: Meeting, rank: int) -> Failure | None:
         """Meet the others and do its part; returns why it gave up, if it did."""
 
         def work() -> None:
             if self._on_start is not None:
                 self._on_start()
-            with met_world(Path(meeting.place), rank, meeting.size, interface=meeting.interface) as world:
+            with meeting.join(rank) as world:
                 self._part.take_part(world)
 
         return _guarded(work)
@@ -189,9 +196,10 @@ class Crew:
             ProcessLost: one was lost. Other errors end the workers.
         """
         size, self._meetings = len(self._actors) + 1, self._meetings + 1
-        meeting = Meeting(str(self._folder / str(self._meetings)), size, self._interface)
+        devices = _DEVICES if self._on_gpu else None
+        meeting = Meeting(str(self._folder / str(self._meetings)), size, self._interface, devices)
         self._under_way = [actor.take_part.remote(meeting, rank) for rank, actor in enumerate(self._actors, 1)]
-        with met_world(Path(meeting.place), 0, size, interface=self._interface, look=self._look) as world:
+        with meeting.join(0, self._look) as world:
             try:
                 yield world
             except ProcessLost:
@@ -251,6 +259,8 @@ def _interface(nodes: list[Any]) -> str | None:
         return next((name for _, name in socket.if_nameindex() if name.startswith("lo")), None)
     named = os.environ.get(INTERFACE)
     if named is None and len(addresses) > 1 and os.environ.get("RAY_USE_TLS", "").lower() in ("1", "true"):
-        allowed = "the interface of a private network: sums go from process to process, and Ray's TLS does not cover them"
+        allowed = (
+            "the interface of a private network: sums go from process to process, and Ray's TLS does not cover them"
+        )
         raise InvalidInput(INTERFACE, None, allowed)
     return named

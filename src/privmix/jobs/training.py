@@ -277,7 +277,9 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             trainer = self._trainer(self.config(facts, records), records, noise)
         trainer.check_world(World(0, 2) if self.on_cluster else world)
         if self.on_cluster and not (self.opened.source.travels and self.opened.place is not None):
-            allowed = "files that can be read in place with `engine` ray: its workers read them, and no record goes by Ray"
+            allowed = (
+                "files that can be read in place with `engine` ray: its workers read them, and no record goes by Ray"
+            )
             raise InvalidInput("data", WITHHELD, allowed)
         watch = Watch(self.callbacks, self._public("validation"), facts)
         # A card that can't be read is found before anything is paid for.

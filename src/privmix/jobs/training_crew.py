@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final, TypeAlias
 
 from privmix.engine.cluster import ClusterLost
 from privmix.engine.crew import Crew
@@ -23,10 +23,11 @@ from privmix.progress import Progress
 from privmix.training import TrainedModel
 from privmix.world import ProcessLost, World
 
-if TYPE_CHECKING:
-    from privmix.jobs.training import PlannedTraining, TrainingJob
+# Of `privmix.jobs.training`, which imports this.
+TrainingJob: TypeAlias = Any
+PlannedTraining: TypeAlias = Any
 
-_DEVICE = "device"
+_DEVICE: Final = "device"
 
 
 class TrainingPart:
@@ -38,10 +39,10 @@ class TrainingPart:
 
     def __init__(self, job: TrainingJob) -> None:
         opened = replace(job.opened, data=job.opened.place, spool=None)
-        here = {"out": None, "ledger": None, "dataset": None, "seed": None, "validation": None, "callbacks": None}
-        self._job = replace(
-            job, **here, data=opened.place, engine="local", workers=None, ray_address=None, resume=False, overwrite=False
-        )
+        # What stays with the process that is charged.
+        own = dict.fromkeys(("out", "ledger", "dataset", "seed", "validation", "callbacks", "workers", "ray_address"))
+        given: dict[str, Any] = {**own, "data": opened.place, "engine": "local", "resume": False, "overwrite": False}
+        self._job = replace(job, **given)
         # Nothing is looked for again on another machine.
         self._job.__dict__["opened"] = opened
         self._planned: PlannedTraining | None = None
@@ -59,7 +60,7 @@ class TrainingPart:
 
 
 def carried_out(job: TrainingJob, planned: PlannedTraining, progress: Progress) -> Done[TrainedModel]:
-    """Carry out what is planned, on the cluster that the job names; what is lost is done again from the last checkpoint.
+    """Carry out what is planned, on the job's cluster; what is lost is done again from the last checkpoint.
 
     Formal guarantees:
         * One charge: whoever is lost, the run goes on as one that was killed and is resumed.
@@ -95,7 +96,6 @@ def carried_out(job: TrainingJob, planned: PlannedTraining, progress: Progress) 
 @contextmanager
 def _crew(job: TrainingJob, cluster: Cluster) -> Iterator[Crew]:
     """The cluster and its workers, which see the data and the place of the result; nothing is charged yet."""
-    assert job.out is not None
     with cluster.open():
         import ray
 
