@@ -18,8 +18,11 @@ from tests.processes import two_processes
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("records", [0, 1, 5, 100])
-def test_shards_hold_each_record_once(size: int, records: int) -> None:
-    shards = [World(rank, size).shard(records) for rank in range(size)]
+@pytest.mark.parametrize("resting", [False, True])
+def test_shards_hold_each_record_once(size: int, records: int, resting: bool) -> None:
+    size += resting
+    shards = [World(rank, size, resting_head=resting).shard(records) for rank in range(size)]
+    assert not resting or shards[0] == (0, 0)
     assert [number for first, last in shards for number in range(first, last)] == list(range(records))
 
 

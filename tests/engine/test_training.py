@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -19,10 +21,11 @@ from privmix.engine.ray import Cluster
 from privmix.errors import InvalidInput
 from privmix.jobs import job as jobs_job
 from privmix.jobs import training_crew
+from privmix.ledger import Ledger
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import run as run_module
 from privmix.training.dp_sgd import SAMPLING
-from tests.engine.training_hooks import KILLED_AT, Watched
+from tests.engine.training_hooks import KILLED_AT, Watched, train_loop
 from tests.training.runs import digits, files
 
 SEED, RECORDS, STEPS = 5, 200, 6
@@ -182,3 +185,45 @@ def fails_late() -> None:
     from privmix.training.dp_sgd import DpSgd
 
     DpSgd.step = lambda *_: fails()  # type: ignore[method-assign,misc,assignment]
+
+
+@pytest.mark.thorough
+def test_ray_train_goes_on_with_the_same_noise(cluster: Any, root: Path, alone: np.ndarray) -> None:
+    """All its processes are on the cluster, the head too: what torchrun's are."""
+    pytest.importorskip("ray.train.torch", reason="it comes with ray[train]")
+    from ray.train import FailureConfig, RunConfig, ScalingConfig
+    from ray.train.torch import TorchTrainer
+
+    asked = {"folder": str(root), "name": "BY-RAY-TRAIN", "options": ASKED}
+    runs = RunConfig(storage_path=str(root / "STORAGE"), failure_config=FailureConfig(max_failures=2))
+    TorchTrainer(
+        train_loop, train_loop_config=asked, scaling_config=ScalingConfig(num_workers=2), run_config=runs
+    ).fit()
+    assert (root / "killed").exists()
+    assert np.linalg.norm(weights(root / "BY-RAY-TRAIN") - alone) <= 1e-6 * np.linalg.norm(alone)
+    kept = [path for path in (root / "STORAGE").rglob("*") if path.suffix in (".safetensors", ".pt", ".state")]
+    assert not kept, "nothing of a training is in its storage"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_from_the_command_line_it_is_charged_once(cluster: Any, root: Path, elsewhere: bool) -> None:
+    """On a cluster of its own, and on one that is there, at its address."""
+    name, ledger = f"CLI-{elsewhere}", f"sqlite:///{root}/l-{elsewhere}.db"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    asked = {"--epsilon": "2", "--delta": "1e-3", "--classes": "10", "--features": "identity", "--epochs": "0.6"}
+    asked |= {"--columns": ",".join(NAMES), "--batch-size": "20", "--workers": "1", "--engine": "ray"}
+    if elsewhere:
+        asked["--ray-address"] = cluster.address
+    else:
+        environment = {key: value for key, value in environment.items() if not key.startswith("RAY_")}
+    budget = ["ledger", "init", "--dataset", "D", "--epsilon", "2", "--delta", "1e-3"]
+    train = ["train", "--data", str(root / "d.parquet"), "--out", str(root / name), "--dataset", "D"]
+    train += ["--store", str(root / f"STORE-{elsewhere}")]
+    for line in ([*budget], [*train, *(word for pair in asked.items() for word in pair)]):
+        command = [sys.executable, "-m", "privmix.cli.main", *line, "--ledger", ledger]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+        assert done.returncode == 0, done.stderr
+    assert "trained: linear" in done.stdout
+    assert [entry["kind"] for entry in Ledger(ledger).history("D")].count("reserve") == 1
+    assert not list(root.glob(".pmx-*"))
