@@ -225,5 +225,5 @@ def test_from_the_command_line_it_is_charged_once(cluster: Any, root: Path, else
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
         assert done.returncode == 0, done.stderr
     assert "trained: linear" in done.stdout
-    assert [entry["kind"] for entry in Ledger(ledger).history("D")].count("reserve") == 1
+    assert [entry["kind"] for entry in Ledger.open(ledger).history("D")].count("reserve") == 1
     assert not list(root.glob(".pmx-*"))
