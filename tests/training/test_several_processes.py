@@ -158,7 +158,7 @@ def test_two_processes_give_what_one_gives(name: str, two: list[dict[str, np.nda
 
 def test_a_process_that_fails_does_not_leave_the_other_waiting(tmp_path: Path) -> None:
     done = two_processes(COMMON + FAILS, tmp_path)
-    assert "Error" in done[0].stdout
+    assert "ProcessLost" in done[0].stdout
     assert (done[0].returncode, done[1].returncode) == (1, 3)
 
 

@@ -45,6 +45,7 @@ CAP_HELP: Final = (
     "With a `ledger` for persons and no `person`: nobody has more than K records. You vouch for that, and know it "
     "without the data. The charge is then what K records together cost."
 )
+ADDRESS_HELP: Final = "Ray: the cluster. Default: start one here."
 FEATURES_MODEL_HELP: Final = (
     "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
 )

@@ -11,7 +11,7 @@ from privmix._registry import literals_of
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import AUTO, CAP_HELP, CLASSES_HELP, CLASSIFY, GOAL_HELP, JobOptions
+from privmix.jobs.options import ADDRESS_HELP, AUTO, CAP_HELP, CLASSES_HELP, CLASSIFY, GOAL_HELP, JobOptions
 from privmix.jobs.persons import PERSONS_PANEL, Persons
 from privmix.options import described, option, said
 
@@ -265,7 +265,7 @@ class ReleaseOptions(JobOptions):
         None, "Memory for sums and records, GiB; more is streamed. Default: half of it all."
     )
     workers: int | None = option(None, "Threads (ray: tasks at once). Default: every core.")
-    ray_address: str | None = option(None, "Ray: the cluster. Default: start one here.")
+    ray_address: str | None = option(None, ADDRESS_HELP)
     resume: bool = option(False, "Finish an interrupted run with the same options.")
     seed: int | None = option(None, "Tests and benchmarks only: the release is then NOT private.")
     dry_run: bool = option(False, "Show the plan; read no private row.")

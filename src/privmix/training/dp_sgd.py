@@ -139,7 +139,7 @@ class DpSgd:
         flat = self.gradients.flat
         total = GroupedSum(flat.size, self.plan.clip_norm, flat.device)
         # Of a world's processes each has its share of the batch.
-        for group in deal(batch.seeds, self.plan.batch_size / self.world.size, self._chunks.size):
+        for group in deal(batch.seeds, self.plan.batch_size / self.world.computing, self._chunks.size):
             if len(group) == 0:
                 continue
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -33,6 +33,7 @@ from privmix.training.watching import Watch
 from privmix.world import World
 
 _CHUNK, _METHOD = "chunk", "method."
+_ASK: Final = b"ask"
 # Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
 _PRICES: Final = 20
 
@@ -192,7 +193,7 @@ class PrivatePhase:
     def _execution(
         self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None
     ) -> tuple[Chunks, GradientStrategy]:
-        """Chunks and strategy: what is measured or left to free memory is chosen once a run, by the head for all.
+        """Chunks and strategy: what is measured or left to free memory is chosen once a run, by one process for all.
 
         Sums in other chunks or by another strategy differ in their last bits, and so would a resumed run's weights.
         A chunk that the user gives goes before the one that the run had.
@@ -211,15 +212,30 @@ class PrivatePhase:
             fitting = fitting_chunk(found, self._input, self._views_of_unit, self._network.classes)
             return {"strategy": found.name, "chunk": config.chunk or fitting}
 
-        own: dict[str, Any] = {}
-        if world.is_head:
-            own = choose() if run is None else run.once(choose)
-        chosen = json.loads(world.share(json.dumps(own).encode()))
+        chosen = _chosen(choose, run, world)
         gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
         if config.compile:
             gradients.model = torch.compile(self._network)  # type: ignore[assignment]
         size = config.chunk or int(chosen["chunk"] if kept is None else kept)
         return Chunks(size, fixed=config.chunk is not None), gradients
+
+
+def _chosen(choose: Callable[[], dict[str, Any]], run: TrainingRun | None, world: World) -> dict[str, Any]:
+    """What the first process that has records chooses, unless the run has chosen before; the same for all."""
+
+    def asked() -> dict[str, Any]:
+        world.share(_ASK)
+        found: dict[str, Any] = json.loads(world.share(b"", source=world.first))
+        return found
+
+    make = asked if world.resting_head else choose
+    if world.is_head:
+        return dict(json.loads(world.share(json.dumps(make() if run is None else run.once(make)).encode())))
+    said = world.share(b"")
+    if said == _ASK:
+        world.share(json.dumps(choose()).encode() if world.rank == world.first else b"", source=world.first)
+        said = world.share(b"")
+    return dict(json.loads(said))
 
 
 def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks | None) -> dict[str, Tensor]:
