@@ -77,6 +77,7 @@ class TileFolder:
             with contextlib.suppress(FileNotFoundError):
                 left = PrivateFolder(place, place.name)
                 if left.has(_BEGIN) and left.read(_BEGIN, _MOST_FACTS) == wanted:
+                    _remove_drafts(left)
                     return cls(left, sealer)
                 _check_ours(left)
                 left.discard()
@@ -179,6 +180,13 @@ def missing(there: set[int], first: int, tiles: int) -> list[int]:
 def _check_ours(folder: PrivateFolder) -> None:
     tiles = {name for name in folder.names() if name.removeprefix(".").startswith(_PREFIX)}
     folder.check_names({_BEGIN, *tiles})
+
+
+def _remove_drafts(folder: PrivateFolder) -> None:
+    """Halves of tiles, of workers that were killed; one that still lives makes its tile for nobody."""
+    for name in folder.names():
+        if name.startswith(f".{_PREFIX}"):
+            folder.remove(name)
 
 
 def _name(number: int) -> str:

@@ -7,6 +7,7 @@ objects is its operator's to settle.
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import socket
@@ -14,7 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from privmix.errors import InvalidInput, MissingExtra, StorageError
 from privmix.private_files import file_mode
@@ -29,10 +30,46 @@ _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
+KEPT: Final = "what was made is kept, and another attempt goes on with it"
+"""What errors of clusters end with."""
+
+# A disk, a quota, or what one file may have.
+_FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+# Errors of Ray's that more machines do not mend.
+_REMEDIES: Final = {
+    "OutOfDiskError": "no room on the disk where Ray spills objects, its temporary folder",
+    "ObjectStoreFullError": "the object store is too small, and nothing can be spilled",
+    "OutOfMemoryError": "a machine has too little memory for its tasks",
+}
+
+
 class ClusterLost(StorageError):
     """The cluster could not finish the work; the run can be resumed, on it or without it."""
 
     keeps_run = True
+
+
+def lost(error: Exception) -> ClusterLost:
+    """What is said of an error of Ray's: not its text, which holds tracebacks of workers."""
+    name = type(error).__name__
+    return ClusterLost(f"ray: {name}; {_REMEDIES.get(name, 'the cluster could not finish the work')}; {KEPT}")
+
+
+def reason_of(error: Exception) -> str:
+    """Why a task gave up, without a word of a library's: the operating system's, such as of a full disk, or a kind.
+
+    Example:
+        >>> reason_of(OSError(errno.EIO, "row 17")), reason_of(ValueError("row 17"))
+        ('Input/output error', 'ValueError')
+    """
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.errno is not None:
+            full = ": make room where the features are to be" if found.errno in _FULL else ""
+            return os.strerror(found.errno) + full
+        # Errors that are worded for users have the system's behind them.
+        found = found.__context__
+    return type(error).__name__
 
 
 def check_ray() -> None:
@@ -146,7 +183,7 @@ def _check_token_asked() -> None:
     try:
         asked = ray.get(ray.remote(_mode_here).options(num_cpus=0).remote())
     except ray.exceptions.RayError as error:
-        raise ClusterLost(f"ray: {type(error).__name__}; the cluster could not finish the work") from None
+        raise lost(error) from None
     if asked != "token":
         raise InvalidInput(
             "ray_address", "a cluster that asks for no token", "one that was started with RAY_AUTH_MODE=token"

@@ -25,13 +25,12 @@ from privmix.data.sealing import StoreKey
 from privmix.data.source import Source, as_inputs
 from privmix.data.store import FeatureStoreWriter
 from privmix.data.tiles import TileFolder, missing, tile_records
-from privmix.engine.cluster import ClusterLost, check_ray
+from privmix.engine.cluster import KEPT, ClusterLost, check_ray
+from privmix.engine.dealing import Dealing
 from privmix.engine.ray import Cluster, _checked, _guarded
 from privmix.errors import InvalidInput
 from privmix.private_files import no_core_dumps
 
-# Runs of tiles that a worker has before it, so that it never waits for the next one.
-_AHEAD: Final = 2
 # How often a tile is made anew whose bytes are not those that were written.
 _AGAIN: Final = 3
 
@@ -218,14 +217,14 @@ class ClusterEncoder:
             num_cpus=1,
             num_gpus=1 if on_gpu else 0,
             max_restarts=self.cluster.max_retries,
-            max_task_retries=self.cluster.max_retries,
         )
         # Put once, for all of them.
         self._parts = Parts((library.put(self.source), library.put(self.extractor)), stored=True)
         for _ in range(many if self.workers is None else min(self.workers, many)):
             self._actors.append(made.remote(os.getcwd(), self.cluster.on_task_start))
             self._done.callback(library.kill, self._actors[-1])
-        for found in library.get([actor.runtime.remote(self._parts) for actor in self._actors]):
+        retries = {"max_task_retries": self.cluster.max_retries}
+        for found in library.get([one.runtime.options(**retries).remote(self._parts) for one in self._actors]):
             self._check_runtime(_checked(found))
 
     def runtime(self) -> Mapping[str, Any]:
@@ -259,14 +258,15 @@ class ClusterEncoder:
         there, tiles, again = folder.there(), manifest.tiles(size), 0
         lacking = missing(there, writer.rows // size, tiles)
         runs = deque(manifest.runs(lacking, size))
-        work = _Work(self._actors, (place, self._parts), runs, self._check_runtime)
+        retries = self.cluster.max_retries
+        work = Dealing(self._actors, place, self._parts, runs, retries, self._check_runtime)
         written: deque[int] = deque()
         number = writer.rows // size
         while number < tiles:
             there |= work.done(wait=number not in there)
             if number not in there:
                 if work.ended:
-                    raise ClusterLost("ray: the cluster could not finish the work")
+                    raise ClusterLost(f"ray: the cluster could not finish the work; {KEPT}")
                 continue
             first = number * size
             found = folder.read(number, min(size, records - first), place.dim)
@@ -291,48 +291,6 @@ class ClusterEncoder:
             self._runtime = found
         if found != self._runtime:
             raise ClusterLost("ray: machines differ in device, threads or libraries: so would features, in last bits")
-
-
-class _Work:
-    """Runs of tiles, dealt to actors as they get free: whoever is slow holds up its own tiles alone."""
-
-    def __init__(
-        self,
-        actors: list[Any],
-        what: tuple[TilePlace, Parts],
-        runs: deque[range],
-        check: Callable[[Mapping[str, Any]], None],
-    ) -> None:
-        self._free, self._runs, self._check = deque(actors * _AHEAD), runs, check
-        self._place, self._parts = what
-        self._under_way: dict[Any, tuple[Any, range]] = {}
-
-    def add(self, run: range) -> None:
-        """Have these made next."""
-        self._runs.appendleft(run)
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing is to be waited for."""
-        return not self._runs and not self._under_way
-
-    def done(self, *, wait: bool) -> set[int]:
-        """Tiles that were made since it was asked last; where it is to wait, at least one."""
-        import ray
-
-        while self._runs and self._free:
-            actor, run = self._free.popleft(), self._runs.popleft()
-            self._under_way[actor.encode.remote(self._place, run, self._parts)] = actor, run
-        if not self._under_way:
-            return set()
-        ended, _ = ray.wait(list(self._under_way), num_returns=1, timeout=None if wait else 0)
-        found: set[int] = set()
-        for one in ended:
-            actor, run = self._under_way.pop(one)
-            self._check(_checked(ray.get(one)))
-            self._free.append(actor)
-            found |= set(run)
-        return found
 
 
 def _neighbours(numbers: list[int]) -> Iterator[range]:

@@ -2,33 +2,36 @@
 
 What travels to workers: the pass (the plan, the released mean, for rows the key of the membership streams) and the
 records, as the path of a feature store on a file system that all machines share, or through Ray's object store. The key
-to the noise stays in the process that made the engine. Partial sums without noise, membership and records are private:
-they pass over the cluster's network and object store (which Ray spills to disk when it is full), so the cluster must be
-as trusted as the machine with the data, and its traffic encrypted (Ray's ``RAY_USE_TLS``) unless its network is
-private. See :mod:`privmix.engine.cluster` for who can reach it.
+to the noise stays in the process that made the engine. Partial sums without noise, passes and records are private: in
+the object store, which Ray spills to disk when it is full, they are encrypted under a key of this connection
+(:mod:`privmix.engine.sealed_objects`). Workers have them, and that key, in memory, so the cluster must be as trusted as
+the machine with the data, and its traffic encrypted (Ray's ``RAY_USE_TLS``) unless its network is private. See
+:mod:`privmix.engine.cluster` for who can reach it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.cluster import ClusterLost, check_ray, connected
+from privmix.engine.cluster import KEPT, ClusterLost, check_ray, connected, lost, reason_of
 from privmix.engine.passes import AnySums, ClippedSum, Pass, Passes
 from privmix.engine.records import PersonStoreTiles, RecordSource, RecordTiles, StoreTiles, Tile, record_tiles
 from privmix.engine.rows import RowBlock, RowEngine
+from privmix.engine.sealed_objects import ObjectKey, Sealed
 from privmix.engine.tiles import TileReader, TileSummer, empty_sums
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.mixing import RowSums
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, ReleasePlan
+from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
 from privmix.publication.dataset import RecordTransform
 
@@ -51,41 +54,47 @@ class Failure:
 
 @dataclass(frozen=True)
 class ObjectTiles:
-    """Tiles in Ray's object store."""
+    """Tiles in Ray's object store, encrypted. The key is nowhere near them: it travels by itself."""
 
     count: int
     units: int
     dim: int
     lengths: tuple[int, ...]
     refs: tuple[Any, ...]
+    key: ObjectKey | None = None
 
     def __repr__(self) -> str:
         return "<ObjectTiles>"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectTiles, (self.count, self.units, self.dim, self.lengths, self.refs)
+
     @classmethod
-    def of(cls, tiles: RecordTiles) -> ObjectTiles:
+    def of(cls, tiles: RecordTiles, key: ObjectKey) -> ObjectTiles:
         """Copies of the tiles, with where the records of each person begin in them."""
         import ray
 
         every = range(record_tiles(tiles))
-        refs = (ray.put((*_as_arrays(tiles.tile(index)), tiles.starts(index))) for index in every)
+        refs = (ray.put((key.seal(_as_arrays(tiles.tile(index))), key.seal(tiles.starts(index)))) for index in every)
         lengths = (tiles.length(index) for index in every)
-        return cls(tiles.count, tiles.units, tiles.dim, tuple(lengths), tuple(refs))
+        return cls(tiles.count, tiles.units, tiles.dim, tuple(lengths), tuple(refs), key)
 
     def length(self, index: int) -> int:
         return self.lengths[index]
 
     def tile(self, index: int) -> Tile:
-        import ray
-
-        features, labels, _ = ray.get(self.refs[index])
+        features, labels = self._opened(index, 0)
         return features, labels
 
     def starts(self, index: int) -> NDArray[np.int64] | None:
+        found: NDArray[np.int64] | None = self._opened(index, 1)
+        return found
+
+    def _opened(self, index: int, part: int) -> Any:
         import ray
 
-        found: NDArray[np.int64] | None = ray.get(self.refs[index])[2]
-        return found
+        assert self.key is not None
+        return self.key.opened(ray.get(self.refs[index])[part])
 
 
 @dataclass(frozen=True)
@@ -131,14 +140,13 @@ class Cluster:
             try:
                 yield
             except ray.exceptions.RayError as error:
-                # Its text holds tracebacks of workers.
-                raise ClusterLost(f"ray: {type(error).__name__}; the cluster could not finish the work") from None
+                raise lost(error) from None
 
 
-def shared(records: RecordTiles) -> RecordTiles:
+def shared(records: RecordTiles, key: ObjectKey) -> RecordTiles:
     """The records in a form that travels in a few bytes."""
-    ready = isinstance(records, StoreTiles | PersonStoreTiles | ObjectTiles)
-    return records if ready else ObjectTiles.of(records)
+    ready = isinstance(records, StoreTiles | PersonStoreTiles)
+    return records if ready else ObjectTiles.of(records, key)
 
 
 class RayPasses(Passes):
@@ -148,7 +156,9 @@ class RayPasses(Passes):
         * tasks are pure: one that runs again, as its worker or machine was lost, gives the same integers, and so does
           whatever cut and order, so that all sums are those of this machine to the bit;
         * what travels are the pass, the records (as a path, or through Ray's object store) and exact sums, which are
-          private: no key to noise does.
+          private: no key to noise does;
+        * in the object store, and where Ray spills it, passes, records and sums are encrypted, under a key that is in
+          the memory of this process and of its tasks alone.
 
     Args:
         cluster: where.
@@ -162,13 +172,14 @@ class RayPasses(Passes):
         super().__init__(plan, records, workers=workers)
         self._cluster, self._plan = cluster, plan
         self._task: PassTask | None = None
+        self._key = ObjectKey()
 
     @contextmanager
     def open(self) -> Iterator[None]:
         """See :meth:`Passes.open`."""
         with self._cluster.open():
             try:
-                self._task = PassTask(self._plan, shared(self.reader.records), self._cluster.on_task_start)
+                self._task = PassTask(self._plan, shared(self.reader.records, self._key), self._cluster.on_task_start)
                 yield
             finally:
                 self._task = None
@@ -180,14 +191,15 @@ class RayPasses(Passes):
     def started(self, one: Pass[AnySums]) -> Started[AnySums]:
         """Have a pass carried out; its sums are asked for later."""
         work, join = self._remote(pass_sums, num_returns=2), self._remote(merge_sums)
-        started = [work(self._task, span, one) for span in self._spans()]
+        sealed = self._key.seal(one)
+        started = [work(self._key, self._task, span, sealed) for span in self._spans()]
         parts, ends = [sums for sums, _ in started], [end for _, end in started]
         # No name keeps the sums of a part once they are merged.
         del started
         while len(parts) > 1:
             groups = [parts[start : start + _FAN_IN] for start in range(0, len(parts), _FAN_IN)]
-            parts = [join(one, *group) if len(group) > 1 else group[0] for group in groups]
-        return Started(one, ends, parts[0])
+            parts = [join(self._key, sealed, *group) if len(group) > 1 else group[0] for group in groups]
+        return Started(one.stage, ends, parts[0], self._key)
 
     def _remote(self, work: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """What starts tasks of a function."""
@@ -210,8 +222,8 @@ class RayPasses(Passes):
 class Started(Generic[AnySums]):
     """A pass that is under way on a cluster."""
 
-    def __init__(self, one: Pass[AnySums], ends: list[Any], whole: Any) -> None:
-        self._one, self._ends, self._whole = one, ends, whole
+    def __init__(self, stage: str, ends: list[Any], whole: Any, key: ObjectKey) -> None:
+        self._stage, self._ends, self._whole, self._key = stage, ends, whole, key
 
     def sums(self, tell: Progress) -> AnySums:
         """Its sums, when all tasks are done; asked for once.
@@ -224,9 +236,8 @@ class Started(Generic[AnySums]):
 
         for done in range(1, len(self._ends) + 1):
             ray.wait(self._ends, num_returns=done)
-            tell(self._one.stage, done, len(self._ends))
-        sums = self._one.empty()
-        sums.merge(_checked(ray.get(self._whole)))
+            tell(self._stage, done, len(self._ends))
+        sums: AnySums = self._key.opened(_checked(ray.get(self._whole)))
         self._whole = None
         return sums
 
@@ -243,29 +254,36 @@ class PassTask:
         return "<PassTask>"
 
 
-def pass_sums(task: PassTask, span: range, one: Pass[AnySums]) -> tuple[AnySums | Failure, None]:
+def pass_sums(key: ObjectKey, task: PassTask, span: range, one: Sealed) -> tuple[Sealed | Failure, None]:
     """The sums of a pass over the record tiles ``span``; and what says that they are there, whoever has them then."""
 
-    def work() -> AnySums:
+    def work() -> Sealed:
+        no_core_dumps()
         if task.on_start is not None:
             task.on_start()
-        reader, sums = TileReader(task.plan, task.records), one.empty()
+        records = task.records
+        if isinstance(records, ObjectTiles):
+            records = replace(records, key=key)
+        made: Pass[Any] = key.opened(one)
+        reader, sums = TileReader(task.plan, records), made.empty()
         for index in span:
-            one.add(reader, index, sums, lambda _: None)
-        return sums
+            made.add(reader, index, sums, lambda _: None)
+        return key.seal(sums, spent=True)
 
     return _guarded(work), None
 
 
-def merge_sums(one: Pass[AnySums], *parts: AnySums | Failure) -> AnySums | Failure:
+def merge_sums(key: ObjectKey, one: Sealed, *parts: Sealed | Failure) -> Sealed | Failure:
     """The sums of ``parts``, which are of one pass over different records."""
 
-    def work() -> AnySums:
-        sums = one.empty()
+    def work() -> Sealed:
+        no_core_dumps()
+        made: Pass[Any] = key.opened(one)
+        sums = made.empty()
         for part in parts:
             assert not isinstance(part, Failure)
-            sums.merge(part)
-        return sums
+            sums.merge(key.opened(part))
+        return key.seal(sums, spent=True)
 
     failed = [part for part in parts if isinstance(part, Failure)]
     return failed[0] if failed else _guarded(work)
@@ -278,7 +296,7 @@ def _guarded(work: Callable[[], _Result]) -> _Result | Failure:
     except InvalidInput as error:
         return Failure(error.field, error.allowed)
     except Exception as error:
-        return Failure(None, type(error).__name__)
+        return Failure(None, reason_of(error))
 
 
 class RayReleaseEngine(RowEngine):
@@ -401,4 +419,4 @@ def _checked(result: Any) -> Any:
         return result
     if result.field is not None:
         raise InvalidInput(result.field, WITHHELD, result.allowed)
-    raise ClusterLost(f"ray: a task failed ({result.allowed})")
+    raise ClusterLost(f"ray: a task failed ({result.allowed}); {KEPT}")

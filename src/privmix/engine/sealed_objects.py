@@ -1,0 +1,126 @@
+"""What goes through a cluster's object store, encrypted: Ray spills what is there to disks when it is full.
+
+The key is made for one connection and is in memory alone. To workers it goes as an argument of its own of their tasks:
+Ray sends a small argument from process to process, and puts none into its store. So what was spilled, or is left after
+a kill, is of no use to anybody once the processes have ended. Whoever can read their memory can read the key in it.
+"""
+
+from __future__ import annotations
+
+import pickle
+import secrets
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.engine.cluster import ClusterLost
+
+_KEY_BYTES: Final = 32
+_NONCE: Final = 12
+_TAG: Final = 16
+
+
+@dataclass(frozen=True, eq=False)
+class Sealed:
+    """An object that only who has its key can open.
+
+    Attributes:
+        pieces: uint8 arrays of what was pickled and, apart from that, of the content of each of its arrays, encrypted.
+        seals: a nonce and a tag for each piece.
+    """
+
+    pieces: tuple[NDArray[np.uint8], ...]
+    seals: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return "<Sealed>"
+
+
+class ObjectKey:
+    """Encrypts objects by AES-256-GCM, under a key that nobody else has and that no disk holds.
+
+    Formal guarantees:
+        * Secret: without the key nothing of an object shows but how large its arrays are.
+        * Whole: an object that was changed does not open.
+        * Not in the store: it is small enough that Ray never puts it there, where it is an argument by itself.
+
+    Args:
+        key: 32 bytes; None: random ones.
+
+    Example:
+        >>> key = ObjectKey()
+        >>> key.opened(key.seal({"sums": np.arange(3)}))
+        {'sums': array([0, 1, 2])}
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        self._key = secrets.token_bytes(_KEY_BYTES) if key is None else key
+
+    def __repr__(self) -> str:
+        return "<ObjectKey>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ObjectKey, (self._key,)
+
+    def seal(self, what: Any, *, spent: bool = False) -> Sealed:
+        """``what``, encrypted.
+
+        Args:
+            what: anything that can be pickled and holds no reference of Ray's.
+            spent: its arrays are encrypted where they are, and of no use to the caller afterwards.
+        """
+        from ray import cloudpickle
+
+        buffers: list[pickle.PickleBuffer] = []
+        picklers: Any = cloudpickle
+        head = picklers.dumps(what, protocol=5, buffer_callback=buffers.append)
+        pieces, seals = list[NDArray[np.uint8]](), list[bytes]()
+        for number, content in enumerate([memoryview(head), *(buffer.raw() for buffer in buffers)]):
+            piece = np.frombuffer(content, np.uint8)
+            own = piece if spent and not content.readonly else np.empty_like(piece)
+            seals.append(self._encrypt(number, piece, own))
+            pieces.append(own)
+        return Sealed(tuple(pieces), tuple(seals))
+
+    def opened(self, sealed: Sealed) -> Any:
+        """What was sealed; its arrays can be written to.
+
+        Raises:
+            ClusterLost: it is not what was sealed under this key.
+        """
+        contents = [self._decrypt(*one) for one in enumerate(zip(sealed.pieces, sealed.seals, strict=True))]
+        return pickle.loads(contents[0], buffers=contents[1:])
+
+    def _encrypt(self, number: int, piece: NDArray[np.uint8], into: NDArray[np.uint8]) -> bytes:
+        nonce = secrets.token_bytes(_NONCE)
+        working: Any = self._cipher(nonce, None).encryptor()
+        working.authenticate_additional_data(_of(number))
+        working.update_into(piece, into)
+        working.finalize()
+        tag: bytes = working.tag
+        return nonce + tag
+
+    def _decrypt(self, number: int, sealed: tuple[NDArray[np.uint8], bytes]) -> NDArray[np.uint8]:
+        from cryptography.exceptions import InvalidTag
+
+        piece, seal = sealed
+        found = np.empty_like(piece)
+        working: Any = self._cipher(seal[:_NONCE], seal[_NONCE:]).decryptor()
+        working.authenticate_additional_data(_of(number))
+        working.update_into(piece, found)
+        try:
+            working.finalize()
+        except InvalidTag:
+            raise ClusterLost("ray: an object in its store is not what was put there") from None
+        return found
+
+    def _cipher(self, nonce: bytes, tag: bytes | None) -> Any:
+        from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+        return Cipher(algorithms.AES(self._key), modes.GCM(nonce, tag))
+
+
+def _of(number: int) -> bytes:
+    return f"privmix object {number}".encode()
