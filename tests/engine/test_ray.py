@@ -319,8 +319,8 @@ def test_workers_get_no_key_to_the_noise() -> None:
 
 
 @pytest.mark.thorough
-def test_a_lost_machine_changes_no_bit(cluster: Any, records: PrivateRecords, tmp_path: Path) -> None:
-    """Last: the second node does not come back. Records come from a store that every node opens by its path."""
+def test_a_lost_machine_changes_no_bit(cluster: Any, spare: Any, records: PrivateRecords, tmp_path: Path) -> None:
+    """Records come from a store that every node opens by its path."""
     schema = Schema(records=COUNT, input_shape=(3,), classes=CLASSES)
     with FeatureStore.create(tmp_path / "store", COUNT, 3, schema=schema, extractor={"name": "identity"}) as writer:
         writer.append(records.features, records.labels)
@@ -331,5 +331,5 @@ def test_a_lost_machine_changes_no_bit(cluster: Any, records: PrivateRecords, tm
     for number, block in enumerate(engine.rows()):
         blocks.append(np.hstack([block.x, block.y]))
         if number == 1:
-            cluster.remove_node(cluster.second, allow_graceful=False)
+            cluster.remove_node(spare, allow_graceful=False)
     np.testing.assert_array_equal(np.concatenate(blocks), local(plan, records))

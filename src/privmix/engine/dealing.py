@@ -20,6 +20,11 @@ _AHEAD: Final = 2
 _FOREVER: Final = -1
 
 
+def asks_until_back(actor: Any, parts: Any) -> Any:
+    """What becomes the actor's ``runtime(parts)`` once it is there, however long that takes."""
+    return actor.runtime.options(max_task_retries=_FOREVER).remote(parts)
+
+
 @dataclass(eq=False)
 class Dealing:
     """Deals runs of tiles to actors.
@@ -36,6 +41,7 @@ class Dealing:
         runs: not dealt yet.
         retries: how often a run may be lost.
         check: called with what an actor says of its machine; raises where that is not like the others.
+        away: what asks actors that are not there yet, by their numbers.
     """
 
     actors: list[Any]
@@ -44,15 +50,15 @@ class Dealing:
     runs: deque[range]
     retries: int
     check: Callable[[Mapping[str, Any]], None]
+    away: dict[Any, int] = field(default_factory=dict)
     _free: deque[int] = field(init=False)
     _under_way: dict[Any, tuple[int, range]] = field(default_factory=dict, init=False)
-    _away: dict[Any, int] = field(default_factory=dict, init=False)
     _lost: Counter[range] = field(default_factory=Counter, init=False)
     _twice: set[range] = field(default_factory=set, init=False)
     _made: set[range] = field(default_factory=set, init=False)
 
     def __post_init__(self) -> None:
-        self._free = deque([*range(len(self.actors))] * _AHEAD)
+        self._free = deque([one for one in range(len(self.actors)) if one not in self.away.values()] * _AHEAD)
 
     def add(self, run: range) -> None:
         """Have these made next, again."""
@@ -74,13 +80,13 @@ class Dealing:
         import ray
 
         self._deal()
-        if self.runs and not self._under_way and not self._away:
+        if self.runs and not self._under_way and not self.away:
             raise ClusterLost(f"ray: no worker is left; {KEPT}")
-        waiting = [*self._under_way, *self._away]
+        waiting = [*self._under_way, *self.away]
         ended = ray.wait(waiting, num_returns=1, timeout=None if wait else 0)[0] if waiting else []
         found: set[int] = set()
         for one in ended:
-            if one in self._away:
+            if one in self.away:
                 self._back(one)
             else:
                 found |= self._result(one)
@@ -125,23 +131,22 @@ class Dealing:
                 self.runs.appendleft(run)
             return set()
         self.check(_checked(said))
-        if actor not in self._away.values():
+        if actor not in self.away.values():
             self._free.append(actor)
         self._made.add(run)
         return set(run)
 
     def _without(self, actor: int) -> None:
         """Give an actor nothing until it is back."""
-        if actor in self._away.values():
+        if actor in self.away.values():
             return
         self._free = deque(one for one in self._free if one != actor)
-        asked = self.actors[actor].runtime.options(max_task_retries=_FOREVER)
-        self._away[asked.remote(self.parts)] = actor
+        self.away[asks_until_back(self.actors[actor], self.parts)] = actor
 
     def _back(self, one: Any) -> None:
         import ray
 
-        actor = self._away.pop(one)
+        actor = self.away.pop(one)
         try:
             said = ray.get(one)
         except ray.exceptions.RayTaskError:

@@ -26,11 +26,13 @@ from privmix.data.source import Source, as_inputs
 from privmix.data.store import FeatureStoreWriter
 from privmix.data.tiles import TileFolder, missing, tile_records
 from privmix.engine.cluster import KEPT, ClusterLost, check_ray
-from privmix.engine.dealing import Dealing
+from privmix.engine.dealing import Dealing, asks_until_back
 from privmix.engine.ray import Cluster, _checked, _guarded
 from privmix.errors import InvalidInput
 from privmix.private_files import no_core_dumps
 
+# How long all workers are waited for before the first tile, where some have come.
+_SECONDS: Final = 30.0
 # How often a tile is made anew whose bytes are not those that were written.
 _AGAIN: Final = 3
 
@@ -187,6 +189,7 @@ class ClusterEncoder:
     workers: int | None = None
     _done: ExitStack = field(default_factory=ExitStack, init=False)
     _actors: list[Any] = field(default_factory=list, init=False)
+    _later: Any = field(default=(), init=False)
     _parts: Any = field(default=(), init=False)
     _runtime: Any = field(default=None, init=False)
 
@@ -223,9 +226,14 @@ class ClusterEncoder:
         for _ in range(many if self.workers is None else min(self.workers, many)):
             self._actors.append(made.remote(os.getcwd(), self.cluster.on_task_start))
             self._done.callback(library.kill, self._actors[-1])
-        retries = {"max_task_retries": self.cluster.max_retries}
-        for found in library.get([one.runtime.options(**retries).remote(self._parts) for one in self._actors]):
+        asked = {asks_until_back(actor, self._parts): number for number, actor in enumerate(self._actors)}
+        here, self._later = library.wait(list(asked), num_returns=len(asked), timeout=_SECONDS)
+        if not here:
+            here, self._later = library.wait(list(asked), num_returns=1)
+        for found in library.get(here):
             self._check_runtime(_checked(found))
+        # Of machines that are busy, or were lost just now: they get work when they come.
+        self._later = {one: asked[one] for one in self._later}
 
     def runtime(self) -> Mapping[str, Any]:
         """What all workers say that may change the last bits of features."""
@@ -259,7 +267,7 @@ class ClusterEncoder:
         lacking = missing(there, writer.rows // size, tiles)
         runs = deque(manifest.runs(lacking, size))
         retries = self.cluster.max_retries
-        work = Dealing(self._actors, place, self._parts, runs, retries, self._check_runtime)
+        work = Dealing(self._actors, place, self._parts, runs, retries, self._check_runtime, self._later)
         written: deque[int] = deque()
         number = writer.rows // size
         while number < tiles:
