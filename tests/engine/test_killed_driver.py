@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
+from tests.engine.test_ray import processes
 
 N, CLASSES = 1100, 2
 LEDGER, STORE, OUT, DATASET = "sqlite:///ledger.db", "STORE", "OUT", "../d.parquet"
@@ -88,18 +89,9 @@ def die(place: Path, moment: str, address: str) -> None:
     assert done.returncode == -9, done.stdout + done.stderr
 
 
-def workers_of(job: str) -> list[str]:
+def workers_of(job: str) -> list[Path]:
     """Processes that a cluster whose token is ours started for a job."""
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        try:
-            settings = set((process / "environ").read_bytes().split(b"\0"))
-        except OSError:
-            # Processes come and go, and some are others'.
-            continue
-        if {f"RAY_JOB_ID={job}".encode(), f"RAY_AUTH_TOKEN={os.environ['RAY_AUTH_TOKEN']}".encode()} <= settings:
-            found.append(process.name)
-    return found
+    return processes(f"RAY_JOB_ID={job}", f"RAY_AUTH_TOKEN={os.environ['RAY_AUTH_TOKEN']}")
 
 
 def digests(folder: Path) -> dict[str, str]:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -164,15 +165,15 @@ from privmix.engine.ray import RayReleaseEngine
 ray.init = functools.partial(ray.init, object_store_memory=80 * 2**20, num_cpus=1)
 features = np.full((20_000, 2_000), 0.01, np.float32)
 features[0] = np.frombuffer(sys.argv[1].encode() * 2_000, np.float32)[:2_000]
-plan = ReleaseConfig(records=20_000, dim=2_000, classes=("a", "b"), mixup_degree=64, rows=2_000).with_noise(3.0)
+settings = dict(records=20_000, dim=2_000, classes=("a", "b"), mixup_degree=64, rows=4_000, centre="none")
+plan = ReleaseConfig(**settings).with_noise(3.0)
 engine = RayReleaseEngine(plan, PrivateRecords(features, np.zeros(20_000, np.int64)), SecretStreams.from_seed(1))
-shared = privmix.engine.ray.shared
-def announced(records):
-    found = shared(records)
+def announced(started, tell):
+    # Records, the sums of two parts and of both, which are more than the store holds.
+    ray.wait([*started._ends, started._whole], num_returns=len(started._ends) + 1)
     print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], flush=True)
     sys.stdin.readline()
-    return found
-privmix.engine.ray.shared = announced
+privmix.engine.ray.Started.sums = announced
 next(engine.rows())
 """
 STRANGER = """
@@ -186,6 +187,8 @@ else:
     print("joined")
 """
 SECRET = "PRIV"
+STORE_BYTES = 80 * 2**20
+PLAIN = np.full(2**20, 0.01, np.float32).tobytes()
 
 
 def reachable(top: Path) -> list[Path]:
@@ -200,14 +203,23 @@ def reachable(top: Path) -> list[Path]:
     return found
 
 
+def processes(*variables: str) -> list[Path]:
+    """Places in /proc of those whose environment has all of them."""
+    found, wanted = [], {variable.encode() for variable in variables}
+    for process in Path("/proc").glob("[0-9]*"):
+        # They come and go, and some are others'.
+        with contextlib.suppress(OSError):
+            if wanted <= set((process / "environ").read_bytes().split(b"\0")):
+                found.append(process)
+    return found
+
+
 def listening(variable: str) -> set[str]:
     """Addresses on which processes whose environment has ``variable`` wait for connections, as in /proc/net."""
     sockets = set()
-    for process in Path("/proc").glob("[0-9]*"):
-        # Processes come and go, and some are others'.
+    for process in processes(variable):
         with contextlib.suppress(OSError):
-            if variable.encode() in (process / "environ").read_bytes().split(b"\0"):
-                sockets |= {os.readlink(entry) for entry in (process / "fd").iterdir()}
+            sockets |= {os.readlink(entry) for entry in (process / "fd").iterdir()}
     found = set()
     for table in ("tcp", "tcp6"):
         for line in Path("/proc/net", table).read_text().splitlines()[1:]:
@@ -223,6 +235,7 @@ LOOPBACK = {"0100007F", "00000000000000000000000001000000", "0000000000000000FFF
 
 @pytest.mark.thorough
 def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill() -> None:
+    """It is encrypted, too, and its key is gone with the processes."""
     pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     # Not pytest's folder: the paths of Ray's sockets must be short.
     with tempfile.TemporaryDirectory(dir="/tmp") as top:
@@ -258,10 +271,21 @@ def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill
                 assert at <= LOOPBACK
             finally:
                 driver.kill()
-        spilled = [path for path in Path(top).rglob("*ray_spilled_objects*/*") if path.is_file()]
-        assert any(SECRET.encode() * 100 in path.read_bytes() for path in spilled), "nothing was spilled to look for"
+        spilled = [path.read_bytes() for path in Path(top).rglob("*ray_spilled_objects*/*") if path.is_file()]
+        assert sum(map(len, spilled)) > STORE_BYTES, "nothing was spilled to look for"
+        # Records are all alike but one, and so are their sums.
+        assert len(zlib.compress(PLAIN, 1)) < 0.05 * len(PLAIN)
+        for content in spilled:
+            assert SECRET.encode() * 8 not in content
+            assert len(zlib.compress(content, 1)) > 0.99 * len(content)
         assert reachable(Path(top)) == []
-        # The next start; Ray's own processes end some seconds after their driver, and write until then.
+        # Ray's own processes end some seconds after their driver, and write until then.
+        for _ in range(100):
+            if not processes(f"TMPDIR={top}"):
+                break
+            time.sleep(0.5)
+        assert processes(f"TMPDIR={top}") == []
+        # The next start.
         settings_of_next = [sys.executable, "-c", "from privmix.scratch import clear_scratch; clear_scratch()"]
         for _ in range(100):
             subprocess.run(settings_of_next, env=settings, check=True)

@@ -1,0 +1,119 @@
+"""What lies in a cluster's object store shows nothing without a key that does not lie there."""
+
+from __future__ import annotations
+
+import pickle
+import zlib
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from privmix.engine.cluster import ClusterLost, lost, reason_of
+from privmix.engine.ray import Failure, ObjectTiles, PassTask, RowPass, merge_sums, pass_sums
+from privmix.engine.records import ArrayTiles
+from privmix.engine.sealed_objects import ObjectKey, Sealed
+from privmix.engine.tiles import empty_sums
+from privmix.errors import StorageError
+from privmix.mechanisms.streams import SecretStreams
+from privmix.publication import RecordTransform
+from tests.releases.helpers import make_plan, make_records
+
+pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+
+
+def content(sealed: object) -> bytes:
+    return pickle.dumps(sealed, protocol=5)
+
+
+def test_nothing_of_an_object_shows() -> None:
+    """Also of one whose bytes are all alike; and an object that is sealed twice is not seen to be the same."""
+    key, sums = ObjectKey(), np.full(50_000, 7.0)
+    sealed, again = content(key.seal({"sums": sums})), content(key.seal({"sums": sums}))
+    assert len(zlib.compress(sums.tobytes())) < 1000
+    assert len(zlib.compress(sealed)) > 0.99 * len(sealed)
+    assert sealed[1000:2000] not in again
+    assert key._key not in sealed
+    assert repr(key) == "<ObjectKey>"
+    assert repr(key.seal(1)) == "<Sealed>"
+
+
+def test_it_comes_back_as_it_was_and_can_be_written_to() -> None:
+    key = ObjectKey()
+    was = {"x": np.arange(6.0).reshape(2, 3), "f": np.ones((3, 2), order="F"), "none": np.zeros((0, 4)), "word": "sums"}
+    found = pickle.loads(pickle.dumps(key)).opened(pickle.loads(content(key.seal(was))))
+    for name in ("x", "f", "none"):
+        np.testing.assert_array_equal(found[name], was[name])
+        found[name] += 1
+    assert found["word"] == "sums"
+    assert was["x"][0, 1] == 1
+
+
+def test_what_is_spent_is_encrypted_where_it_is() -> None:
+    key, sums = ObjectKey(), np.arange(1000)
+    sealed = key.seal(sums, spent=True)
+    assert np.shares_memory(sealed.pieces[1], sums)
+    np.testing.assert_array_equal(key.opened(sealed), np.arange(1000))
+
+
+@pytest.mark.parametrize("what", ["bit", "order", "key"])
+def test_what_was_changed_does_not_open(what: str) -> None:
+    key = ObjectKey()
+    sealed = key.seal([np.arange(10), np.arange(10) + 1])
+    if what == "bit":
+        sealed.pieces[1][3] ^= 1
+    elif what == "order":
+        first, *others = zip(sealed.pieces, sealed.seals, strict=True)
+        pieces, seals = zip(first, *reversed(others), strict=True)
+        sealed = Sealed(pieces, seals)
+    with pytest.raises(ClusterLost, match="not what was put there"):
+        (ObjectKey() if what == "key" else key).opened(sealed)
+
+
+def test_sums_and_passes_travel_sealed_and_the_key_by_itself() -> None:
+    plan, records, key = make_plan(), make_records(), ObjectKey()
+    membership = SecretStreams.from_seed(0).derive("membership").share()
+    tiles = ArrayTiles(records.features, records.labels)
+    one = RowPass(plan, tiles.units, range(1), RecordTransform(plan.clip_norm), membership)
+    sealed, task = key.seal(one), PassTask(plan, tiles)
+    assert membership in pickle.dumps(one)
+    assert membership not in content(sealed)
+    made, _ = pass_sums(key, task, range(1), sealed)
+    assert isinstance(made, Sealed)
+    both = merge_sums(key, sealed, made, made)
+    assert isinstance(both, Sealed)
+    twice = empty_sums(plan, one.rows)
+    for _ in range(2):
+        twice.merge(key.opened(made))
+    np.testing.assert_array_equal(key.opened(both).x, twice.x)
+    assert merge_sums(key, sealed, made, Failure(None, "died")) == Failure(None, "died")
+    # It is an argument of its own, which Ray sends with the call: larger ones it puts into its store.
+    assert len(pickle.dumps(key)) < 1000
+
+
+def test_records_lie_there_without_their_key() -> None:
+    key = ObjectKey()
+    tiles = ObjectTiles(1, 1, 1, (1,), (), key)
+    assert key._key not in pickle.dumps(tiles)
+    assert pickle.loads(pickle.dumps(tiles)) == replace(tiles, key=None)
+
+
+def test_a_reason_is_the_systems_word_and_no_librarys() -> None:
+    assert reason_of(OSError(28, "row 17")).startswith("No space left on device: make room")
+    try:
+        try:
+            raise OSError(28, "row 17")
+        except OSError:
+            raise StorageError("row 17") from None
+    except StorageError as error:
+        assert "17" not in reason_of(error)
+        assert "No space left" in reason_of(error)
+    assert reason_of(OSError("row 17")) == "OSError"
+
+
+def test_errors_of_rays_say_what_helps() -> None:
+    from ray.exceptions import ActorDiedError, OutOfDiskError
+
+    assert "no room on the disk where Ray spills" in str(lost(OutOfDiskError("row 17")))
+    assert "could not finish" in str(lost(ActorDiedError()))
+    assert "17" not in str(lost(OutOfDiskError("row 17")))
