@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -40,14 +39,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 @pytest.fixture
 def spare(cluster: Any) -> Iterator[Any]:
     """One more machine of the cluster, to be lost."""
-    import ray
-
     node = cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     yield node
     if node in cluster.list_all_nodes():
         cluster.remove_node(node)
-    # Until the others know.
-    for _ in range(300):
-        if not any(one["Alive"] and one["NodeID"] == node.node_id for one in ray.nodes()):
-            return
-        time.sleep(0.1)

@@ -137,11 +137,15 @@ def test_a_run_that_is_lost_too_often_ends_the_work(actors: list[Actor]) -> None
 
 def test_nobody_is_waited_for_who_is_not_started_again(actors: list[Actor]) -> None:
     made = dealing(actors, 2, retries=9)
-    with pytest.raises(ClusterLost, match="no worker is left"):
+
+    def all_die() -> None:
         for _ in range(9):
             for call in (*actors[0].calls, *actors[1].calls):
                 call.over, call.result = True, call.result or DIED
             made.done(wait=True)
+
+    with pytest.raises(ClusterLost, match="no worker is left"):
+        all_die()
 
 
 def test_one_that_is_late_gets_work_when_it_is_there(actors: list[Actor]) -> None:

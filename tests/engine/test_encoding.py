@@ -179,7 +179,7 @@ def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path, source: Sourc
 def test_a_machine_without_the_folder_says_so(tmp_path: Path, source: Source) -> None:
     parts = Parts((source, Doubled()), stored=False)
     found = TileWorker(os.getcwd(), None).encode(TilePlace(str(tmp_path / "elsewhere"), TILE, DIM), range(1), parts)
-    assert found == Failure(None, "StorageError")
+    assert found == Failure(None, "No such file or directory")
     with pytest.raises(StorageError, match="share the folder"):
         TileFolder.at(tmp_path / "elsewhere", None)
 

@@ -87,6 +87,56 @@ def test_a_sum_that_takes_long_keeps_no_other_waiting(cluster: Any, tmp_path: Pa
     np.testing.assert_array_equal(*(np.concatenate([block.x for block in one.rows()]) for one in (engine, local)))
 
 
+def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
+    cluster: Any, tmp_path: Path, source: Source, whole: FeatureStore
+) -> None:
+    """A worker may write no file as large as a tile, from the third tile on."""
+    place = tmp_path / "STORE"
+
+    def full() -> None:
+        import resource
+
+        original = TileFolder.write
+
+        def write(folder: TileFolder, *tile: Any) -> None:
+            before = resource.getrlimit(resource.RLIMIT_FSIZE)
+            # Of these bytes alone: Ray writes its own logs.
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+            try:
+                original(folder, *tile)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+        if len(list(tiles_of(place).glob("tile-*"))) >= 2:
+            TileFolder.write = write  # type: ignore[method-assign]
+
+    with pytest.raises(ClusterLost, match=r"File too large: make room .* what was made is kept"):
+        encoded(source, Cluster(on_task_start=full), tmp_path)
+    assert not place.exists()
+    folder = TileFolder.at(place, None)
+    left = folder.there()
+    assert len(left) >= 2
+    assert all(folder.read(number, min(TILE, N - number * TILE), DIM) is not None for number in left)
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    noting = Cluster(on_task_start=lambda: os.close(os.open(marks / os.urandom(8).hex(), os.O_CREAT)))
+    assert same(encoded(source, noting, tmp_path), whole)
+    assert len(list(marks.iterdir())) == TILES - len(left)
+
+
+def test_halves_that_a_kill_left_go_when_the_work_goes_on(tmp_path: Path) -> None:
+    folder = TileFolder.beside(tmp_path / "S", {"a": 1}, None)
+    folder.write(0, np.ones((1, 2), np.float32), np.zeros(1, np.int64))
+    folder.close()
+    (tiles_of(tmp_path / "S") / ".tile-000000001.0011223344556677.draft").write_bytes(b"half")
+    again = TileFolder.beside(tmp_path / "S", {"a": 1}, None)
+    assert {file.name for file in tiles_of(tmp_path / "S").iterdir()} == {"begin.json", "tile-000000000"}
+    assert again.there() == {0}
+
+
+# Last: Ray takes a while to know that a machine is lost, and its cores count meanwhile.
+
+
 def dies_at_work(cluster: Any, node: Any, marks: Path) -> Callable[[], None]:
     """What is to be called as work begins: on that machine it holds on until the machine is gone."""
     doomed = node.node_id
@@ -144,50 +194,3 @@ def test_a_machine_that_is_lost_later_changes_no_byte(
     assert spare not in cluster.list_all_nodes()
     shard = "data/train-00000-of-00001.parquet"
     assert (tmp_path / "ray" / shard).read_bytes() == (tmp_path / "local" / shard).read_bytes()
-
-
-def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
-    cluster: Any, tmp_path: Path, source: Source, whole: FeatureStore
-) -> None:
-    """A worker may write no file as large as a tile, from the third tile on."""
-    place = tmp_path / "STORE"
-
-    def full() -> None:
-        import resource
-
-        original = TileFolder.write
-
-        def write(folder: TileFolder, *tile: Any) -> None:
-            before = resource.getrlimit(resource.RLIMIT_FSIZE)
-            # Of these bytes alone: Ray writes its own logs.
-            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
-            try:
-                original(folder, *tile)
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-        if len(list(tiles_of(place).glob("tile-*"))) >= 2:
-            TileFolder.write = write  # type: ignore[method-assign]
-
-    with pytest.raises(ClusterLost, match=r"File too large: make room .* what was made is kept"):
-        encoded(source, Cluster(on_task_start=full), tmp_path)
-    assert not place.exists()
-    folder = TileFolder.at(place, None)
-    left = folder.there()
-    assert len(left) >= 2
-    assert all(folder.read(number, min(TILE, N - number * TILE), DIM) is not None for number in left)
-    marks = tmp_path / "marks"
-    marks.mkdir()
-    noting = Cluster(on_task_start=lambda: os.close(os.open(marks / os.urandom(8).hex(), os.O_CREAT)))
-    assert same(encoded(source, noting, tmp_path), whole)
-    assert len(list(marks.iterdir())) == TILES - len(left)
-
-
-def test_halves_that_a_kill_left_go_when_the_work_goes_on(tmp_path: Path) -> None:
-    folder = TileFolder.beside(tmp_path / "S", {"a": 1}, None)
-    folder.write(0, np.ones((1, 2), np.float32), np.zeros(1, np.int64))
-    folder.close()
-    (tiles_of(tmp_path / "S") / ".tile-000000001.0011223344556677.draft").write_bytes(b"half")
-    again = TileFolder.beside(tmp_path / "S", {"a": 1}, None)
-    assert {file.name for file in tiles_of(tmp_path / "S").iterdir()} == {"begin.json", "tile-000000000"}
-    assert again.there() == {0}

@@ -7,6 +7,7 @@ import json
 import os
 import pickle
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -171,7 +172,8 @@ engine = RayReleaseEngine(plan, PrivateRecords(features, np.zeros(20_000, np.int
 def announced(started, tell):
     # Records, the sums of two parts and of both, which are more than the store holds.
     ray.wait([*started._ends, started._whole], num_returns=len(started._ends) + 1)
-    print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], flush=True)
+    key = started._key._key.hex()
+    print(ray.get_runtime_context().gcs_address, os.environ["RAY_AUTH_TOKEN"], key, flush=True)
     sys.stdin.readline()
 privmix.engine.ray.Started.sums = announced
 next(engine.rows())
@@ -187,6 +189,7 @@ else:
     print("joined")
 """
 SECRET = "PRIV"
+AGENTS = (b"ray::DashboardAgent", b"ray::RuntimeEnvAgent")
 STORE_BYTES = 80 * 2**20
 PLAIN = np.full(2**20, 0.01, np.float32).tobytes()
 
@@ -212,6 +215,27 @@ def processes(*variables: str) -> list[Path]:
             if wanted <= set((process / "environ").read_bytes().split(b"\0")):
                 found.append(process)
     return found
+
+
+def with_records(variable: str) -> list[bytes]:
+    """Titles of such processes that may have records in memory."""
+    found = []
+    for process in processes(variable):
+        with contextlib.suppress(OSError):
+            found.append((process / "cmdline").read_bytes())
+    return [title for title in found if not title.startswith(AGENTS)]
+
+
+def stored(variable: str) -> list[bytes]:
+    """What is in the memory that such processes share, and in files of theirs that have no name any more."""
+    found: dict[tuple[int, int], bytes] = {}
+    for process in processes(variable):
+        with contextlib.suppress(OSError):
+            for entry in (process / "fd").iterdir():
+                at, place = entry.stat(), os.readlink(entry)
+                if ("shm" in place or place.endswith("(deleted)")) and stat.S_ISREG(at.st_mode):
+                    found.setdefault((at.st_dev, at.st_ino), entry.read_bytes())
+    return [content for content in found.values() if len(content) > STORE_BYTES // 2]
 
 
 def listening(variable: str) -> set[str]:
@@ -252,7 +276,7 @@ def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill
         ) as driver:
             try:
                 assert driver.stdout is not None
-                address, token = driver.stdout.readline().split()
+                address, token, key = driver.stdout.readline().split()
                 # On this machine, with the cluster's address: without its token, with another, and with its own.
                 tried = {
                     secret: subprocess.run(
@@ -269,6 +293,11 @@ def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill
                 at = listening(f"TMPDIR={top}")
                 assert at, "no process of the cluster was found"
                 assert at <= LOOPBACK
+                objects = stored(f"TMPDIR={top}")
+                assert objects, "no object store was found"
+                for content in objects:
+                    assert bytes.fromhex(key) not in content
+                    assert SECRET.encode() * 8 not in content
             finally:
                 driver.kill()
         spilled = [path.read_bytes() for path in Path(top).rglob("*ray_spilled_objects*/*") if path.is_file()]
@@ -278,13 +307,15 @@ def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill
         for content in spilled:
             assert SECRET.encode() * 8 not in content
             assert len(zlib.compress(content, 1)) > 0.99 * len(content)
+        for path in Path(top).rglob("*"):
+            assert not path.is_file() or bytes.fromhex(key) not in path.read_bytes(), path
         assert reachable(Path(top)) == []
-        # Ray's own processes end some seconds after their driver, and write until then.
+        # Ray's own processes end some seconds after their driver, and write until then; its agents a minute later.
         for _ in range(100):
-            if not processes(f"TMPDIR={top}"):
+            if not with_records(f"TMPDIR={top}"):
                 break
             time.sleep(0.5)
-        assert processes(f"TMPDIR={top}") == []
+        assert with_records(f"TMPDIR={top}") == []
         # The next start.
         settings_of_next = [sys.executable, "-c", "from privmix.scratch import clear_scratch; clear_scratch()"]
         for _ in range(100):
@@ -293,6 +324,31 @@ def test_nobody_else_reaches_what_a_cluster_of_ones_own_spills_also_after_a_kill
                 break
             time.sleep(0.5)
         assert os.listdir(top) == []
+
+
+@pytest.mark.thorough
+def test_a_full_disk_where_ray_spills_is_called_that(tmp_path: Path) -> None:
+    """A file system of its own, of 40 MiB, as far as this machine lets one be made."""
+    pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
+    with tempfile.TemporaryDirectory(dir="/tmp") as top:
+        inside = f'mount -t tmpfs -o size=40m,mode=700 tmpfs {top} && exec "$@"'
+        apart = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", inside, "sh"]
+        try:
+            subprocess.run([*apart, "true"], check=True, capture_output=True)
+        except (OSError, subprocess.CalledProcessError):
+            pytest.skip("no file system can be mounted here")
+        done = subprocess.run(
+            [*apart, sys.executable, "-c", SPILLING, SECRET],
+            env={**os.environ, "TMPDIR": top, "RAY_USAGE_STATS_ENABLED": "0", "OMP_NUM_THREADS": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    assert done.returncode != 0
+    assert "ClusterLost: ray: OutOfDiskError; no room on the disk where Ray spills" in done.stderr
+    assert SECRET * 2 not in done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("mode", ["", "off"])
