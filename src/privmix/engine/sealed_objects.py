@@ -91,7 +91,7 @@ class ObjectKey:
             ClusterLost: it is not what was sealed under this key.
         """
         contents = [self._decrypt(*one) for one in enumerate(zip(sealed.pieces, sealed.seals, strict=True))]
-        return pickle.loads(contents[0], buffers=contents[1:])
+        return pickle.loads(contents[0].tobytes(), buffers=contents[1:])
 
     def _encrypt(self, number: int, piece: NDArray[np.uint8], into: NDArray[np.uint8]) -> bytes:
         nonce = secrets.token_bytes(_NONCE)
