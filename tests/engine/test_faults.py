@@ -147,6 +147,9 @@ def dies_at_work(cluster: Any, node: Any, marks: Path) -> Callable[[], None]:
         if ray.get_runtime_context().get_node_id() == doomed:
             marks.touch()
             time.sleep(SECONDS)
+        end = time.monotonic() + SECONDS
+        while not marks.exists() and time.monotonic() < end:
+            time.sleep(0.05)
 
     def lose() -> None:
         for _ in range(int(SECONDS / 0.05)):
