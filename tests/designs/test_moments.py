@@ -73,6 +73,20 @@ def test_block_size_and_order_change_no_bit(monkeypatch: pytest.MonkeyPatch, blo
     np.testing.assert_array_equal(whole.x, again.x)
 
 
+@pytest.mark.parametrize(("fewest", "ready"), [(1, 1), (7, 40), (64, 2**22)])
+def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch, fewest: int, ready: int) -> None:
+    """Records go to threads in parts of any size, and so many of them wait for their products."""
+    plan, records = moments_plan(), make_records()
+    whole = MomentsEngine(plan, records, SecretStreams.from_seed(2), workers=1)
+    list(whole.rows())
+    for name, value in {"_FEWEST_AT_ONCE": fewest, "_NUMBERS_AT_ONCE": 1, "_NUMBERS_READY": ready}.items():
+        monkeypatch.setattr(moments_engine, name, value)
+    threads = MomentsEngine(plan, records, SecretStreams.from_seed(2), workers=3)
+    list(threads.rows())
+    for name in ("second", "cross", "label_sums"):
+        assert np.array_equal(getattr(whole.beside, name), getattr(threads.beside, name))
+
+
 def test_panels_change_no_bit() -> None:
     """X'X of 300 features in three panels of rows, each from a pass over the records, and all at once."""
     plan, records = moments_plan(dim=300, records=90), make_records(90, 300)

@@ -29,6 +29,8 @@ from privmix.publication.second_moments import SecondMoments, sample_rows
 # they stay in a core's cache from clipping to products.
 _RECORDS_AT_ONCE = 4096
 _FEWEST_AT_ONCE, _NUMBERS_AT_ONCE = 512, 2**19
+# Numbers on the lattice that wait for their products, on all cores together.
+_NUMBERS_READY = 2**22
 # Logical size: noise streams are keyed by groups of so many matrix rows.
 NOISE_ROWS: Final = 128
 # Blocks of records on the lattice, and of noise, beside the sums.
@@ -233,16 +235,19 @@ class MomentSums:
             self._add_persons(transform(np.asarray(features)) / transform.final_clip_norm, weights)
             return
         at_once = max(_FEWEST_AT_ONCE, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // self._plan.dim))
-        parts = [slice(start, start + at_once) for start in range(0, len(labels), at_once)]
+        ready = at_once * max(1, _NUMBERS_READY // (at_once * self._plan.dim))
 
         def on_lattice(part: slice) -> NDArray[np.float64]:
             return self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
 
-        for part, steps in zip(parts, each(on_lattice, parts), strict=True):
-            self._room.take(len(labels[part]))
-            self._add_products(steps)
-            self._add_by_class(steps, labels[part])
-            self._counts += np.bincount(labels[part], minlength=self._plan.num_classes)
+        for first in range(0, len(labels), ready):
+            end = min(first + ready, len(labels))
+            parts = [slice(start, min(start + at_once, end)) for start in range(first, end, at_once)]
+            for part, steps in zip(parts, each(on_lattice, parts), strict=True):
+                self._room.take(len(labels[part]))
+                self._add_products(steps)
+                self._add_by_class(steps, labels[part])
+                self._counts += np.bincount(labels[part], minlength=self._plan.num_classes)
 
     def _add_persons(self, records: NDArray[np.float64], weights: Weights) -> None:
         """Add (b, d) transformed records of whole persons, as shares of the clipping bound."""
