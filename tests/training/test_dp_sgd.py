@@ -392,7 +392,7 @@ def test_noise_once_over_processes(size: int, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(mechanism, "noisy_mean", watched)
 
     def work(rank: int) -> None:
-        world = Threads(rank, size, meeting, shared)
+        world = Threads(rank, size, meeting=meeting, shared=shared)
         settings[rank] = Setting(options={"world": world})
         for step in range(3):
             settings[rank].engine.step(step)
