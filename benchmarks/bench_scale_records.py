@@ -1,4 +1,4 @@
-"""A hundred million records, really summed; one-core nodes of Ray beside no Ray; encoders on a graphics card.
+"""Releases of up to a hundred million records; one-core nodes of Ray beside no Ray; encoders on a graphics card.
 
 Four parts. ``records``: releases of 10^6, 10^7 and 10^8 records of 512 numbers, by second moments and by Poisson rows,
 summed out of core. The records are synthetic: a block of them is made when it is read, and again in every pass, which
@@ -50,7 +50,7 @@ DIM: Final = 512
 SIZES: Final = (10**6, 10**7, 10**8)
 # As many rows for each number of records.
 ROWS, DEGREE, ROW_MEMORY = 100_000, 256, 2**30
-STORED, IMAGES, IMAGE_BYTES = 10**6, 8192, 28 * 28
+STORED, IMAGES = 10**6, 8192
 DESIGNS: Final = ("moments", "poisson")
 # Dollars an hour, assumed: a core, and a card with what stands around it.
 CORE_PRICE, CARD_PRICE = 0.05, 3.0
@@ -280,7 +280,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         "card": f"{ENCODED:,} images of 32 x 32, from memory",
         "prices, assumed": f"${CORE_PRICE:g} a core and hour, ${CARD_PRICE:g} a card and hour",
     }
-    common.save("scale_records", "A hundred million records", settings, runs, tables)
+    common.save("scale_records", "Large releases: records, nodes and cards", settings, runs, tables)
 
 
 def _records(runs: list[dict[str, Any]]) -> str:
