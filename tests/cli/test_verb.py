@@ -185,6 +185,8 @@ def test_the_package_runs_as_a_program(monkeypatch: pytest.MonkeyPatch, capsys: 
     """``python -m privmix``."""
     from privmix import __version__
 
+    # A test that imports every module leaves it behind, and runpy warns of a module that is run twice.
+    monkeypatch.delitem(sys.modules, "privmix.__main__", raising=False)
     monkeypatch.setattr(sys, "argv", ["privmix", "version"])
     with pytest.raises(SystemExit, match="0"):
         runpy.run_module("privmix", run_name="__main__")
