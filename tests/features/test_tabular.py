@@ -174,3 +174,21 @@ def test_empty_cells_are_missing_as_absent_ones_are() -> None:
     absent = extractor.transform(np.array([[None, None]], dtype=object))
     np.testing.assert_array_equal(extractor.transform(np.array([["", " "]], dtype=object)), absent)
     np.testing.assert_array_equal(extractor.transform(np.array([["50", "?"]], dtype=object)), absent)
+
+
+def test_a_cell_is_encoded_alone_as_among_others() -> None:
+    """Texts that repeat are encoded once; a record's features stay its own, to the bit."""
+    tabular = Tabular(
+        {
+            "age": {"range": [0, 110]},
+            "old": {"bins": [30, 60]},
+            "ward": {"categories": ["a", "b"], "missing_token": "?", "other": True},
+        }
+    )
+    cells = np.array(
+        [["3", "40", "a"], ["-0", "0", "?"], ["0", "0.0", "c"], ["3", "40", "a"], [-0.0, 0, 1], [0.0, 1, "b"]],
+        dtype=object,
+    )
+    for rows in (cells, cells[:4], cells[::-1]):
+        alone = np.concatenate([tabular.transform(row[None]) for row in rows])
+        assert tabular.transform(rows).tobytes() == alone.tobytes()

@@ -52,9 +52,14 @@ def test_what_stands_out_does() -> None:
 
 
 def test_shares_are_shares() -> None:
-    found = _as_shares(np.array([0.5, 0.9, -0.3]))
+    points = np.array([[0.5, 0.9, -0.3], [0.2, 0.3, 0.5], [2.0, -1.0, -1.0]])
+    found = _as_shares(points)
     assert found.min() >= 0
-    assert found.sum() == pytest.approx(1)
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    # Each is the nearest one: of many shares none is nearer.
+    others = np.random.default_rng(0).dirichlet(np.ones(3), 2000)
+    for point, one in zip(points, found, strict=True):
+        assert np.linalg.norm(one - point) <= np.linalg.norm(others - point, axis=1).min() + 1e-9
 
 
 def test_advice_is_what_would_do() -> None:

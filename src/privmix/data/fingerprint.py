@@ -26,6 +26,8 @@ from privmix.private_files import open_private
 
 _RECORDS: Final = b"privmix records 1\n"
 _BATCH: Final = 4096
+# Of these types cells that are equal are written alike.
+_PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _EMPTY: Final = hashlib.sha256().hexdigest()
 # File systems note times in steps of some milliseconds; clocks of servers may differ.
 _SETTLED: Final = 5 * 10**9
@@ -184,7 +186,12 @@ def records_hash(source: Source) -> str:
 
 def _canonical(values: NDArray[Any]) -> bytes:
     if values.dtype.kind == "O":
-        return b"".join(map(_cell, values.reshape(-1).tolist()))
+        cells = values.reshape(-1).tolist()
+        if set(map(type, cells)) <= _PLAIN:
+            # A table's cells repeat, and equal ones are written alike.
+            written = {cell: _cell(cell) for cell in set(cells)}
+            return b"".join(map(written.__getitem__, cells))
+        return b"".join(map(_cell, cells))
     if values.dtype.kind not in NUMERIC:
         return b"".join(_cell(value) for value in values.reshape(-1).tolist())
     # Adding zero makes -0 the same as 0.

@@ -144,7 +144,8 @@ def _cells(values: list[Any], nan_is_missing: bool) -> NDArray[np.object_]:
         # pandas' NA is neither equal to anything nor different from it.
         return None if absent or type(value).__name__ in ("NAType", "NaTType") else value
 
-    return objects([cell(value) for value in values])
+    # Texts are the rule, and none of them is missing.
+    return objects(values if set(map(type, values)) <= {str} else [cell(value) for value in values])
 
 
 def _cells_of(parts: list[Part]) -> Part:

@@ -225,11 +225,19 @@ class Tabular(Extractor):
         """(b, columns) texts, numbers and None -> (b, d) float32."""
         self.output_dim(x.shape[1:])
         parts = [
-            kind.encode(x[:, place].tolist(), name)
+            _encoded(kind, x[:, place].tolist(), name)
             for place, (name, kind) in enumerate(self._kinds.items())
             if kind is not None
         ]
         return (np.concatenate(parts, axis=1) * self._scale).astype(np.float32)
+
+
+def _encoded(kind: Kind, cells: list[Any], name: str) -> NDArray[np.float64]:
+    """What the kind makes of the cells; of texts, which repeat, once each: all else may be equal and not the same."""
+    if not set(map(type, cells)) <= {str, type(None)}:
+        return kind.encode(cells, name)
+    places = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
+    return kind.encode(list(places), name)[[places[cell] for cell in cells]]
 
 
 def _texts(value: Any) -> Iterator[str]:

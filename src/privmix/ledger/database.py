@@ -12,10 +12,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import sqlalchemy
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import Column, Connection, Engine, Float, ForeignKey, Integer, MetaData, String, Table, Text, event
 
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, StorageError
@@ -175,6 +171,12 @@ def _postgresql(url: sqlalchemy.URL, patience: float) -> Engine:
 
 
 def _migrate(engine: Engine, shown: str, create: bool, upgrade: bool) -> None:
+    # Half a second to import, which a release without a ledger does not need.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
     config = Config()
     config.set_main_option("script_location", "privmix.ledger:migrations")
     scripts = ScriptDirectory.from_config(config)

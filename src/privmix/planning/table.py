@@ -232,8 +232,13 @@ def _weakest(a: int, b: int, noise: float) -> float:
     free = (a - 1) * (b - 1)
     if free == 0:
         return 0.0
-    beyond = float(chi2.ppf(_CONFIDENCE, free)) - free
-    return noise * math.sqrt(beyond * a * b / (min(a, b) - 1))
+    return noise * math.sqrt(_beyond(free) * a * b / (min(a, b) - 1))
+
+
+@cache
+def _beyond(free: int) -> float:
+    """What chance alone adds to a sum of so many squares, at most."""
+    return float(chi2.ppf(_CONFIDENCE, free)) - free
 
 
 @cache
@@ -251,17 +256,17 @@ def _variation(a: int, b: int, noise: float) -> float:
     """Mean total variation between shares and what is left of them with noise, taken to be shares again."""
     left = []
     for shares, normals in _tables(a, b):
-        left += [
-            float(np.abs(_as_shares((shares + noise * one).ravel()) - shares.ravel()).sum() / 2) for one in normals
-        ]
+        noisy = (shares + noise * normals).reshape(len(normals), -1)
+        left += (np.abs(_as_shares(noisy) - shares.ravel()).sum(axis=1) / 2).tolist()
     return float(np.mean(left))
 
 
 def _as_shares(values: Reals) -> Reals:
-    """The nearest point whose entries are none below 0 and add up to 1 (Euclidean projection)."""
-    ordered = np.sort(values)[::-1]
-    over = (np.cumsum(ordered) - 1) / np.arange(1, len(values) + 1)
-    return np.asarray(np.maximum(values - over[np.flatnonzero(ordered > over)[-1]], 0.0))
+    """Of each row the nearest point whose entries are none below 0 and add up to 1 (Euclidean projection)."""
+    ordered = np.sort(values)[:, ::-1]
+    over = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, values.shape[1] + 1)
+    last = values.shape[1] - 1 - np.argmax((ordered > over)[:, ::-1], axis=1)
+    return np.asarray(np.maximum(values - np.take_along_axis(over, last[:, None], axis=1), 0.0))
 
 
 def _advice(columns: Sequence[TableColumn], classes: TableColumn, noise: tuple[float, float]) -> tuple[Advice, ...]:
