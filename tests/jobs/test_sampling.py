@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,6 @@ import privmix as pm
 from privmix.cli.main import run
 from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
-from privmix.learning import table_model
 from privmix.releases.card import data_card
 
 SPEC = {
@@ -46,16 +44,6 @@ def released(design: Any, **more: Any) -> pm.Release:
             visits(), features=Tabular(SPEC), label="ill", classes=["no", "yes"], design=design, epsilon=8, delta=1e-5,
             seed=0, **more,
         )  # fmt: skip
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fewer_steps() -> Iterator[None]:
-    """This table is small."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_model, "_STEPS", 300)
-        patch.setattr(table_model, "_TRIAL_STEPS", 50)
-        patch.setattr(table_model, "_AGAIN_STEPS", 100)
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -10,23 +9,12 @@ import pytest
 import torch
 
 from privmix.errors import InvalidInput
-from privmix.learning import table_model
 from privmix.learning.table_model import ColumnStates, TableModel, _Fit, _halves, fit_table
 from privmix.learning.table_rows import draw
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
 
 RECORDS = 4000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fewer_steps() -> Iterator[None]:
-    """These tables are small."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(table_model, "_STEPS", 300)
-        patch.setattr(table_model, "_TRIAL_STEPS", 50)
-        patch.setattr(table_model, "_AGAIN_STEPS", 100)
-        yield
 
 
 def columns(sizes: tuple[int, ...] = (3, 4, 2)) -> list[ColumnStates]:
