@@ -29,19 +29,19 @@ def content(sealed: object) -> bytes:
 def test_nothing_of_an_object_shows() -> None:
     """Also of one whose bytes are all alike; and an object that is sealed twice is not seen to be the same."""
     key, sums = ObjectKey(), np.full(50_000, 7.0)
-    sealed, again = content(key.seal({"sums": sums})), content(key.seal({"sums": sums}))
+    sealed, again = content(key.seal({"sums": sums}, "a")), content(key.seal({"sums": sums}, "a"))
     assert len(zlib.compress(sums.tobytes())) < 1000
     assert len(zlib.compress(sealed)) > 0.99 * len(sealed)
     assert sealed[1000:2000] not in again
     assert key._key not in sealed
     assert repr(key) == "<ObjectKey>"
-    assert repr(key.seal(1)) == "<Sealed>"
+    assert repr(key.seal(1, "a")) == "<Sealed>"
 
 
 def test_it_comes_back_as_it_was_and_can_be_written_to() -> None:
     key = ObjectKey()
     was = {"x": np.arange(6.0).reshape(2, 3), "f": np.ones((3, 2), order="F"), "none": np.zeros((0, 4)), "word": "sums"}
-    found = pickle.loads(pickle.dumps(key)).opened(pickle.loads(content(key.seal(was))))
+    found = pickle.loads(pickle.dumps(key)).opened(pickle.loads(content(key.seal(was, "a"))), "a")
     for name in ("x", "f", "none"):
         np.testing.assert_array_equal(found[name], was[name])
         found[name] += 1
@@ -51,15 +51,15 @@ def test_it_comes_back_as_it_was_and_can_be_written_to() -> None:
 
 def test_what_is_spent_is_encrypted_where_it_is() -> None:
     key, sums = ObjectKey(), np.arange(1000)
-    sealed = key.seal(sums, spent=True)
+    sealed = key.seal(sums, "a", spent=True)
     assert np.shares_memory(sealed.pieces[1], sums)
-    np.testing.assert_array_equal(key.opened(sealed), np.arange(1000))
+    np.testing.assert_array_equal(key.opened(sealed, "a"), np.arange(1000))
 
 
-@pytest.mark.parametrize("what", ["bit", "order", "key"])
+@pytest.mark.parametrize("what", ["bit", "order", "key", "name"])
 def test_what_was_changed_does_not_open(what: str) -> None:
     key = ObjectKey()
-    sealed = key.seal([np.arange(10), np.arange(10) + 1])
+    sealed = key.seal([np.arange(10), np.arange(10) + 1], "a")
     if what == "bit":
         sealed.pieces[1][3] ^= 1
     elif what == "order":
@@ -67,7 +67,7 @@ def test_what_was_changed_does_not_open(what: str) -> None:
         pieces, seals = zip(first, *reversed(others), strict=True)
         sealed = Sealed(pieces, seals)
     with pytest.raises(ClusterLost, match="not what was put there"):
-        (ObjectKey() if what == "key" else key).opened(sealed)
+        (ObjectKey() if what == "key" else key).opened(sealed, "b" if what == "name" else "a")
 
 
 def test_sums_and_passes_travel_sealed_and_the_key_by_itself() -> None:
@@ -75,18 +75,28 @@ def test_sums_and_passes_travel_sealed_and_the_key_by_itself() -> None:
     membership = SecretStreams.from_seed(0).derive("membership").share()
     tiles = ArrayTiles(records.features, records.labels)
     one = RowPass(plan, tiles.units, range(1), RecordTransform(plan.clip_norm), membership)
-    sealed, task = key.seal(one), PassTask(plan, tiles)
+    sealed, task = key.seal(one, "pass 1"), PassTask(plan, tiles)
     assert membership in pickle.dumps(one)
     assert membership not in content(sealed)
-    made, _ = pass_sums(key, task, range(1), sealed)
+    spans = [range(1), range(1, 1)]
+    (made, _), (none, _) = (pass_sums(key, "pass 1", task, span, sealed) for span in spans)
     assert isinstance(made, Sealed)
-    both = merge_sums(key, sealed, made, made)
+    assert isinstance(none, Sealed)
+    both = merge_sums(key, "pass 1", sealed, spans, made, none)
     assert isinstance(both, Sealed)
-    twice = empty_sums(plan, one.rows)
-    for _ in range(2):
-        twice.merge(key.opened(made))
-    np.testing.assert_array_equal(key.opened(both).x, twice.x)
-    assert merge_sums(key, sealed, made, Failure(None, "died")) == Failure(None, "died")
+    # Neither the same sums twice, nor another pass's, nor a part left out.
+    for name, where, parts in (
+        ("pass 1", spans, (made, made)),
+        ("pass 1", [range(1), range(1)], (made, made)),
+        ("pass 2", spans, (made, none)),
+        ("pass 1", [range(1), range(2, 3)], (made, none)),
+    ):
+        assert isinstance(merge_sums(key, name, sealed, where, *parts), Failure)
+    once = empty_sums(plan, one.rows)
+    once.merge(key.opened(made, "sums of pass 1 over tiles 0 to 1"))
+    np.testing.assert_array_equal(key.opened(both, "sums of pass 1 over tiles 0 to 1").x, once.x)
+    assert once.x.any()
+    assert merge_sums(key, "pass 1", sealed, spans, made, Failure(None, "died")) == Failure(None, "died")
     # It is an argument of its own, which Ray sends with the call: larger ones it puts into its store.
     assert len(pickle.dumps(key)) < 1000
 

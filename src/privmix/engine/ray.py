@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -75,7 +76,15 @@ class ObjectTiles:
         import ray
 
         every = range(record_tiles(tiles))
-        refs = (ray.put((key.seal(_as_arrays(tiles.tile(index))), key.seal(tiles.starts(index)))) for index in every)
+        refs = (
+            ray.put(
+                (
+                    key.seal(_as_arrays(tiles.tile(index)), _part_of_tile(index, 0)),
+                    key.seal(tiles.starts(index), _part_of_tile(index, 1)),
+                )
+            )
+            for index in every
+        )
         lengths = (tiles.length(index) for index in every)
         return cls(tiles.count, tiles.units, tiles.dim, tuple(lengths), tuple(refs), key)
 
@@ -94,7 +103,11 @@ class ObjectTiles:
         import ray
 
         assert self.key is not None
-        return self.key.opened(ray.get(self.refs[index])[part])
+        return self.key.opened(ray.get(self.refs[index])[part], _part_of_tile(index, part))
+
+
+def _part_of_tile(index: int, part: int) -> str:
+    return f"part {part} of tile {index}"
 
 
 @dataclass(frozen=True)
@@ -158,7 +171,9 @@ class RayPasses(Passes):
         * what travels are the pass, the records (as a path, or through Ray's object store) and exact sums, which are
           private: no key to noise does;
         * in the object store, and where Ray spills it, passes, records and sums are encrypted, under a key that is in
-          the memory of this process and of its tasks alone.
+          the memory of this process and of its tasks alone;
+        * what is merged are the sums of a pass over all tiles, each of them once: sums are sealed as those of their
+          pass and tiles, and others in their place do not open.
 
     Args:
         cluster: where.
@@ -172,7 +187,7 @@ class RayPasses(Passes):
         super().__init__(plan, records, workers=workers)
         self._cluster, self._plan = cluster, plan
         self._task: PassTask | None = None
-        self._key = ObjectKey()
+        self._key, self._started = ObjectKey(), 0
 
     @contextmanager
     def open(self) -> Iterator[None]:
@@ -191,15 +206,21 @@ class RayPasses(Passes):
     def started(self, one: Pass[AnySums]) -> Started[AnySums]:
         """Have a pass carried out; its sums are asked for later."""
         work, join = self._remote(pass_sums, num_returns=2), self._remote(merge_sums)
-        sealed = self._key.seal(one)
-        started = [work(self._key, self._task, span, sealed) for span in self._spans()]
+        self._started += 1
+        name, spans = f"pass {self._started}", self._spans()
+        sealed = self._key.seal(one, name)
+        started = [work(self._key, name, self._task, span, sealed) for span in spans]
         parts, ends = [sums for sums, _ in started], [end for _, end in started]
         # No name keeps the sums of a part once they are merged.
         del started
         while len(parts) > 1:
-            groups = [parts[start : start + _FAN_IN] for start in range(0, len(parts), _FAN_IN)]
-            parts = [join(self._key, sealed, *group) if len(group) > 1 else group[0] for group in groups]
-        return Started(one.stage, ends, parts[0], self._key)
+            groups = [slice(start, start + _FAN_IN) for start in range(0, len(parts), _FAN_IN)]
+            parts = [
+                join(self._key, name, sealed, spans[group], *parts[group]) if len(parts[group]) > 1 else parts[group][0]
+                for group in groups
+            ]
+            spans = [_joined(spans[group]) for group in groups]
+        return Started(one.stage, ends, parts[0], self._key, _sums_of(name, spans[0]))
 
     def _remote(self, work: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         """What starts tasks of a function."""
@@ -222,8 +243,8 @@ class RayPasses(Passes):
 class Started(Generic[AnySums]):
     """A pass that is under way on a cluster."""
 
-    def __init__(self, stage: str, ends: list[Any], whole: Any, key: ObjectKey) -> None:
-        self._stage, self._ends, self._whole, self._key = stage, ends, whole, key
+    def __init__(self, stage: str, ends: list[Any], whole: Any, key: ObjectKey, name: str) -> None:
+        self._stage, self._ends, self._whole, self._key, self._name = stage, ends, whole, key, name
 
     def sums(self, tell: Progress) -> AnySums:
         """Its sums, when all tasks are done; asked for once.
@@ -237,7 +258,7 @@ class Started(Generic[AnySums]):
         for done in range(1, len(self._ends) + 1):
             ray.wait(self._ends, num_returns=done)
             tell(self._stage, done, len(self._ends))
-        sums: AnySums = self._key.opened(_checked(ray.get(self._whole)))
+        sums: AnySums = self._key.opened(_checked(ray.get(self._whole)), self._name)
         self._whole = None
         return sums
 
@@ -254,7 +275,18 @@ class PassTask:
         return "<PassTask>"
 
 
-def pass_sums(key: ObjectKey, task: PassTask, span: range, one: Sealed) -> tuple[Sealed | Failure, None]:
+def _sums_of(name: str, span: range) -> str:
+    return f"sums of {name} over tiles {span.start} to {span.stop}"
+
+
+def _joined(spans: list[range]) -> range:
+    """Of spans that follow one another the whole."""
+    if any(one.stop != other.start for one, other in pairwise(spans)):
+        raise InvalidInput("spans of tiles", WITHHELD, "spans that follow one another")
+    return range(spans[0].start, spans[-1].stop)
+
+
+def pass_sums(key: ObjectKey, name: str, task: PassTask, span: range, one: Sealed) -> tuple[Sealed | Failure, None]:
     """The sums of a pass over the record tiles ``span``; and what says that they are there, whoever has them then."""
 
     def work() -> Sealed:
@@ -264,26 +296,28 @@ def pass_sums(key: ObjectKey, task: PassTask, span: range, one: Sealed) -> tuple
         records = task.records
         if isinstance(records, ObjectTiles):
             records = replace(records, key=key)
-        made: Pass[Any] = key.opened(one)
+        made: Pass[Any] = key.opened(one, name)
         reader, sums = TileReader(task.plan, records), made.empty()
         for index in span:
             made.add(reader, index, sums, lambda _: None)
-        return key.seal(sums, spent=True)
+        return key.seal(sums, _sums_of(name, span), spent=True)
 
     return _guarded(work), None
 
 
-def merge_sums(key: ObjectKey, one: Sealed, *parts: Sealed | Failure) -> Sealed | Failure:
-    """The sums of ``parts``, which are of one pass over different records."""
+def merge_sums(
+    key: ObjectKey, name: str, one: Sealed, spans: list[range], *parts: Sealed | Failure
+) -> Sealed | Failure:
+    """The sums of ``parts``, which are of one pass over ``spans`` of tiles, one after another."""
 
     def work() -> Sealed:
         no_core_dumps()
-        made: Pass[Any] = key.opened(one)
+        made: Pass[Any] = key.opened(one, name)
         sums = made.empty()
-        for part in parts:
+        for span, part in zip(spans, parts, strict=True):
             assert not isinstance(part, Failure)
-            sums.merge(key.opened(part))
-        return key.seal(sums, spent=True)
+            sums.merge(key.opened(part, _sums_of(name, span)))
+        return key.seal(sums, _sums_of(name, _joined(spans)), spent=True)
 
     failed = [part for part in parts if isinstance(part, Failure)]
     return failed[0] if failed else _guarded(work)

@@ -43,7 +43,7 @@ class ObjectKey:
 
     Formal guarantees:
         * Secret: without the key nothing of an object shows but how large its arrays are.
-        * Whole: an object that was changed does not open.
+        * Whole: an object that was changed does not open, nor does one that was sealed as another.
         * Not in the store: it is small enough that Ray never puts it there, where it is an argument by itself.
 
     Args:
@@ -51,7 +51,7 @@ class ObjectKey:
 
     Example:
         >>> key = ObjectKey()
-        >>> key.opened(key.seal({"sums": np.arange(3)}))
+        >>> key.opened(key.seal({"sums": np.arange(3)}, "sums of tile 7"), "sums of tile 7")
         {'sums': array([0, 1, 2])}
     """
 
@@ -64,11 +64,12 @@ class ObjectKey:
     def __reduce__(self) -> tuple[Any, ...]:
         return ObjectKey, (self._key,)
 
-    def seal(self, what: Any, *, spent: bool = False) -> Sealed:
+    def seal(self, what: Any, name: str, *, spent: bool = False) -> Sealed:
         """``what``, encrypted.
 
         Args:
             what: anything that can be pickled and holds no reference of Ray's.
+            name: what it is, to be given again where it is opened; under one key no two objects share one.
             spent: its arrays are encrypted where they are, and of no use to the caller afterwards.
         """
         from ray import cloudpickle
@@ -80,35 +81,35 @@ class ObjectKey:
         for number, content in enumerate([memoryview(head), *(buffer.raw() for buffer in buffers)]):
             piece = np.frombuffer(content, np.uint8)
             own = piece if spent and not content.readonly else np.empty_like(piece)
-            seals.append(self._encrypt(number, piece, own))
+            seals.append(self._encrypt(_of(name, number), piece, own))
             pieces.append(own)
         return Sealed(tuple(pieces), tuple(seals))
 
-    def opened(self, sealed: Sealed) -> Any:
-        """What was sealed; its arrays can be written to.
+    def opened(self, sealed: Sealed, name: str) -> Any:
+        """What was sealed under this name; its arrays can be written to.
 
         Raises:
-            ClusterLost: it is not what was sealed under this key.
+            ClusterLost: it is not what was sealed under this key and name.
         """
-        contents = [self._decrypt(*one) for one in enumerate(zip(sealed.pieces, sealed.seals, strict=True))]
+        parts = zip(sealed.pieces, sealed.seals, strict=True)
+        contents = [self._decrypt(_of(name, number), *part) for number, part in enumerate(parts)]
         return pickle.loads(contents[0].tobytes(), buffers=contents[1:])
 
-    def _encrypt(self, number: int, piece: NDArray[np.uint8], into: NDArray[np.uint8]) -> bytes:
+    def _encrypt(self, about: bytes, piece: NDArray[np.uint8], into: NDArray[np.uint8]) -> bytes:
         nonce = secrets.token_bytes(_NONCE)
         working: Any = self._cipher(nonce, None).encryptor()
-        working.authenticate_additional_data(_of(number))
+        working.authenticate_additional_data(about)
         working.update_into(piece, into)
         working.finalize()
         tag: bytes = working.tag
         return nonce + tag
 
-    def _decrypt(self, number: int, sealed: tuple[NDArray[np.uint8], bytes]) -> NDArray[np.uint8]:
+    def _decrypt(self, about: bytes, piece: NDArray[np.uint8], seal: bytes) -> NDArray[np.uint8]:
         from cryptography.exceptions import InvalidTag
 
-        piece, seal = sealed
         found = np.empty_like(piece)
         working: Any = self._cipher(seal[:_NONCE], seal[_NONCE:]).decryptor()
-        working.authenticate_additional_data(_of(number))
+        working.authenticate_additional_data(about)
         working.update_into(piece, found)
         try:
             working.finalize()
@@ -122,5 +123,5 @@ class ObjectKey:
         return Cipher(algorithms.AES(self._key), modes.GCM(nonce, tag))
 
 
-def _of(number: int) -> bytes:
-    return f"privmix object {number}".encode()
+def _of(name: str, number: int) -> bytes:
+    return f"privmix object {number}: {name}".encode()
