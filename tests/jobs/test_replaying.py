@@ -282,6 +282,30 @@ def test_a_run_that_goes_on_keeps_its_auditors(place: Path, monkeypatch: pytest.
     assert pm.replay("REL", own(), key=KEY).equal
 
 
+def test_other_records_are_not_replayed_with_a_count_of_the_refused_ones(place: Path) -> None:
+    """They get a fresh key, which drew no count: nothing could make the count again."""
+
+    def write(last: str) -> None:
+        rows = [f"{value:.3f},{'yes' if value > 0 else 'no'}" for value in own()[0][:, 0]]
+        Path("own.csv").write_text("\n".join(["a,label", *rows[:-1], f"0.5,{last}"]) + "\n")
+
+    ledger = "sqlite:///ledger.db"
+    pm.Ledger.create(ledger).add_dataset("own", epsilon=20.0, delta=1e-3)
+    wishes: dict[str, Any] = {"private_count": True, "delta": 1e-6, "classes": ["yes", "no"]}
+    wishes |= {"ledger": ledger, "dataset": "own"}
+    alone: dict[str, Any] = {"out": "NONE", "replay_for": None, "replay_until": None}
+    write("yess")
+    for more in ({}, alone):
+        with pytest.raises(InvalidInput, match="private and not shown"):
+            released("own.csv", **wishes, **more)
+    write("yes")
+    with pytest.raises(InvalidInput, match="no other records can be replayed"):
+        released("own.csv", **wishes, resume=True)
+    assert not Path("REL").exists()
+    # Without auditors they take the place of the refused ones.
+    assert released("own.csv", **wishes, **alone, resume=True)
+
+
 # Its end.
 
 
