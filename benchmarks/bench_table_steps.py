@@ -32,7 +32,7 @@ from privmix.jobs.table_quality import table_quality
 
 RUNS: Final = common.RESULTS / "table_steps_runs.json"
 DELTA: Final = 1e-5
-EPSILONS, SEEDS = (0.5, 1.0, 8.0), 3
+EPSILONS, SEEDS = (0.5, 8.0), 3
 FLAG: Final = {"categories": ["no", "yes"]}
 REGION: Final = {"categories": ["northeast", "midwest", "south", "west"]}
 # Columns and label; bins follow from what the columns mean.
