@@ -1,34 +1,104 @@
 """Products and convolutions of torch in the whole of float32.
 
-Graphics cards round what they multiply to ten bits (TF32) unless they are told not to, convolutions by default. A
-network's features are then a thousandth off those of a processor, and clipped gradients longer than their bound.
+Graphics cards round what they multiply to ten bits (TF32) unless they are told not to, convolutions by default, and
+some processors to seven (bfloat16) if they are told to. A network's features are then a thousandth off, and clipped
+gradients longer than their bound.
 
 This module sits beside the floors, so every floor may use it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any, Final
 
 import torch
+
+_WHOLE: Final = "ieee"
+_KINDS: Final = (
+    ("cuda", "matmul"),
+    ("cudnn", "conv"),
+    ("cudnn", "rnn"),
+    ("mkldnn", "matmul"),
+    ("mkldnn", "conv"),
+    ("mkldnn", "rnn"),
+)
 
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Without TF32 and autocast while the block lasts, whatever the caller's choice was.
+    """Without TF32, bfloat16 and autocast while the block lasts, whatever the caller's choice was.
+
+    Blocks may stand in one another, and in several threads at once: the caller's choice is back after the last one.
 
     Example:
         >>> with full_precision(torch.device("cpu")):
-        ...     torch.backends.cudnn.allow_tf32
+        ...     torch.backends.cuda.matmul.allow_tf32
         False
     """
-    before = torch.get_float32_matmul_precision()
-    cudnn = torch.backends.cudnn
-    flags = {"enabled": cudnn.enabled, "benchmark": cudnn.benchmark, "deterministic": cudnn.deterministic}
-    with torch.autocast(device.type, enabled=False), cudnn.flags(**flags, allow_tf32=False):
-        torch.set_float32_matmul_precision("highest")
+    with torch.autocast(device.type, enabled=False):
+        _CHOICE.suspend()
         try:
             yield
         finally:
-            torch.set_float32_matmul_precision(before)
+            _CHOICE.resume()
+
+
+class _Choice:
+    """The precision that the caller chose: torch keeps it for the whole process."""
+
+    def __init__(self) -> None:
+        self._lock, self._blocks = threading.Lock(), 0
+        self._before: tuple[list[Any], list[str]] = [], []
+
+    def suspend(self) -> None:
+        with self._lock:
+            self._blocks += 1
+            if self._blocks == 1:
+                older, kinds = [_known(get) for get, _ in _OLDER], [one.fp32_precision for one in _kinds()]
+                self._before = older, kinds
+                whole = [None if found is None else best for found, best in zip(older, _OLD_WHOLE, strict=True)]
+                _choose(whole, [_WHOLE] * len(kinds))
+
+    def resume(self) -> None:
+        with self._lock:
+            self._blocks -= 1
+            if self._blocks == 0:
+                _choose(*self._before)
+
+
+_CHOICE: Final = _Choice()
+_OLD_WHOLE: Final = ("highest", False)
+_OLDER: Final[tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...]] = (
+    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (lambda: torch.backends.cudnn.allow_tf32, lambda value: setattr(torch.backends.cudnn, "allow_tf32", value)),
+)
+
+
+def _known(get: Callable[[], Any]) -> Any:
+    """A choice by torch's older names; None where the caller chose by the newer, which the older can't tell."""
+    try:
+        return get()
+    except RuntimeError:
+        return None
+
+
+def _choose(older: list[Any], kinds: list[str]) -> None:
+    for (_, choose), value in zip(_OLDER, older, strict=True):
+        if value is not None:
+            choose(value)
+    for one, value in zip(_kinds(), kinds, strict=True):
+        # A kind that says nothing follows the choice for all of them, and goes on to do so.
+        one.fp32_precision = "none"
+        if one.fp32_precision != value:
+            one.fp32_precision = value
+
+
+def _kinds() -> list[Any]:
+    """Where torch 2.9 and later have a choice for each kind of operation; before, none."""
+    backends: Any = torch.backends
+    if not hasattr(backends.cuda.matmul, "fp32_precision"):
+        return []
+    return [getattr(getattr(backends, backend), kind) for backend, kind in _KINDS]

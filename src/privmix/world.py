@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib import import_module
@@ -162,7 +162,9 @@ class World:
         try:
             yield
         except Exception:
-            self.share(_FAILED)
+            # What went wrong here is what is told, also where one of the others is lost meanwhile.
+            with suppress(ProcessLost):
+                self.share(_FAILED)
             raise
         self.share(_GO)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -141,6 +142,15 @@ def test_two_steps_are_exact_for_gaussian_queries(noise: float) -> None:
     assert 1e-5 * (1 - 1e-6) <= both.delta(exact) <= 1.2e-5
     assert both.guess_epsilon(1e-5) == pytest.approx(exact, rel=0.05)
     assert both.guess_log_delta(exact) == pytest.approx(math.log(1e-5), abs=0.4)
+
+
+def test_two_steps_say_nothing_where_their_factor_is_no_number() -> None:
+    """A delta that underflows, times e to the 900: no bound may come of it."""
+    queries = [PairQuery(SampledPair(GaussianNoise(0.02), 1.0), 1)]
+    both = ReplacedLoss(*(LossDirection(queries, add, 1e-4) for add in (False, True)))
+    with patch.object(ReplacedLoss, "_best_share", lambda *_: 0.5):
+        assert both.delta(1800.0) == 1.0
+        assert both.delta(1300.0) <= 1.0
 
 
 @pytest.mark.parametrize(("rows", "noise", "blocks"), [(937, 1.187, 64), (3750, 0.42, 16), (60_000, 0.31, 1)])

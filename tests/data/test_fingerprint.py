@@ -1,17 +1,20 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import os
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from PIL import Image
 
-from privmix.data import ArraySource, content_hashes, open_dataset
+from privmix.data import ArraySource, content_hashes, open_dataset, source
 from privmix.data import fingerprint as fingerprints
-from privmix.data.fingerprint import fingerprint
+from privmix.data.fingerprint import fingerprint, records_hash
 from privmix.errors import StorageError
 
 
@@ -118,6 +121,36 @@ def test_a_file_is_hashed_once_until_something_touches_it(tmp_path: Path, monkey
     assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
     assert fingerprint(file) != first
     assert len(read) == 4
+
+
+def test_cells_are_told_apart_as_the_reader_does() -> None:
+    """Days, too: a table with other days is another table, whatever library holds them."""
+    days = [
+        date(2016, 1, 1),
+        date(2016, 1, 2),
+        datetime(2016, 1, 1, 3),
+        np.datetime64("2016-01-01"),
+        np.datetime64("NaT"),
+    ]
+    stamps = [pandas.Timestamp("2016-01-01"), pandas.Timestamp("2016-01-02"), pandas.NaT]
+    cells: list[Any] = [None, "", "2016-01-01", "1", 1, 1.5, True, np.float32(1.5), *days, *stamps]
+    for one, other in itertools.combinations(cells, 2):
+        alike = source._cell(one) == source._cell(other) and type(source._cell(one)) is type(source._cell(other))
+        assert (fingerprints._cell(one) == fingerprints._cell(other)) == alike, (one, other)
+
+
+@pytest.mark.parametrize("library", ["pandas", "objects", "polars", "arrays"])
+def test_a_table_with_other_days_has_another_hash(library: str) -> None:
+    def held(year: int) -> Any:
+        days = np.array([f"{year}-01-0{day}" for day in range(1, 5)], "M8[D]")
+        if library == "arrays":
+            return days[:, None], [0, 1, 0, 1]
+        column = days.tolist() if library == "objects" else days.astype("M8[ns]")
+        frame = pandas.DataFrame({"when": column, "label": [0, 1, 0, 1]})
+        return pytest.importorskip("polars").from_pandas(frame) if library == "polars" else frame
+
+    hashes = [records_hash(open_dataset(held(year), classes=2, columns=["when"])) for year in (2015, 2015, 2024)]
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 def test_cells_that_repeat_are_written_as_each_is() -> None:

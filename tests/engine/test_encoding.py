@@ -65,8 +65,8 @@ class Alone:
         return {}
 
     def rows(self, source: Source, writer: Any) -> Any:
-        place = TilePlace(str(writer.path), TILE, writer.dim, *writer.sealed_by)
         folder = TileFolder.beside(writer.path, {**writer.facts, "tile": TILE}, writer.sealer)
+        place = TilePlace(str(writer.path), TILE, writer.dim, folder.facts, *writer.sealed_by)
         worker, parts = TileWorker(os.getcwd(), None), Parts((source, self.extractor), stored=False)
         for number in range(source.manifest().tiles(TILE)):
             if number not in folder.there():
@@ -140,6 +140,21 @@ def test_tiles_are_gone_though_a_worker_goes_on_writing(tmp_path: Path, monkeypa
     assert not tiles_of(tmp_path / "S").exists()
 
 
+def test_a_late_tile_of_an_attempt_before_is_none(tmp_path: Path) -> None:
+    """A worker that was cut off goes on in a folder that is by now of other data. Nor is a renamed one."""
+    path, tile = tmp_path / "S", (np.ones((2, 3), np.float32), np.zeros(2, np.int64))
+    before = TileFolder.beside(path, {"data": 1}, None)
+    now = TileFolder.beside(path, {"data": 2}, None)
+    TileFolder.at(path, None, before.facts).write(0, *tile)
+    assert now.there() == {0}
+    assert now.read(0, 2, 3) is None
+    TileFolder.at(path, None, now.facts).write(0, *tile)
+    assert now.read(0, 2, 3) is not None
+    place = tiles_of(path)
+    (place / "tile-000000000").rename(place / "tile-000000001")
+    assert now.read(1, 2, 3) is None
+
+
 @pytest.mark.parametrize("change", ["facts", "torn", "edited", "another's"])
 def test_tiles_of_something_else_are_not_taken(
     tmp_path: Path, source: Source, whole: FeatureStore, change: str
@@ -177,8 +192,9 @@ def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path, source: Sourc
 
 
 def test_a_machine_without_the_folder_says_so(tmp_path: Path, source: Source) -> None:
+    place = TilePlace(str(tmp_path / "elsewhere"), TILE, DIM, b"")
     parts = Parts((source, Doubled()), stored=False)
-    found = TileWorker(os.getcwd(), None).encode(TilePlace(str(tmp_path / "elsewhere"), TILE, DIM), range(1), parts)
+    found = TileWorker(os.getcwd(), None).encode(place, range(1), parts)
     assert found == Failure(None, "No such file or directory")
     with pytest.raises(StorageError, match="share the folder"):
         TileFolder.at(tmp_path / "elsewhere", None)

@@ -9,9 +9,11 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
+from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.dp_sgd import SAMPLING
-from privmix.training.noise import noisy_mean
+from privmix.training.mechanisms.base import mechanism_of
+from privmix.training.noise import MOST_PROCESSES, noise_scale, noisy_mean
 from privmix.training.plan import TrainingPlan
 from privmix.training.summation import grid_of
 
@@ -48,6 +50,15 @@ def test_right_noise_is_normal_and_independent() -> None:
     assert stats.kstest(noise, "norm").pvalue > P_LIMIT
     for lag in (1, 2, 64):
         assert abs(noise[lag:] @ noise[:-lag]) / math.sqrt(SIZE) < 5.5
+
+
+def test_as_many_processes_share_a_run_as_the_noise_has_room_for() -> None:
+    """One record moves the rounding of 2 W - 1 groups, each by 2^-17 of the bound and 1e-5 in float64."""
+    room = noise_scale(PLAN) / PLAN.noise_std - 1
+    assert room >= (2 * MOST_PROCESSES - 1) * (2**-17 + 1e-5)
+    mechanism_of(PLAN).check_processes(PLAN, MOST_PROCESSES)
+    with pytest.raises(InvalidInput, match="processes"):
+        mechanism_of(PLAN).check_processes(PLAN, MOST_PROCESSES + 1)
 
 
 def test_once_a_step() -> None:

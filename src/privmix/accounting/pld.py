@@ -37,6 +37,8 @@ _TOLERANCE = 1e-4
 # Of guesses.
 _ROUGH_TOLERANCE = 1e-2
 # What the first of two steps may take of an epsilon, and of a delta. Below the last no price is sought.
+# e to more than this overflows.
+_MOST_EXPONENT = 700.0
 _SHARES_OF_EPSILON = tuple(number / 40 for number in range(4, 29))
 _SHARES_OF_DELTA = (0.01, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8)
 _LEAST_DELTA = 1e-250
@@ -98,7 +100,10 @@ class ReplacedLoss:
     def delta(self, epsilon: float) -> float:
         """Upper bound on the hockey-stick divergence at ``epsilon`` >= 0."""
         first = self._best_share(epsilon) * epsilon
-        found = self.remove.delta(first) + math.exp(min(first, 700.0)) * self.add.delta(epsilon - first)
+        if first > _MOST_EXPONENT:
+            # A small delta times so large a factor is no number that could be told from any other.
+            return 1.0
+        found = self.remove.delta(first) + math.exp(first) * self.add.delta(epsilon - first)
         return min(1.0, found * (1 + 1e-12))
 
     def epsilon(self, delta: float) -> float:

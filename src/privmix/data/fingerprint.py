@@ -9,6 +9,7 @@ import os
 import struct
 import time
 from collections.abc import Iterable
+from datetime import date
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -208,7 +209,10 @@ def _cell(value: Any) -> bytes:
             return _number(float(value.real))
         except OverflowError:
             return b"i%d;" % value
-    return b"-" if value is None else b"?" + type(value).__name__.encode()
+    if isinstance(value, date | np.datetime64):
+        # A day is what the reader makes of it: its text, or nothing where it is no time at all.
+        return b"-" if value != value else _cell(str(value))
+    return b"-" if value is None else b"?%b;" % type(value).__name__.encode()
 
 
 def _number(value: float) -> bytes:

@@ -51,16 +51,19 @@ class TileFolder:
 
     Formal guarantees:
         * Whole: a tile has its name once all its bytes are on the disk; what reads it compares their hash.
+        * Its own: a tile of other facts (data, extractor), or of another number, is none. One that a worker of an
+          attempt before puts there late, for another store, is made again.
         * Again: two processes that make one tile, as one was taken for lost, do not disturb each other.
         * Closed: the folder and its files are the owner's only, and no link is followed.
 
     Args:
         folder: open.
         sealer: who encrypts tiles; None: nobody.
+        facts: hash of what the store is of.
     """
 
-    def __init__(self, folder: PrivateFolder, sealer: Sealer | None) -> None:
-        self._folder, self._sealer = folder, sealer
+    def __init__(self, folder: PrivateFolder, sealer: Sealer | None, facts: bytes) -> None:
+        self._folder, self._sealer, self.facts = folder, sealer, facts
 
     @classmethod
     def beside(cls, path: Path, facts: Mapping[str, Any], sealer: Sealer | None) -> Self:
@@ -73,17 +76,18 @@ class TileFolder:
             StorageError: it can't be made.
         """
         place, wanted = tiles_of(path), json.dumps(facts, sort_keys=True).encode()
+        mark = hashlib.sha256(wanted).digest()
         with reading(path.parent, "a folder"):
             with contextlib.suppress(FileNotFoundError):
                 left = PrivateFolder(place, place.name)
                 if left.has(_BEGIN) and left.read(_BEGIN, _MOST_FACTS) == wanted:
                     _remove_drafts(left)
-                    return cls(left, sealer)
+                    return cls(left, sealer, mark)
                 _check_ours(left)
                 left.discard()
             folder = PrivateFolder(place, place.name, create=True)
             folder.write(_BEGIN, wanted)
-        return cls(folder, sealer)
+        return cls(folder, sealer, mark)
 
     @classmethod
     def clear(cls, path: Path) -> None:
@@ -101,15 +105,22 @@ class TileFolder:
                 left.close()
 
     @classmethod
-    def at(cls, path: Path, sealer: Sealer | None) -> Self:
+    def at(cls, path: Path, sealer: Sealer | None, facts: bytes | None = None) -> Self:
         """The folder of the store that another process is making at ``path``.
+
+        Args:
+            path: of the store.
+            sealer: as above.
+            facts: of the tiles that are put there, see :attr:`facts`; None: of what is there.
 
         Raises:
             StorageError: it isn't here: this machine does not share the file system, or it is another user's.
         """
         place = tiles_of(path)
         try:
-            return cls(PrivateFolder(place, place.name), sealer)
+            folder = PrivateFolder(place, place.name)
+            found = hashlib.sha256(folder.read(_BEGIN, _MOST_FACTS)).digest() if facts is None else facts
+            return cls(folder, sealer, found)
         except FileNotFoundError:
             raise StorageError(f"{place}: not there; every machine has to share the folder of the store") from None
 
@@ -121,7 +132,7 @@ class TileFolder:
     def write(self, number: int, features: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         """Put a tile in its place: (b, d) features and (b,) labels."""
         content = np.ascontiguousarray(features, "<f4").tobytes() + np.ascontiguousarray(labels, "<i8").tobytes()
-        content += hashlib.sha256(content).digest()
+        content += self._digest(number, content)
         if self._sealer is not None:
             content = self._sealer.seal(_of(number), content)
         with self._folder.new(_name(number), draft=f".{_name(number)}.{secrets.token_hex(8)}.draft") as stream:
@@ -139,11 +150,16 @@ class TileFolder:
             opened = self._sealer.opened(_of(number), content)
             content = b"" if opened is None else opened
         whole = memoryview(content)
-        if len(whole) != size or hashlib.sha256(whole[:-_DIGEST]).digest() != bytes(whole[-_DIGEST:]):
+        if len(whole) != size or self._digest(number, whole[:-_DIGEST]) != bytes(whole[-_DIGEST:]):
             return None
         end = records * dim * 4
         features = np.frombuffer(whole[:end], "<f4").reshape(records, dim)
         return features, np.frombuffer(whole[end:-_DIGEST], "<i8")
+
+    def _digest(self, number: int, content: bytes | memoryview) -> bytes:
+        hasher = hashlib.sha256(self.facts + number.to_bytes(8, "little"))
+        hasher.update(content)
+        return hasher.digest()
 
     def remove(self, number: int) -> None:
         """Take a tile away; none, no work."""

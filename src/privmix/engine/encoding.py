@@ -59,18 +59,20 @@ class TilePlace:
         path: of the store in the making.
         records: of a tile.
         dim: d.
+        facts: of the tiles, see :class:`privmix.data.tiles.TileFolder`.
         key, mark: of a store that is encrypted; the key is read on the worker.
     """
 
     path: str
     records: int
     dim: int
+    facts: bytes
     key: StoreKey | None = None
     mark: bytes = b""
 
     def folder(self) -> TileFolder:
         """Open, on a worker."""
-        return TileFolder.at(Path(self.path), None if self.key is None else self.key.sealer(self.mark))
+        return TileFolder.at(Path(self.path), None if self.key is None else self.key.sealer(self.mark), self.facts)
 
 
 @dataclass(frozen=True)
@@ -246,8 +248,8 @@ class ClusterEncoder:
         """See :class:`privmix.features.cache.Encoder`."""
         assert source is self.source
         size = tile_records(source.schema.records, writer.dim)
-        place = TilePlace(str(writer.path.absolute()), size, writer.dim, *writer.sealed_by)
         folder = TileFolder.beside(writer.path, {**writer.facts, "tile": size}, writer.sealer)
+        place = TilePlace(str(writer.path.absolute()), size, writer.dim, folder.facts, *writer.sealed_by)
         try:
             yield from self._in_order(place, folder, writer)
             writer.checkpoint()

@@ -21,6 +21,7 @@ from privmix.jobs.spending import told_by
 from privmix.jobs.work import Done, Key
 from privmix.progress import Progress
 from privmix.training import TrainedModel
+from privmix.training.noise import MOST_PROCESSES
 from privmix.world import ProcessLost, World
 
 # Of `privmix.jobs.training`, which imports this.
@@ -105,7 +106,9 @@ def _crew(job: TrainingJob, cluster: Cluster) -> Iterator[Crew]:
         on_gpu = job.device != "cpu" and library.cluster_resources().get("GPU", 0) >= 1
         if job.device is not None and job.device.startswith("cuda") and not on_gpu:
             raise InvalidInput(_DEVICE, job.device, "cpu: the cluster has no GPU")
-        with Crew(cluster, TrainingPart(job), job.out.parent, workers=job.workers, on_gpu=on_gpu) as crew:
+        # The head is a process, too.
+        workers = min(job.workers or MOST_PROCESSES, MOST_PROCESSES - 1)
+        with Crew(cluster, TrainingPart(job), job.out.parent, workers=workers, on_gpu=on_gpu) as crew:
             yield crew
 
 

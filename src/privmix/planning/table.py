@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import combinations
 from typing import Any, Final
 
@@ -241,7 +241,7 @@ def _beyond(free: int) -> float:
     return float(chi2.ppf(_CONFIDENCE, free)) - free
 
 
-@cache
+@lru_cache(maxsize=256)
 def _tables(a: int, b: int) -> tuple[tuple[Reals, Reals], ...]:
     """Synthetic shares of a pair, and standard normals for their noise: the same for every plan, so plans compare."""
     generator, found = np.random.default_rng((a, b)), []

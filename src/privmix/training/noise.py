@@ -18,6 +18,9 @@ from privmix.training.summation import grid_of
 # their numbers: one more moves a record across each of W - 1 borders, which is the rounding of 2W - 1 groups.
 _ROUNDING: Final = 1 + 2.0**-10
 
+MOST_PROCESSES: Final = 24
+"""Processes that may share a run: what one record moves in 2 W - 1 groups is then within the room for it."""
+
 
 def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:
     """Add Gaussian noise to a step's sum of clipped gradients and divide by the public number of units.

@@ -111,13 +111,11 @@ class GradientStrategy(ABC):
         if not bool(torch.isfinite(norms).all()):
             # Zero times infinity is no number: what is not finite is taken out before it is scaled.
             adjusted = torch.where(torch.isfinite(norms)[:, None], adjusted, 0.0)
-        # TF32 would round by more than the clipping leaves room for.
-        with full_precision(adjusted.device):
-            factors = self.clipping.factors(norms).to(adjusted.dtype)
-            total = torch.zeros(self.flat.size, dtype=torch.float64, device=adjusted.device)
-            for some, rows in zip(torch.split(factors, _ADDED), torch.split(adjusted, _ADDED), strict=True):
-                total += some @ rows
-            return total
+        factors = self.clipping.factors(norms).to(adjusted.dtype)
+        total = torch.zeros(self.flat.size, dtype=torch.float64, device=adjusted.device)
+        for some, rows in zip(torch.split(factors, _ADDED), torch.split(adjusted, _ADDED), strict=True):
+            total += some @ rows
+        return total
 
     def _weights(self, side: SideInformation) -> list[dict[str, Tensor]]:
         """Parameters to differentiate at: the weights, or the weights plus each perturbation."""
@@ -164,18 +162,19 @@ class LoopGradients(GradientStrategy):
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
         joined = total.device.type != "cpu" or side.scale is not None or side.centre is not None
-        for pieces in self._gradients(views, targets, side):
-            if joined:
-                total += self._clipped_and_summed(torch.cat(pieces)[None], side)
-            else:
-                self._add_clipped(total, pieces)
+        # TF32 would round by more than the clipping leaves room for.
+        with full_precision(total.device):
+            for pieces in self._gradients(views, targets, side):
+                if joined:
+                    total += self._clipped_and_summed(torch.cat(pieces)[None], side)
+                else:
+                    self._add_clipped(total, pieces)
         return total
 
     def _add_clipped(self, total: Tensor, pieces: list[Tensor]) -> None:
         """Add one record's gradient tensor by tensor: on a CPU, joining large ones costs more than adding them."""
         norm = torch.linalg.vector_norm(torch.cat([lengths(piece[None]) for piece in pieces]))
-        with full_precision(total.device):
-            factor = float(self.clipping.factors(norm))
+        factor = float(self.clipping.factors(norm))
         # Zero times infinity is no number.
         if factor > 0:
             sizes = [len(piece) for piece in pieces]
@@ -218,12 +217,14 @@ class VmapGradients(GradientStrategy):
             return torch.zeros(self.flat.size, device=self.flat.device)
         gradient: Tensor | None = None
         weights = self._weights(side)
-        for at, part in zip(weights, shares(views.shape[1], len(weights)), strict=True):
-            found = vmap(grad(self._loss), in_dims=(None, 0, 0))(at, views[:, part], targets[:, part])
-            share = self.flat.flatten(found, batch_axes=1) / views.shape[1]
-            gradient = share if gradient is None else gradient + share
-        assert gradient is not None
-        return self._clipped_and_summed(gradient, side)
+        # As above; and with TF32 the rounding of a record's gradient could hang on how many others there are.
+        with full_precision(self.flat.device):
+            for at, part in zip(weights, shares(views.shape[1], len(weights)), strict=True):
+                found = vmap(grad(self._loss), in_dims=(None, 0, 0))(at, views[:, part], targets[:, part])
+                share = self.flat.flatten(found, batch_axes=1) / views.shape[1]
+                gradient = share if gradient is None else gradient + share
+            assert gradient is not None
+            return self._clipped_and_summed(gradient, side)
 
     def _loss(self, weights: dict[str, Tensor], x: Tensor, targets: Tensor) -> Tensor:
         with self._precision():
