@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import zlib
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -102,10 +101,16 @@ def test_sums_and_passes_travel_sealed_and_the_key_by_itself() -> None:
 
 
 def test_records_lie_there_without_their_key() -> None:
-    key = ObjectKey()
-    tiles = ObjectTiles(1, 1, 1, (1,), (), key)
-    assert key._key not in pickle.dumps(tiles)
-    assert pickle.loads(pickle.dumps(tiles)) == replace(tiles, key=None)
+    """Nor do the numbers of records in the tiles travel in the clear: of persons, these are private."""
+    key, facts = ObjectKey(), (3_141_592_653, 7, (1, 2))
+    tiles = ObjectTiles(1, key.seal(facts, "facts of tiles"), ())
+    sent = pickle.dumps(tiles)
+    assert key._key not in sent
+    assert pickle.dumps(facts[0])[3:7] not in sent
+    found = pickle.loads(sent).opened(key)
+    assert (found.count, found.units, found.length(1)) == (3_141_592_653, 7, 2)
+    with pytest.raises(ClusterLost):
+        tiles.opened(ObjectKey())
 
 
 def test_a_reason_is_the_systems_word_and_no_librarys() -> None:

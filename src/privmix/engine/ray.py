@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Final, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,20 +55,20 @@ class Failure:
 
 @dataclass(frozen=True)
 class ObjectTiles:
-    """Tiles in Ray's object store, encrypted. The key is nowhere near them: it travels by itself."""
+    """Tiles in Ray's object store, encrypted. They are opened by a key that is nowhere near them: it travels by itself.
 
-    count: int
-    units: int
+    Attributes:
+        dim: d.
+        facts: sealed: how many records and units there are, and records of each tile, which persons' numbers are of.
+        refs: of each tile's records, and of where those of each person begin.
+    """
+
     dim: int
-    lengths: tuple[int, ...]
+    facts: Sealed
     refs: tuple[Any, ...]
-    key: ObjectKey | None = None
 
     def __repr__(self) -> str:
         return "<ObjectTiles>"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return ObjectTiles, (self.count, self.units, self.dim, self.lengths, self.refs)
 
     @classmethod
     def of(cls, tiles: RecordTiles, key: ObjectKey) -> ObjectTiles:
@@ -85,8 +85,31 @@ class ObjectTiles:
             )
             for index in every
         )
-        lengths = (tiles.length(index) for index in every)
-        return cls(tiles.count, tiles.units, tiles.dim, tuple(lengths), tuple(refs), key)
+        facts = (tiles.count, tiles.units, tuple(tiles.length(index) for index in every))
+        return cls(tiles.dim, key.seal(facts, _FACTS), tuple(refs))
+
+    def opened(self, key: ObjectKey) -> OpenedTiles:
+        """To be read."""
+        count, units, lengths = key.opened(self.facts, _FACTS)
+        return OpenedTiles(count, units, self.dim, lengths, self.refs, key)
+
+
+_FACTS: Final = "facts of tiles"
+
+
+@dataclass(frozen=True)
+class OpenedTiles:
+    """The same, with their key: of one process."""
+
+    count: int
+    units: int
+    dim: int
+    lengths: tuple[int, ...]
+    refs: tuple[Any, ...]
+    key: ObjectKey
+
+    def __repr__(self) -> str:
+        return "<OpenedTiles>"
 
     def length(self, index: int) -> int:
         return self.lengths[index]
@@ -102,7 +125,6 @@ class ObjectTiles:
     def _opened(self, index: int, part: int) -> Any:
         import ray
 
-        assert self.key is not None
         return self.key.opened(ray.get(self.refs[index])[part], _part_of_tile(index, part))
 
 
@@ -156,10 +178,9 @@ class Cluster:
                 raise lost(error) from None
 
 
-def shared(records: RecordTiles, key: ObjectKey) -> RecordTiles:
+def shared(records: RecordTiles, key: ObjectKey) -> StoreTiles | PersonStoreTiles | ObjectTiles:
     """The records in a form that travels in a few bytes."""
-    ready = isinstance(records, StoreTiles | PersonStoreTiles)
-    return records if ready else ObjectTiles.of(records, key)
+    return records if isinstance(records, StoreTiles | PersonStoreTiles) else ObjectTiles.of(records, key)
 
 
 class RayPasses(Passes):
@@ -268,7 +289,7 @@ class PassTask:
     """What a worker needs to know for a pass. Private, but without any key."""
 
     plan: BasePlan
-    records: RecordTiles
+    records: RecordTiles | ObjectTiles
     on_start: Callable[[], None] | None = None
 
     def __repr__(self) -> str:
@@ -293,9 +314,7 @@ def pass_sums(key: ObjectKey, name: str, task: PassTask, span: range, one: Seale
         no_core_dumps()
         if task.on_start is not None:
             task.on_start()
-        records = task.records
-        if isinstance(records, ObjectTiles):
-            records = replace(records, key=key)
+        records = task.records.opened(key) if isinstance(task.records, ObjectTiles) else task.records
         made: Pass[Any] = key.opened(one, name)
         reader, sums = TileReader(task.plan, records), made.empty()
         for index in span:
