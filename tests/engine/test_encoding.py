@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -189,6 +190,18 @@ def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path, source: Sourc
     place.symlink_to(tmp_path)
     with pytest.raises(InvalidInput, match="this user's alone"):
         write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=Alone(source, Doubled()))
+
+
+def test_another_kind_of_machine_makes_no_tile(tmp_path: Path, source: Source) -> None:
+    """Not even one that nobody looks at until the work has failed, and that the next attempt would take."""
+    folder = TileFolder.beside(tmp_path / "S", {}, None)
+    other = TilePlace(str(tmp_path / "S"), TILE, DIM, folder.facts, runtime={"device": "another"})
+    worker, parts = TileWorker(os.getcwd(), None), Parts((source, Doubled()), stored=False)
+    said = worker.encode(other, range(1), parts)
+    assert said == Doubled().runtime()
+    assert folder.there() == set()
+    assert worker.encode(replace(other, runtime=said), range(1), parts) == said
+    assert folder.there() == {0}
 
 
 def test_a_machine_without_the_folder_says_so(tmp_path: Path, source: Source) -> None:

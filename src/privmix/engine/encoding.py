@@ -61,6 +61,7 @@ class TilePlace:
         dim: d.
         facts: of the tiles, see :class:`privmix.data.tiles.TileFolder`.
         key, mark: of a store that is encrypted; the key is read on the worker.
+        runtime: what its worker has to say of its machine; None: anything.
     """
 
     path: str
@@ -69,6 +70,7 @@ class TilePlace:
     facts: bytes
     key: StoreKey | None = None
     mark: bytes = b""
+    runtime: Mapping[str, Any] | None = None
 
     def folder(self) -> TileFolder:
         """Open, on a worker."""
@@ -129,7 +131,10 @@ class TileWorker:
         """Make the tiles of ``span`` that are not there yet; returns what :meth:`runtime` says, or why it gave up."""
 
         def work() -> Mapping[str, Any]:
-            self._opened(parts)
+            found = self._opened(parts).runtime()
+            if place.runtime not in (None, found):
+                # It was started again on another kind of machine, whose tiles nobody wants.
+                return found
             folder = place.folder()
             try:
                 there = folder.there()
@@ -249,7 +254,8 @@ class ClusterEncoder:
         assert source is self.source
         size = tile_records(source.schema.records, writer.dim)
         folder = TileFolder.beside(writer.path, {**writer.facts, "tile": size}, writer.sealer)
-        place = TilePlace(str(writer.path.absolute()), size, writer.dim, folder.facts, *writer.sealed_by)
+        path = str(writer.path.absolute())
+        place = TilePlace(path, size, writer.dim, folder.facts, *writer.sealed_by, runtime=self._runtime)
         try:
             yield from self._in_order(place, folder, writer)
             writer.checkpoint()
