@@ -36,9 +36,9 @@ from privmix.accounting.spreads import spread_queries
 _TOLERANCE = 1e-4
 # Of guesses.
 _ROUGH_TOLERANCE = 1e-2
-# What the first of two steps may take of an epsilon, and of a delta. Below the last no price is sought.
 # e to more than this overflows.
 _MOST_EXPONENT = 700.0
+# What the first of two steps may take of an epsilon, and of a delta. Below the last no price is sought.
 _SHARES_OF_EPSILON = tuple(number / 40 for number in range(4, 29))
 _SHARES_OF_DELTA = (0.01, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8)
 _LEAST_DELTA = 1e-250
