@@ -25,6 +25,7 @@ from privmix.ledger import Ledger
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import run as run_module
 from privmix.training.dp_sgd import SAMPLING
+from privmix.training.noise import MOST_PROCESSES
 from tests.engine.training_hooks import KILLED_AT, Watched, train_loop
 from tests.training.runs import digits, files
 
@@ -227,3 +228,12 @@ def test_from_the_command_line_it_is_charged_once(cluster: Any, root: Path, else
     assert "trained: linear" in done.stdout
     assert [entry["kind"] for entry in Ledger.open(ledger).history("D")].count("reserve") == 1
     assert not list(root.glob(".pmx-*"))
+
+
+def test_no_more_workers_than_the_noise_has_room_for(tmp_path: Path) -> None:
+    """The head is a process, too; nothing is started or charged."""
+    data = (np.eye(4).repeat(50, axis=0), [0, 1] * 100)
+    asked: dict[str, Any] = {"classes": 2, "features": "identity", "epsilon": 1, "delta": 1e-3, "engine": "ray"}
+    with pytest.raises(pm.InvalidInput, match=f"workers: got {MOST_PROCESSES}; allowed: at most {MOST_PROCESSES - 1}"):
+        pm.train(data, workers=MOST_PROCESSES, out=tmp_path / "MODEL", **asked)
+    assert list(tmp_path.iterdir()) == []

@@ -60,7 +60,7 @@ from privmix.training.config import OWN, named_model
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models import OwnNetwork
 from privmix.training.models.own import own_module
-from privmix.training.noise import MOST_PROCESSES
+from privmix.training.noise import MOST_PROCESSES, WHY_NO_MORE
 from privmix.training.shared_streams import share_streams
 from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
@@ -221,7 +221,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             check_device(self.device)
             return
         if self.workers is not None and self.workers >= MOST_PROCESSES:
-            allowed = f"at most {MOST_PROCESSES - 1} in a training: the noise has room for what their borders round"
+            allowed = f"at most {MOST_PROCESSES - 1} beside this process: {WHY_NO_MORE}"
             raise InvalidInput("workers", self.workers, allowed)
         if self.out is None and not self.dry_run:
             raise InvalidInput("out", None, "a folder with `engine` ray: where a worker is lost, its run goes on")

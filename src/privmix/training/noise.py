@@ -21,6 +21,8 @@ _ROUNDING: Final = 1 + 2.0**-10
 MOST_PROCESSES: Final = 24
 """Processes that may share a run: what one record moves in 2 W - 1 groups is then within the room for it."""
 
+WHY_NO_MORE: Final = "with more, rounding at the borders of their shares could exceed what the noise has room for"
+
 
 def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:
     """Add Gaussian noise to a step's sum of clipped gradients and divide by the public number of units.

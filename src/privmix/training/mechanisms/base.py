@@ -19,7 +19,7 @@ from privmix._registry import Registry
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
-from privmix.training.noise import MOST_PROCESSES
+from privmix.training.noise import MOST_PROCESSES, WHY_NO_MORE
 from privmix.training.plan import TrainingPlan
 
 StepNoise = Callable[[Tensor, int], Tensor]
@@ -124,8 +124,7 @@ class TrainingMechanism(ABC):
     def check_processes(cls, plan: TrainingPlan, size: int) -> None:
         """Raise :class:`InvalidInput` unless ``size`` processes can share a run."""
         if size > MOST_PROCESSES:
-            allowed = f"at most {MOST_PROCESSES}: the noise has room for what their borders round, and no more"
-            raise InvalidInput("processes", size, allowed)
+            raise InvalidInput("processes", size, f"at most {MOST_PROCESSES}: {WHY_NO_MORE}")
         if size > 1 and plan.microbatch_size > 1:
             raise InvalidInput("microbatch_size", plan.microbatch_size, "1 with several processes")
 
