@@ -5,15 +5,19 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import math
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from privmix.data import Schema
 from privmix.errors import InvalidInput, StorageError
 from privmix.features import Tabular, from_spec, parse_features
+from privmix.features.table_kinds import number_in
 
 SPEC: dict[str, Any] = {
     "zip": {"ignore": True},
@@ -192,3 +196,22 @@ def test_a_cell_is_encoded_alone_as_among_others() -> None:
     for rows in (cells, cells[:4], cells[::-1]):
         alone = np.concatenate([tabular.transform(row[None]) for row in rows])
         assert tabular.transform(rows).tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("tokens", [{}, {"missing_tokens": ["-9", "none"]}])
+@given(numbers=st.lists(st.floats() | st.integers(-(10**400), 10**400) | st.integers(-10, 10), min_size=1))
+def test_numbers_are_read_alike_beside_texts(tokens: dict[str, Any], numbers: list[float]) -> None:
+    """Numbers alone are read all at once; a text among them has each read on its own."""
+    missing = {"missing": "indicator", **tokens}
+    tabular = Tabular({"age": {"range": [-20, 20], **missing}, "old": {"bins": [0, 5], **missing}})
+
+    def features(cells: list[Any]) -> np.ndarray:
+        return tabular.transform(np.array([[cell, cell] for cell in cells], dtype=object))
+
+    sound = [number for number in numbers if math.isfinite(number_in(number))]
+    if sound:
+        assert features(sound).tobytes() == features([*sound, "5"])[:-1].tobytes()
+    if len(sound) < len(numbers):
+        for cells in (numbers, [*numbers, "5"]):
+            with pytest.raises(InvalidInput, match="a number in every record"):
+                features(cells)

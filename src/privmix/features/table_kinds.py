@@ -6,6 +6,7 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from itertools import pairwise
@@ -203,6 +204,15 @@ class _Single(Kind):
 
 class _OfNumbers(_Single):
     refusal, wanted = _NO_NUMBER, "a number"
+
+    def values(self, cells: list[Any], name: str) -> list[Any]:
+        # All at once where each cell is a finite number that means itself: one by one takes ten times as long.
+        if not self.missing.numbers and set(map(type, cells)) <= {float, int}:
+            with suppress(OverflowError):
+                numbers = np.array(cells, np.float64)
+                if np.isfinite(numbers).all():
+                    return list(numbers.tolist())
+        return super().values(cells, name)
 
     def value(self, cell: Any) -> float | None:
         number = number_in(cell)

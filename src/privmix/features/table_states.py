@@ -23,7 +23,7 @@ _DIGITS: Final = 6
 # Days between two bounds are gathered in so many parts, too.
 _DAY_PARTS: Final = 32
 
-Draw = Callable[[np.random.Generator], Any]
+Draw = Callable[[np.random.Generator, int], list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class States:
         name: of the column.
         features: (s, width) float64, one row a state, as :meth:`Tabular.transform` makes them.
         shares: (s,) of states in a column of which nothing is known.
-        draws: for each state what draws a cell; None is a missing one.
+        draws: for each state what draws so many cells; None is a missing one.
         kind: Arrow type of the cells.
         unlisted: the place of the state that stands for values that are none of the categories, if there is one.
         open_end: whether a state is an interval with one end, so that its cells are the number at that end.
@@ -69,7 +69,14 @@ class States:
 
     def cells(self, states: NDArray[np.int64], generator: np.random.Generator) -> pa.Array:
         """Cells of (n,) states, each drawn on its own."""
-        return pa.array([self.draws[state](generator) for state in states.tolist()], self.kind)
+        found = np.empty(len(states), object)
+        # State by state: a generator is quick for many numbers, not for one.
+        order = np.argsort(states, kind="stable")
+        starts = np.searchsorted(states[order], np.arange(len(self.draws) + 1))
+        for draw, rows in zip(self.draws, np.split(order, starts[1:-1]), strict=True):
+            if len(rows):
+                found[rows] = draw(generator, len(rows))
+        return pa.array(found.tolist(), self.kind)
 
 
 def table_states(tabular: Tabular) -> tuple[States, ...]:
@@ -119,10 +126,10 @@ def _(kind: Numeric, entry: Mapping[str, Any]) -> States:
         return min(max(found, kind.low), kind.high)
 
     def between(low: float, high: float) -> Draw:
-        return lambda generator: number(generator.uniform(low, high))
+        return lambda generator, count: list(map(number, generator.uniform(low, high, count).tolist()))
 
     parts = np.linspace(0, 1, _PARTS + 1)
-    draws = [lambda _: number(0.0), *(between(a, b) for a, b in pairwise(parts)), lambda _: number(1.0)]
+    draws = [_always(number(0.0)), *(between(a, b) for a, b in pairwise(parts)), _always(number(1.0))]
     places = np.concatenate([[0.0], (parts[:-1] + parts[1:]) / 2, [1.0]])
     states = _plain(places.reshape(-1, 1), draws, pa.int64() if kind.integer else pa.float64())
     return _with_missing(states, kind.missing.own)
@@ -177,9 +184,9 @@ def _(kind: Dates, entry: Mapping[str, Any]) -> States:
     members = [np.flatnonzero(group == one) for one in range(group.max() + 1)]
 
     def one_of(places: NDArray[np.intp]) -> Draw:
-        def drawn(generator: np.random.Generator) -> Any:
-            day = days[int(generator.choice(places))]
-            return day if text is None else _spelt(day, text)
+        def drawn(generator: np.random.Generator, count: int) -> list[Any]:
+            found = [days[place] for place in generator.choice(places, count).tolist()]
+            return found if text is None else [_spelt(day, text) for day in found]
 
         return drawn
 
@@ -194,7 +201,7 @@ def _spelt(day: date, text: str) -> str:
 
 
 def _always(value: Any) -> Draw:
-    return lambda _: value
+    return lambda _, count: [value] * count
 
 
 def _within(low: float, high: float, integer: bool) -> Draw:
@@ -204,11 +211,11 @@ def _within(low: float, high: float, integer: bool) -> Draw:
     if math.isinf(low):
         return _always(int(high) - 1 if integer else math.nextafter(high, -math.inf))
     if integer:
-        return lambda generator: int(generator.integers(int(low), int(high)))
+        return lambda generator, count: generator.integers(int(low), int(high), count).tolist()
 
-    def drawn(generator: np.random.Generator) -> float:
-        found = float(f"{generator.uniform(low, high):.{_DIGITS}g}")
-        return found if low <= found < high else low
+    def drawn(generator: np.random.Generator, count: int) -> list[float]:
+        found = [float(f"{number:.{_DIGITS}g}") for number in generator.uniform(low, high, count).tolist()]
+        return [number if low <= number < high else low for number in found]
 
     return drawn
 

@@ -142,12 +142,15 @@ class _Fit:
         edges = np.cumsum([0, *widths])
         self.spans = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
         # All columns at once: (all states, d) features, and where two of them are of different columns.
-        self.features = torch.tensor(block_diag(*(column.features for column in columns)), dtype=torch.float32)
+        features = block_diag(*(column.features for column in columns))
+        self.features = torch.tensor(np.vstack([features, np.zeros((self.classes, moments.dim))]), dtype=torch.float32)
         self.apart = 1 - torch.tensor(block_diag(*(np.ones((width, width)) for width in widths)), dtype=torch.float32)
-        self.squares = self.features.square().sum(1)
-        # Which column a state is of, and (all states, columns) the same as ones.
-        self.column = torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))
-        self.member = torch.nn.functional.one_hot(self.column).float()
+        # What a part's record is on average: features, classes, squared length; one product is quicker than three.
+        classes = torch.eye(sum(self.sizes))[:, -self.classes :]
+        self.read = torch.cat([self.features, classes, self.features.square().sum(1, keepdim=True)], 1)
+        # (all states, columns): one where a state is of a column.
+        column = torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))
+        self.member = torch.nn.functional.one_hot(column).float()
         self.centre = None if transform.centre is None else torch.tensor(transform.centre, dtype=torch.float32)
         largest = math.sqrt(sum(float(np.square(column.features).sum(axis=1).max()) for column in columns))
         self.clips = self.centre is not None or largest > transform.clip_norm * (1 + 1e-6)
@@ -173,6 +176,7 @@ class _Fit:
         self.parameters = [self.logits, self.parts, *([self.total] if free_total else [])]
         for parameter in self.parameters:
             parameter.requires_grad_()
+        self._keep_small()
         self.beyond: list[torch.Tensor] = [torch.zeros(())] * 3
 
     def _start(self, moments: SecondMoments) -> torch.Tensor:
@@ -201,23 +205,28 @@ class _Fit:
         return weights, within
 
     def _shares(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """These, and the logarithms of the shares: softmax of each column, of all columns in one go."""
-        columns = torch.split(self.logits.detach(), self.sizes, 1)
-        highest = torch.stack([column.amax(1) for column in columns], 1)
-        left = self.logits - highest[:, self.column]
+        """These, and (k,) sums of shares times their logarithms: softmax of each column, of all columns in one go."""
+        left = self.logits - self.highest
         terms = left.exp()
         sums = terms @ self.member
         within = terms / (sums @ self.member.T)
-        return torch.softmax(self.parts, 0), within, left - sums.log() @ self.member.T
+        # The logarithm of a share is `left` less that of its column's sum, and a column's shares add up to 1.
+        return torch.softmax(self.parts, 0), within, (within * left).sum(1) - sums.log().sum(1)
+
+    def _keep_small(self) -> None:
+        """Take each column's largest off its logarithms, so that their exponentials stay finite: shares are the same.
+
+        A few steps change little of it.
+        """
+        columns = torch.split(self.logits.detach(), self.sizes, 1)
+        self.highest = torch.stack([column.amax(1) for column in columns], 1) @ self.member.T
 
     def expected(
         self, weights: torch.Tensor, within: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
         """X'X, X'Y and label sums per record, and the features' mean; clipped as a part's mean length says."""
-        states, label = within[:, : -self.classes], within[:, -self.classes :]
-        x = states @ self.features
-        y = label - self.offset
-        lengths = states @ self.squares
+        x, label, lengths = torch.split(within @ self.read, [len(self.apart), self.classes, 1], 1)
+        y, lengths = label - self.offset, lengths.squeeze(1)
         first = (self.transform.clip_norm / lengths.clamp(min=1e-12).sqrt()).clamp(max=1.0)
         centre = torch.zeros(x.shape[1]) if self.centre is None else self.centre
         mean = (weights * first) @ x
@@ -229,7 +238,7 @@ class _Fit:
         once, twice = weights * second.sqrt(), weights * second
         scaled = first[:, None] * x
         # Of one column a record has one state.
-        own = (twice * first.square()) @ states
+        own = (twice * first.square()) @ within
         outer = scaled.T @ (twice[:, None] * scaled) * self.apart + self.features.T @ (own[:, None] * self.features)
         if self.centre is not None:
             moved = torch.outer(twice @ scaled, centre)
@@ -244,16 +253,18 @@ class _Fit:
         """Lower the misfit of ``target``, and ``stiffness`` times what the parts tell of a record."""
         optimiser = Adam(self.parameters, lr=rate, betas=_MOMENTUM, fused=True)
         for step in range(steps):
+            if step % 10 == 0:
+                self._keep_small()
             warm, cool = min(1.0, (step + 1) / 20), (1 + math.cos(math.pi * step / steps)) / 2
             optimiser.param_groups[0]["lr"] = rate * warm * max(cool, 0.02)
-            weights, within, logs = self._shares()
+            weights, within, ordered = self._shares()
             numbers, mean = self.expected(weights, within)
             loss = target.misfit(numbers) / 2
             if self.centre is not None:
                 loss = loss + (mean - self.centre).square().sum() * self.mean_weight**2 / 2
             whole = weights @ within
             spread = whole.clamp(min=1e-12).log()
-            told = (weights[:, None] * within * (logs - spread)).sum()
+            told = weights @ ordered - whole @ spread
             # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
             free = (whole * (spread - torch.cat([self.base, spread[len(self.base) :]])))[: len(self.base)]
             loss = loss + stiffness * (told + free[self.loose].sum())
