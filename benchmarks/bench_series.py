@@ -1,13 +1,13 @@
 """Data that grow: MNIST in 12 months, released month by month for one budget.
 
 Three ways to hand out second moments of scattering features so far, each month, for one (epsilon, delta): a series
-(design `moments-series`), a release of each month's own records at the whole budget, added up (each record is in one
-of them: fresh noise each month), and one release of all records, which comes when the last month is over. Months are
-the records in the order of their file, 5,000 each. The mean that the first two are centred by is the first month's.
-All are learnt from by the design's learner; no setting was chosen by the test images. Runs are kept in
-results/series_runs.json, so that a broken-off benchmark goes on where it stopped.
+(design `moments-series`; learnt from by its newest release, or by all so far), a release of each month's own records at
+the whole budget, added up (each record is in one of them: fresh noise each month), and one release of all records,
+which comes when the last month is over. Months are the records in the order of their file, 5,000 each. The mean that
+the first two are centred by is the first month's. All are learnt from by the design's learner; no setting was chosen by
+the test images. Runs are kept in results/series_runs.json, so that a broken-off benchmark goes on where it stopped.
 
-    python benchmarks/bench_series.py [--seeds 5] [--most 1]
+    python benchmarks/bench_series.py [--seeds 5] [--most 1] [--ways "series, all releases"] [--epsilons 1]
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from privmix.designs import Moments, MomentsSeries
 from privmix.designs.moments import engine as moments_engine
 from privmix.designs.moments.engine import MomentsEngine
 from privmix.designs.series.engine import Before, SeriesEngine
+from privmix.designs.series.released import together
 from privmix.engine import PrivateRecords
 from privmix.learning import DiscriminantClassifier
 from privmix.mechanisms.factorisation import SquareRoot
@@ -44,7 +45,8 @@ MONTHS: Final = 12
 EPSILONS: Final = (1.0, 8.0)
 # Fits take longer than all else: fresh noise is compared at these.
 COMPARED: Final = (1, 2, 3, 6, 9, 12)
-SERIES, FRESH, SINGLE = "series", "fresh noise each month", "one release of all"
+SERIES, TOGETHER = "series, newest release", "series, all releases"
+FRESH, SINGLE = "fresh noise each month", "one release of all"
 CLASSES: Final = tuple("0123456789")
 
 
@@ -87,19 +89,35 @@ def ran(engine: MomentsEngine) -> MomentsEngine:
     return engine
 
 
-def series(x: Any, y: Any, test: Any, epsilon: float, seed: int) -> dict[int, float]:
-    size, found = len(x) // MONTHS, {}
+def steps(x: Any, y: Any, epsilon: float, seed: int) -> Iterator[tuple[Any, SeriesEngine]]:
+    """Plan and engine of each month, once it ran."""
+    size, before = len(x) // MONTHS, None
     plan: Any = config(MomentsSeries(steps=MONTHS), size, x.shape[1]).calibrate(epsilon, DELTA)
-    before = None
     for month in range(1, MONTHS + 1):
         own = slice((month - 1) * size, month * size)
         engine = SeriesEngine(plan, PrivateRecords(x[own], y[own]), SecretStreams.from_seed(seed), workers=1)
         if before is not None:
             engine.goes_on(before)
-        moments = ran(engine).beside
-        found[month] = accuracy(plan, engine, moments, test)
-        before = Before(moments, engine.transform.centre)
+        ran(engine)
+        yield plan, engine
+        before = Before(engine.beside, engine.transform.centre)
         plan = plan if plan.is_last else plan.after(size)
+
+
+def series(x: Any, y: Any, test: Any, epsilon: float, seed: int) -> dict[int, float]:
+    return {plan.step: accuracy(plan, engine, engine.beside, test) for plan, engine in steps(x, y, epsilon, seed)}
+
+
+def all_together(x: Any, y: Any, test: Any, epsilon: float, seed: int) -> dict[int, float]:
+    """The same releases as those of the series: each month all so far are weighed."""
+    made: list[SecondMoments] = []
+    found = {}
+    for plan, engine in steps(x, y, epsilon, seed):
+        made.append(engine.beside)
+        if plan.step in COMPARED[1:]:
+            weighed = together(plan, lambda: made)
+            print(plan.step, "noise variance of the newest's:", weighed.noise.round(3), flush=True)
+            found[plan.step] = accuracy(plan, engine, weighed.moments, test)
     return found
 
 
@@ -141,13 +159,13 @@ def single(x: Any, y: Any, test: Any, epsilon: float, seed: int) -> dict[int, fl
     return {MONTHS: accuracy(plan, engine, engine.beside, test)}
 
 
-WAYS: Final = {SERIES: series, SINGLE: single, FRESH: fresh}
+WAYS: Final = {SERIES: series, SINGLE: single, FRESH: fresh, TOGETHER: all_together}
 
 
-def jobs(seeds: int) -> Iterator[tuple[str, float, int]]:
+def jobs(seeds: int, ways: list[str], epsilons: list[float]) -> Iterator[tuple[str, float, int]]:
     for seed in range(seeds):
-        for epsilon in EPSILONS:
-            for way in WAYS:
+        for epsilon in epsilons:
+            for way in ways:
                 yield way, epsilon, seed
 
 
@@ -155,10 +173,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=5, help="runs of each way")
     parser.add_argument("--most", type=int, default=10**6, help="runs to make this time")
+    parser.add_argument("--ways", default=";".join(WAYS), help="which of them, with semicolons between them")
+    parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)))
     asked = parser.parse_args()
     runs: list[dict[str, Any]] = json.loads(RUNS.read_text()) if RUNS.exists() else []
     done = {(run["way"], run["epsilon"], run["seed"]) for run in runs}
-    left = [job for job in jobs(asked.seeds) if job not in done][: asked.most]
+    asked_for = jobs(asked.seeds, asked.ways.split(";"), [float(epsilon) for epsilon in asked.epsilons.split(",")])
+    left = [job for job in asked_for if job not in done][: asked.most]
     if left:
         (x, y), test = stored_features("mnist", "train"), stored_features("mnist", "test")
     for way, epsilon, seed in left:
@@ -175,7 +196,7 @@ def of(runs: list[dict[str, Any]], way: str, epsilon: float, month: int) -> list
 
 
 def report(runs: list[dict[str, Any]], *, again: bool) -> None:
-    ways = (SERIES, FRESH, SINGLE)
+    ways = (SERIES, TOGETHER, FRESH, SINGLE)
     tables, summary = [], []
     for epsilon in EPSILONS:
         rows = []
@@ -191,7 +212,7 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
     lead = (
         "Accuracy on the 10,000 test images, in percent: mean, standard deviation and number of runs. The last month "
         f"of a series has {SquareRoot(MONTHS).growth(MONTHS) ** 2:.2f} times the noise variance of one release of all, "
-        f"fresh noise each month {MONTHS} times."
+        f"fresh noise each month {MONTHS} times. All releases of a series are weighed as their noise asks."
     )
     plot(runs)
     settings = {
@@ -206,7 +227,7 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
 def plot(runs: list[dict[str, Any]]) -> None:
     figure, axes = plt.subplots(1, len(EPSILONS), figsize=(9, 3.4))
     for axis, epsilon in zip(axes, EPSILONS, strict=True):
-        for way, mark in ((SERIES, "o-"), (FRESH, "s--"), (SINGLE, "*")):
+        for way, mark in ((SERIES, "o-"), (TOGETHER, "^-"), (FRESH, "s--"), (SINGLE, "*")):
             shown = [(month, of(runs, way, epsilon, month)) for month in range(1, MONTHS + 1)]
             shown = [(month, values) for month, values in shown if values]
             months, means = [month for month, _ in shown], [np.mean(values) for _, values in shown]

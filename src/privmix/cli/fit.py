@@ -17,7 +17,7 @@ from privmix.jobs.options import FitOptions
 
 @verb(app)
 def fit(
-    release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote.")],
+    release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote; of a series: all its releases.")],
     how: Annotated[FitOptions, Take(needed=["out"])],
 ) -> None:
     """Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.

@@ -27,7 +27,7 @@ from privmix.plans import design_named
 from privmix.progress import silent
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
-from privmix.releases.folder import dataset_of
+from privmix.releases.at_hand import dataset_of
 
 
 @shows_bars
@@ -55,7 +55,8 @@ def fit(
     """Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.
 
     Args:
-        release: a release, or its folder.
+        release: a release, or its folder. Of a series that may be the folder of all its releases: they are weighed as
+            their noise asks, which leaves less of it than the newest has.
         learner: ``"auto"``: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two
             stages, what another package's design names, else noise-aware-ridge; or one of these four,
             ``"second-moments"`` for releases that have them, ``"generalized-kl"`` (the papers'), one that another

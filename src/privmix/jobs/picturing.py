@@ -29,7 +29,7 @@ from privmix.learning.inverse import InverseConfig, inverse_images
 from privmix.progress import Progress
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
-from privmix.releases.folder import dataset_of
+from privmix.releases.at_hand import dataset_of
 from privmix.reports.images import data_uri, side_for, small_image, stored_images
 from privmix.reports.pictures import draw_class_pictures
 from privmix.shown import Bar, Bars, Images

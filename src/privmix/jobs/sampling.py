@@ -20,7 +20,7 @@ from privmix.plans import Plan, plan_from_dict
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.publication.second_moments import SecondMoments
-from privmix.releases.folder import dataset_of
+from privmix.releases.at_hand import dataset_of
 from privmix.shown import Shown
 
 LABEL: Final = "label"

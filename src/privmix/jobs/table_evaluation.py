@@ -22,7 +22,7 @@ from privmix.jobs.table_quality import TableQuality, table_quality
 from privmix.learning.base import ReleaseFacts
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
-from privmix.releases.folder import dataset_of
+from privmix.releases.at_hand import dataset_of
 from privmix.shown import Shown
 
 STATEMENT = "Of real records, and covered by no guarantee: for their owner alone, unless they are public."

@@ -19,7 +19,7 @@ from privmix.jobs.dataset import open_unlabelled
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
-from privmix.releases.folder import dataset_of
+from privmix.releases.at_hand import dataset_of
 from privmix.shown import Shown
 
 

@@ -30,7 +30,7 @@ from privmix.folders import FolderKind
 from privmix.held_folders import HeldFolder
 from privmix.plans import Plan, made_by, plan_from_dict
 from privmix.private_files import PrivateFolder
-from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDataset
+from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import from_arrays, to_arrays
 from privmix.releases.arrays import Shapes, arrays_bytes, read_arrays
 from privmix.releases.certificate import PICTURE_FILE, read_certificate, told_in_shards
@@ -315,13 +315,6 @@ def load_release(folder: str | Path) -> ReleasedDataset:
     beside = read_beside(root, plan, certificate)
     centre, carried = read_centre(root, plan, certificate), read_extractor(root, certificate)
     return assemble(plan, x, y, centre, certificate, beside, carried)
-
-
-def dataset_of(release: ReleasedDataset | HasDataset | str | Path) -> ReleasedDataset:
-    """The rows of a release, whichever way it is at hand; errors as :func:`load_release`."""
-    if isinstance(release, ReleasedDataset):
-        return release
-    return release.dataset if isinstance(release, HasDataset) else load_release(release)
 
 
 def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list[Mapping[str, Any]]:

@@ -1,11 +1,11 @@
-"""Check that the releases of a folder are the steps of one series."""
+"""The releases of a folder, once they are the steps of one series."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +23,21 @@ from privmix.releases.series import FIELD, place_of_step
 from privmix.releases.verify import verify_release
 
 _STEP: Final = re.compile(r"step-(\d{3,4})\Z")
+
+
+@dataclass(frozen=True)
+class Link:
+    """A release of a series whose certificate goes on from that of the step before.
+
+    Attributes:
+        place: its folder.
+        certificate: of it.
+        plan: its plan.
+    """
+
+    place: Path
+    certificate: Certificate
+    plan: SeriesPlan
 
 
 @dataclass(frozen=True)
@@ -62,16 +77,26 @@ def verify_series(folder: Path, progress: Progress = silent) -> Chain:
         StorageError: a file is missing or can't be read.
     """
     found: list[Verification] = []
-    before: Certificate | None = None
+    chain: list[Link] = []
     for place in _places(folder):
         found.append(verify_release(place, progress))
-        certificate = read_certificate(place)
-        if certificate.id != found[-1].id:
+        chain.append(_link_at(place, chain))
+        if chain[-1].certificate.id != found[-1].id:
             raise StorageError(f"{FIELD}: somebody put another release in the place of {place} meanwhile")
-        _check_goes_on(place.name, certificate, before)
-        before = certificate
-    assert before is not None
-    return Chain(_link(before).id, _plan(before).steps, tuple(found))
+    return Chain(_link(chain[-1].certificate).id, chain[-1].plan.steps, tuple(found))
+
+
+def linked(folder: Path) -> list[Link]:
+    """The releases of a series by their certificates, which go on from one another; files are not read.
+
+    Raises:
+        InvalidInput: a certificate was edited, or releases are not the steps of one series.
+        StorageError: a certificate is missing or can't be read.
+    """
+    chain: list[Link] = []
+    for place in _places(folder):
+        chain.append(_link_at(place, chain))
+    return chain
 
 
 def _places(folder: Path) -> Iterator[Path]:
@@ -83,14 +108,16 @@ def _places(folder: Path) -> Iterator[Path]:
         yield place_of_step(folder, number)
 
 
-def _check_goes_on(name: str, certificate: Certificate, before: Certificate | None) -> None:
-    """Raise :class:`InvalidInput` unless a release is the step after the one before, or the first of a series."""
-    link, plan = _link(certificate), _plan(certificate)
-    wanted = SeriesLink(link.id, None)
-    expected = plan.of_first()
+def _link_at(place: Path, chain: Sequence[Link]) -> Link:
+    """The release there; :class:`InvalidInput` unless it is the step after those of the chain."""
+    name, certificate = place.name, read_certificate(place)
+    link, plan = _link(certificate), plan_from_dict(certificate["plan"])
+    if not isinstance(plan, SeriesPlan):
+        raise InvalidInput(f"{name}: certificate plan", f"one of design {plan.design}", "one of a series")
+    wanted, expected = SeriesLink(link.id, None), plan.of_first()
+    before = chain[-1].certificate if chain else None
     if before is not None:
-        wanted = SeriesLink(_link(before).id, hashlib.sha256(before.to_bytes()).hexdigest())
-        last = _plan(before)
+        wanted, last = SeriesLink(_link(before).id, hashlib.sha256(before.to_bytes()).hexdigest()), chain[-1].plan
         expected = last if last.is_last else last.after(plan.counts[-1])
     if link != wanted:
         raise InvalidInput(f"{name}: certificate series", "another link", "that to the release of the step before")
@@ -101,18 +128,13 @@ def _check_goes_on(name: str, certificate: Certificate, before: Certificate | No
             raise InvalidInput(f"{name}: certificate {field}", "another one", "that of the step before")
     if before is not None and _centre(certificate) != _centre(before):
         raise InvalidInput(f"{name}: {CENTRE_FILE}", "another mean", "that of the first step")
+    return Link(place, certificate, plan)
 
 
 def _link(certificate: Certificate) -> SeriesLink:
     if (link := link_of(certificate)) is None:
         raise InvalidInput("certificate series", None, "a release of a series")
     return link
-
-
-def _plan(certificate: Certificate) -> SeriesPlan:
-    plan = plan_from_dict(certificate["plan"])
-    assert isinstance(plan, SeriesPlan), "verification found it to be of a series"
-    return plan
 
 
 def _centre(certificate: Certificate) -> list[str]:

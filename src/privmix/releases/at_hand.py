@@ -1,0 +1,53 @@
+"""A release, or all releases of a series together, whichever way they are at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from privmix.designs.series.released import together
+from privmix.errors import StorageError
+from privmix.publication.dataset import HasDataset, ReleasedDataset
+from privmix.publication.second_moments import SecondMoments
+from privmix.releases.folder import load_release, read_beside
+from privmix.releases.series import FIELD, is_series
+from privmix.releases.series_chain import linked
+
+
+def dataset_of(release: ReleasedDataset | HasDataset | str | Path) -> ReleasedDataset:
+    """What a release holds, or all releases of a series together; errors as :func:`load_release`."""
+    if isinstance(release, ReleasedDataset):
+        return release
+    if isinstance(release, HasDataset):
+        return release.dataset
+    return load_series(release) if is_series(Path(release)) else load_release(release)
+
+
+def load_series(folder: str | Path) -> ReleasedDataset:
+    """Read the newest release of a series, with what those before it tell of its numbers.
+
+    It is the newest release but for its moments, which have less noise: see
+    :func:`privmix.designs.series.released.together`. Its rows are those that were sampled of the newest alone.
+
+    Formal guarantees:
+        * nothing but released numbers is read, and those are what the certificates list;
+        * releases that are not the steps of one series, one after another from the first on, are refused.
+
+    Args:
+        folder: of the series, with its releases.
+
+    Raises:
+        StorageError: a file is missing or can't be read.
+        InvalidInput: a certificate was edited, a file is not the one that it lists, or releases are not of one series.
+    """
+    chain = linked(Path(folder))
+    last, newest = chain[-1], load_release(chain[-1].place)
+    if newest.certificate is None or newest.certificate.id != last.certificate.id:
+        raise StorageError(f"{FIELD}: somebody put another release in the place of {last.place} meanwhile")
+
+    def steps() -> Iterator[SecondMoments]:
+        for one in chain:
+            yield read_beside(one.place, one.plan, one.certificate)
+
+    return replace(newest, beside=together(last.plan, steps).moments)

@@ -1,0 +1,133 @@
+"""Releases at hand: one, or all of a series together."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.errors import InvalidInput, StorageError
+from privmix.releases import at_hand
+from privmix.releases.at_hand import dataset_of, load_series
+from privmix.releases.folder import load_release
+from tests.cli.helpers import privmix
+from tests.jobs.test_series import GIVEN, STEPS, month
+
+pytestmark = pytest.mark.filterwarnings("ignore:`seed`")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A series of three steps and another one."""
+    root = tmp_path_factory.mktemp("series")
+    for seed, name in enumerate(("visits", "other")):
+        for step in range(1, STEPS + 1):
+            pm.release(month(step), series=root / name, seed=seed, **GIVEN)
+    return root
+
+
+@pytest.fixture
+def visits(made: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(made / "visits", tmp_path / "visits"))
+
+
+def test_a_series_is_its_newest_release_with_less_noise(visits: Path) -> None:
+    newest, found = load_release(visits / "step-003"), load_series(visits)
+    assert found.moments is not None
+    assert newest.moments is not None
+    assert found.release_id == newest.release_id
+    assert found.certificate == newest.certificate
+    np.testing.assert_array_equal(found.x, newest.x)
+    assert found.moments.records == newest.moments.records == sum(80 + step for step in range(1, STEPS + 1))
+    assert found.moments.noise_std_cross < newest.moments.noise_std_cross
+    assert np.abs(found.moments.second - newest.moments.second).max() > 0
+    # Steps that were not made yet are missing from nothing.
+    shutil.rmtree(visits / "step-003")
+    earlier = load_series(visits).moments
+    assert earlier is not None
+    assert earlier.records == 80 + 1 + 80 + 2
+
+
+def test_whoever_learns_from_a_folder_of_a_series_learns_from_all(visits: Path) -> None:
+    x, y = month(9)
+    fitted = pm.fit(visits)
+    together = pm.fit(load_series(visits))
+    np.testing.assert_array_equal(fitted.predict_proba(x), together.predict_proba(x))
+    assert np.abs(fitted.predict_proba(x) - pm.fit(visits / "step-003").predict_proba(x)).max() > 0
+    assert (fitted.predict(x) == y).mean() > 0.5
+    found = privmix("fit", str(visits), "--out", str(visits.parent / "model"))
+    assert found.code == 0, found
+    np.testing.assert_array_equal(pm.load(visits.parent / "model").predict_proba(x), fitted.predict_proba(x))
+
+
+def spoilt_number(visits: Path, made: Path) -> None:
+    place = visits / "step-001" / "moments.safetensors"
+    content = bytearray(place.read_bytes())
+    content[-1] ^= 1
+    place.write_bytes(content)
+
+
+def gap(visits: Path, made: Path) -> None:
+    shutil.rmtree(visits / "step-002")
+
+
+def foreign(visits: Path, made: Path) -> None:
+    shutil.rmtree(visits / "step-002")
+    shutil.copytree(made / "other" / "step-002", visits / "step-002")
+
+
+def again(visits: Path, made: Path) -> None:
+    shutil.rmtree(visits / "step-003")
+    shutil.copytree(visits / "step-002", visits / "step-003")
+
+
+def edited(visits: Path, made: Path) -> None:
+    place = visits / "step-002" / "certificate.json"
+    place.write_bytes(place.read_bytes().replace(b'"records": 163', b'"records": 164', 1))
+
+
+def single(visits: Path, made: Path) -> None:
+    shutil.rmtree(visits / "step-001")
+    design: dict[str, Any] = {**GIVEN, "design": "moments"}
+    pm.release(month(1), out=visits / "step-001", **design)
+
+
+@pytest.mark.parametrize("spoil", [spoilt_number, gap, foreign, again, edited, single])
+def test_what_is_no_series_as_it_was_certified_is_refused(visits: Path, made: Path, spoil: Any) -> None:
+    before = (visits / "step-002" / "certificate.json").read_bytes()
+    spoil(visits, made)
+    place = visits / "step-002" / "certificate.json"
+    if spoil is edited:
+        assert place.read_bytes() != before
+    with pytest.raises(InvalidInput):
+        pm.fit(visits)
+
+
+def test_a_release_that_takes_another_ones_place_meanwhile(
+    visits: Path, made: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chain = at_hand.linked(visits)
+    monkeypatch.setattr(at_hand, "linked", lambda _: chain)
+    shutil.rmtree(visits / "step-003")
+    shutil.copytree(made / "other" / "step-003", visits / "step-003")
+    with pytest.raises(StorageError, match="meanwhile"):
+        load_series(visits)
+    shutil.rmtree(visits / "step-001")
+    shutil.copytree(made / "other" / "step-001", visits / "step-001")
+    shutil.rmtree(visits / "step-003")
+    shutil.copytree(made / "visits" / "step-003", visits / "step-003")
+    with pytest.raises(InvalidInput):
+        load_series(visits)
+
+
+def test_a_release_of_its_own_stays_what_it_is(visits: Path) -> None:
+    newest = visits / "step-003"
+    for given in (newest, str(newest), pm.load(newest), load_release(newest)):
+        found, wanted = dataset_of(given).moments, load_release(newest).moments
+        assert found is not None
+        assert wanted is not None
+        np.testing.assert_array_equal(found.second, wanted.second)
