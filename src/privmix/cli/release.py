@@ -86,7 +86,8 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
         f"{plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {certificate.relation} (accountant {guarantee['accountant']})\n"
-        f"next: {_next(planned, plain(shlex.quote(str(folder))))}",
+        # A series is learnt from as a whole.
+        f"next: {_next(planned, plain(shlex.quote(str(kept or folder))))}",
         soft_wrap=True,
     )
 
