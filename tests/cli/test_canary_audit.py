@@ -57,6 +57,10 @@ def test_a_refuted_claim_is_an_exit_code(targets: Path, monkeypatch: pytest.Monk
     told = audit("REL", "--data=own", "--canaries=60")
     assert told.code == REFUTED
     assert "refuted" in told.out
+    # What holds under an assumption stands apart.
+    _, title, apart = told.out.partition("under assumptions, which decide nothing")
+    assert title
+    assert "of 30 guesses at the curve of Gaussian DP" in " ".join(apart.split())
 
 
 @pytest.mark.parametrize("target", ["REL", "MODEL"])
@@ -69,6 +73,8 @@ def test_figures_stand_beside_the_claim_and_are_private(targets: Path, target: s
     assert content["canaries"] == 60
     assert not content["violated"]
     assert content["claimed_epsilon"] == pytest.approx(8, abs=0.01)
+    assert content["assumed"]["apart_guesses"] == 30
+    assert content["assumed"]["apart_epsilon"] >= 0
     assert "for the owner" in told.err
     assert "charged to no ledger" in told.err
     (record,) = read_records(run)

@@ -373,8 +373,9 @@ def test_single_squares_are_not_said_to_refute() -> None:
 def test_what_is_assumed_stands_apart_from_what_is_proven() -> None:
     """Also where a record of before has it among what is proven; what was withdrawn is not shown at all."""
     assumed = {"gdp_epsilon": 0.6, "gaussian_epsilon": None, "own_noise_epsilon": 0.83, "doubt": "scores are skewed"}
+    assumed |= {"apart_guesses": 50, "apart_correct": 40, "apart_mu": 0.2, "apart_epsilon": 0.81}
     now = samples.audit(proven_by={"clopper-pearson": 0.71}, assumed=assumed, looks=3)
-    for record, others in ((now, ("this plan, its noise times one",)), (samples.audit(), ())):
+    for record, others in ((now, ("this plan, its noise times one", "each on its own")), (samples.audit(), ())):
         text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
         _, proven, rest = text.partition("What leaks at least, by method")
         before, title, after = rest.partition("What leaks at least if the assumption holds")

@@ -21,10 +21,11 @@ from typing import Annotated, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.accounting.gdp import gdp_epsilon
 from privmix.attacks.canary_persons import person_blocks, persons_of, with_persons
 from privmix.attacks.canary_records import KINDS, Block, Blocks, Canaries, WithCanaries, blocks_of, make_canaries
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
-from privmix.attacks.one_run import OneRun
+from privmix.attacks.one_run import OneRun, apart_mu
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
 from privmix.audits.score_means import Assumed
 from privmix.audits.verdict import Proof, ShownProof
@@ -101,6 +102,33 @@ class CanaryConfig:
         return best_guesses(self.canaries, mechanism.epsilon(delta), delta, self.confidence)
 
 
+@dataclass(frozen=True)
+class Apart:
+    """What guesses prove if canaries do not influence one another and the curve of each is that of Gaussian DP.
+
+    Attributes:
+        run: guesses at half of the canaries, and successes.
+        mu: lower bound by :func:`privmix.attacks.one_run.apart_mu`.
+        epsilon: that of mu-GDP at the audit's delta.
+    """
+
+    run: OneRun
+    mu: float
+    epsilon: float
+
+    def to_dict(self) -> dict[str, float]:
+        """JSON values."""
+        counted = {"apart_guesses": self.run.guesses, "apart_correct": self.run.correct}
+        return {**counted, "apart_mu": self.mu, "apart_epsilon": self.epsilon}
+
+    @classmethod
+    def of(cls, scores: NDArray[np.float64], coins: NDArray[np.bool_], delta: float, confidence: float) -> Apart:
+        """Guess half of the coins: at every budget about as many as prove most."""
+        run = OneRun.of(scores, coins, -(-len(scores) // 2))
+        mu = apart_mu(run, confidence)
+        return cls(run, mu, gdp_epsilon(mu, delta))
+
+
 @dataclass(frozen=True, repr=False)
 class CanaryAudit(ShownProof):
     """The outcome of an audit with canaries. Private, like the records it ran on.
@@ -113,6 +141,8 @@ class CanaryAudit(ShownProof):
         assumed: bounds by the means of the scores of canaries that were in and of those that were out (Agrawal, Wei,
             Singh, Magdon-Ismail, Zikas 2026): they assume, beside what :class:`Assumed` says, that canaries do not
             influence one another. They decide nothing.
+        apart: what guesses at half of the canaries prove under that assumption, whatever law scores have. It decides
+            nothing either.
     """
 
     proof: OneRunProof
@@ -120,6 +150,7 @@ class CanaryAudit(ShownProof):
     method: str
     unit: str = RECORD.one
     assumed: Assumed | None = None
+    apart: Apart | None = None
 
     @property
     def canaries(self) -> str:
@@ -134,7 +165,8 @@ class CanaryAudit(ShownProof):
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the unit where it is no record."""
         unit = {} if self.unit == RECORD.one else {"unit": self.unit}
-        assumed = {} if self.assumed is None else {"assumed": self.assumed.to_dict()}
+        parts = [part.to_dict() for part in (self.assumed, self.apart) if part is not None]
+        assumed = {"assumed": {name: value for part in parts for name, value in part.items()}} if parts else {}
         return {**self.proof.to_dict(), "included": self.included, "method": self.method, **unit, **assumed}
 
 
@@ -202,15 +234,16 @@ def audit_release(
         streams.destroy()
     proof = prove(OneRun.of(scores, coins, guesses), mechanism, delta, config.confidence)
     method = f"{canaries_in_words(config, unit)} in one {plan.design} release, {config.evidence}"
-    return CanaryAudit(proof, int(coins.sum()), method, unit.one, means_of(scores, coins, mechanism, proof))
+    return CanaryAudit(proof, int(coins.sum()), method, unit.one, *under_assumptions(scores, coins, mechanism, proof))
 
 
-def means_of(
+def under_assumptions(
     scores: NDArray[np.float64], coins: NDArray[np.bool_], mechanism: Mechanism, proof: OneRunProof
-) -> Assumed:
-    """What the means of canaries' scores prove under assumptions, each at the proof's confidence."""
+) -> tuple[Assumed, Apart]:
+    """What canaries' scores prove by their means and by guesses at half of them, each at the proof's confidence."""
     event, alpha = mechanism.event(1.0), 1 - proof.confidence
-    return Assumed.of(scores[~coins], scores[coins], event, mechanism.adjacency, proof.delta, alpha)
+    means = Assumed.of(scores[~coins], scores[coins], event, mechanism.adjacency, proof.delta, alpha)
+    return means, Apart.of(scores, coins, proof.delta, proof.confidence)
 
 
 def canaries_in_words(config: CanaryConfig, unit: Unit) -> str:

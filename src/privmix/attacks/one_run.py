@@ -9,6 +9,13 @@ of the coins and abstains from the rest; v guesses are correct. Privacy limits h
   trade-off curve, so that one guess at a time need not be as revealing as epsilon allows.
 
 Neither asks that canaries do not influence one another: that costs the attacker success, and never the proof its truth.
+
+If they do not, more follows (the setting of Xiang, Wang, Xiao, Tian and Wang 2025). What is seen of a canary is then at
+best one of two Gaussians, mu apart, on its own. Of k such pairs nobody guesses r better than at those whose
+log-likelihood ratios L are largest, and each guess is wrong with probability 1 / (1 + e^|L|). Let t be the least of
+these r ratios. Given t, the other r - 1 are independent draws of |L| above t, so that their errors are binomial; and
+the share of |L| above t follows a beta law. One integral over that law gives the law of the errors. Without the
+assumption it does not hold: what canaries share by chance can betray all of them at once.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
-from scipy.special import ndtr, ndtri
+from scipy.special import expit, ndtr, ndtri
 
 from privmix.accounting.gdp import gdp_epsilon
 from privmix.errors import InvalidInput, check_integer, check_number
@@ -32,6 +39,8 @@ Least = Callable[[float], float]
 
 # Rounding of ten thousand additions is far below this; the recursion stays on the safe side of it.
 _ROUNDING: Final = 1e-9
+# Quantiles at which the law of the least certain guess is cut; pieces are taken at their worse end.
+_CUTS: Final = np.unique(np.concatenate([[0.0], np.geomspace(1e-9, 1, 200), np.linspace(0, 1, 401)]))
 # Nothing larger is looked for.
 _LARGEST_EPSILON, _LARGEST_MU = 64.0, 64.0
 
@@ -213,6 +222,11 @@ def mahloujifar_mu(run: OneRun, confidence: float) -> float:
     def refuted(mu: float) -> bool:
         return is_refuted(run, gaussian_least(mu), alpha)
 
+    return _largest_mu(refuted)
+
+
+def _largest_mu(refuted: Callable[[float], bool]) -> float:
+    """The end of those that are refuted; 0 if none is."""
     if not refuted(0.0):
         return 0.0
     high = 0.25
@@ -231,6 +245,54 @@ def mahloujifar_gaussian_epsilon(run: OneRun, delta: float, confidence: float) -
         0.58
     """
     return gdp_epsilon(mahloujifar_mu(run, confidence), delta)
+
+
+def apart_p_value(run: OneRun, mu: float) -> float:
+    """How likely at least so many correct guesses are, at most, if each canary is under mu-GDP and on its own.
+
+    Formal guarantees:
+        * Valid: for canaries that do not influence one another, independent fair coins and any attack that guesses so
+          many of them, it is at most p with probability at most p.
+
+    Args:
+        run: guesses and successes.
+        mu: >= 0.
+
+    Example:
+        >>> round(apart_p_value(OneRun(1000, 500, 300), 0.3), 3), round(apart_p_value(OneRun(1000, 500, 300), 0.0), 6)
+        (0.422, 4e-06)
+    """
+    check_number("mu", mu, low=0)
+    wrong = run.guesses - run.correct
+    share = stats.beta.ppf(_CUTS[1:-1], run.guesses, run.canaries - run.guesses + 1)
+    # Where a canary is guessed that is t = mu x, the share of what is more certain is Phi(mu/2 - x) + Phi(-mu/2 - x).
+    low, high = np.zeros_like(share), np.full_like(share, mu / 2 + 40.0)
+    for _ in range(60):
+        middle = (low + high) / 2
+        more = ndtr(mu / 2 - middle) + ndtr(-mu / 2 - middle) > share
+        low, high = np.where(more, middle, low), np.where(more, high, middle)
+    among = ndtr(-mu / 2 - high)
+    others = among / np.maximum(among + ndtr(mu / 2 - high), np.finfo(np.float64).tiny)
+    own = expit(-mu * high)
+    tail = own * stats.binom.cdf(wrong - 1, run.guesses - 1, others)
+    tail += (1 - own) * stats.binom.cdf(wrong, run.guesses - 1, others)
+    # Of the most certain piece all may be right.
+    return min(1.0, float(np.diff(_CUTS) @ np.concatenate([[1.0], tail])) + _ROUNDING)
+
+
+def apart_mu(run: OneRun, confidence: float) -> float:
+    """The largest mu up to which mu-GDP is refuted at ``confidence``, if canaries do not influence one another.
+
+    Formal guarantees:
+        * Lower bound: of such canaries it exceeds mu with probability at most 1 - ``confidence``.
+
+    Example:
+        >>> run = OneRun(1000, 500, 300)
+        >>> mahloujifar_mu(run, 0.95) < round(apart_mu(run, 0.95), 3)
+        True
+    """
+    alpha = 1 - check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
+    return _largest_mu(lambda mu: apart_p_value(run, mu) <= alpha)
 
 
 def _bisected(refuted: Callable[[float], bool], low: float, high: float) -> float:

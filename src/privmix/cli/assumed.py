@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from privmix.rounding import rounded_down
 
 if TYPE_CHECKING:
+    from privmix.attacks.canaries import Apart
     from privmix.audits.score_means import Assumed
 
 
@@ -22,3 +23,12 @@ def means_in_words(means: Assumed) -> list[str]:
         epsilon = rounded_down(means.own_noise_epsilon, 4)
         lines.append(f"by this plan with a noise of its own: epsilon at least {epsilon}")
     return lines
+
+
+def apart_in_words(apart: Apart | None) -> list[str]:
+    """The line of guesses at half of the canaries."""
+    if apart is None:
+        return []
+    mu, epsilon = rounded_down(apart.mu, 4), rounded_down(apart.epsilon, 4)
+    guessed = f"{apart.run.correct:,} of {apart.run.guesses:,} guesses"
+    return [f"by {guessed} at the curve of Gaussian DP, whatever scores are: mu at least {mu}, epsilon {epsilon}"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from privmix.cli.app import REFUTED, err, out, plain, print_json
-from privmix.cli.assumed import means_in_words
+from privmix.cli.assumed import apart_in_words, means_in_words
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import keep
 from privmix.rounding import exact, rounded_down, rounded_up
@@ -48,7 +48,7 @@ def audit_with_canaries(job: CanaryJob, record: Path | None, json_output: bool) 
         )
         if (assumed := found.audit.assumed) is not None:
             out.print("under assumptions, which decide nothing (canaries do not influence one another):")
-            for text in means_in_words(assumed):
+            for text in [*means_in_words(assumed), *apart_in_words(found.audit.apart)]:
                 out.print(f"  {text}", soft_wrap=True)
     for text in found.measurement.statements:
         err.print(text, soft_wrap=True)

@@ -25,6 +25,7 @@ _METHODS = {
     "gdp_epsilon": "the curve is that of Gaussian DP (by one threshold)",
     "gaussian_epsilon": "scores are Gaussian and equally wide, as they test (by their means)",
     "own_noise_epsilon": "what ran is this plan, its noise times one unknown factor (by their means)",
+    "apart_epsilon": "the curve is that of Gaussian DP (by guesses at half of the canaries, each on its own)",
     "steinke": "Steinke, Nasr, Jagielski 2023",
     "mahloujifar": "Mahloujifar et al. 2024",
 }
