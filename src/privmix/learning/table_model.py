@@ -170,9 +170,8 @@ class _Fit:
         self.logits = start + _APART * torch.randn(PARTS, len(start), generator=torch_generator)
         self.parts, self.total = torch.zeros(PARTS), torch.zeros(())
         self.base = torch.tensor(np.concatenate([c.shares for c in columns]), dtype=torch.float32).log()
-        self.loose = torch.cat(
-            [torch.full((size,), not c.one_hot) for c, size in zip(columns, self.sizes, strict=False)]
-        )
+        loose = torch.cat([torch.full((len(c.features),), float(not c.one_hot)) for c in columns])
+        self.loose = loose if loose.any() else None
         self.parameters = [self.logits, self.parts, *([self.total] if free_total else [])]
         for parameter in self.parameters:
             parameter.requires_grad_()
@@ -240,10 +239,11 @@ class _Fit:
         # Of one column a record has one state.
         own = (twice * first.square()) @ within
         outer = scaled.T @ (twice[:, None] * scaled) * self.apart + self.features.T @ (own[:, None] * self.features)
+        cross = scaled.T @ (once[:, None] * y)
         if self.centre is not None:
             moved = torch.outer(twice @ scaled, centre)
             outer = outer - moved - moved.T + twice.sum() * torch.outer(centre, centre)
-        cross = (scaled - centre).T @ (once[:, None] * y)
+            cross = cross - torch.outer(centre, once @ y)
         scale = self.total.exp()
         beyond = self.beyond
         numbers = ((outer + beyond[0]) * scale, (cross + beyond[1]) * scale, weights @ y * scale)
@@ -265,9 +265,11 @@ class _Fit:
             whole = weights @ within
             spread = whole.clamp(min=1e-12).log()
             told = weights @ ordered - whole @ spread
-            # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
-            free = (whole * (spread - torch.cat([self.base, spread[len(self.base) :]])))[: len(self.base)]
-            loss = loss + stiffness * (told + free[self.loose].sum())
+            if self.loose is not None:
+                # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
+                declared = torch.cat([self.base, spread[len(self.base) :]])
+                told = told + ((whole * (spread - declared))[: len(self.base)] * self.loose).sum()
+            loss = loss + stiffness * told
             optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             optimiser.step()
