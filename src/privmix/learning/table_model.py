@@ -41,7 +41,7 @@ _STIFF: Final = (3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0)
 _THINNED: Final = 0.5
 # Trials end where so many in a row have not been better.
 _WORSE: Final = 2
-# Rows of which the effect of clipping is taken, those of what is not the last of a fit, and how often.
+# Rows of which the effect of clipping is taken, those of a trial, and how often.
 _CLIPPED_ROWS, _TRIAL_ROWS, _CLIPPED_ROUNDS = 50_000, 10_000, 3
 # A pair of columns is met where chance alone would leave more in a case out of a thousand.
 _MET: Final = 0.999
@@ -355,8 +355,7 @@ def fit_table(
     fit.descend(fit.released, stiffness, _STEPS, _RATE, tell)
     done += _STEPS
     for turn in range(rounds):
-        # What the last descent starts from is measured well, what comes before it roughly.
-        fit.take_clipping(seed + turn, _CLIPPED_ROWS if turn == rounds - 1 else _TRIAL_ROWS)
+        fit.take_clipping(seed + turn)
         fit.descend(fit.released, stiffness, _AGAIN_STEPS, _RATE / 3, tell)
         done += _AGAIN_STEPS
     if rounds:
