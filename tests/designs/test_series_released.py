@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from privmix.designs import SeriesPlan
+from privmix.designs.series import released
 from privmix.designs.series.released import Together, together
 from privmix.publication.second_moments import SecondMoments, symmetric
 from tests.designs.test_series import plan_of
@@ -89,7 +90,7 @@ def test_of_records_that_are_alike_less_noise_is_left_and_that_is_what_is_stated
     assert chi2.ppf(ALARM, len(off)) < off.sum() < chi2.isf(ALARM, len(off))
     # Two thirds of the noise would show.
     assert off.sum() * 1.5**2 > chi2.isf(ALARM, len(off))
-    # Whoever took the newest for as good as this would be wrong as well.
+    # The newest's is what it says, too; it is the larger one.
     newest = np.square(errors(Together(steps[-1], found.weights, found.noise), total)).sum()
     assert chi2.ppf(ALARM, len(off)) < newest < chi2.isf(ALARM, len(off))
     assert found.moments.noise_std_second < steps[-1].noise_std_second
@@ -139,3 +140,15 @@ def test_whatever_is_released_a_total_that_grows_evenly_stays(seed: int, counts:
     assert (found.noise < 1 + 1e-6).all()
     if len(counts) == 1:
         np.testing.assert_allclose(found.moments.second, steps[0].second, rtol=1e-6)
+
+
+def test_some_entries_tell_as_much_as_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a large release an even share is looked at, so that many steps take little memory."""
+    plan, rng = planned((200,) * 6, 6), np.random.default_rng(5)
+    steps = made(plan, alike(plan, rng)[1], rng)
+    whole = together(plan, lambda: steps)
+    monkeypatch.setattr(released, "_TELLING", 100)
+    assert max(part.size for part in released._telling(steps[0])) <= 100
+    some = together(plan, lambda: steps)
+    np.testing.assert_allclose(some.noise[:2], whole.noise[:2], atol=0.05)
+    assert some.moments.noise_std_cross < steps[-1].noise_std_cross

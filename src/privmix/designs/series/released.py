@@ -108,12 +108,16 @@ def _covariance(plan: SeriesPlan) -> Reals:
 
 def _telling(moments: SecondMoments) -> tuple[NDArray[np.float32], ...]:
     """Entries of each part, evenly spread over it, whose noise has the same standard deviation."""
-    lower = lower_triangle(moments.second)
-    at = np.arange(0, len(lower), -(-len(lower) // _TELLING))
+    lower, cross = lower_triangle(moments.second), moments.cross.reshape(-1)
+    at = _spread(len(lower))
     # The diagonal entry of row i is number i (i + 3) / 2; others have half of its variance.
     row = np.arange(moments.dim)
     second = lower[at] * np.where(np.isin(at, row * (row + 3) // 2), 1.0, np.sqrt(2.0)).astype(np.float32)
-    return second, moments.cross.reshape(-1), moments.label_sums
+    return second, cross[_spread(len(cross))], moments.label_sums
+
+
+def _spread(size: int) -> NDArray[np.int64]:
+    return np.arange(0, size, -(-size // _TELLING))
 
 
 def _products(told: Sequence[NDArray[np.float32]]) -> Reals:
