@@ -38,7 +38,7 @@ from bench_scale import CACHE, CLASSES, store_of
 from privmix.designs.moments.engine import MomentsEngine
 from privmix.engine import ReleaseEngine
 from privmix.engine.ray import Cluster
-from privmix.engine.records import RecordUnits, Tile
+from privmix.engine.records import RecordUnits, Tile, cores
 from privmix.features import parse_features
 from privmix.jobs.extracting import extract_features
 from privmix.mechanisms.membership import RECORD_TILE
@@ -116,6 +116,7 @@ def records_point(design: str, records: int) -> dict[str, float]:
     with common.watched(found):
         for _ in engine.rows():
             pass
+    found["cores"] = cores()
     start = time.process_time()
     features, _ = tiles.tile(0)
     for begin in range(0, len(features), 4096):
@@ -291,7 +292,7 @@ def _records(runs: list[dict[str, Any]]) -> str:
             making = run["making_cpu_seconds"] / run["cpu_seconds"]
             each = 1e6 * run["cpu_seconds"] / run["records"]
             facts = [f"{run['seconds']:.0f}", f"{run['cpu_seconds']:.0f}", f"{each:.1f}", f"{100 * making:.0f}%"]
-            machine = f"{run['machine']['processor']}, {run['machine']['cores']} cores"
+            machine = f"{run['machine']['processor']}, {run['cores']} of {run['machine']['cores']} cores"
             rows.append([design, f"{run['records']:,}", *facts, f"{run['peak_gib']:.2f}", machine])
         if all(size in seconds for size in SIZES[:2]):
             slope = (seconds[SIZES[1]] - seconds[SIZES[0]]) / (SIZES[1] - SIZES[0])

@@ -57,6 +57,16 @@ def test_clipping_twice_changes_nothing(clip: Clip, power: int, x: NDArray[np.fl
     np.testing.assert_array_equal(clip(once, bound), once)
 
 
+@both_norms
+@given(x=ROWS, bound=BOUNDS)
+def test_in_its_own_memory_it_is_the_same(clip: Clip, power: int, x: NDArray[np.float64], bound: float) -> None:
+    before, expected = x.copy(), clip(x, bound)
+    np.testing.assert_array_equal(x, before)
+    found = (clip_l1 if power == 1 else clip_l2)(x, bound, overwrite=True)
+    assert np.shares_memory(found, x) or not x.size
+    np.testing.assert_array_equal(found, expected)
+
+
 # Beside small ones: around the buffers of NumPy's sums, and wider than any of them.
 WIDTHS = (1, 2, 5, 33, 1000, 4097, 8191, 8192, 8193, 16384, 16500, 20_000, 150_528, 1_000_000)
 

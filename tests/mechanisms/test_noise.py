@@ -117,6 +117,9 @@ def test_quantise_is_per_entry_and_keeps_its_input() -> None:
     np.testing.assert_array_equal(x, before)
     np.testing.assert_array_equal(whole[2, 3:4], Lattice(12).quantise(x[2, 3:4]))
     assert whole.dtype == np.float64
+    own = x.astype(np.float64)
+    assert Lattice(12).quantise(own, out=own) is own
+    np.testing.assert_array_equal(own, whole)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, 2.0**45, -(2.0**45), 1e308])

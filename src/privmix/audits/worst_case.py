@@ -12,7 +12,6 @@ and a label (or, class by class, rows) that no other one touches, and coordinate
 from __future__ import annotations
 
 import math
-import os
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -28,7 +27,9 @@ from numpy.typing import NDArray
 from privmix.audits.bounds import Scores
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
+from privmix.engine.records import cores
 from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.tiles import lattice_steps
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
@@ -116,7 +117,7 @@ class WorstCase(ABC, Generic[P]):
     def contribution(self, transform: RecordTransform, features: NDArray[Any]) -> Scores:
         """What records of these features add to a sum, in units of their bound: clipped, centred, on the lattice."""
         lattice = self.plan.lattice
-        return np.asarray(lattice.quantise(transform(features) / transform.final_clip_norm) * lattice.step)
+        return np.asarray(lattice_steps(lattice, transform, features) * lattice.step)
 
 
 def as_persons(plan: BasePlan, records: PrivateRecords, copies: int | None = None) -> PrivateRecords:
@@ -218,7 +219,7 @@ def attack(
 
 def _workers(plan: Plan) -> int:
     # Small runs are mostly Python's own work, of which one thread does as much as several, with less waiting.
-    return 1 if plan.rows * (plan.dim + plan.num_classes) <= _SMALL else os.cpu_count() or 1
+    return 1 if plan.rows * (plan.dim + plan.num_classes) <= _SMALL else cores()
 
 
 def _in_order(

@@ -7,7 +7,6 @@ part of a pass: it is added once, by the engine that asked for the sums.
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import Any, ClassVar, Final, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.records import RecordTiles, record_tiles
+from privmix.engine.records import RecordTiles, cores, record_tiles
 from privmix.engine.rows import default_memory
 from privmix.engine.tiles import TileReader
 from privmix.errors import WITHHELD, InvalidInput
@@ -76,7 +75,7 @@ class Passes(ABC):
     """
 
     def __init__(self, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> None:
-        self.reader = TileReader(plan, records, workers=workers or os.cpu_count() or 1)
+        self.reader = TileReader(plan, records, workers=workers or cores())
         self.reader.check_labels()
 
     @contextmanager

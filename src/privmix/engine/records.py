@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -318,6 +319,11 @@ def tiles_of(records: RecordSource) -> RecordTiles:
 def record_tiles(records: RecordTiles) -> int:
     """How many tiles the units fill."""
     return -(-records.units // RECORD_TILE)
+
+
+def cores() -> int:
+    """Cores that this process may use: those of the machine, or fewer where a scheduler gave it some of them."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

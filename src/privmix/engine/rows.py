@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.engine.records import PrivateRecords, RecordSource, mapping, record_tiles, tiles_of
+from privmix.engine.records import PrivateRecords, RecordSource, cores, mapping, record_tiles, tiles_of
 from privmix.engine.tiles import TileSummer
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
@@ -116,7 +116,7 @@ class RowEngine(Engine):
         no_core_dumps()
         tiles = tiles_of(records)
         self._plan, self._records, self._streams = plan, tiles, streams
-        self._workers = workers or os.cpu_count() or 1
+        self._workers = workers or cores()
         self._membership = streams.derive("membership")
         self._summer = TileSummer(plan, tiles, self._membership, workers=self._workers)
         self._summer.check_labels()

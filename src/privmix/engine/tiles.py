@@ -16,6 +16,7 @@ from privmix.engine.records import RecordTiles, Tile, mapping, record_tiles
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership
 from privmix.mechanisms.mixing import LatticeRecords, RowSums
+from privmix.mechanisms.noise import Lattice
 from privmix.mechanisms.persons import Givers, Groups, Weights, every_of_class
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, ReleasePlan
@@ -28,7 +29,7 @@ _Result = TypeVar("_Result")
 
 # Physical sizes: they set speed and memory and change no bit of the result.
 # At least 64 records, or so many that narrow ones too are clipped thousands of values at a time.
-_RECORD_BLOCK, _BLOCK_VALUES = 64, 2**16
+_RECORD_BLOCK, _BLOCK_VALUES = 64, 2**17
 _PERSON_RECORDS = 1024
 _DRAWS_AT_ONCE = 2**21
 _COUNTS_AT_ONCE = 2**22
@@ -36,6 +37,12 @@ _COUNTS_AT_ONCE = 2**22
 
 def _ignore(done: int) -> None:
     """Nobody asked for progress."""
+
+
+def lattice_steps(lattice: Lattice, transform: RecordTransform, features: NDArray[Any]) -> NDArray[np.float64]:
+    """Transformed records (n, d) as integers, in lattice steps of their clipping bound: what is summed of them."""
+    shares = transform.shares(features)
+    return lattice.quantise(shares, out=shares)
 
 
 class TileReader:
@@ -73,7 +80,7 @@ class TileReader:
         if self._most is not None:
             for features, _, weights in self.blocks(index, _PERSON_RECORDS):
                 assert weights is not None
-                means = weights.person_means(transform(np.asarray(features)) / transform.final_clip_norm)
+                means = weights.person_means(transform.shares(np.asarray(features)))
                 total += self._lattice.quantise(means).sum(axis=0)
                 passed += len(features)
                 done(passed)
@@ -119,8 +126,8 @@ class TileReader:
             first = last
 
     def lattice_steps(self, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:
-        """Transformed records as integers, in lattice steps of their clipping bound."""
-        return self._lattice.quantise(transform(block) / transform.final_clip_norm)
+        """See :func:`lattice_steps`."""
+        return lattice_steps(self._lattice, transform, block)
 
     def _blocks(
         self, features: NDArray[Any], work: Callable[[int, NDArray[Any]], _Result], done: Callable[[int], None]
@@ -182,7 +189,7 @@ class TileSummer(TileReader):
         for features, _, weights in self.blocks(index, _PERSON_RECORDS):
             assert weights is not None
             mean = weights.person_means if self.plan.person_mean else weights.class_means
-            means = mean(transform(np.asarray(features)) / transform.final_clip_norm)
+            means = mean(transform.shares(np.asarray(features)))
             into.fill(filled, self._lattice.quantise(means))
             filled += len(means)
             done(filled)

@@ -16,7 +16,7 @@ _ULP = float(np.finfo(np.float64).eps)
 _WIDTH: Final = 8192
 
 
-def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
+def clip_l2(x: NDArray[Any], bound: float, *, overwrite: bool = False) -> NDArray[np.float64]:
     """Scale down every row of ``x`` whose L2 norm exceeds ``bound``; leave the others as they are.
 
     Formal guarantees:
@@ -27,9 +27,10 @@ def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
     Args:
         x: (n, d) numbers; arithmetic is in float64 whatever their type.
         bound: largest norm allowed, from 1e-100 to 1e100.
+        overwrite: float64 numbers in C order may be clipped in their own memory.
 
     Returns:
-        (n, d) float64, a new array.
+        (n, d) float64, a new array unless ``overwrite`` let it be that of ``x``.
 
     Raises:
         InvalidInput: ``x`` is not a 2-d array of numbers, a row's norm is not finite or ``bound`` is out of range.
@@ -38,11 +39,11 @@ def clip_l2(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
         >>> clip_l2(np.array([[3.0, 4.0], [0.1, 0.2]]), 1.0).round(6).tolist()
         [[0.6, 0.8], [0.1, 0.2]]
     """
-    rows, checked_bound = _checked(x, bound)
+    rows, checked_bound = _checked(x, bound, overwrite)
     return _scale_down(rows, l2_norms(rows), checked_bound)
 
 
-def clip_l1(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
+def clip_l1(x: NDArray[Any], bound: float, *, overwrite: bool = False) -> NDArray[np.float64]:
     """Scale down every row of ``x`` whose L1 norm exceeds ``bound``; leave the others as they are.
 
     Formal guarantees:
@@ -53,9 +54,10 @@ def clip_l1(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
     Args:
         x: (n, d) numbers; arithmetic is in float64 whatever their type.
         bound: largest norm allowed, from 1e-100 to 1e100.
+        overwrite: float64 numbers in C order may be clipped in their own memory.
 
     Returns:
-        (n, d) float64, a new array.
+        (n, d) float64, a new array unless ``overwrite`` let it be that of ``x``.
 
     Raises:
         InvalidInput: ``x`` is not a 2-d array of numbers, a row's norm is not finite or ``bound`` is out of range.
@@ -64,7 +66,7 @@ def clip_l1(x: NDArray[Any], bound: float) -> NDArray[np.float64]:
         >>> clip_l1(np.array([[3.0, -1.0], [0.1, 0.2]]), 1.0).round(6).tolist()
         [[0.75, -0.25], [0.1, 0.2]]
     """
-    rows, checked_bound = _checked(x, bound)
+    rows, checked_bound = _checked(x, bound, overwrite)
     norms = np.zeros(len(rows))
     with np.errstate(over="ignore"):
         for piece in _pieces(rows):
@@ -98,12 +100,12 @@ def _pieces(rows: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
     return (rows[:, start : start + _WIDTH] for start in range(0, rows.shape[1], _WIDTH))
 
 
-def _checked(x: NDArray[Any], bound: float) -> tuple[NDArray[np.float64], float]:
+def _checked(x: NDArray[Any], bound: float, overwrite: bool) -> tuple[NDArray[np.float64], float]:
     checked_bound = check_number("clipping bound", bound, low=_SMALLEST_BOUND, high=_LARGEST_BOUND)
     array = np.asarray(x)
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise InvalidInput("features", (array.shape, str(array.dtype)), "a 2-d array of real numbers")
-    return np.array(array, dtype=np.float64, order="C"), checked_bound
+    return np.array(array, dtype=np.float64, order="C", copy=None if overwrite else True), checked_bound
 
 
 def _scale_down(rows: NDArray[np.float64], norms: NDArray[np.float64], bound: float) -> NDArray[np.float64]:

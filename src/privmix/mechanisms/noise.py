@@ -63,11 +63,12 @@ class Lattice(Checked):
         """Distance between grid points, ``2 ** -bits``."""
         return 2.0**-self.bits
 
-    def quantise(self, x: NDArray[Any]) -> NDArray[np.float64]:
+    def quantise(self, x: NDArray[Any], out: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
         """Return ``x / step`` with each entry rounded toward zero.
 
         Args:
             x: real numbers, any shape.
+            out: where the result goes: an array of that shape, which may be ``x``; None makes one.
 
         Returns:
             float64 integers of the same shape. Multiply by ``step`` to get grid points.
@@ -76,7 +77,7 @@ class Lattice(Checked):
             InvalidInput: an entry is not finite or too large for this grid.
         """
         with np.errstate(over="ignore"):
-            scaled: NDArray[np.float64] = np.multiply(x, 2.0**self.bits, dtype=np.float64)
+            scaled: NDArray[np.float64] = np.multiply(x, 2.0**self.bits, out=out, dtype=np.float64)
         # The comparison is false for NaN too.
         if not (scaled.max(initial=0.0) < _EXACT_FLOAT64 and scaled.min(initial=0.0) > -_EXACT_FLOAT64):
             raise InvalidInput("features", WITHHELD, f"finite numbers below 2**53 steps of the grid 2**-{self.bits}")

@@ -63,7 +63,14 @@ class RecordTransform:
         clipped = self.clip(features)
         if self.centre is None or self.residual_clip_norm is None:
             return clipped
-        return _clip(clipped - self.centre, self.residual_clip_norm, self.norm)
+        clipped -= self.centre
+        return _clip(clipped, self.residual_clip_norm, self.norm, overwrite=True)
+
+    def shares(self, features: NDArray[Any]) -> NDArray[np.float64]:
+        """Transformed records (n, d) as shares of the bound that holds for them: no norm is above 1."""
+        found = self(features)
+        found /= self.final_clip_norm
+        return found
 
     def rows(self, features: NDArray[Any]) -> NDArray[np.float32]:
         """(n, d) extractor outputs -> (n, d) float32, as learners of the release see records; a batch at a time."""
@@ -73,8 +80,8 @@ class RecordTransform:
         return found
 
 
-def _clip(x: NDArray[Any], bound: float, norm: str) -> NDArray[np.float64]:
-    return clip_l2(x, bound) if norm == "l2" else clip_l1(x, bound)
+def _clip(x: NDArray[Any], bound: float, norm: str, overwrite: bool = False) -> NDArray[np.float64]:
+    return (clip_l2 if norm == "l2" else clip_l1)(x, bound, overwrite=overwrite)
 
 
 @dataclass(frozen=True, repr=False)

@@ -7,7 +7,6 @@ size or used twice is other noise.
 from __future__ import annotations
 
 import hashlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from privmix.certificate.certificate import CERTIFICATE_FILE
 from privmix.certificate.sealed_key import Commitment
 from privmix.engine.engines import make_engine
 from privmix.engine.record_tree import commitment_key, records_root
-from privmix.engine.records import RecordSource, tiles_of
+from privmix.engine.records import RecordSource, cores, tiles_of
 from privmix.errors import InvalidInput
 from privmix.mechanisms.private_count import PrivateCount, private_count
 from privmix.mechanisms.run import Run
@@ -133,7 +132,7 @@ def replay_release(
     try:
         found: list[Difference] = []
         tiles = tiles_of(records)
-        root_now = records_root(tiles, commitment_key(streams), os.cpu_count() or 1)
+        root_now = records_root(tiles, commitment_key(streams), cores())
         if certificate.insecure_seed != streams.insecure_seed:
             found.append(Difference(CERTIFICATE_FILE, "insecure_seed is not what the key says"))
         if plan.records_noise_multiplier is not None:

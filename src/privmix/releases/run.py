@@ -28,7 +28,7 @@ from privmix.certificate.sealed_key import SEALED_FILE, Auditors, Commitment, Te
 from privmix.engine.engines import make_engine
 from privmix.engine.grouping import by_person
 from privmix.engine.record_tree import commitment_key, records_root
-from privmix.engine.records import RecordSource, RecordTiles, content_fingerprint, tiles_of
+from privmix.engine.records import RecordSource, RecordTiles, content_fingerprint, cores, tiles_of
 from privmix.engine.rows import Engine
 from privmix.errors import InvalidInput
 from privmix.features.spec import arrays_beside, check_carried, stated_names
@@ -244,7 +244,7 @@ class ReleaseRun(Run):
             yield self.streams
             return
         series = self._series.series
-        fingerprint = content_fingerprint(records, series.fingerprint_key(), os.cpu_count() or 1)
+        fingerprint = content_fingerprint(records, series.fingerprint_key(), cores())
         self._series.bind(fingerprint, self.id)
         streams = series.streams()
         try:
@@ -259,7 +259,7 @@ class ReleaseRun(Run):
 
     def _fingerprint(self, records: RecordTiles) -> str:
         """What binds the run to its records, and what the certificate commits to of them where it does."""
-        workers = os.cpu_count() or 1
+        workers = cores()
         if self._auditors is None:
             return content_fingerprint(records, self.fingerprint_key, workers)
         self._root = records_root(records, commitment_key(self.streams), workers)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.engine.tiles import lattice_steps
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import Membership, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, sum_rows
@@ -55,7 +56,7 @@ def rows_of_members(
     if (transform.final_clip_norm, transform.norm) != (plan.final_clip_norm, plan.norm):
         raise InvalidInput("transform", transform.final_clip_norm, f"the plan's bound, {plan.final_clip_norm:g}")
     lattice = plan.lattice
-    records = LatticeRecords.of(lattice.quantise(transform(features) / transform.final_clip_norm))
+    records = LatticeRecords.of(lattice_steps(lattice, transform, features))
     offsets = offsets_of(np.array([len(row) for row in members], np.int64))
     indices = np.concatenate([np.zeros(0, np.int64), *(np.sort(row).astype(np.int64) for row in members)])
     sums = sum_rows(records, Membership(offsets, indices)).astype(np.float64)

@@ -15,7 +15,7 @@ from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.passes import ClippedSum, Pass, PassMaker, Room, ThisMachine
 from privmix.engine.records import RecordSource, mapping, tiles_of
 from privmix.engine.rows import Engine, RowBlock, released_mean
-from privmix.engine.tiles import TileReader
+from privmix.engine.tiles import TileReader, lattice_steps
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.persons import Weights
@@ -232,13 +232,13 @@ class MomentSums:
             InvalidInput: sums could leave the range of exact integers.
         """
         if weights is not None:
-            self._add_persons(transform(np.asarray(features)) / transform.final_clip_norm, weights)
+            self._add_persons(transform.shares(np.asarray(features)), weights)
             return
         at_once = max(_FEWEST_AT_ONCE, min(_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // self._plan.dim))
         ready = at_once * max(1, _NUMBERS_READY // (at_once * self._plan.dim))
 
         def on_lattice(part: slice) -> NDArray[np.float64]:
-            return self._lattice.quantise(transform(np.asarray(features[part])) / transform.final_clip_norm)
+            return lattice_steps(self._lattice, transform, np.asarray(features[part]))
 
         for first in range(0, len(labels), ready):
             end = min(first + ready, len(labels))

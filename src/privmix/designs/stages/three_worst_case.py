@@ -12,6 +12,7 @@ from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_released import ResidualMap
 from privmix.designs.stages.two_worst_case import TwoStageCase, one_feature
 from privmix.engine.rows import Engine
+from privmix.engine.tiles import lattice_steps
 from privmix.mechanisms.clipping import clip_l2
 
 
@@ -37,7 +38,7 @@ class ThreeStageCase(TwoStageCase):
         lattice, found, transform = self.plan.lattice, engine.beside, engine.transform
         records = self.records(np.ones(1, bool))
         mapped = ResidualMap(found.class_directions, found.class_means, self.plan.lattice_bits)
-        steps = lattice.quantise(transform(records.features) / transform.final_clip_norm)
+        steps = lattice_steps(lattice, transform, records.features)
         residuals = mapped.residuals(steps, records.labels)
         v = (lattice.quantise(clip_l2(residuals, 1.0)) * lattice.step)[:, 0]
         # The canary comes first, then who is in every dataset.

@@ -14,6 +14,7 @@ from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import ResidualMap, norm_bins
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import Engine, RowBlock
+from privmix.engine.tiles import lattice_steps
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan
@@ -70,7 +71,7 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
         lattice, transform, found = self.plan.lattice, engine.transform, engine.beside
         records = self.records(np.ones(1, bool))
         mapped = ResidualMap(found.directions, found.means, self.plan.lattice_bits)
-        steps = lattice.quantise(transform(records.features) / transform.final_clip_norm)
+        steps = lattice_steps(lattice, transform, records.features)
         residuals = mapped.residuals(steps, records.labels)
         # The canary comes first, then who is in every dataset.
         bins = norm_bins(residuals)

@@ -146,7 +146,7 @@ class MixingPass(Pass[RowSums]):
             if weights is None:
                 yield reader.lattice_steps(transform, np.asarray(features)), np.eye(plan.num_classes)[labels]
                 continue
-            means = weights.person_means(transform(np.asarray(features)) / transform.final_clip_norm)
+            means = weights.person_means(transform.shares(np.asarray(features)))
             vectors = weights.label_vectors(plan.num_classes, one, offset)
             yield plan.lattice.quantise(means), (vectors + offset) / one
 
