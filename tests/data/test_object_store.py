@@ -1,0 +1,145 @@
+"""Data in an object store: a server of Amazon's S3 protocol on this machine, reached as a user would by s3fs."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import numpy as np
+import pytest
+
+from privmix.data import content_hashes
+from privmix.data.known_hashes import _hashes
+from privmix.data.remote import RemoteSource
+from privmix.errors import InvalidInput, StorageError
+from privmix.jobs.extracting import extract_features
+from privmix.scratch import ScratchFolder
+from tests.data.test_remote_files import N, _csv, _jsonl, _npy, _parquet, opened, table
+
+s3fs = pytest.importorskip("s3fs", reason="addresses of an object store need its file system")
+servers = pytest.importorskip("moto.server", reason="the object store is moto's")
+
+Write = Callable[[Path], str]
+SECRET = "hush-hush-hush"
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[str]:
+    """Its address."""
+    one = servers.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    one.start()
+    host, port = one.get_host_and_port()
+    yield f"http://{host}:{port}"
+    one.stop()
+
+
+@pytest.fixture
+def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The file system, with an empty bucket named ``private``; sizes of ranges that were read are in ``asked``."""
+    names = {"ACCESS_KEY_ID": "somebody", "SECRET_ACCESS_KEY": SECRET, "DEFAULT_REGION": "us-east-1"}
+    for name, value in {**names, "ENDPOINT_URL": server}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setattr("privmix.data.remote_files._LEAST_PIECE", 2**10)
+    monkeypatch.setattr("privmix.data.files._PIECE", 2**13)
+    monkeypatch.setattr("privmix.data.csv._BLOCK_BYTES", 2**13)
+    monkeypatch.setattr("privmix.data.remote_files._PAUSE", 0.0)
+    _hashes.clear()
+    asked, fetched = list[int](), s3fs.S3FileSystem._cat_file
+
+    async def noted(self: Any, path: str, version_id: Any = None, start: Any = None, end: Any = None) -> bytes:
+        content: bytes = await fetched(self, path, version_id=version_id, start=start, end=end)
+        asked.append(len(content))
+        return content
+
+    monkeypatch.setattr(s3fs.S3FileSystem, "_cat_file", noted)
+    s3fs.S3FileSystem.clear_instance_cache()
+    system = s3fs.S3FileSystem()
+    system.asked = asked
+    system.mkdir("private")
+    yield system
+    system.rm("private", recursive=True)
+    s3fs.S3FileSystem.clear_instance_cache()
+
+
+@pytest.mark.parametrize("write", [_parquet, _npy, _csv], ids=lambda one: one.__name__.strip("_"))
+def test_a_tile_is_read_in_place(write: Write, bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = write(tmp_path)
+    bucket.put(f"{tmp_path}/", "private/d/", recursive=True)
+    monkeypatch.setattr(ScratchFolder, "__init__", lambda *_: pytest.fail("a copy was made"))
+    here, there = opened(tmp_path / name), opened(f"s3://private/d/{name}")
+    assert isinstance(there, RemoteSource)
+    assert there.travels
+    assert there.schema == here.schema
+    assert content_hashes(there) == content_hashes(here)
+    whole, total = here.read(), sum(file.stat().st_size for file in tmp_path.iterdir())
+    worker = pickle.loads(cloudpickle.dumps(there))
+    bucket.asked.clear()
+    tile = list(worker.batches(64, 1400, 1600))
+    assert np.concatenate([one.x for one in tile]).tobytes() == whole.x[1400:1600].tobytes()
+    # A twentieth, headers and what one has to pass over beside it.
+    assert 0 < sum(bucket.asked) < 0.2 * total
+
+
+def test_a_store_of_features_is_the_one_that_a_file_gives(bucket: Any, tmp_path: Path) -> None:
+    name = _parquet(tmp_path)
+    bucket.put(str(tmp_path / name), f"private/d/{name}")
+    stores = [tmp_path / "HERE", tmp_path / "THERE"]
+    for data, store in zip((tmp_path / name, f"s3://private/d/{name}"), stores, strict=True):
+        extract_features(data, out=store, features="identity", classes=3, progress=False)
+    one, other = ({file.name: file.read_bytes() for file in store.glob("*.npy")} for store in stores)
+    assert one == other
+    assert len(one) == 2
+
+
+@pytest.mark.parametrize("versions", [False, True])
+def test_what_is_written_over_gives_no_last_record(versions: bool, bucket: Any, tmp_path: Path) -> None:
+    name = _npy(tmp_path)
+    if versions:
+        bucket.call_s3("put_bucket_versioning", Bucket="private", VersioningConfiguration={"Status": "Enabled"})
+    bucket.put(f"{tmp_path}/", "private/d/", recursive=True)
+    source = pickle.loads(cloudpickle.dumps(opened(f"s3://private/d/{name}")))
+    content, seen = bytearray((tmp_path / name).read_bytes()), list[int]()
+    content[len(content) // 2] ^= 1
+
+    def read() -> None:
+        for batch in source.batches(64, 0, 400):
+            if not seen:
+                # By somebody else, of whom this file system does not know.
+                s3fs.S3FileSystem(skip_instance_cache=True).pipe(f"private/d/{name}", bytes(content))
+            seen.append(len(batch))
+
+    with pytest.raises(InvalidInput, match="stay as they are"):
+        read()
+    assert 0 < sum(seen) < 400
+
+
+def test_shards_are_found_and_others_left_out(bucket: Any, tmp_path: Path) -> None:
+    import pyarrow.parquet as pq
+
+    for part in range(2):
+        pq.write_table(table().slice(part * 2000, 2000), tmp_path / f"train-{part}.parquet", row_group_size=100)
+    pq.write_table(table().slice(0, 10), tmp_path / "test.parquet")
+    bucket.put(f"{tmp_path}/", "private/d/", recursive=True)
+    for url in ("s3://private/d", "s3://private/d/train-*.parquet"):
+        assert opened(url).read().x.tobytes() == opened(tmp_path).read().x.tobytes()
+    assert len(opened("s3://private/d/test.parquet").read()) == 10
+
+
+def test_errors_name_the_address_and_no_secret(bucket: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for url in ("s3://private/nothing.parquet", "s3://nobodys/d.parquet"):
+        with pytest.raises(StorageError, match="no such file or folder"):
+            opened(url)
+    bucket.put(str(tmp_path / _jsonl(tmp_path)), "private/d.jsonl")
+    source = opened("s3://private/d.jsonl")
+    assert len(source.read()) == N
+    # The server is gone.
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(StorageError, match=r"s3://private/d\.jsonl: cannot be read") as caught:
+        opened("s3://private/d.jsonl")
+    assert SECRET not in str(caught.value)
+    assert "127.0.0.1" not in str(caught.value)
