@@ -12,7 +12,7 @@ from privmix.accounting import Adjacency
 from privmix.audits.audit import audit_plan
 from privmix.audits.worst_case import attack, exact_pairs, worst_case_of
 from privmix.errors import InvalidInput
-from privmix.mechanisms.mixture import log_mixture
+from privmix.mechanisms.sampling import log_mixture
 from privmix.planning import ReleaseConfig
 from privmix.training import TrainingPlan
 from privmix.training.worst_case import attack_training, audit_training

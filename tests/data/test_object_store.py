@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from privmix.data import content_hashes
-from privmix.data.known_hashes import _hashes
+from privmix.data.files import _hashes
 from privmix.data.remote import RemoteSource
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.extracting import extract_features

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privmix.data import content_hashes, open_dataset
-from privmix.data.known_hashes import _hashes
+from privmix.data.files import _hashes
 from privmix.data.remote import RemoteSource
 from privmix.data.remote_files import RangeStream
 from privmix.errors import InvalidInput, StorageError

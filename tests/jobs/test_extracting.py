@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
-from privmix.data import FeatureStore, known_hashes
+from privmix.data import FeatureStore, files
 from privmix.data.sealing import StoreKey
 from privmix.data.source import Source
 from tests.cli.helpers import privmix
@@ -162,7 +162,7 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
     notes = tmp_path / ".STORE.hashes"
     assert stat.S_IMODE(notes.stat().st_mode) == 0o600
     # Another process: it hashes the data again only where nobody kept the hash.
-    known_hashes._hashes.clear()
+    files._hashes.clear()
     monkeypatch.setattr(hashlib, "file_digest", digested)
     monkeypatch.setattr(pq.ParquetFile, "iter_batches", noted)
     pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
@@ -253,7 +253,7 @@ def test_an_address_is_read_in_place_to_the_same_store_and_release(
 ) -> None:
     pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
     monkeypatch.setattr("privmix.scratch.ScratchFolder.__init__", lambda *_: pytest.fail("a copy was made"))
-    known_hashes._hashes.clear()
+    files._hashes.clear()
     place = f"local://{data}"
     pm.extract_features(data, **WISHES, out=tmp_path / "HERE")
     pm.extract_features(place, **WISHES, out=tmp_path / "THERE")

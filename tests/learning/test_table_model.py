@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from privmix.errors import InvalidInput
-from privmix.learning.table_model import ColumnStates, TableModel, _Fit, _halves, fit_table
-from privmix.learning.table_rows import draw
+from privmix.learning.table_model import ColumnStates, TableModel, _Fit, _halves, draw, fit_table
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
 

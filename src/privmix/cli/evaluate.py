@@ -16,7 +16,7 @@ from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
-from privmix.jobs.inputs import Inputs
+from privmix.jobs.options import Inputs
 
 if TYPE_CHECKING:
     from privmix.jobs.evaluation import Evaluation

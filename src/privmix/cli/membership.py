@@ -15,8 +15,7 @@ from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
-from privmix.jobs.inputs import Inputs
-from privmix.jobs.options import MembershipOptions
+from privmix.jobs.options import Inputs, MembershipOptions
 
 if TYPE_CHECKING:
     from privmix.attacks.membership import MembershipResult

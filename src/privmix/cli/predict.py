@@ -11,7 +11,7 @@ from privmix import jobs
 from privmix.cli.app import app, out, plain
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
-from privmix.jobs.inputs import Inputs
+from privmix.jobs.options import Inputs
 
 _MOST_CLASSES: Final = 10
 

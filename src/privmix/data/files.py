@@ -248,3 +248,26 @@ def may_belong(relative: PurePath, split: str) -> bool:
     top = relative.parts[0]
     marked = split_of(top) if len(relative.parts) == 1 else folder_split(top)
     return marked in (None, split)
+
+
+# Hashes of files that this process has read.
+_MOST: Final = 2**17
+_hashes: Final[dict[tuple[int, ...], str]] = {}
+
+
+def known_hash(state: tuple[int, ...]) -> str | None:
+    """The hash of what is in that state, if it was made.
+
+    Example:
+        >>> know_hash((1, 2), "ab")
+        >>> known_hash((1, 2)), known_hash((1, 3))
+        ('ab', None)
+    """
+    return _hashes.get(state)
+
+
+def know_hash(state: tuple[int, ...], digest: str) -> None:
+    """Keep a hash for the rest of the process."""
+    if len(_hashes) >= _MOST:
+        _hashes.clear()
+    _hashes[state] = digest

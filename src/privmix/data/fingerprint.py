@@ -16,8 +16,7 @@ from typing import Any, BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import reading
-from privmix.data.known_hashes import know_hash, known_hash
+from privmix.data.files import know_hash, known_hash, reading
 from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.remote_files import as_remote
 from privmix.data.source import NUMERIC, Source

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture, pictures_of
 from privmix.data.manifest import Manifest
-from privmix.data.source import NO_LABELS, NUMERIC, Schema, Source, outside_classes, resolve_classes
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.data.source import NO_LABELS, NUMERIC, ArraySource, Schema, Source, outside_classes, resolve_classes
+from privmix.errors import WITHHELD, InvalidInput, check_choice
 
 # (start, stop) -> those records' inputs or labels.
 Part = Callable[[int, int], NDArray[Any]]
@@ -369,3 +369,26 @@ def _names_only(raw: NDArray[Any]) -> NDArray[Any]:
         allowed = "texts, as the class names are; or classes declared as integers: a number could be a name or a place"
         raise InvalidInput("label", WITHHELD, allowed)
     return raw
+
+
+def embedded_digits(split: str = "train") -> Source:
+    """1,797 grey images of 8 x 8 pixels in 10 classes (UCI optdigits), as uint8 from 0 to 255.
+
+    Every fifth image, from the first on, is the test split: 360 images; the other 1,437 are the training split. The
+    original values 0 to 16 are multiplied by 255 / 16 and rounded.
+
+    Args:
+        split: ``"train"`` or ``"test"``.
+
+    Example:
+        >>> embedded_digits("test").schema.records
+        360
+    """
+    from sklearn.datasets import load_digits
+
+    check_choice("split", split, ["train", "test"])
+    digits = load_digits()
+    held_out = np.arange(len(digits.target)) % 5 == 0
+    chosen = held_out if split == "test" else ~held_out
+    images = np.round(digits.images[chosen] * (255 / 16)).astype(np.uint8)
+    return ArraySource(images, digits.target[chosen].astype(np.int64), tuple(map(str, range(10))))

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import PurePosixPath
 from typing import Any, ClassVar, Final, Literal, NamedTuple
 
-from privmix.data.known_hashes import know_hash, known_hash
+from privmix.data.files import know_hash, known_hash
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
 
 WEB: Final = ("http://", "https://")

@@ -22,10 +22,9 @@ from privmix.certificate.certificate import MODEL
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.jobs.evaluation import has_splits, open_for_model
 from privmix.jobs.features import features_of_all
-from privmix.jobs.inputs import Inputs
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.models import model_in
-from privmix.jobs.options import MembershipOptions
+from privmix.jobs.options import Inputs, MembershipOptions
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured, Measurement
 from privmix.learning import load_model
@@ -74,7 +73,7 @@ class MembershipJob(Inputs, MembershipOptions):
         model: folder of a model, trained or fitted on a release.
         data: dataset with labels.
 
-    The rest: :class:`privmix.jobs.options.MembershipOptions` and :class:`privmix.jobs.inputs.Inputs`.
+    The rest: :class:`privmix.jobs.options.MembershipOptions` and :class:`privmix.jobs.options.Inputs`.
     """
 
     model: str | Path

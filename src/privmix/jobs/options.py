@@ -354,3 +354,14 @@ class FitOptions:
     )
     trust_features_model: bool = option(False, "`features_model` may be a program, and may run.")
     overwrite: bool = option(False, "Replace an existing `out`.")
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What is declared of a dataset that a model or release, or what was asked, says how to read."""
+
+    classes: Any = option(None, CLASSES_HELP)
+    columns: Columns = field(default_factory=Columns)
+    features_model: str | Path | None = option(None, FEATURES_MODEL_HELP)
+    trust_features_model: bool = option(False, TRUST_HELP)

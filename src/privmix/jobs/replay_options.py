@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.jobs.inputs import Inputs
+from privmix.jobs.options import Inputs
 from privmix.jobs.persons import Persons
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.options import described, option

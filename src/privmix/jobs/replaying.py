@@ -36,7 +36,7 @@ from privmix.held_folders import hold
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import records_of, sorted_store
-from privmix.jobs.inputs import Inputs
+from privmix.jobs.options import Inputs
 from privmix.jobs.persons import Persons, records_of_each
 from privmix.jobs.places import check_store_key
 from privmix.jobs.release_setting import check_engine

@@ -57,11 +57,11 @@ from privmix.training import (
     Watch,
 )
 from privmix.training.config import OWN, named_model
+from privmix.training.dp_sgd import share_streams
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models import OwnNetwork
 from privmix.training.models.own import own_module
 from privmix.training.noise import MOST_PROCESSES, WHY_NO_MORE
-from privmix.training.shared_streams import share_streams
 from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
 

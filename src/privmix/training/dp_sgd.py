@@ -27,7 +27,6 @@ from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.shared_streams import share_streams
 from privmix.training.summation import GroupedSum, deal
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.training.views.record_random import RecordRandom
@@ -189,3 +188,25 @@ def drawn_records(
     """(b, most) which of their records b persons have in a step; see :meth:`TrainingRecords.of_persons`."""
     starts = RecordRandom(torch.from_numpy(seeds)).integers("first record", 2**30, 1)[:, 0].numpy() * 2.0**-30
     return records.of_persons(persons, starts, most)
+
+
+def share_streams(world: World, streams: SecretStreams | None) -> SecretStreams:
+    """Give the head's derived streams to all processes: for sampling, which every one does.
+
+    Formal guarantees:
+        * The key stays with the head: others get derived streams, from which no noise can be made.
+
+    Args:
+        world: the processes.
+        streams: derived ones on the head, None on other processes.
+
+    Example:
+        >>> alone = SecretStreams.from_seed(0).derive("sampling")
+        >>> share_streams(World(), alone) is alone
+        True
+    """
+    if world.size == 1:
+        assert streams is not None
+        return streams
+    key = world.share(b"" if streams is None else streams.share())
+    return streams if streams is not None else SecretStreams.of_shared(key)

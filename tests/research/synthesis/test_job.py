@@ -12,7 +12,7 @@ import pytest
 import privmix as pm
 from privmix import research
 from privmix.data import ArraySource, open_dataset
-from privmix.data.embedded import embedded_digits
+from privmix.data.memory import embedded_digits
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, StorageError
 from privmix.folders import PathLock

@@ -18,7 +18,7 @@ from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import LONG, Mask, WorstCase, exact_pairs
 from privmix.engine import PrivateRecords
 from privmix.engine.rows import Engine, RowBlock
-from privmix.mechanisms.mixture import log_mixture
+from privmix.mechanisms.sampling import log_mixture
 from privmix.plans import ReleasePlan
 from privmix.publication import RecordTransform
 

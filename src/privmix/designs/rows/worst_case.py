@@ -26,8 +26,7 @@ from privmix.audits.worst_case import (
     label_overlap,
 )
 from privmix.engine.rows import RowBlock
-from privmix.mechanisms.mixture import log_mixture
-from privmix.mechanisms.sampling import AllocationSampling
+from privmix.mechanisms.sampling import AllocationSampling, log_mixture
 from privmix.plans import ReleasePlan
 from privmix.publication import RecordTransform
 

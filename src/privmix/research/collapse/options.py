@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from privmix.jobs.inputs import Inputs
+from privmix.jobs.options import Inputs
 from privmix.options import described, option
 
 OF_RELEASES: Final = (

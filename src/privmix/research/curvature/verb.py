@@ -10,7 +10,7 @@ import typer
 from privmix.cli.app import app, out, print_json
 from privmix.cli.options import Json
 from privmix.cli.verb import Take, verb
-from privmix.jobs.inputs import Inputs
+from privmix.jobs.options import Inputs
 from privmix.research import curvature
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from privmix.jobs.columns import Columns, ImageColumns
-from privmix.jobs.inputs import Inputs
+from privmix.jobs.options import Inputs
 from privmix.options import described, option
 
 STEPS: Final = 500

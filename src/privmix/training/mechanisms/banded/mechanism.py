@@ -11,8 +11,8 @@ from scipy.signal import lfilter
 
 from privmix.accounting import Adjacency
 from privmix.errors import InvalidInput
-from privmix.mechanisms.mixture import log_mixture
 from privmix.mechanisms.plan import unit_of
+from privmix.mechanisms.sampling import log_mixture
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact, rounded_down
 from privmix.training.batches import PoissonBatches

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from privmix.accounting import Adjacency
-from privmix.mechanisms.mixture import log_mixture
 from privmix.mechanisms.plan import unit_of
+from privmix.mechanisms.sampling import log_mixture
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact, rounded_down
 from privmix.training.mechanisms.base import MECHANISMS, Settings, StepNoise, TrainingMechanism, Words
