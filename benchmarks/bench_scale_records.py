@@ -17,13 +17,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,8 @@ CORE_PRICE, CARD_PRICE = 0.05, 3.0
 ENCODERS: Final = ("efficientnet:224,lite0", "efficientnet:160,lite2")
 ENCODED: Final = 8192
 WAYS: Final = ("no Ray, one core", "Ray, one node", "Ray, two nodes")
+# What the machine itself has of a second core: two processes that know nothing of each other, at once.
+AT_ONCE: Final = "no Ray, twice at once"
 _BLOCK: Final = 128
 
 
@@ -148,7 +151,24 @@ def nodes(way: str) -> Iterator[Cluster | None]:
         made.shutdown()
 
 
-def ray_point(way: str) -> dict[str, float]:
+def at_once(part: str) -> dict[str, float]:
+    """The work of one core without Ray, done by two processes at the same time: how long the slower one takes."""
+    context = multiprocessing.get_context("spawn")
+    start, found = context.Barrier(2), context.SimpleQueue()
+    both = [context.Process(target=_one_of_two, args=(part, start, found)) for _ in range(2)]
+    for process in both:
+        process.start()
+    times = [found.get() for _ in both]
+    for process in both:
+        process.join()
+    return {name: max(one[name] for one in times) for name in times[0]}
+
+
+def _one_of_two(part: str, start: Any, found: Any) -> None:
+    found.put(TIMED[part](WAYS[0], start.wait))
+
+
+def ray_point(way: str, ready: Callable[[], Any] = lambda: None) -> dict[str, float]:
     """Moments of a feature store that lies in the page cache."""
     found: dict[str, float] = {}
     store = store_of(STORED, DIM)
@@ -157,12 +177,13 @@ def ray_point(way: str) -> dict[str, float]:
     with nodes(way) as cluster:
         machine: dict[str, Any] = {"workers": 1} if cluster is None else {"workers": 1, "cluster": cluster}
         engine = MomentsEngine(plan_of(STORED, "moments"), store, SecretStreams.from_entropy(), **machine)
+        ready()
         with common.watched(found):
             list(engine.rows())
     return found
 
 
-def encoding_point(way: str) -> dict[str, float]:
+def encoding_point(way: str, ready: Callable[[], Any] = lambda: None) -> dict[str, float]:
     """Scattering coefficients of images in a file."""
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(dir=CACHE) as folder, nodes(way) as cluster:
@@ -170,10 +191,14 @@ def encoding_point(way: str) -> dict[str, float]:
         x = generator.integers(0, 256, (IMAGES, 28, 28), np.uint8)
         save_file({"x": x, "y": generator.integers(0, 10, IMAGES)}, images)
         engine = "local" if cluster is None else "ray"
+        ready()
         with common.watched(found):
             extract_features(images, out=Path(folder) / "STORE", features="scattering", classes=10, engine=engine,
                              progress=False)  # fmt: skip
     return found
+
+
+TIMED: Final = {"ray": ray_point, "encoding": encoding_point}
 
 
 def gpu_point(features: str) -> dict[str, Any]:
@@ -205,7 +230,9 @@ def point(task: dict[str, Any]) -> dict[str, Any]:
     part = task["part"]
     if part == "records":
         return records_point(task["design"], task["records"])
-    return {"ray": ray_point, "encoding": encoding_point, "gpu": gpu_point}[part](task["way"])
+    if task["way"] == AT_ONCE:
+        return at_once(part)
+    return gpu_point(task["way"]) if part == "gpu" else TIMED[part](task["way"])
 
 
 # --- all of them -----------------------------------------------------------------------------------------------------
@@ -214,9 +241,9 @@ def point(task: dict[str, Any]) -> dict[str, Any]:
 def jobs(parts: list[str], rounds: int, most: int) -> Iterator[dict[str, Any]]:
     if "gpu" in parts:
         yield from ({"part": "gpu", "way": features} for features in ENCODERS)
-    timed = [part for part in ("ray", "encoding") if part in parts]
+    timed = [part for part in TIMED if part in parts]
     for turn in range(rounds):
-        yield from ({"part": part, "way": way, "round": turn} for part in timed for way in WAYS)
+        yield from ({"part": part, "way": way, "round": turn} for part in timed for way in (*WAYS, AT_ONCE))
     for records in SIZES if "records" in parts else ():
         for design in DESIGNS if records <= most else ():
             yield {"part": "records", "design": design, "records": records}
@@ -314,13 +341,24 @@ def _nodes(runs: list[dict[str, Any]]) -> str:
     for part in ("ray", "encoding"):
         found = {
             way: {run["round"]: run["seconds"] for run in runs if (run["part"], run.get("way")) == (part, way)}
-            for way in WAYS
+            for way in (*WAYS, AT_ONCE)
         }
         cells = [
-            f"{common.median(list(found[way].values())):.1f} ({len(found[way])})" if found[way] else "" for way in WAYS
+            f"{common.median(list(times.values())):.1f} ({len(times)})" if times else "" for times in found.values()
         ]
-        rows.append([part, *cells, _ratio(found[WAYS[1]], found[WAYS[0]]), _ratio(found[WAYS[1]], found[WAYS[2]])])
-    return common.table(["", *(f"{way}, seconds (runs)" for way in WAYS), "one node / no Ray", "one node / two"], rows)
+        twice = {turn: 2 * seconds for turn, seconds in found[WAYS[0]].items()}
+        ratios = (
+            _ratio(found[WAYS[1]], found[WAYS[0]]),
+            _ratio(found[WAYS[1]], found[WAYS[2]]),
+            _ratio(twice, found[AT_ONCE]),
+        )
+        rows.append([part, *cells, *ratios])
+    head = [*(f"{way}, seconds (runs)" for way in (*WAYS, AT_ONCE)), "one node / no Ray", "one node / two"]
+    told = (
+        "The last column is what the machine has of its second core: two processes without Ray, each with all of the "
+        "work, at once, and how much more they do in a second than one alone."
+    )
+    return common.table(["", *head, "two cores / one"], rows) + "\n\n" + told
 
 
 def _ratio(one: dict[int, float], other: dict[int, float]) -> str:
