@@ -46,7 +46,7 @@ test: $(DEV)
 	$(PYTEST) $(SPREAD) -m "not thorough"
 
 test-all: $(DEV)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=line test-working test-waiting
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=none test-working test-waiting
 
 test-working: $(DEV)
 	$(PYTEST) $(SPREAD) $(addprefix --ignore ,$(WAITING))

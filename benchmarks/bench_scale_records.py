@@ -51,7 +51,7 @@ DIM: Final = 512
 SIZES: Final = (10**6, 10**7, 10**8)
 # As many rows for each number of records.
 ROWS, DEGREE, ROW_MEMORY = 100_000, 256, 2**30
-STORED, IMAGES = 10**6, 8192
+STORED, IMAGES = 10**6, 2**16
 DESIGNS: Final = ("moments", "poisson")
 # Dollars an hour, assumed: a core, and a card with what stands around it.
 CORE_PRICE, CARD_PRICE = 0.05, 3.0

@@ -38,13 +38,19 @@ FIRST = (
 )
 
 
-# Garbage of imports is little, and looking for it takes a fifth of them.
-gc.disable()
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection() -> None:
+    """Garbage of imports is little, and looking for it takes a fifth of them."""
+    gc.disable()
+
+
+def pytest_runtestloop() -> None:
+    """Where others collect, too."""
+    gc.enable()
 
 
 def pytest_collection_finish() -> None:
     """What is there before the first test stays: looking through it for garbage again and again takes long."""
-    gc.enable()
     gc.collect()
     gc.freeze()
 

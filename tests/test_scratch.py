@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -31,61 +32,35 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "tmp").mkdir()
 
 
-@pytest.mark.parametrize("shared", [False, True])
-def test_the_dead_go_and_the_living_stay(shared: bool, tmp_path: Path) -> None:
+def test_the_dead_go_and_the_living_stay(tmp_path: Path) -> None:
     """A process is killed with private rows on disk; the next start removes them, and nobody else's."""
-    place = tmp_path / "tmp" if shared else None
     child = subprocess.Popen(
         [
             sys.executable,
             "-c",
-            "import pathlib, sys, time, tempfile; tempfile.tempdir = sys.argv[1]\n"
+            "import sys, time, tempfile; tempfile.tempdir = sys.argv[1]\n"
             "from privmix.scratch import ScratchFolder\n"
-            "place = pathlib.Path(sys.argv[1]) if sys.argv[2] else None\n"
-            "scratch = ScratchFolder(place); (scratch.path / 'below').mkdir()\n"
+            "scratch = ScratchFolder(); (scratch.path / 'below').mkdir()\n"
             "(scratch.path / 'below' / 'rows').write_text('private'); print(scratch.path, flush=True)\n"
             "time.sleep(600)",
             str(tmp_path / "tmp"),
-            "shared" if shared else "",
         ],
         stdout=subprocess.PIPE,
         text=True,
     )
     assert child.stdout is not None
     theirs = Path(child.stdout.readline().strip())
-    clear_scratch(place)
+    clear_scratch()
     assert (theirs / "below" / "rows").exists()
     child.send_signal(signal.SIGKILL)
     child.wait()
     child.stdout.close()
-    with ScratchFolder(place) as mine:
+    with ScratchFolder() as mine:
         assert mine.stat().st_mode & 0o777 == 0o700
-        assert mine.parent.name.startswith("." if shared else "pmx-")
         assert not theirs.exists()
-        clear_scratch(place)
+        clear_scratch()
         assert mine.exists()
     assert os.listdir(tmp_path / "tmp") == []
-
-
-def test_in_a_shared_folder_those_of_other_machines_are_left_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A lock that another machine holds may not be seen: what is theirs looks as if nobody lived."""
-    place = tmp_path / "tmp"
-    monkeypatch.setattr(scratch, "_end", lambda *_: None)
-    monkeypatch.setattr(scratch.platform, "node", lambda: "another")
-    theirs = ScratchFolder(place).path
-    monkeypatch.setattr(scratch.platform, "node", lambda: "this one")
-    monkeypatch.setattr(scratch, "_try_lock", lambda _: True)
-    mine = ScratchFolder(place).path
-    clear_scratch(place)
-    assert theirs.exists()
-    assert not mine.exists()
-
-
-def test_no_folder_no_scratch_folder(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match=r"nothing: can't make a private folder there"):
-        ScratchFolder(tmp_path / "nothing")
 
 
 def test_links_and_open_folders_by_that_name_are_left_alone(tmp_path: Path, precious: Path) -> None:
@@ -96,6 +71,29 @@ def test_links_and_open_folders_by_that_name_are_left_alone(tmp_path: Path, prec
     clear_scratch()
     assert (precious / "precious").exists()
     assert (tmp_path / "tmp" / "pmx-open" / "lock").exists()
+
+
+@pytest.mark.parametrize("held", [["model"], ["lock", "model"]])
+def test_a_folder_of_that_name_which_is_none_of_these_is_left_alone(held: list[str], tmp_path: Path) -> None:
+    """Somebody who may write there renamed a folder of ours."""
+    place = tmp_path / "tmp" / "pmx-renamed"
+    place.mkdir(mode=0o700)
+    for name in held:
+        (place / name).write_text("ours")
+    old = time.time() - 2 * scratch._ABANDONED
+    os.utime(place, (old, old))
+    clear_scratch()
+    assert sorted(os.listdir(place)) == held
+
+
+def test_where_no_file_can_be_locked_there_is_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", none)
+    with pytest.raises(StorageError, match="can't make a private folder there: Function not implemented"):
+        ScratchFolder()
+    assert os.listdir(tmp_path / "tmp") == []
 
 
 def test_a_folder_without_a_lock_goes_once_it_is_old(tmp_path: Path) -> None:

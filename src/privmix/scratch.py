@@ -6,9 +6,7 @@ This module sits beside the floors, so every floor may use it.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
-import platform
 import tempfile
 import time
 import weakref
@@ -22,24 +20,19 @@ _LOCK: Final = "lock"
 # Short: sockets have short paths.
 _ROOM: Final = "r"
 _PREFIX: Final = "pmx-"
-_TMPDIR: Final = "TMPDIR"
 # A folder without a lock is one that is just being made, unless it is as old as this (seconds).
 _ABANDONED: Final = 3600.0
 _ATTEMPTS: Final = 20
 
 
 class ScratchFolder:
-    """A private folder below the folder for temporary files (TMPDIR), or below another one, gone at the end.
+    """A private folder below the folder for temporary files (TMPDIR), gone at the end.
 
     Its process holds a lock on a file in it. What a kill left is recognised by that lock being free, and removed when
-    the same user's next scratch folder is made there, or by :func:`clear_scratch`. In a folder that machines share each
-    looks at its own alone: a lock may be seen by no other machine.
-
-    Args:
-        place: an existing folder to make it in, hidden; None is the one for temporary files.
+    the same user's next scratch folder is made, or by :func:`clear_scratch`.
 
     Formal guarantees:
-        * Closed: mode 0700; only folders like that, one's own and called ``pmx-...`` or ``.pmx-...``, are removed.
+        * Closed: mode 0700, and only folders like that, one's own and called ``pmx-...``, are ever removed.
         * The living are spared: a folder whose process lives, by its lock and not by a number, is left alone.
         * Gone: at :meth:`remove`, at the end of a ``with`` block, when the object is no longer used, when Python exits;
           a forked process does not remove what is its parent's.
@@ -57,15 +50,14 @@ class ScratchFolder:
         False
     """
 
-    def __init__(self, place: Path | None = None) -> None:
-        clear_scratch(place)
-        above, prefix, name = _found_in(place)
+    def __init__(self) -> None:
+        clear_scratch()
         try:
-            folder, lock = _locked_folder(above, prefix, name)
+            folder, lock = _locked_folder()
             self.path = folder.path / _ROOM
             self.path.mkdir(mode=0o700)
         except OSError as error:
-            raise StorageError(f"{name}: can't make a private folder there: {error.strerror}") from None
+            raise StorageError(f"TMPDIR: can't make a private folder there: {error.strerror}") from None
         self._remove = weakref.finalize(self, _end, folder, lock, os.getpid())
 
     def remove(self) -> None:
@@ -79,26 +71,17 @@ class ScratchFolder:
         self.remove()
 
 
-def clear_scratch(place: Path | None = None) -> None:
-    """Remove the scratch folders of processes that ended without doing so; ``place`` as of :class:`ScratchFolder`."""
-    above, prefix, name = _found_in(place)
+def clear_scratch() -> None:
+    """Remove the scratch folders of processes that ended without doing so."""
     with contextlib.suppress(OSError):
-        for entry in os.scandir(above):
-            if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False):
-                _clear_if_dead(Path(entry.path), name)
+        for entry in os.scandir(tempfile.gettempdir()):
+            if entry.name.startswith(_PREFIX) and entry.is_dir(follow_symlinks=False):
+                _clear_if_dead(Path(entry.path))
 
 
-def _found_in(place: Path | None) -> tuple[str, str, str]:
-    """The folder that scratch folders are in, how their names begin, and what messages call the folder."""
-    if place is None:
-        return tempfile.gettempdir(), _PREFIX, _TMPDIR
-    machine = hashlib.blake2b(platform.node().encode(), digest_size=4).hexdigest()
-    return str(place.absolute()), f".{_PREFIX}{machine}-", str(place)
-
-
-def _locked_folder(above: str, prefix: str, name: str) -> tuple[PrivateFolder, int]:
+def _locked_folder() -> tuple[PrivateFolder, int]:
     while True:
-        folder = PrivateFolder(Path(tempfile.mkdtemp(prefix=prefix, dir=above)), name)
+        folder = PrivateFolder(Path(tempfile.mkdtemp(prefix=_PREFIX)), "TMPDIR")
         try:
             with folder.create(_LOCK) as stream:
                 lock = os.dup(stream.fileno())
@@ -106,18 +89,26 @@ def _locked_folder(above: str, prefix: str, name: str) -> tuple[PrivateFolder, i
             # Somebody who clears up took the empty folder for one that a kill left.
             folder.close()
             continue
-        if _try_lock(lock) and folder.has(_LOCK):
-            return folder, lock
+        try:
+            if _try_lock(lock) and folder.has(_LOCK):
+                return folder, lock
+        except OSError:
+            # No locks on this file system: nobody could tell this folder from one that a kill left.
+            os.close(lock)
+            folder.discard()
+            raise
         os.close(lock)
         folder.close()
 
 
-def _clear_if_dead(path: Path, name: str) -> None:
-    with contextlib.suppress(OSError, InvalidInput), PrivateFolder(path, name) as folder:
+def _clear_if_dead(path: Path) -> None:
+    with contextlib.suppress(OSError, InvalidInput), PrivateFolder(path, "TMPDIR") as folder:
         if not folder.has(_LOCK):
+            # The lock is there before anything else, and goes last: what else has none is not one of these.
             if time.time() - os.fstat(folder.descriptor).st_mtime > _ABANDONED:
-                folder.discard()
+                os.rmdir(path)
             return
+        folder.check_names({_LOCK, _ROOM})
         with folder.open(_LOCK, update=True) as lock:
             if _try_lock(lock.fileno()):
                 folder.discard(last=_LOCK)
@@ -129,7 +120,7 @@ def _try_lock(descriptor: int) -> bool:
 
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         return False
     return True
 

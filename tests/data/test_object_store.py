@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -39,6 +40,10 @@ def server() -> Iterator[str]:
 @pytest.fixture
 def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The file system, with an empty bucket named ``private``; sizes of ranges that were read are in ``asked``."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    for name in ("CONFIG_FILE", "SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(f"AWS_{name}", os.devnull)
     names = {"ACCESS_KEY_ID": "somebody", "SECRET_ACCESS_KEY": SECRET, "DEFAULT_REGION": "us-east-1"}
     for name, value in {**names, "ENDPOINT_URL": server}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
@@ -69,6 +74,8 @@ def test_a_tile_is_read_in_place(write: Write, bucket: Any, tmp_path: Path, monk
     name = write(tmp_path)
     bucket.put(f"{tmp_path}/", "private/d/", recursive=True)
     monkeypatch.setattr(ScratchFolder, "__init__", lambda *_: pytest.fail("a copy was made"))
+    for way in ("_open", "_get_file", "_fetch_range"):
+        monkeypatch.setattr(s3fs.S3FileSystem, way, lambda *_, **__: pytest.fail("no range"), raising=False)
     here, there = opened(tmp_path / name), opened(f"s3://private/d/{name}")
     assert isinstance(there, RemoteSource)
     assert there.travels
@@ -137,6 +144,7 @@ def test_errors_name_the_address_and_no_secret(bucket: Any, tmp_path: Path, monk
     assert len(source.read()) == N
     # The server is gone.
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
     monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
     s3fs.S3FileSystem.clear_instance_cache()
     with pytest.raises(StorageError, match=r"s3://private/d\.jsonl: cannot be read") as caught:

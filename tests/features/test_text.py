@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
@@ -309,6 +310,17 @@ def test_minilm_in_batches_and_one_by_one(minilm: MiniLm) -> None:
         "Where is my card?", "I would like to send some of my money to another account of mine, please: how?"
     )
     assert np.allclose(get_extractor("minilm", batch_size=1).transform(texts), minilm.transform(texts), atol=1e-5)
+
+
+def test_encoders_of_the_package_share_its_model_and_travel_without_it(minilm: MiniLm) -> None:
+    texts = column("Where is my card?", "What time is it?")
+    MiniLm("3+4").transform(texts)
+    expected, sent = minilm.transform(texts), pickle.dumps(minilm)
+    assert len(sent) < 10_000
+    again = pickle.loads(sent)
+    assert np.array_equal(again.transform(texts), expected)
+    assert again._model is minilm._model
+    assert again.spec() == minilm.spec()
 
 
 def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:

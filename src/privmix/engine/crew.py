@@ -8,8 +8,10 @@ first one too, which would take the key there. What they sum goes from process t
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
@@ -22,7 +24,6 @@ from privmix.engine.cluster import ClusterLost, check_ray
 from privmix.engine.ray import Cluster, Failure, _checked, _guarded
 from privmix.errors import HeadFailed, InvalidInput
 from privmix.private_files import no_core_dumps
-from privmix.scratch import ScratchFolder
 from privmix.world import INTERFACE, ProcessLost, World, met_world
 
 # Seconds that a place for a worker is waited for, and that others have to notice that one was lost.
@@ -139,7 +140,8 @@ class Crew:
             there = library.cluster_resources()
             many = max(1, int(there.get("GPU" if self._on_gpu else "CPU", 1)))
             self._interface = _interface(library.nodes())
-            self._folder = self._done.enter_context(ScratchFolder(self._place))
+            self._folder = Path(tempfile.mkdtemp(prefix=".pmx-meeting-", dir=self._place.absolute()))
+            self._done.callback(shutil.rmtree, self._folder, ignore_errors=True)
             # Put once, for all of them.
             self._part = library.put(self._given)
             self._actors = [None] * (many if self._workers is None else min(self._workers, many))

@@ -13,9 +13,8 @@ from privmix.engine.cluster import ClusterLost
 from privmix.errors import InvalidInput
 from privmix.held_folders import hold
 from privmix.private_files import open_private
-from privmix.scratch import ScratchFolder
 
-_NAME: Final = "word"
+_NAME: Final = ".pmx-shared-"
 _SECONDS: Final = 60.0
 _TOKEN_BYTES: Final = 16
 _FOLDER, _DATA = "folder", "data"
@@ -37,13 +36,13 @@ def check_places(folder: Path, files: tuple[Path, ...]) -> None:
     """
     # Of files at an address one shows whether a machine gets there.
     files = files[:1] if files and as_remote(files[0]) is not None else files
-    word = secrets.token_hex(_TOKEN_BYTES)
-    with reading(folder, "a folder"), hold(folder):
-        pass
-    with ScratchFolder(folder) as room:
-        with hold(room) as held:
-            held.write(_NAME, word.encode())
-        lacking = set(_asked(str(room / _NAME), word, files, os.getcwd()))
+    word, name = secrets.token_hex(_TOKEN_BYTES), f"{_NAME}{secrets.token_hex(8)}"
+    with reading(folder, "a folder"), hold(folder) as held:
+        try:
+            held.write(name, word.encode())
+            lacking = set(_asked(str(folder.absolute() / name), word, files, os.getcwd()))
+        finally:
+            held.remove(name)
     if _FOLDER in lacking:
         allowed = "a place on a file system that all machines of the cluster share, at the same path and as one user's"
         raise InvalidInput("out, store", str(folder), allowed)

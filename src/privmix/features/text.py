@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
@@ -196,7 +197,10 @@ class TextEncoder(PretrainedEncoder):
 
     @property
     def _limit(self) -> int:
-        return min(self._max_length or self._model.max_seq_length or _DEFAULT_LENGTH, 2**16)
+        return self._limit_of(self._model)
+
+    def _limit_of(self, model: Any) -> int:
+        return min(self._max_length or model.max_seq_length or _DEFAULT_LENGTH, 2**16)
 
     @property
     def _by_tokens(self) -> bool:
@@ -367,25 +371,27 @@ class MiniLm(TextEncoder):
         """Of the package's own files one for each device: reading them takes a second."""
         if self._path is not None:
             return super()._model
-        place = self._located.folder, str(self.device)
-        if place not in _PACKAGED:
-            _PACKAGED[place] = super()._model
+        current = torch.cuda.current_device() if self.device.type == "cuda" else 0
+        place = self._located.folder, f"{self.device} {current}"
+        with _LOADING:
+            if place not in _PACKAGED:
+                model = super()._model
+                # The first call sets up the tokenizer, which others may use from their threads by then.
+                model.tokenizer([_PROBE], padding=False, truncation=True, max_length=self._limit_of(model))
+                _PACKAGED[place] = model
         return _PACKAGED[place]
 
-    @cached_property
-    def digests(self) -> dict[str, str]:
-        """As every encoder's."""
-        if self._path is not None:
-            return super().digests
-        folder = self._located.folder
-        if folder not in _PACKAGED_DIGESTS:
-            _PACKAGED_DIGESTS[folder] = super().digests
-        return _PACKAGED_DIGESTS[folder]
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the package's model: where it goes there is one, and it may hold what does not travel."""
+        state = super().__getstate__()
+        if self._path is None:
+            state.pop("_model", None)
+        return state
 
 
-# What the package with MiniLM holds does not change while a process runs: by its folder, and by the device.
+# The package's model, by its folder and the device: reading it again and again takes a second each time.
 _PACKAGED: Final[dict[tuple[Path, str], Any]] = {}
-_PACKAGED_DIGESTS: Final[dict[Path, dict[str, str]]] = {}
+_LOADING: Final = threading.Lock()
 
 
 def _layers(text: Any) -> tuple[int, ...]:

@@ -63,6 +63,8 @@ class RecordTransform:
         clipped = self.clip(features)
         if self.centre is None or self.residual_clip_norm is None:
             return clipped
+        if clipped.shape[1:] != self.centre.shape:
+            raise InvalidInput("features", f"{clipped.shape[1]} columns", f"{len(self.centre)}, as the centre has")
         clipped -= self.centre
         return _clip(clipped, self.residual_clip_norm, self.norm, overwrite=True)
 
