@@ -10,7 +10,7 @@ from those of the processor, and whether a record's features depend on its neigh
 Every run is a process of its own. Runs are kept in results/scale_records_runs.json, so a broken-off benchmark goes on
 where it stopped.
 
-    python benchmarks/bench_scale_records.py [--only records,ray,encoding,gpu] [--rounds 5] [--most 100000000]
+    python benchmarks/bench_scale_records.py [--only records,ray,ray-large,encoding,gpu] [--rounds 5] [--most 100000000]
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
@@ -51,7 +52,8 @@ DIM: Final = 512
 SIZES: Final = (10**6, 10**7, 10**8)
 # As many rows for each number of records.
 ROWS, DEGREE, ROW_MEMORY = 100_000, 256, 2**30
-STORED, IMAGES = 10**6, 2**16
+STORED: Final = {"ray": 10**6, "ray-large": 4 * 10**6}
+IMAGES: Final = 2**16
 DESIGNS: Final = ("moments", "poisson")
 # Dollars an hour, assumed: a core, and a card with what stands around it.
 CORE_PRICE, CARD_PRICE = 0.05, 3.0
@@ -169,15 +171,15 @@ def _one_of_two(part: str, start: Any, found: Any) -> None:
     found.put(TIMED[part](WAYS[0], start.wait))
 
 
-def ray_point(way: str, ready: Callable[[], Any] = lambda: None) -> dict[str, float]:
+def ray_point(records: int, way: str, ready: Callable[[], Any] = lambda: None) -> dict[str, float]:
     """Moments of a feature store that lies in the page cache."""
     found: dict[str, float] = {}
-    store = store_of(STORED, DIM)
-    for start in range(0, STORED, RECORD_TILE):
+    store = store_of(records, DIM)
+    for start in range(0, records, RECORD_TILE):
         store.features[start : start + RECORD_TILE].max()
     with nodes(way) as cluster:
         machine: dict[str, Any] = {"workers": 1} if cluster is None else {"workers": 1, "cluster": cluster}
-        engine = MomentsEngine(plan_of(STORED, "moments"), store, SecretStreams.from_entropy(), **machine)
+        engine = MomentsEngine(plan_of(records, "moments"), store, SecretStreams.from_entropy(), **machine)
         ready()
         with common.watched(found):
             list(engine.rows())
@@ -199,7 +201,10 @@ def encoding_point(way: str, ready: Callable[[], Any] = lambda: None) -> dict[st
     return found
 
 
-TIMED: Final = {"ray": ray_point, "encoding": encoding_point}
+TIMED: Final[dict[str, Callable[..., dict[str, float]]]] = {
+    **{part: partial(ray_point, records) for part, records in STORED.items()},
+    "encoding": encoding_point,
+}
 
 
 def gpu_point(features: str) -> dict[str, Any]:
@@ -256,7 +261,7 @@ def kept() -> list[dict[str, Any]]:
 
 def measure(task: dict[str, Any]) -> None:
     one_core = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    environment = os.environ | (one_core if task["part"] in ("ray", "encoding") else {})
+    environment = os.environ | (one_core if task["part"] in TIMED else {})
     ended = subprocess.run(
         [sys.executable, __file__, "--point", json.dumps(task)],
         capture_output=True,
@@ -274,7 +279,9 @@ def measure(task: dict[str, Any]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="records,ray,encoding", help="parts, separated by commas; none: tables alone")
+    parser.add_argument(
+        "--only", default="records,ray,ray-large,encoding", help="parts, separated by commas; none: tables alone"
+    )
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--most", type=int, default=SIZES[-1], help="most records")
     parser.add_argument("--point", help=argparse.SUPPRESS)
@@ -284,13 +291,14 @@ def main() -> None:
         print(json.dumps(point(json.loads(asked.point))))
         return
     parts = asked.only.split(",")
-    if "ray" in parts:
-        store_of(STORED, DIM)
+    stored = [records for part, records in STORED.items() if part in parts]
+    for records in stored:
+        store_of(records, DIM)
     for task in jobs(parts, asked.rounds, asked.most):
         if not any(all(run.get(key) == value for key, value in task.items()) for run in kept()):
             measure(task)
-    if "ray" in parts:
-        shutil.rmtree(CACHE / f"scale-{STORED}-{DIM}", ignore_errors=True)
+    for records in stored:
+        shutil.rmtree(CACHE / f"scale-{records}-{DIM}", ignore_errors=True)
     report(kept())
 
 
@@ -304,7 +312,7 @@ def report(runs: list[dict[str, Any]]) -> None:
     settings = {
         "records": f"d = {DIM}, whole numbers of one byte each, made as they are read; private mean; epsilon 1, delta "
         f"1e-9; Poisson rows: T = {ROWS:,}, m = {DEGREE}, in {ROW_MEMORY // 2**20} MiB",
-        "nodes": f"moments of {STORED:,} records in a feature store; scattering coefficients of {IMAGES:,} images; a "
+        "nodes": f"moments of records in a feature store; scattering coefficients of {IMAGES:,} images; a "
         "cluster is there before the clock starts, its workers are not",
         "card": f"{ENCODED:,} images of 32 x 32, from memory",
         "prices, assumed": f"${CORE_PRICE:g} a core and hour, ${CARD_PRICE:g} a card and hour",
@@ -346,7 +354,7 @@ def _records(runs: list[dict[str, Any]]) -> str:
 
 def _nodes(runs: list[dict[str, Any]]) -> str:
     rows = []
-    for part in ("ray", "encoding"):
+    for part in TIMED:
         found = {
             way: {run["round"]: run["seconds"] for run in runs if (run["part"], run.get("way")) == (part, way)}
             for way in (*WAYS, AT_ONCE)
@@ -360,7 +368,8 @@ def _nodes(runs: list[dict[str, Any]]) -> str:
             _ratio(found[WAYS[1]], found[WAYS[2]]),
             _ratio(twice, found[AT_ONCE]),
         )
-        rows.append([part, *cells, *ratios])
+        name = f"moments of {STORED[part]:,} records" if part in STORED else f"encoding of {IMAGES:,} images"
+        rows.append([name, *cells, *ratios])
     head = [*(f"{way}, seconds (runs)" for way in (*WAYS, AT_ONCE)), "one node / no Ray", "one node / two"]
     told = (
         "The last column is what the machine has of its second core: two processes without Ray, each with all of the "
