@@ -1,11 +1,12 @@
 """Releases of up to a hundred million records; one-core nodes of Ray beside no Ray; encoders on a graphics card.
 
-Four parts. ``records``: releases of 10^6, 10^7 and 10^8 records of 512 numbers, by second moments and by Poisson rows,
+Five parts. ``records``: releases of 10^6, 10^7 and 10^8 records of 512 numbers, by second moments and by Poisson rows,
 summed out of core. The records are synthetic: a block of them is made when it is read, and again in every pass, which
-the times contain. A line through 10^6 and 10^7 is checked on 10^8 and drawn out to 10^9. ``ray`` and
-``ray-large``: moments of a feature store of 10^6 or 4 x 10^6 records by one core without Ray, by one node of one core
-and by two, in turns. ``encoding``: the same of images that become scattering coefficients. ``gpu``, where there is a card: images a second of public encoders, how far features are
-from those of the processor, and whether a record's features depend on its neighbours.
+the times contain. A line through 10^6 and 10^7 is checked on 10^8 and drawn out to 10^9. ``ray`` and ``ray-large``:
+moments of a feature store of 10^6 or 4 x 10^6 records by one core without Ray, by one node of one core and by two, in
+turns. ``encoding``: the same of images that become scattering coefficients. ``gpu``, where there is a card: images a
+second of public encoders, how far features are from those of the processor, and whether a record's features depend on
+its neighbours.
 
 Every run is a process of its own. Runs are kept in results/scale_records_runs.json, so a broken-off benchmark goes on
 where it stopped.
