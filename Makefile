@@ -20,9 +20,10 @@ $(DEMO): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) -e .
 	@touch $@
 
-# Byte code of what is used is written when it is first used: of everything it takes as long as installing it.
+# pip would compile one file after the other. Some packages carry files that are no Python: they are left out.
 $(DEV): pyproject.toml constraints.txt | $(BIN)/python
 	$(INSTALL) --no-compile -e '.[dev]'
+	-@$(BIN)/python -m compileall -qq -j $(JOBS) $(VENV)/lib
 	@touch $(DEMO) $(DOCS) $@
 
 $(DOCS): pyproject.toml constraints.txt | $(BIN)/python

@@ -197,7 +197,7 @@ def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_clipping_entries_in_place_of_records_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every entry within the bound, and norms of ten times it: what canaries of that length are for."""
     monkeypatch.setattr(
-        release_dataset, "clip_l2", lambda x, bound: np.clip(np.asarray(x, float), -bound, bound) * 0.999
+        release_dataset, "clip_l2", lambda x, bound, **_: np.clip(np.asarray(x, float), -bound, bound) * 0.999
     )
     assert audited(plan_of(1.0, **STRONG)).proof.violated
 
