@@ -9,7 +9,7 @@ DOCS := $(VENV)/.docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-all test-working test-waiting docs package lint format fuzz bench setup clean
+.PHONY: demo test test-all docs package lint format fuzz bench setup clean
 
 setup: $(DEV)
 
@@ -36,24 +36,14 @@ demo: $(DEMO)
 # One thread a worker: threads of several workers on few cores spend their time waiting for each other. Processes that
 # tests start read the package's byte code, also where a machine would not have it written. tests/conftest.py says which
 # files come first.
-PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=40
-SPREAD := -n $(JOBS) --dist loadfile --no-loadscope-reorder
-# These wait for clusters, servers and processes that they kill most of their time: a process of its own runs them beside
-# the others.
-WAITING := tests/engine
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40
 
 # One of each kind; what every design, page and reader has to pass in all its forms is in test-all.
 test: $(DEV)
-	$(PYTEST) $(SPREAD) -m "not thorough"
+	$(PYTEST) -m "not thorough"
 
 test-all: $(DEV)
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=none test-working test-waiting
-
-test-working: $(DEV)
-	$(PYTEST) $(SPREAD) $(addprefix --ignore ,$(WAITING))
-
-test-waiting: $(DEV)
-	$(PYTEST) $(WAITING)
+	$(PYTEST)
 
 # The site of docs/, into docs/_build/html: a warning is an error. Its gallery runs every example anew that has changed.
 docs: $(DOCS)
