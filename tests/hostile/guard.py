@@ -44,6 +44,8 @@ _PROCESSES_TOO: Final = frozenset({"subprocess.Popen", "pty.spawn", "os.startfil
 _NETWORK: Final = frozenset(
     {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname", "socket.bind", "socket.sendto", "urllib.Request"}
 )
+# What urllib3 asks for when it is imported, to see whether there is IPv6; nobody is reached by it, and nobody listens.
+_ANY_OWN_PORT: Final = ("::1", 0)
 _WRITES: Final = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _IN_OPEN: Final = 0x20
 
@@ -100,7 +102,7 @@ class Guard:
             return self._opened(*arguments)
         if event in _PROCESSES or event in _PROCESSES_TOO:
             return f"process: {event} {arguments[:1]!r:.200}"
-        if event in _NETWORK:
+        if event in _NETWORK and not (event == "socket.bind" and arguments[1] == _ANY_OWN_PORT):
             return f"network: {event} {arguments[1:2]!r:.200}"
         if event == "pickle.find_class":
             return f"pickle: {'.'.join(map(str, arguments))}"
