@@ -467,7 +467,8 @@ def test_a_cluster_that_always_dies_leaves_what_is_made(
     with ClusterEncoder(noting, source, Identity2()) as encoder:
         made = write_features(source, Identity2(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
     assert made_before == 2
-    assert len(list(marks.iterdir())) == 5 - made_before
+    # None is made again; a worker that was told to end may have ended one of its own first.
+    assert 0 < len(list(marks.iterdir())) <= 5 - made_before
     assert np.array_equal(made.features, whole.features)
 
 

@@ -122,7 +122,8 @@ def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
     marks.mkdir()
     noting = Cluster(on_task_start=lambda: os.close(os.open(marks / os.urandom(8).hex(), os.O_CREAT)))
     assert same(encoded(source, noting, tmp_path), whole)
-    assert len(list(marks.iterdir())) == TILES - len(left)
+    # None is made again; a worker that was told to end may have ended one of its own first.
+    assert 0 < len(list(marks.iterdir())) <= TILES - len(left)
 
 
 def test_halves_that_a_kill_left_go_when_the_work_goes_on(tmp_path: Path) -> None:
