@@ -55,6 +55,16 @@ FAULTS: Final = (
         ("tests/engine/test_rows.py::test_noise_has_the_planned_size",),
     ),
     Fault(
+        "calls of a training have as many records as there are",
+        "training/gradients/strategies.py",
+        "if not self.together or count in (0, size):",
+        "if True:",
+        (
+            "tests/training/test_summation.py::test_calls_have_one_size_however_many_records_there_are",
+            "tests/training/gradients/test_strategies.py::test_what_a_record_adds_depends_on_no_other",
+        ),
+    ),
+    Fault(
         "labels have next to no noise",
         "engine/rows.py",
         "self._noisy(generator, self._label_noise, self._label_sums",

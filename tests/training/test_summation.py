@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -26,17 +27,15 @@ from privmix.training.noise import noise_scale
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.summation import GroupedSum, deal, grid_of
+from privmix.training.summation import GroupedSum, call_size, deal, grid_of, groups_of
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
 
 DIM, CLASSES = 8, 2
 
 
-def moved(
-    kind: type[GradientStrategy], batch: int, seed: int = 0, chunk: int | None = None
-) -> tuple[float, TrainingPlan]:
-    """How far a record more, at the front, moves the sum of ``batch`` that all pull one way; and the plan."""
+def engine_of(kind: type[GradientStrategy], batch: int, chunk: int, seed: int = 0) -> tuple[DpSgd, np.random.Generator]:
+    """An engine for a batch of records that all pull one way, and one more."""
     rng = np.random.default_rng(seed)
     records = TrainingRecords.of(rng.random((batch + 1, DIM)), np.zeros(batch + 1, np.int64), classes=CLASSES)
     plan = TrainingPlan(batch + 1, batch, 1, 1.0, clip_norm=0.1, delta=1e-9)
@@ -49,8 +48,17 @@ def moved(
         gradients=kind(model, flat, Clipping(plan.clip_norm)),
         optimiser=Optimiser(flat, OptimiserConfig(learning_rate=1.0), plan.steps),
         streams=SecretStreams.from_seed(0),
-        chunks=Chunks(chunk or (8192 if kind is ClosedFormGradients else 256)),
+        chunks=Chunks(chunk),
     )
+    return engine, rng
+
+
+def moved(
+    kind: type[GradientStrategy], batch: int, seed: int = 0, chunk: int | None = None
+) -> tuple[float, TrainingPlan]:
+    """How far a record more, at the front, moves the sum of ``batch`` that all pull one way; and the plan."""
+    engine, rng = engine_of(kind, batch, chunk or (8192 if kind is ClosedFormGradients else 256), seed)
+    plan = engine.plan
     seeds = rng.integers(2**63, size=batch + 1)
     everyone = np.arange(batch + 1)
     without, present = (
@@ -87,7 +95,7 @@ def test_no_chunk_makes_rounding_larger_than_its_room(kind: type[GradientStrateg
 def test_no_chunk_is_larger_than_4096() -> None:
     parts: list[int] = []
 
-    def work(part: slice) -> torch.Tensor:
+    def work(part: slice, at_once: int) -> torch.Tensor:
         parts.append(part.stop - part.start)
         return torch.zeros(1)
 
@@ -95,6 +103,37 @@ def test_no_chunk_is_larger_than_4096() -> None:
     assert parts == [4096, 4096, 1808]
     seeds = np.random.default_rng(0).integers(2**63, size=20_000)
     assert max(map(len, deal(seeds, len(seeds), 2**20))) <= 4096
+
+
+@pytest.mark.parametrize("kind", [GhostGradients, VmapGradients])
+def test_calls_have_one_size_however_many_records_there_are(
+    kind: type[GradientStrategy], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How a library multiplies follows from the shape: no record may change it for the others."""
+    sizes, own = list[tuple[int, int | None]](), kind.clipped_sum
+
+    def watched(self: GradientStrategy, views: torch.Tensor, *given: Any) -> torch.Tensor:
+        sizes.append((len(views), given[2] if len(given) > 2 else None))
+        return own(self, views, *given)
+
+    monkeypatch.setattr(kind, "clipped_sum", watched)
+    engine, _ = engine_of(kind, 700, 256)
+    for present in (0, 1, 2, 255, 256, 500, 700):
+        engine._clipped_sum(Batch(np.arange(present), np.arange(present) * 7 + 3), SideInformation())
+    assert {size for size, _ in sizes} == {call_size(700, 256)} == {256}
+    assert sum(size if count is None else count for size, count in sizes) == 0 + 1 + 2 + 255 + 256 + 500 + 700
+
+
+@pytest.mark.parametrize(("expected", "at_once"), [(1, 1), (20, 4096), (256, 4096), (5000, 512), (524_288, 4096)])
+def test_hardly_any_group_needs_a_second_call(expected: int, at_once: int) -> None:
+    rng = np.random.default_rng(0)
+    size, groups = call_size(expected, at_once), groups_of(expected, at_once)
+    assert 1 <= size <= min(at_once, 4096)
+    own = rng.binomial(2 * expected, 0.5 / groups, size=4000)
+    if at_once > 1.2 * expected / groups:
+        # A chance of 0.05 would be passed in so many draws with one of less than 1e-6.
+        assert np.mean(own > size) < 0.07
+        assert size <= 1 + expected / groups + 2 * math.sqrt(expected / groups)
 
 
 def test_own_draw_each_once() -> None:

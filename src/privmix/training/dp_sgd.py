@@ -27,7 +27,7 @@ from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.summation import GroupedSum, deal
+from privmix.training.summation import GroupedSum, call_size, deal
 from privmix.training.views.pipeline import MicrobatchMixer, ViewPipeline
 from privmix.training.views.record_random import RecordRandom
 from privmix.world import World
@@ -63,6 +63,8 @@ class DpSgd:
         * Bounded: each record, or each person with all of theirs where persons are the units, moves the sum by at most
           ``plan.sensitivity``, and by the rounding of the one group that it is dealt to
           (:mod:`privmix.training.summation`), for which the noise has room, however large the batch.
+        * One shape: many records are multiplied together in calls of one public size, so that nothing that a library
+          chooses by their number changes with one of them.
         * Noise once: a step's noise is added after the sum over all chunks and processes, by the head alone.
         * Silent: nothing computed from records leaves a step but the noisy mean, unless observers look.
         * Repeatable: on one machine, a step from the same weights and key gives the same bits.
@@ -138,15 +140,17 @@ class DpSgd:
         flat = self.gradients.flat
         total = GroupedSum(flat.size, self.plan.clip_norm, flat.device)
         # Of a world's processes each has its share of the batch.
-        for group in deal(batch.seeds, self.plan.batch_size / self.world.computing, self._chunks.size):
+        expected = self.plan.batch_size / self.world.computing
+        most = call_size(expected, self._chunks.size)
+        for group in deal(batch.seeds, expected, self._chunks.size):
             if len(group) == 0:
                 continue
 
-            def part_of(part: slice, group: NDArray[np.int64] = group) -> Tensor:
+            def part_of(part: slice, size: int, group: NDArray[np.int64] = group) -> Tensor:
                 own = group[part]
-                return self.gradients.clipped_sum(*self._views(batch.indices[own], batch.seeds[own]), side)
+                return self.gradients.sum_in_call(size, *self._views(batch.indices[own], batch.seeds[own]), side)
 
-            total.add(self._chunks.sum_over(len(group), part_of, flat.size, flat.device))
+            total.add(self._chunks.sum_over(len(group), part_of, flat.size, flat.device, most))
         return total.total
 
     def _clipped_groups(self, batch: Batch, groups: NDArray[np.int64], side: SideInformation) -> Tensor:

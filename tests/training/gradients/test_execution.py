@@ -148,7 +148,8 @@ def summed(chunks: Chunks, limit: int, error: Exception, count: int = 37) -> tup
     """Sum squares of 0..count-1 one-hot at themselves, with room for ``limit`` at once: parts asked for, sum."""
     asked: list[int] = []
 
-    def work(part: slice) -> Tensor:
+    def work(part: slice, at_once: int) -> Tensor:
+        assert part.stop - part.start <= at_once
         asked.append(part.stop - part.start)
         if part.stop - part.start > limit:
             raise error
@@ -191,7 +192,7 @@ def test_a_fixed_chunk_that_does_not_fit_says_which_to_try() -> None:
     with pytest.raises(OutOfMemory, match=r"a chunk of 16 records does not fit; try one of 8") as caught:
         summed(Chunks(16, fixed=True), 5, OUT_OF_MEMORY[2])
     assert caught.value.exit_code == 1
-    assert Chunks(4, fixed=True).sum_over(3, lambda part: torch.ones(1), 1, CPU).tolist() == [1.0]
+    assert Chunks(4, fixed=True).sum_over(3, lambda part, at_once: torch.ones(1), 1, CPU).tolist() == [1.0]
 
 
 @pytest.mark.parametrize("fixed", [True, False])
@@ -253,20 +254,20 @@ def test_a_resumed_run_keeps_a_chunk_that_was_halved(tmp_path: Path, monkeypatch
     sizes: list[int] = []
     compute = VmapGradients.clipped_sum
 
-    def cramped(self: VmapGradients, views: Tensor, targets: Tensor, side: Any) -> Tensor:
+    def cramped(self: VmapGradients, views: Tensor, targets: Tensor, side: Any, count: int | None = None) -> Tensor:
         if len(views) > 4:
             raise MemoryError
         sizes.append(len(views))
-        return compute(self, views, targets, side)
+        return compute(self, views, targets, side, count)
 
     with monkeypatch.context() as patch, pytest.raises(Killed):  # noqa: PT012
         patch.setattr(VmapGradients, "clipped_sum", cramped)
         run_to(tmp_path / "out", job_of(config), progress=killed_after(3))
     taken: list[int] = []
 
-    def watched(self: VmapGradients, views: Tensor, targets: Tensor, side: Any) -> Tensor:
+    def watched(self: VmapGradients, views: Tensor, targets: Tensor, side: Any, count: int | None = None) -> Tensor:
         taken.append(len(views))
-        return compute(self, views, targets, side)
+        return compute(self, views, targets, side, count)
 
     monkeypatch.setattr(VmapGradients, "clipped_sum", watched)
     run_to(tmp_path / "out", job_of(config), resume=True)

@@ -435,6 +435,35 @@ def test_the_reference_itself() -> None:
     assert float(naive_clipped(gradient, Clipping(9.0)).norm()) == pytest.approx(3**0.5)
 
 
+@pytest.mark.parametrize("what", ["none", "centre"])
+@EVERY_PAIR
+def test_a_call_that_is_filled_up_adds_exactly_nothing(name: str, strategy: type[GradientStrategy], what: str) -> None:
+    """Also where the record that fills it up has no gradient that is a number, or where zero is not what is clipped."""
+    if what != "none" and strategy is GhostGradients:
+        pytest.skip("ghost clipping has no centre")
+    gradients, side = strategy_of(name, strategy, Clipping(0.5)), side_of(name, what, 2)
+    x, targets = inputs(name, 3, 2)
+    plain, shapes = gradients.clipped_sum(x, targets, side), list[int]()
+    handle = gradients.model.register_forward_pre_hook(lambda _, given: shapes.append(given[0].shape[0]))
+    try:
+        found = gradients.sum_in_call(5, x, targets, side)
+    finally:
+        handle.remove()
+    assert_close(found, plain.double(), 1e-6)
+    # Several records in a call of the network are all that the call is to have.
+    if strategy is GhostGradients:
+        assert set(shapes) == {10}
+    assert torch.equal(gradients.clipped_sum(x, targets, side, 3), plain), "all of them are counted"
+    broken = x.clone()
+    broken[0] = torch.nan
+    assert_close(
+        gradients.sum_in_call(5, broken, targets, side), gradients.clipped_sum(x[1:], targets[1:], side).double(), 1e-6
+    )
+    nothing = gradients.sum_in_call(5, x[:0], targets[:0], side)
+    assert nothing.shape == (gradients.flat.size,)
+    assert not bool(nothing.any())
+
+
 def tied(head: LinearHead, length: float, seed: int) -> Tensor:
     """(d,) features of such a length whose two largest logits are equal, but for what float32 makes of them."""
     drawn = torch.randn(head.dim, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
@@ -445,20 +474,21 @@ def tied(head: LinearHead, length: float, seed: int) -> Tensor:
     return (drawn * (length / drawn.norm())).float()
 
 
-@pytest.mark.parametrize("strategy", [LoopGradients, ClosedFormGradients])
+@ALL_OF_LINEAR
 @pytest.mark.parametrize("length", [16.0, 1e4, 1e8])
 def test_what_a_record_adds_depends_on_no_other(strategy: type[GradientStrategy], length: float) -> None:
     """Where the classes of a record tie, the last bits of its logits decide how its gradient points. In float32 these
-    differ with the number of records that are multiplied at once: 65 such records moved together by more than C."""
+    differ with the number of records that are multiplied at once: in calls as large as that, 65 such records moved
+    together by 48 C."""
     head = LinearHead(dim=64, classes=3)
     torch.nn.init.normal_(head.head.weight, std=0.5, generator=torch.Generator().manual_seed(0))
     gradients = strategy(head, FlatParameters(head), Clipping(1.0))
     targets = torch.eye(3)[None, None, 2]
     for seed in range(10):
         views = tied(head, length, seed)[None, None]
-        alone = gradients.clipped_sum(views, targets, SideInformation()).double()
-        for count in (2, 5, 65):
-            together = gradients.clipped_sum(
-                views.expand(count, -1, -1).contiguous(), targets.expand(count, -1, -1), SideInformation()
+        alone = gradients.sum_in_call(70, views, targets, SideInformation()).double()
+        for count in (2, 5, 65, 70):
+            together = gradients.sum_in_call(
+                70, views.expand(count, -1, -1).contiguous(), targets.expand(count, -1, -1), SideInformation()
             )
             assert float((together.double() - count * alone).norm()) < 1e-4

@@ -41,6 +41,7 @@ class ClosedFormGradients(GradientStrategy):
     # Blocks of a few MiB are used again by the allocator, while larger ones come fresh from the system each time, which
     # may cost more than all arithmetic on them.
     reused: ClassVar[int | None] = 2**25
+    together: ClassVar[bool] = False
 
     @classmethod
     def obstacle(
@@ -54,7 +55,7 @@ class ClosedFormGradients(GradientStrategy):
             raise InvalidInput("strategy", self.name, "loop, vmap or ghost for a model that is no linear head")
         self._head = model
 
-    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
         heads = self._weights(side)
         # Features are read for logits, for norms and for the sum. In slices that a CPU's cache holds, memory sends them
@@ -63,7 +64,7 @@ class ClosedFormGradients(GradientStrategy):
         size = max(1, numbers // max(1, views[:1].numel()))
         # TF32 would round by more than the clipping leaves room for.
         with full_precision(views.device):
-            for some, wanted in zip(torch.split(views, size), torch.split(targets, size), strict=True):
+            for some, wanted in zip(torch.split(views[:count], size), torch.split(targets[:count], size), strict=True):
                 if len(some):
                     total += self._sum_of_slice(some, wanted, heads, side)
         return total

@@ -197,10 +197,18 @@ class Chunks:
     def __post_init__(self) -> None:
         self.size = min(self.size, MOST_AT_ONCE)
 
-    def sum_over(self, count: int, work: Callable[[slice], Tensor], size: int, device: torch.device) -> Tensor:
-        """Sum of ``work(part)`` over parts of ``range(count)``: (size,) float64.
+    def sum_over(
+        self,
+        count: int,
+        work: Callable[[slice, int], Tensor],
+        size: int,
+        device: torch.device,
+        most: int = MOST_AT_ONCE,
+    ) -> Tensor:
+        """Sum of ``work(part, at_once)`` over parts of ``range(count)``: (size,) float64.
 
-        ``work`` must give the same whenever it is asked for the same part: a part that did not fit is asked again.
+        ``at_once`` is how many a part may have, of which the last has fewer; ``most`` at the most. ``work`` must give
+        the same whenever it is asked for the same part: a part that did not fit is asked again.
 
         Raises:
             OutOfMemory: one record does not fit, or the fixed chunk doesn't.
@@ -208,8 +216,9 @@ class Chunks:
         total = torch.zeros(size, dtype=torch.float64, device=device)
         start = 0
         while start < count:
-            part = slice(start, min(start + self.size, count))
-            found = _unless_too_large(partial(work, part))
+            at_once = min(self.size, most)
+            part = slice(start, min(start + at_once, count))
+            found = _unless_too_large(partial(work, part, at_once))
             if found is None:
                 self._shrink()
                 continue

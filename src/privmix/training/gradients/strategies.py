@@ -46,9 +46,11 @@ class GradientStrategy(ABC):
         * Added in float64, but for up to 64 gradients at once, and for ``ghost``, whose sum is one backward pass.
         * No record, no gradient: an empty call adds exactly zero.
         * Total: a record whose gradient is not finite adds zero; it raises nothing and changes no other record's share.
-        * Own share: what a record adds depends on no other but for rounding in the strategy's precision, and on none at
-          all in ``loop``. ``vmap`` and ``ghost`` multiply in float32: for inputs so long that float32 can't tell its
-          logits apart, that rounding is not small.
+        * Own share: what a record adds depends on no other in ``loop``, and in ``closed-form`` not by more than float64
+          rounds. ``vmap`` and ``ghost`` multiply many records together in float32, and libraries choose how by their
+          number: another choice may turn a ReLU over, and move that record's gradient by a hundredth. In calls of
+          one size (:meth:`sum_in_call`) no choice depends on how many records there are. That rests on kernels that
+          treat the rows of a call alike, which libraries do but don't promise; ``loop`` does without.
 
     Args:
         model: without layers that mix records.
@@ -61,6 +63,7 @@ class GradientStrategy(ABC):
         preferred: taken without a trial where nothing is in its way.
         definition: what all others compute, as it is written: taken where no trial tells which is best.
         trial: records that a trial of its speed takes; few where each takes as long as the last.
+        together: it multiplies records together.
         held: numbers for every weight that it holds for every record of a chunk.
         reused: bytes of features in a chunk on a CPU above which it gets slower, or None.
     """
@@ -69,6 +72,7 @@ class GradientStrategy(ABC):
     preferred: ClassVar[bool] = False
     definition: ClassVar[bool] = False
     trial: ClassVar[int] = 16
+    together: ClassVar[bool] = True
     held: ClassVar[int] = 0
     reused: ClassVar[int | None] = None
 
@@ -83,17 +87,38 @@ class GradientStrategy(ABC):
         return None
 
     @abstractmethod
-    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
         """Sum of clipped gradients.
 
         Args:
             views: (b, K, *input) views of b records.
             targets: (b, K, classes) soft targets.
             side: public quantities of this step.
+            count: records that count, the first ones; those behind them fill the call up, and add exactly zero. By
+                default all count.
 
         Returns:
             (P,) float32 or float64.
         """
+
+    def sum_in_call(self, size: int, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+        """The clipped sum of at most ``size`` records, in a call that has as many in any case.
+
+        Formal guarantees:
+            * One shape: if records are multiplied together, the call is filled up with copies of the first.
+            * Nothing more: copies add exactly zero.
+
+        Args:
+            size: public.
+            views, targets, side: see :meth:`clipped_sum`.
+        """
+        count = len(views)
+        if not self.together or count in (0, size):
+            return self.clipped_sum(views, targets, side)
+        views, targets = (
+            torch.cat([part, part[:1].expand(size - count, *part.shape[1:])]) for part in (views, targets)
+        )
+        return self.clipped_sum(views, targets, side, count)
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.flat.device.type, torch.bfloat16) if self.amp else nullcontext()
@@ -158,13 +183,14 @@ class LoopGradients(GradientStrategy):
     name: ClassVar[str] = "loop"
     definition: ClassVar[bool] = True
     trial: ClassVar[int] = 2
+    together: ClassVar[bool] = False
 
-    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
         joined = total.device.type != "cpu" or side.scale is not None or side.centre is not None
         # TF32 would round by more than the clipping leaves room for.
         with full_precision(total.device):
-            for pieces in self._gradients(views, targets, side):
+            for pieces in self._gradients(views[:count], targets[:count], side):
                 if joined:
                     total += self._clipped_and_summed(torch.cat(pieces)[None], side)
                 else:
@@ -212,7 +238,7 @@ class VmapGradients(GradientStrategy):
     name: ClassVar[str] = "vmap"
     held: ClassVar[int] = 3
 
-    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
         if len(views) == 0:
             return torch.zeros(self.flat.size, device=self.flat.device)
         gradient: Tensor | None = None
@@ -224,7 +250,7 @@ class VmapGradients(GradientStrategy):
                 share = self.flat.flatten(found, batch_axes=1) / views.shape[1]
                 gradient = share if gradient is None else gradient + share
             assert gradient is not None
-            return self._clipped_and_summed(gradient, side)
+            return self._clipped_and_summed(gradient[:count], side)
 
     def _loss(self, weights: dict[str, Tensor], x: Tensor, targets: Tensor) -> Tensor:
         with self._precision():
@@ -247,22 +273,24 @@ class GhostGradients(GradientStrategy):
             return "ghost clipping watches layers, which a compiled model no longer has"
         return supports_ghost(model, input_shape)
 
-    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
+    def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
         if not side.is_empty:
             raise InvalidInput("strategy", self.name, "loop or vmap with methods that change gradients or weights")
         finite = cancels = torch.zeros(len(views), dtype=torch.bool, device=views.device)
+        counts = torch.arange(len(views), device=views.device) < (len(views) if count is None else count)
 
         def factors(norms: Tensor, reach: Tensor) -> Tensor:
             nonlocal finite, cancels
             found = self.clipping.factors(norms)
             finite = (found > 0) & torch.isfinite(norms)
-            cancels = finite & (found * reach > CANCELLING * self.clipping.clip_norm)
-            return torch.where(cancels, 0.0, found)
+            cancels = finite & (found * reach > CANCELLING * self.clipping.clip_norm) & counts
+            return torch.where(cancels | ~counts, 0.0, found)
 
         total = ghost_clipped_sum(self.model, self.flat, views, targets, factors, with_reach=True)
         if not bool(finite.all()):
             # Zero times infinity is no number: records whose gradient is not finite, or nearly so, are left out.
-            return self.clipped_sum(views[finite], targets[finite], side)
+            kept = finite & counts
+            return self.sum_in_call(len(views), views[kept], targets[kept], side)
         if not bool(cancels.any()):
             return total
         # Where long gradients of views cancel, what rounding leaves of them could be longer than the bound: such
