@@ -17,8 +17,8 @@ from privmix.audits.empty_runs import PureNoise, release_noises
 from privmix.engine import rows as engine
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan
+from privmix.training.linear_steps import training_noise
 from privmix.training.plan import TrainingPlan
-from privmix.training.pure_noise import training_noise
 
 FACTORS = (0.95, 0.98, 0.99)
 TRIALS = 20

@@ -20,8 +20,11 @@ import pytest
 
 THOROUGH = Path(__file__).with_name("thorough.txt")
 ALL_BUT_FIRST = " *"
-# CPU seconds of all cases of a test from which its first case alone runs daily, and of one test that does not.
-_MANY, _DEAR = 0.5, 3.0
+# Seconds of all cases of a test from which its first case alone runs daily, and of one test that does not: such that
+# the daily ones take two cores five minutes.
+_MANY, _DEAR = 0.4, 1.0
+# Seconds of waiting that count as one of work: who waits holds a process, but leaves its core to others.
+_WAITED = 2
 
 
 def listed() -> dict[str, bool]:
@@ -47,10 +50,10 @@ def dear(notes: list[Path], kept: set[str]) -> list[str]:
     """Lines of the list, by what tests took; ``kept`` run daily as a whole, since they catch planted faults."""
     cases: dict[str, dict[str, float]] = {}
     for text in (line for place in notes for line in place.read_text(encoding="utf-8").splitlines()):
-        name, phase, _, cpu, outcome, *_ = json.loads(text)
+        name, phase, seconds, cpu, outcome, *_ = json.loads(text)
         if outcome != "skipped" and phase != "teardown":
             own = cases.setdefault(name.split("[")[0], {})
-            own[name] = own.get(name, 0.0) + cpu
+            own[name] = own.get(name, 0.0) + max(cpu, seconds / _WAITED)
     found = []
     for name, own in sorted(cases.items()):
         if name in kept or name.split("::")[0] in kept:

@@ -22,8 +22,8 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, all_designs
+from privmix.training.linear_steps import training_noise
 from privmix.training.plan import TrainingPlan
-from privmix.training.pure_noise import training_noise
 from tests.releases.helpers import own_options
 
 SAMPLES = 2**15

@@ -30,8 +30,8 @@ from privmix.plans import Plan, all_designs
 from privmix.plans.registry import takes_persons
 from privmix.research.rivals.embedding.engine import EmbeddingSums
 from privmix.training.dp_sgd import DpSgd
+from privmix.training.linear_steps import training_noise
 from privmix.training.plan import TrainingPlan
-from privmix.training.pure_noise import training_noise
 from privmix.training.records import TrainingRecords
 from privmix.training.sensitivity import training_sensitivity
 from privmix.training.worst_case import attack_training

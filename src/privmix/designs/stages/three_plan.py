@@ -99,7 +99,7 @@ class ThreeStage(TwoStage):
 
     name = "three-stage"
     persons = True
-    worst_case: ClassVar = "privmix.designs.stages.three_worst_case:three_stage_case"
+    worst_case: ClassVar = "privmix.designs.stages.worst_case:three_stage_case"
     draws = "second moments, then the scatter within classes, then that of each class, of all records"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
     # What shapes bring is forecast less an error: that of two stages is margin enough.

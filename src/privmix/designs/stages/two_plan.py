@@ -212,7 +212,7 @@ class TwoStage(Design[TwoStagePlan]):
 
     name = "two-stage"
     persons = True
-    worst_case: ClassVar = "privmix.designs.stages.two_worst_case:two_stage_case"
+    worst_case: ClassVar = "privmix.designs.stages.worst_case:two_stage_case"
     words = "samples of a Gaussian mixture that has the moments released first"
     draws = "second moments, then the scatter within classes, of all records"
     labels: ClassVar[Mapping[str, str]] = {"two-stage": "moments in two stages"}
