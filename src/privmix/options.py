@@ -206,8 +206,13 @@ def _members(hint: Any) -> Sequence[Any]:
     return get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
 
 
-def groups(kind: type[Any]) -> Mapping[str, tuple[tuple[str, ...], Any]]:
+def groups(kind: Any) -> Mapping[str, tuple[tuple[str, ...], Any]]:
     """Name of each config within a tree, and of what variants have: path and type."""
+    return _all_groups(kind)
+
+
+@cache
+def _all_groups(kind: Any) -> Mapping[str, tuple[tuple[str, ...], Any]]:
     found: dict[str, tuple[tuple[str, ...], Any]] = {}
 
     def look(inner: type[Any], path: tuple[str, ...]) -> None:

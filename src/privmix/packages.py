@@ -5,9 +5,11 @@ This module sits beside the floors and imports none of them, so every floor may 
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 
+@cache
 def package_version(name: str) -> str:
     """Version of an installed package; ``unknown`` where it runs from a bare checkout, or is not there.
 

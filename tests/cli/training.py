@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
-from sklearn.datasets import load_digits
 
 from tests.cli.helpers import Outcome, privmix
+from tests.training.runs import read_digits
 
 RECORDS, HELD_OUT = 300, 200
 LEDGER = "sqlite:///ledger.db"
 
 
 def digits(first: int, last: int) -> tuple[np.ndarray, np.ndarray]:
-    x, y = load_digits(return_X_y=True)
+    x, y = read_digits()
     return (x[first:last] * 15).astype(np.uint8).reshape(-1, 8, 8), y[first:last].astype(np.int64)
 
 

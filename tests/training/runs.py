@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,14 @@ RECORDS, CLASSES = 200, 10
 FACTS = ModelFacts(tuple("0123456789"), {"name": "pixels"}, (8, 8), 64)
 
 
+@cache
+def read_digits() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Reading them takes longer than most of what tests do with them."""
+    return tuple(load_digits(return_X_y=True))  # type: ignore[return-value]
+
+
 def digits(start: int = 0, count: int = RECORDS) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    x, y = load_digits(return_X_y=True)
+    x, y = read_digits()
     rows = slice(start, start + count)
     return (x[rows] / 16).astype(np.float32), y[rows].astype(np.int64)
 

@@ -12,16 +12,19 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.origin import OwnModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # What options of a spec may be, where an extractor does not say it.
 _WORD: Final = re.compile(r"[0-9A-Za-z_.:+/ -]{0,200}")
@@ -310,10 +313,15 @@ def extractor_names() -> list[str]:
 
 def extractor_kinds() -> dict[str, type[Extractor]]:
     """Every extractor by its name: each registers itself when its file is imported, so all files here are."""
+    _import_all()
+    return _REGISTRY
+
+
+@cache
+def _import_all() -> None:
     package = __name__.rpartition(".")[0]
     for part in pkgutil.iter_modules([str(Path(__file__).parent)]):
         importlib.import_module(f"{package}.{part.name}")
-    return _REGISTRY
 
 
 def get_extractor(name: str, **options: Any) -> Extractor:

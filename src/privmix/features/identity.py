@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.features.base import LONGEST_NAME, Extractor, Usual, fits_name
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 class Identity(Extractor):

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import MOST_OF_TWO, Extractor, parse_features
 from privmix.features.origin import OwnModel
 from privmix.features.spec import check_inner, from_spec, statements_of, title_of, wanted_model
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _OPTIONS: Final = ("inner", "dim", "seed")
 # Records projected at once: what stays in a processor's cache.
@@ -155,6 +156,8 @@ class Projected(Extractor):
 
     def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """The inner extractor's function, and the projection."""
+        import torch
+
         self.output_dim(input_shape)
         inner = self._inner.differentiable(input_shape)
         dim = self._inner.output_dim(input_shape)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
@@ -17,6 +15,9 @@ from privmix.features.base import MOST_OF_TWO, Extractor, Usual
 from privmix.features.origin import OwnModel
 from privmix.features.spec import check_inner, digest, from_spec, statements_of, wanted_model
 from privmix.features.whitening import NAMES, Whitening, WhiteningConfig
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 DATA: Final = "data"
 _SOURCE: Final = re.compile(r"data|procedural:[a-z][a-z0-9-]{0,39}")
@@ -212,6 +213,8 @@ class Whitened(Extractor):
 
     def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """The inner extractor's, and a product with the weights; without grids."""
+        import torch
+
         inner = self._inner.differentiable(input_shape)
         matrix, offset = torch.from_numpy(self._whitening.matrix()), torch.from_numpy(self._whitening.offset.copy())
         return lambda x: inner(x) @ matrix.to(x.device) - offset.to(x.device)
