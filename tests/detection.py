@@ -56,13 +56,10 @@ FAULTS: Final = (
     ),
     Fault(
         "calls of a training have as many records as there are",
-        "training/gradients/strategies.py",
-        "if not self.together or count in (0, size):",
-        "if True:",
-        (
-            "tests/training/test_summation.py::test_calls_have_one_size_however_many_records_there_are",
-            "tests/training/gradients/test_strategies.py::test_what_a_record_adds_depends_on_no_other",
-        ),
+        "training/dp_sgd.py",
+        "if self.gradients.together:",
+        "if False:",
+        ("tests/training/test_summation.py::test_calls_have_one_size_however_many_records_there_are",),
     ),
     Fault(
         "labels have next to no noise",

@@ -35,6 +35,7 @@ from tests.training.runs import config_of
         ({"microbatch_size": 0}, "microbatch_size"),
         ({"microbatch_size": 300}, "microbatch_size"),
         ({"microbatch_mixes": 2}, "microbatch_mixes"),
+        ({"microbatch_size": 2, "execution": ExecutionConfig(compile=True)}, "compile"),
         ({"microbatch_size": 2, "microbatch_keep": False}, "microbatch_keep"),
         ({"microbatch_mixes": 2, "microbatch_size": 2, "views": ViewConfig(2)}, "views"),
         ({"model_seed": -1}, "model_seed"),

@@ -106,8 +106,9 @@ def test_no_chunk_is_larger_than_4096() -> None:
 
 
 @pytest.mark.parametrize("kind", [GhostGradients, VmapGradients])
+@pytest.mark.parametrize(("chunk", "most"), [(256, 256), (4096, 753), (30, 30)])
 def test_calls_have_one_size_however_many_records_there_are(
-    kind: type[GradientStrategy], monkeypatch: pytest.MonkeyPatch
+    kind: type[GradientStrategy], chunk: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """How a library multiplies follows from the shape: no record may change it for the others."""
     sizes, own = list[tuple[int, int | None]](), kind.clipped_sum
@@ -117,10 +118,10 @@ def test_calls_have_one_size_however_many_records_there_are(
         return own(self, views, *given)
 
     monkeypatch.setattr(kind, "clipped_sum", watched)
-    engine, _ = engine_of(kind, 700, 256)
+    engine, _ = engine_of(kind, 700, chunk)
     for present in (0, 1, 2, 255, 256, 500, 700):
         engine._clipped_sum(Batch(np.arange(present), np.arange(present) * 7 + 3), SideInformation())
-    assert {size for size, _ in sizes} == {call_size(700, 256)} == {256}
+    assert {size for size, _ in sizes} == {call_size(700, chunk)} == {most}
     assert sum(size if count is None else count for size, count in sizes) == 0 + 1 + 2 + 255 + 256 + 500 + 700
 
 

@@ -210,6 +210,9 @@ class TrainingConfig:
         if self.feature_norm is not None and self.model != LINEAR:
             raise InvalidInput("feature_norm", self.feature_norm, f"none with the model {self.model}")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
+        if self.execution.compile and self.microbatch_size > 1:
+            # What is compiled anew for another size may round all others otherwise.
+            raise InvalidInput("compile", True, "left out with `microbatch_size` above 1, whose groups differ in size")
         if self.microbatch_mixes and self.microbatch_size == 1:
             raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 without `microbatch_size` of 2 or more")
         if not self.microbatch_keep and not self.microbatch_mixes:

@@ -63,11 +63,12 @@ class DpSgd:
         * Bounded: each record, or each person with all of theirs where persons are the units, moves the sum by at most
           ``plan.sensitivity``, and by the rounding of the one group that it is dealt to
           (:mod:`privmix.training.summation`), for which the noise has room, however large the batch.
-        * One shape: many records are multiplied together in calls of one public size, so that nothing that a library
-          chooses by their number changes with one of them.
+        * One shape: many records are multiplied together in calls of one public size, filled up with copies of one of
+          them that add exactly nothing, so that nothing that a library chooses by their number changes with one of
+          them. A microbatch is a unit of its own, and is computed by itself.
         * Noise once: a step's noise is added after the sum over all chunks and processes, by the head alone.
         * Silent: nothing computed from records leaves a step but the noisy mean, unless observers look.
-        * Repeatable: on one machine, a step from the same weights and key gives the same bits.
+        * Repeatable: on one processor, the same weights and key give a step the same bits; cards add as it comes.
 
     Attributes:
         plan: what is run.
@@ -147,8 +148,11 @@ class DpSgd:
                 continue
 
             def part_of(part: slice, size: int, group: NDArray[np.int64] = group) -> Tensor:
-                own = group[part]
-                return self.gradients.sum_in_call(size, *self._views(batch.indices[own], batch.seeds[own]), side)
+                own, count = group[part], part.stop - part.start
+                if self.gradients.together:
+                    own = np.concatenate([own, np.repeat(own[:1], size - count)])
+                views, targets = self._views(batch.indices[own], batch.seeds[own])
+                return self.gradients.clipped_sum(views, targets, side, count)
 
             total.add(self._chunks.sum_over(len(group), part_of, flat.size, flat.device, most))
         return total.total

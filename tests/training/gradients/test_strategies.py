@@ -435,33 +435,70 @@ def test_the_reference_itself() -> None:
     assert float(naive_clipped(gradient, Clipping(9.0)).norm()) == pytest.approx(3**0.5)
 
 
-@pytest.mark.parametrize("what", ["none", "centre"])
+def filled(part: Tensor, size: int) -> Tensor:
+    """As a training fills a call up: with copies of its first record."""
+    return torch.cat([part, part[:1].expand(size - len(part), *part.shape[1:])])
+
+
+@pytest.mark.parametrize("what", ["none", "all"])
 @EVERY_PAIR
-def test_a_call_that_is_filled_up_adds_exactly_nothing(name: str, strategy: type[GradientStrategy], what: str) -> None:
-    """Also where the record that fills it up has no gradient that is a number, or where zero is not what is clipped."""
+def test_what_fills_a_call_up_adds_exactly_nothing(name: str, strategy: type[GradientStrategy], what: str) -> None:
+    """Whatever it is: also records of their own, one without a gradient that is a number, and where zero is not what is
+    clipped. Several records in a call of the network are as many as the call has, also where some have no gradient."""
     if what != "none" and strategy is GhostGradients:
-        pytest.skip("ghost clipping has no centre")
+        pytest.skip("ghost clipping takes no side information")
     gradients, side = strategy_of(name, strategy, Clipping(0.5)), side_of(name, what, 2)
-    x, targets = inputs(name, 3, 2)
-    plain, shapes = gradients.clipped_sum(x, targets, side), list[int]()
+    x, targets = inputs(name, 5, 2)
+    plain, shapes = gradients.clipped_sum(x[:3], targets[:3], side), list[int]()
     handle = gradients.model.register_forward_pre_hook(lambda _, given: shapes.append(given[0].shape[0]))
+    broken = filled(x[:3], 5)
+    broken[[0, 3, 4]] = torch.nan
+    other = x.clone()
+    other[3:] *= -2
     try:
-        found = gradients.sum_in_call(5, x, targets, side)
+        same = gradients.clipped_sum(filled(x[:3], 5), targets, side, 3)
+        assert torch.equal(same, gradients.clipped_sum(other, targets, side, 3)), "not by a bit"
+        left = gradients.clipped_sum(broken, targets, side, 3)
+        none = gradients.clipped_sum(broken[[0, 0, 0]], targets[:3], side, 2)
     finally:
         handle.remove()
-    assert_close(found, plain.double(), 1e-6)
-    # Several records in a call of the network are all that the call is to have.
     if strategy is GhostGradients:
-        assert set(shapes) == {10}
-    assert torch.equal(gradients.clipped_sum(x, targets, side, 3), plain), "all of them are counted"
-    broken = x.clone()
-    broken[0] = torch.nan
-    assert_close(
-        gradients.sum_in_call(5, broken, targets, side), gradients.clipped_sum(x[1:], targets[1:], side).double(), 1e-6
+        assert set(shapes) == {10, 6}
+    assert_close(same, plain.double(), 1e-6)
+    assert torch.equal(gradients.clipped_sum(x[:3], targets[:3], side, 3), plain), "all of them are counted"
+    assert_close(left, gradients.clipped_sum(x[1:3], targets[1:3], side).double(), 1e-6)
+    assert none.shape == (gradients.flat.size,)
+    assert not bool(none.any())
+
+
+@pytest.mark.parametrize("strategy", [VmapGradients, GhostGradients])
+def test_how_views_lie_in_memory_changes_nothing(strategy: type[GradientStrategy]) -> None:
+    """Views of images have their colours side by side, copies of some do not: libraries choose by that, too."""
+    gradients = strategy_of("wrn-10-1", strategy, Clipping(0.5))
+    x, targets = inputs("wrn-10-1", 9, 1)
+    beside = x.movedim(2, -1).contiguous().movedim(-1, 2)
+    assert beside.stride() != x.stride()
+    assert torch.equal(
+        gradients.clipped_sum(beside, targets, SideInformation()), gradients.clipped_sum(x, targets, SideInformation())
     )
-    nothing = gradients.sum_in_call(5, x[:0], targets[:0], side)
-    assert nothing.shape == (gradients.flat.size,)
-    assert not bool(nothing.any())
+
+
+def test_a_copy_that_is_rounded_otherwise_than_its_record_ends_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Next to float32's end a record may be finite and its copy not: it is left out, and no call goes on for ever."""
+    gradients = strategy_of("cnn-relu", GhostGradients, Clipping(0.5))
+    x, targets = inputs("cnn-relu", 3, 1)
+    honest, first = Clipping.factors, list[float]()
+
+    def factors(self: Clipping, norms: Tensor) -> Tensor:
+        first.append(float(norms[0]))
+        found = honest(self, norms)
+        found[3:] = torch.where(norms[3:] == first[0], 0.0, found[3:])
+        return found
+
+    monkeypatch.setattr(Clipping, "factors", factors)
+    found = gradients.clipped_sum(filled(x, 5), filled(targets, 5), SideInformation(), 3)
+    monkeypatch.undo()
+    assert_close(found, gradients.clipped_sum(x[1:], targets[1:], SideInformation()).double(), 1e-6)
 
 
 def tied(head: LinearHead, length: float, seed: int) -> Tensor:
@@ -486,9 +523,7 @@ def test_what_a_record_adds_depends_on_no_other(strategy: type[GradientStrategy]
     targets = torch.eye(3)[None, None, 2]
     for seed in range(10):
         views = tied(head, length, seed)[None, None]
-        alone = gradients.sum_in_call(70, views, targets, SideInformation()).double()
+        call = filled(views, 70), filled(targets, 70), SideInformation()
+        alone = gradients.clipped_sum(*call, 1).double()
         for count in (2, 5, 65, 70):
-            together = gradients.sum_in_call(
-                70, views.expand(count, -1, -1).contiguous(), targets.expand(count, -1, -1), SideInformation()
-            )
-            assert float((together.double() - count * alone).norm()) < 1e-4
+            assert float((gradients.clipped_sum(*call, count).double() - count * alone).norm()) < 1e-4

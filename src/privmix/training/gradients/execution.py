@@ -220,19 +220,19 @@ class Chunks:
             part = slice(start, min(start + at_once, count))
             found = _unless_too_large(partial(work, part, at_once))
             if found is None:
-                self._shrink()
+                self._shrink(at_once)
                 continue
             total += found
             start = part.stop
         return total
 
-    def _shrink(self) -> None:
-        smaller = self.size // 2
+    def _shrink(self, size: int) -> None:
+        smaller = size // 2
         if smaller == 0:
             raise OutOfMemory("memory: not even one record fits; use fewer views or a smaller model")
         if self.fixed:
             raise OutOfMemory(
-                f"memory: a chunk of {self.size} records does not fit; try one of {smaller}, or let the chunk be chosen"
+                f"memory: a chunk of {size} records does not fit; try one of {smaller}, or let the chunk be chosen"
             )
         self.size = smaller
         if torch.cuda.is_available():

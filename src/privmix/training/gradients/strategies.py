@@ -48,8 +48,9 @@ class GradientStrategy(ABC):
         * Total: a record whose gradient is not finite adds zero; it raises nothing and changes no other record's share.
         * Own share: what a record adds depends on no other in ``loop``, and in ``closed-form`` not by more than float64
           rounds. ``vmap`` and ``ghost`` multiply many records together in float32, and libraries choose how by their
-          number: another choice may turn a ReLU over, and move that record's gradient by a hundredth. In calls of
-          one size (:meth:`sum_in_call`) no choice depends on how many records there are. That rests on kernels that
+          number and by how they lie in memory: another choice may turn a ReLU over, and move that record's gradient by
+          a hundredth. In calls of one size, with ``count`` for how many of them count, no choice depends on how many
+          records there are, which of them have no finite gradient, or what made the views. That rests on kernels that
           treat the rows of a call alike, which libraries do but don't promise; ``loop`` does without.
 
     Args:
@@ -63,7 +64,7 @@ class GradientStrategy(ABC):
         preferred: taken without a trial where nothing is in its way.
         definition: what all others compute, as it is written: taken where no trial tells which is best.
         trial: records that a trial of its speed takes; few where each takes as long as the last.
-        together: it multiplies records together.
+        together: it multiplies records together, and is to be given as many in every call.
         held: numbers for every weight that it holds for every record of a chunk.
         reused: bytes of features in a chunk on a CPU above which it gets slower, or None.
     """
@@ -101,25 +102,6 @@ class GradientStrategy(ABC):
             (P,) float32 or float64.
         """
 
-    def sum_in_call(self, size: int, views: Tensor, targets: Tensor, side: SideInformation) -> Tensor:
-        """The clipped sum of at most ``size`` records, in a call that has as many in any case.
-
-        Formal guarantees:
-            * One shape: if records are multiplied together, the call is filled up with copies of the first.
-            * Nothing more: copies add exactly zero.
-
-        Args:
-            size: public.
-            views, targets, side: see :meth:`clipped_sum`.
-        """
-        count = len(views)
-        if not self.together or count in (0, size):
-            return self.clipped_sum(views, targets, side)
-        views, targets = (
-            torch.cat([part, part[:1].expand(size - count, *part.shape[1:])]) for part in (views, targets)
-        )
-        return self.clipped_sum(views, targets, side, count)
-
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.flat.device.type, torch.bfloat16) if self.amp else nullcontext()
 
@@ -148,6 +130,17 @@ class GradientStrategy(ABC):
         if side.perturbations is None:
             return [self.flat.unflatten(weights)]
         return [self.flat.unflatten(weights + one) for one in side.perturbations]
+
+
+def in_rows(part: Tensor) -> Tensor:
+    """The same numbers, one row after the other in memory: libraries choose their ways by strides, too.
+
+    Example:
+        >>> in_rows(torch.zeros(2, 5, 5, 1).movedim(-1, 1)).stride(), in_rows(torch.zeros(2, 1, 5, 5)).stride()
+        ((25, 25, 5, 1), (25, 25, 5, 1))
+    """
+    fresh = part.new_empty(part.shape)
+    return part if part.stride() == fresh.stride() else fresh.copy_(part)
 
 
 def shares(views: int, perturbations: int) -> Iterator[slice]:
@@ -241,6 +234,7 @@ class VmapGradients(GradientStrategy):
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
         if len(views) == 0:
             return torch.zeros(self.flat.size, device=self.flat.device)
+        views, targets = in_rows(views), in_rows(targets)
         gradient: Tensor | None = None
         weights = self._weights(side)
         # As above; and with TF32 the rounding of a record's gradient could hang on how many others there are.
@@ -276,8 +270,34 @@ class GhostGradients(GradientStrategy):
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
         if not side.is_empty:
             raise InvalidInput("strategy", self.name, "loop or vmap with methods that change gradients or weights")
-        finite = cancels = torch.zeros(len(views), dtype=torch.bool, device=views.device)
+        if len(views) == 0:
+            return torch.zeros(self.flat.size, device=self.flat.device)
+        views, targets = in_rows(views), in_rows(targets)
         counts = torch.arange(len(views), device=views.device) < (len(views) if count is None else count)
+        total, finite, cancels = self._weighted(views, targets, counts)
+        # Zero times infinity is no number: records whose gradient is not finite, or nearly so, are left out. The others
+        # stay where they are, in a call of the same size.
+        while not bool(finite.all()):
+            # A copy may be rounded otherwise than what it is of, which is then left out as well.
+            left = counts & finite if bool((counts & ~finite).any()) else _but_first(counts)
+            if not bool(left.any()):
+                return torch.zeros(self.flat.size, device=self.flat.device)
+            del total
+            counts, first = left, int(left.to(torch.uint8).argmax())
+            views, targets = (
+                torch.where(_beside(counts, part), part, part[first : first + 1]) for part in (views, targets)
+            )
+            total, finite, cancels = self._weighted(views, targets, counts)
+        if not bool(cancels.any()):
+            return total
+        # Where long gradients of views cancel, what rounding leaves of them could be longer than the bound: such
+        # records are clipped after the cancellation.
+        loop = LoopGradients(self.model, self.flat, self.clipping)
+        return total + loop.clipped_sum(views[cancels], targets[cancels], side)
+
+    def _weighted(self, views: Tensor, targets: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The sum of those that count and do not cancel; whose gradients are finite (b,), and which cancel."""
+        finite = cancels = torch.zeros_like(counts)
 
         def factors(norms: Tensor, reach: Tensor) -> Tensor:
             nonlocal finite, cancels
@@ -287,13 +307,15 @@ class GhostGradients(GradientStrategy):
             return torch.where(cancels | ~counts, 0.0, found)
 
         total = ghost_clipped_sum(self.model, self.flat, views, targets, factors, with_reach=True)
-        if not bool(finite.all()):
-            # Zero times infinity is no number: records whose gradient is not finite, or nearly so, are left out.
-            kept = finite & counts
-            return self.sum_in_call(len(views), views[kept], targets[kept], side)
-        if not bool(cancels.any()):
-            return total
-        # Where long gradients of views cancel, what rounding leaves of them could be longer than the bound: such
-        # records are clipped after the cancellation.
-        loop = LoopGradients(self.model, self.flat, self.clipping)
-        return total + loop.clipped_sum(views[cancels], targets[cancels], side)
+        return total, finite, cancels
+
+
+def _beside(mask: Tensor, part: Tensor) -> Tensor:
+    """(b,) -> of as many axes as ``part``."""
+    return mask.reshape(-1, *(1,) * (part.dim() - 1))
+
+
+def _but_first(counts: Tensor) -> Tensor:
+    left = counts.clone()
+    left[int(counts.to(torch.uint8).argmax())] = False
+    return left
