@@ -89,7 +89,7 @@ def call_size(expected: float, at_once: int) -> int:
 
     Example:
         >>> call_size(256, 4096), call_size(256, 64), call_size(40_000, 4096)
-        (288, 64, 3758)
+        (288, 64, 3757)
     """
     own = expected / groups_of(expected, at_once)
     return max(1, min(at_once, MOST_AT_ONCE, math.ceil(own + 2 * math.sqrt(own))))
