@@ -53,13 +53,13 @@ def leave_out(items: list[pytest.Item]) -> None:
     shared = [tuple(line.split(_SETS_UP)) for line in known if _SETS_UP in line]
     for item in items:
         name = item.nodeid.split("[")[0]
+        own = getattr(item, "fixturenames", ())
+        dear_set_up = any(name.startswith(place) and fixture in own for place, fixture in shared)
         if name in known:
-            if not known[name] or name in seen:
+            if dear_set_up or not known[name] or name in seen:
                 item.add_marker(pytest.mark.thorough)
             seen.add(name)
-        elif name not in kept and any(
-            name.startswith(place) and fixture in getattr(item, "fixturenames", ()) for place, fixture in shared
-        ):
+        elif dear_set_up and name not in kept:
             item.add_marker(pytest.mark.thorough)
 
 
