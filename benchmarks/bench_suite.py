@@ -3,12 +3,15 @@
 Note a run of all tests, on a quiet machine if you can, then add it up; runs that are named are stood beside each other:
 
     PRIVMIX_DURATIONS=now.jsonl OMP_NUM_THREADS=1 python -m pytest -p tests.durations -n 2 --dist loadfile
-    python benchmarks/bench_suite.py NAME=now.jsonl [NAME=FILE...]
+    python benchmarks/bench_suite.py [KEPT...] NAME=now.jsonl [NAME=FILE...]
+
+KEPT: the name of a run that the page has. Which tests are thorough is what the list says now, of runs that are read.
 """
 
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -19,13 +22,20 @@ import common
 DEAREST: Final = 25
 
 
-def noted(place: Path) -> dict[str, Any]:
+def run_daily() -> set[str]:
+    """Tests that ``make test`` runs."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-m", "not thorough", "-p", "no:cacheprovider"]
+    said = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parents[1]).stdout
+    return {line for line in said.splitlines() if "::" in line}
+
+
+def noted(place: Path, daily: set[str]) -> dict[str, Any]:
     """Sums over a run's lines: of all tests, and without those that are thorough."""
     sums: dict[str, dict[str, list[float]]] = {}
     tests: dict[str, float] = defaultdict(float)
     for text in place.read_text(encoding="utf-8").splitlines():
-        name, phase, seconds, cpu, _, *rest = json.loads(text)
-        thorough = bool(rest and rest[0])
+        name, phase, seconds, cpu, *_ = json.loads(text)
+        thorough = name not in daily
         folder = "/".join(name.split("::")[0].split("/")[:2])
         for of in ("make test-all",) if thorough else ("make test", "make test-all"):
             found = sums.setdefault(of, {}).setdefault(folder if "." not in folder else "tests", [0, 0.0, 0.0])
@@ -37,7 +47,11 @@ def noted(place: Path) -> dict[str, Any]:
 
 
 def main() -> None:
-    runs = {name: noted(Path(file)) for name, file in (word.split("=", 1) for word in sys.argv[1:])}
+    place = common.RESULTS / "suite.json"
+    kept = {run["run"]: run for run in json.loads(place.read_text())["results"]} if place.exists() else {}
+    words = [word.partition("=") for word in sys.argv[1:]]
+    daily = run_daily()
+    runs = {name: noted(Path(file), daily) if file else kept[name] for name, _, file in words}
     tables, header = [], ["", "run", "cases", "worker-seconds", "CPU seconds"]
     rows = []
     for of in ("make test", "make test-all"):
