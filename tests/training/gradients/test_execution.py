@@ -195,6 +195,22 @@ def test_a_fixed_chunk_that_does_not_fit_says_which_to_try() -> None:
     assert Chunks(4, fixed=True).sum_over(3, lambda part, at_once: torch.ones(1), 1, CPU).tolist() == [1.0]
 
 
+def test_what_does_not_fit_is_halved_from_what_was_asked_for() -> None:
+    """A chunk may be far larger than what a call is to have."""
+    asked: list[int] = []
+
+    def work(part: slice, at_once: int) -> Tensor:
+        asked.append(at_once)
+        if at_once > 4:
+            raise MemoryError
+        return torch.ones(1)
+
+    assert Chunks(4096).sum_over(8, work, 1, CPU, most=8).tolist() == [2.0]
+    assert asked == [8, 4, 4]
+    with pytest.raises(OutOfMemory, match=r"a chunk of 8 records does not fit; try one of 4"):
+        Chunks(4096, fixed=True).sum_over(8, work, 1, CPU, most=8)
+
+
 @pytest.mark.parametrize("fixed", [True, False])
 def test_one_record_that_does_not_fit_says_what_to_do(fixed: bool) -> None:
     with pytest.raises(OutOfMemory, match="not even one record fits; use fewer views or a smaller model"):

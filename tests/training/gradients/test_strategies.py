@@ -458,6 +458,8 @@ def test_what_fills_a_call_up_adds_exactly_nothing(name: str, strategy: type[Gra
     try:
         same = gradients.clipped_sum(filled(x[:3], 5), targets, side, 3)
         assert torch.equal(same, gradients.clipped_sum(other, targets, side, 3)), "not by a bit"
+        other[3:] = torch.nan
+        assert torch.equal(same, gradients.clipped_sum(other, targets, side, 3)), "nor by what has no gradient"
         left = gradients.clipped_sum(broken, targets, side, 3)
         none = gradients.clipped_sum(broken[[0, 0, 0]], targets[:3], side, 2)
     finally:

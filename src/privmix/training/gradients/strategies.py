@@ -275,14 +275,18 @@ class GhostGradients(GradientStrategy):
         views, targets = in_rows(views), in_rows(targets)
         counts = torch.arange(len(views), device=views.device) < (len(views) if count is None else count)
         total, finite, cancels = self._weighted(views, targets, counts)
+        copied = False
         # Zero times infinity is no number: records whose gradient is not finite, or nearly so, are left out. The others
         # stay where they are, in a call of the same size.
         while not bool(finite.all()):
-            # A copy may be rounded otherwise than what it is of, which is then left out as well.
-            left = counts & finite if bool((counts & ~finite).any()) else _but_first(counts)
+            left = counts & finite
+            if copied and torch.equal(left, counts):
+                # A copy may be rounded otherwise than what it is of, which is then left out as well.
+                left = _but_first(counts)
             if not bool(left.any()):
                 return torch.zeros(self.flat.size, device=self.flat.device)
             del total
+            copied = True
             counts, first = left, int(left.to(torch.uint8).argmax())
             views, targets = (
                 torch.where(_beside(counts, part), part, part[first : first + 1]) for part in (views, targets)
