@@ -73,7 +73,6 @@ SMALLER = {
     # Several that work together are started in tests/cli/test_train_processes.py.
     "--nproc-per-node 4": "--nproc-per-node 1",
     # Workers of a cluster are started in tests/engine/test_training.py.
-    "--engine ray --workers 2": "--engine ray --workers 2 --dry-run",
 }
 
 

@@ -35,7 +35,7 @@ def train(
     The plan (batches, steps, noise) is made from public facts before any private row is read, and one plan serves the
     sampler, the noise and the accountant; --dry-run shows it. An interrupted run is finished by the same command with
     --resume: its weights are then those of a run without the interruption, and it is not charged twice. Under torchrun
-    every process takes its share of each batch, with --engine ray workers of a cluster do.
+    every process takes its share of each batch.
 
     Linear head on fixed features: privmix train --data mnist --features scattering --epsilon 1.2 --delta 1e-5
     --out MODEL

@@ -47,9 +47,6 @@ class TrainingArguments(TypedDict, total=False):
     store: str | Path | None
     store_key: str | Path | None
     device: str | None
-    engine: str
-    workers: int | None
-    ray_address: str | None
     model: Any | None
     batch_size: int | None
     epochs: float | None

@@ -149,12 +149,6 @@ def spent_of(error: BaseException) -> Spent | None:
     return found if isinstance(found, Spent) else None
 
 
-def told_by(error: BaseException, other: BaseException) -> BaseException:
-    """``error``, which takes the place of ``other``, with what that one told of the cost."""
-    _note(error, spent_of(other))
-    return error
-
-
 def not_kept(error: BaseException) -> None:
     """Say that there is no run to go on with: its place is gone, too."""
     spent = spent_of(error)

@@ -18,7 +18,7 @@ from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data.overlap import Contents, Sketch
 from privmix.data.sealing import StoreKey
-from privmix.errors import WITHHELD, InvalidInput, in_terms_of
+from privmix.errors import InvalidInput, in_terms_of
 from privmix.features import Extractor, parse_features
 from privmix.jobs.arguments import TrainingArguments
 from privmix.jobs.budget import Charge
@@ -28,13 +28,10 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
-from privmix.jobs.options import AUTO
 from privmix.jobs.persons import Persons
 from privmix.jobs.places import check_device
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
-from privmix.jobs.release_setting import check_engine
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.training_crew import carried_out
 from privmix.jobs.training_options import TrainingOptions
 from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
@@ -61,13 +58,11 @@ from privmix.training.dp_sgd import share_streams
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models import OwnNetwork
 from privmix.training.models.own import own_module
-from privmix.training.noise import MOST_PROCESSES, WHY_NO_MORE
 from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
 
 _SHARED: Final = ("pool", "public", "synthetic", "validation")
 _NAMES: Final = names_of(TrainingConfig)
-_RAY: Final = "ray"
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -210,30 +205,8 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             raise InvalidInput("store_key", str(self.store_key), "nothing without `store`")
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "the `out` of an interrupted run")
-        self._check_engine()
+        check_device(self.device)
         refuse_private(self._shared, self.data, self.split)
-
-    def _check_engine(self) -> None:
-        check_engine(self.engine, AUTO, None, self.workers, self.ray_address)
-        if not self.on_cluster:
-            if self.workers is not None:
-                raise InvalidInput("workers", self.workers, "a number with `engine` ray")
-            check_device(self.device)
-            return
-        if self.workers is not None and self.workers >= MOST_PROCESSES:
-            allowed = f"at most {MOST_PROCESSES - 1} beside this process: {WHY_NO_MORE}"
-            raise InvalidInput("workers", self.workers, allowed)
-        if self.out is None and not self.dry_run:
-            raise InvalidInput("out", None, "a folder with `engine` ray: where a worker is lost, its run goes on")
-        if self.persons.array is not None:
-            raise InvalidInput("person", WITHHELD, "a column of the data with `engine` ray, whose workers read them")
-        if self.private_count:
-            raise InvalidInput("private_count", True, "one process: give several what a release estimates")
-
-    @property
-    def on_cluster(self) -> bool:
-        """Whether workers of a Ray cluster compute the gradients."""
-        return self.engine == _RAY
 
     @property
     def of_persons(self) -> bool:
@@ -249,11 +222,8 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
                 raise InvalidInput(name, value, "none with `epsilon` 0, for which no private record is read")
 
     def processes(self) -> AbstractContextManager[World]:
-        """The processes that do it: each of several has its own CUDA device from here on; a plan alone needs one.
-
-        Those of a cluster come when it is carried out.
-        """
-        return nullcontext(World()) if self.dry_run or self.on_cluster else current_world(self.device)
+        """The processes that do it: each of several has its own CUDA device from here on; a plan alone needs one."""
+        return nullcontext(World()) if self.dry_run else current_world(self.device)
 
     @in_terms_of(_NAMES)
     def plan(self, world: World) -> PlannedTraining:
@@ -279,12 +249,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             records, noise = self.opened.schema.records if self.records is None else self.records, None
         with nullcontext() if counted is None else telling(spending(self, noise, counted.charge)):
             trainer = self._trainer(self.config(facts, records), records, noise)
-        trainer.check_world(World(0, 2) if self.on_cluster else world)
-        if self.on_cluster and not (self.opened.source.travels and self.opened.place is not None):
-            allowed = (
-                "files that can be read in place with `engine` ray: its workers read them, and no record goes by Ray"
-            )
-            raise InvalidInput("data", WITHHELD, allowed)
+        trainer.check_world(world)
         watch = Watch(self.callbacks, self._public("validation"), facts)
         # A card that can't be read is found before anything is paid for.
         _ = self._origins
@@ -310,8 +275,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             network=self._network(),
             records_declared=self.records is not None or self.private_count,
             records_noise_multiplier=count_noise,
-            # The head of a cluster's workers has no records to compute on.
-            device="cpu" if self.on_cluster else self.device,
+            device=self.device,
         )
 
     def _public(self, name: str) -> PublicData | None:
@@ -325,9 +289,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
     @in_terms_of(_NAMES)
     def carry_out(self, planned: PlannedTraining, progress: Progress = silent) -> Done[TrainedModel]:
-        """See :meth:`Job.carry_out`; on a cluster another worker takes the place of one that is lost."""
-        if self.on_cluster and planned.world.size == 1:
-            return carried_out(self, planned, progress)
+        """See :meth:`Job.carry_out`."""
         return super().carry_out(planned, progress)
 
     def spending(self, planned: PlannedTraining) -> Spending:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import ADDRESS_HELP, CAP_HELP, CLASSES_HELP, JobOptions
+from privmix.jobs.options import CAP_HELP, CLASSES_HELP, JobOptions
 from privmix.jobs.persons import Persons
 from privmix.options import described, given_in, option, said, with_leaves
 from privmix.training.config import LINEAR, TrainingConfig
@@ -71,9 +71,6 @@ class TrainingOptions(JobOptions):
         _RUNNING,
     )
     device: str | None = option(None, "cpu or cuda. Default: cuda if there is one.", _RUNNING)
-    engine: str = option("local", "local, or ray: gradients are computed by workers of a cluster.", _RUNNING)
-    workers: int | None = option(None, "Ray: so many workers, a core or GPU each. Default: all there are.", _RUNNING)
-    ray_address: str | None = option(None, ADDRESS_HELP, _RUNNING)
 
     @property
     def given(self) -> dict[str, Any]:

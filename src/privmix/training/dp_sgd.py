@@ -141,7 +141,7 @@ class DpSgd:
         flat = self.gradients.flat
         total = GroupedSum(flat.size, self.plan.clip_norm, flat.device)
         # Of a world's processes each has its share of the batch.
-        expected = self.plan.batch_size / self.world.computing
+        expected = self.plan.batch_size / self.world.size
         most = call_size(expected, self._chunks.size)
         for group in deal(batch.seeds, expected, self._chunks.size):
             if len(group) == 0:

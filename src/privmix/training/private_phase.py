@@ -33,7 +33,6 @@ from privmix.training.watching import Watch
 from privmix.world import World
 
 _CHUNK, _METHOD = "chunk", "method."
-_ASK: Final = b"ask"
 # Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
 _PRICES: Final = 20
 
@@ -221,21 +220,11 @@ class PrivatePhase:
 
 
 def _chosen(choose: Callable[[], dict[str, Any]], run: TrainingRun | None, world: World) -> dict[str, Any]:
-    """What the first process that has records chooses, unless the run has chosen before; the same for all."""
-
-    def asked() -> dict[str, Any]:
-        world.share(_ASK)
-        found: dict[str, Any] = json.loads(world.share(b"", source=world.first))
-        return found
-
-    make = asked if world.resting_head else choose
+    """What the head chooses, unless the run has chosen before; the same on every process."""
+    content = b""
     if world.is_head:
-        return dict(json.loads(world.share(json.dumps(make() if run is None else run.once(make)).encode())))
-    said = world.share(b"")
-    if said == _ASK:
-        world.share(json.dumps(choose()).encode() if world.rank == world.first else b"", source=world.first)
-        said = world.share(b"")
-    return dict(json.loads(said))
+        content = json.dumps(choose() if run is None else run.once(choose)).encode()
+    return dict(json.loads(world.share(content)))
 
 
 def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks | None) -> dict[str, Tensor]:

@@ -64,9 +64,6 @@ class Trainer:
         records_noise_multiplier: of the query that estimated it; see :class:`privmix.training.plan.TrainingPlan`.
         device: where to train; CUDA if there is any by default.
 
-    Attributes:
-        computed_on: what kind of device computes gradients, as settings say it; a head without records sets it.
-
     Raises:
         InvalidInput: any of these does not fit; the message says what would.
 
@@ -118,7 +115,6 @@ class Trainer:
         check_independence(self.network, self._input)
         self.views = ViewPipeline(config.views, layout, classes=classes, pool=pool)
         self.device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        self.computed_on = self.device.type
         self.network.to(self.device)
         self._flat = FlatParameters(self.network)
         self._initial = self._flat.get()
@@ -144,7 +140,7 @@ class Trainer:
             "input_shape": list(self.facts.input_shape),
             "dim": self.facts.dim,
             "public_data": self.public_digests(),
-            "device": self.computed_on,
+            "device": self.device.type,
         }
 
     def public_digests(self) -> dict[str, str]:
