@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Callable
@@ -17,7 +16,6 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source, open_dataset
-from privmix.data.sealing import StoreKey
 from privmix.data.tiles import TileFolder, tile_records, tiles_of
 from privmix.engine.cluster import ClusterLost
 from privmix.engine.encoding import ClusterEncoder, Parts, TilePlace, TileWorker
@@ -66,8 +64,8 @@ class Alone:
         return {}
 
     def rows(self, source: Source, writer: Any) -> Any:
-        folder = TileFolder.beside(writer.path, {**writer.facts, "tile": TILE}, writer.sealer)
-        place = TilePlace(str(writer.path), TILE, writer.dim, folder.facts, *writer.sealed_by)
+        folder = TileFolder.beside(writer.path, {**writer.facts, "tile": TILE})
+        place = TilePlace(str(writer.path), TILE, writer.dim, folder.facts)
         worker, parts = TileWorker(os.getcwd(), None), Parts((source, self.extractor), stored=False)
         for number in range(source.manifest().tiles(TILE)):
             if number not in folder.there():
@@ -115,19 +113,15 @@ def test_what_is_there_is_not_made_again(tmp_path: Path, source: Source, whole: 
     assert not tiles.exists()
 
 
-@pytest.mark.parametrize("sealed", [False, True])
-def test_tiles_are_gone_where_another_engine_finishes(tmp_path: Path, source: Source, sealed: bool) -> None:
+def test_tiles_are_gone_where_another_engine_finishes(tmp_path: Path, source: Source) -> None:
     with pytest.raises(KeyboardInterrupt):
         write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=Alone(source, Doubled(), 3))
-    (tmp_path / "key").write_text("ab" * 32)
-    (tmp_path / "key").chmod(0o600)
-    key = StoreKey.of(tmp_path / "key") if sealed else None
-    write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, key=key)
-    assert {path.name for path in tmp_path.iterdir()} == {"d.parquet", "key", "STORE"}
+    write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM)
+    assert {path.name for path in tmp_path.iterdir()} == {"d.parquet", "STORE"}
 
 
 def test_tiles_are_gone_though_a_worker_goes_on_writing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, late = TileFolder.beside(tmp_path / "S", {}, None), TileFolder.at(tmp_path / "S", None)
+    folder, late = TileFolder.beside(tmp_path / "S", {}), TileFolder.at(tmp_path / "S")
     rmdir, met = Path.rmdir, list[Path]()
 
     def once(path: Path) -> None:
@@ -144,12 +138,12 @@ def test_tiles_are_gone_though_a_worker_goes_on_writing(tmp_path: Path, monkeypa
 def test_a_late_tile_of_an_attempt_before_is_none(tmp_path: Path) -> None:
     """A worker that was cut off goes on in a folder that is by now of other data. Nor is a renamed one."""
     path, tile = tmp_path / "S", (np.ones((2, 3), np.float32), np.zeros(2, np.int64))
-    before = TileFolder.beside(path, {"data": 1}, None)
-    now = TileFolder.beside(path, {"data": 2}, None)
-    TileFolder.at(path, None, before.facts).write(0, *tile)
+    before = TileFolder.beside(path, {"data": 1})
+    now = TileFolder.beside(path, {"data": 2})
+    TileFolder.at(path, before.facts).write(0, *tile)
     assert now.there() == {0}
     assert now.read(0, 2, 3) is None
-    TileFolder.at(path, None, now.facts).write(0, *tile)
+    TileFolder.at(path, now.facts).write(0, *tile)
     assert now.read(0, 2, 3) is not None
     place = tiles_of(path)
     (place / "tile-000000000").rename(place / "tile-000000001")
@@ -194,7 +188,7 @@ def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path, source: Sourc
 
 def test_another_kind_of_machine_makes_no_tile(tmp_path: Path, source: Source) -> None:
     """Not even one that nobody looks at until the work has failed, and that the next attempt would take."""
-    folder = TileFolder.beside(tmp_path / "S", {}, None)
+    folder = TileFolder.beside(tmp_path / "S", {})
     other = TilePlace(str(tmp_path / "S"), TILE, DIM, folder.facts, runtime={"device": "another"})
     worker, parts = TileWorker(os.getcwd(), None), Parts((source, Doubled()), stored=False)
     said = worker.encode(other, range(1), parts)
@@ -215,7 +209,7 @@ def test_a_machine_without_the_folder_says_so(tmp_path: Path, source: Source) ->
 
 def test_a_tile_that_two_make_is_whole(tmp_path: Path, source: Source) -> None:
     """The second one begins while the first is in the midst of its file."""
-    folder = TileFolder.beside(tmp_path / "STORE", {}, None)
+    folder = TileFolder.beside(tmp_path / "STORE", {})
     x, y = np.ones((TILE, DIM), np.float32), np.zeros(TILE, np.int64)
     with folder._folder.new("tile-000000000", draft=".tile-000000000.first.draft") as stream:
         stream.write(b"half")
@@ -254,163 +248,6 @@ def test_a_worker_writes_no_tile_of_data_that_changed(tmp_path: Path) -> None:
         write_features(source, Doubled(), tmp_path / "STORE", MADE_FROM, encoder=encoder)
     assert not encoder.made
     assert not (tmp_path / "STORE").exists()
-
-
-class TestEncrypted:
-    """Nothing of the records shows without the key."""
-
-    @pytest.fixture
-    def key(self, tmp_path: Path) -> StoreKey:
-        file = tmp_path / "key"
-        file.write_text("ab" * 32 + "\n")
-        file.chmod(0o600)
-        found = StoreKey.of(file)
-        assert found is not None
-        return found
-
-    @pytest.mark.parametrize("tiles", [False, True])
-    def test_a_sealed_store_holds_the_same_records(
-        self, tmp_path: Path, source: Source, whole: FeatureStore, key: StoreKey, tiles: bool
-    ) -> None:
-        encoder = Alone(source, Doubled()) if tiles else None
-        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, encoder=encoder, key=key)
-        assert np.array_equal(np.asarray(made.features), whole.features)
-        assert np.array_equal(made.features[[5, N - 1, 0, -1]], whole.features[[5, N - 1, 0, -1]])
-        assert np.array_equal(made.features[7:900:3], whole.features[7:900:3])
-        assert np.array_equal(made.labels, whole.labels)
-        made.verify()
-        again = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
-        assert again.extractor == whole.extractor
-
-    def test_nothing_shows_in_the_files(
-        self, tmp_path: Path, source: Source, whole: FeatureStore, key: StoreKey
-    ) -> None:
-        with pytest.raises(KeyboardInterrupt):
-            write_features(source, Doubled(), tmp_path / "S", MADE_FROM, encoder=Alone(source, Doubled(), 2), key=key)
-        seen = [file.read_bytes() for file in tiles_of(tmp_path / "S").iterdir()]
-        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, encoder=Alone(source, Doubled()), key=key)
-        content = b"".join([*seen, *(file.read_bytes() for file in made.path.iterdir())])
-        for row in np.asarray(whole.features[::50]):
-            assert row[:2].tobytes() not in content
-        assert b"d.parquet" not in content
-        assert whole.fingerprint.encode() not in content
-
-    @pytest.mark.parametrize("block", [50])
-    def test_interrupted_it_goes_on(
-        self,
-        tmp_path: Path,
-        source: Source,
-        whole: FeatureStore,
-        key: StoreKey,
-        block: int,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> None:
-        monkeypatch.setattr("privmix.data.sealed_arrays._BLOCK_BYTES", 4 * DIM * block)
-        monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)
-
-        class Broken(Doubled):
-            def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-                if sum(self.seen) > 500:
-                    raise KeyboardInterrupt
-                return super().transform(x)
-
-        with pytest.raises(KeyboardInterrupt):
-            write_features(source, Broken(), tmp_path / "S", MADE_FROM, key=key)
-        extractor = Doubled()
-        made = write_features(source, extractor, tmp_path / "S", MADE_FROM, key=key)
-        assert sum(extractor.seen) <= N - 500 + block
-        assert np.array_equal(np.asarray(made.features), whole.features)
-
-    def test_a_wrong_key_or_none_opens_nothing(self, tmp_path: Path, source: Source, key: StoreKey) -> None:
-        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
-        other = tmp_path / "other"
-        other.write_text("cd" * 32)
-        other.chmod(0o600)
-        for wrong in (None, StoreKey(str(other))):
-            with pytest.raises(InvalidInput, match="store_key"):
-                FeatureStore.open(made.path, wrong)
-        plain = write_features(source, Doubled(), tmp_path / "P", MADE_FROM)
-        with pytest.raises(InvalidInput, match="store is plain"):
-            FeatureStore.open(plain.path, key)
-
-    @pytest.mark.parametrize(
-        "edited",
-        [
-            {"records": N - 1},
-            {"classes": ["b", "a"]},
-            {"input_shape": [1, DIM]},
-            {"columns": ["p", "q", "r"]},
-            {"sha256": "0" * 64},
-            {"more": 1},
-        ],
-        ids=lambda one: next(iter(one)),
-    )
-    def test_what_a_store_says_of_itself_can_not_be_changed_without_the_key(
-        self, tmp_path: Path, source: Source, key: StoreKey, edited: dict[str, Any]
-    ) -> None:
-        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
-        meta = json.loads((made.path / "meta.json").read_text())
-        (made.path / "meta.json").write_text(json.dumps(meta | edited))
-        for opened in (FeatureStore.open, FeatureStore.check_key):
-            with pytest.raises(InvalidInput, match="as it was written"):
-                opened(made.path, key)
-        # Another order of its lines says the same.
-        (made.path / "meta.json").write_text(json.dumps(dict(reversed(meta.items()))))
-        FeatureStore.open(made.path, key)
-
-    def test_an_older_store_is_refused_with_what_to_do(self, tmp_path: Path, source: Source, key: StoreKey) -> None:
-        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
-        meta = json.loads((made.path / "meta.json").read_text())
-        sealer = key.sealer(bytes.fromhex(meta["sealed"]["mark"]))
-        older = meta | {"facts": sealer.seal(b"privmix facts", json.dumps(dict(made.extractor)).encode()).hex()}
-        (made.path / "meta.json").write_text(json.dumps(older))
-        with pytest.raises(InvalidInput, match="remove this older one, and make it again"):
-            FeatureStore.open(made.path, key)
-
-    def test_an_edited_or_moved_block_is_refused(
-        self, tmp_path: Path, source: Source, key: StoreKey, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("privmix.data.sealed_arrays._BLOCK_BYTES", 4 * DIM * 100)
-        made = write_features(source, Doubled(), tmp_path / "S", MADE_FROM, key=key)
-        file = made.path / "features.sealed"
-        content, size = file.read_bytes(), 4 * DIM * 100 + 28
-        for changed in (
-            content[:50] + bytes([content[50] ^ 1]) + content[51:],
-            content[size : 2 * size] + content[:size] + content[2 * size :],
-        ):
-            file.write_bytes(changed)
-            with pytest.raises(InvalidInput, match="as it was written"):
-                _ = FeatureStore.open(made.path, key).features[0]
-
-    def test_keys_are_files_of_ones_own_or_in_the_environment(
-        self, tmp_path: Path, key: StoreKey, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        assert key.read() == bytes.fromhex("ab" * 32)
-        Path(key.place).chmod(0o644)
-        with pytest.raises(InvalidInput, match="this user's alone"):
-            key.read()
-        short = tmp_path / "short"
-        short.write_text("ab")
-        short.chmod(0o600)
-        with pytest.raises(InvalidInput, match="64 hexadecimal digits") as refused:
-            StoreKey(str(short)).read()
-        assert "ab" not in str(refused.value).replace("vary", "").split("got")[1].split(";")[0]
-        monkeypatch.setenv("PRIVMIX_STORE_KEY", "ef" * 32)
-        assert StoreKey("env").read() == bytes.fromhex("ef" * 32)
-        # A file that is called env is a file, whatever the environment holds.
-        monkeypatch.chdir(tmp_path)
-        Path("env").write_text("cd" * 32)
-        Path("env").chmod(0o600)
-        for named in ("./env", Path("env"), tmp_path / "env", str(tmp_path / "env")):
-            found = StoreKey.of(named)
-            assert found is not None
-            assert found.read() == bytes.fromhex("cd" * 32)
-        found = StoreKey.of("env")
-        assert found is not None
-        assert found.read() == bytes.fromhex("ef" * 32)
-        monkeypatch.delenv("PRIVMIX_STORE_KEY")
-        with pytest.raises(InvalidInput, match="PRIVMIX_STORE_KEY"):
-            StoreKey("env").read()
 
 
 def die_at(marker: Path, times: int) -> Callable[[], None]:

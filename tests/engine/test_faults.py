@@ -127,11 +127,11 @@ def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
 
 
 def test_halves_that_a_kill_left_go_when_the_work_goes_on(tmp_path: Path) -> None:
-    folder = TileFolder.beside(tmp_path / "S", {"a": 1}, None)
+    folder = TileFolder.beside(tmp_path / "S", {"a": 1})
     folder.write(0, np.ones((1, 2), np.float32), np.zeros(1, np.int64))
     folder.close()
     (tiles_of(tmp_path / "S") / ".tile-000000001.0011223344556677.draft").write_bytes(b"half")
-    again = TileFolder.beside(tmp_path / "S", {"a": 1}, None)
+    again = TileFolder.beside(tmp_path / "S", {"a": 1})
     assert {file.name for file in tiles_of(tmp_path / "S").iterdir()} == {"begin.json", "tile-000000000"}
     assert again.there() == {0}
 

@@ -13,7 +13,6 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.data import FeatureStore
-from privmix.data.sealing import StoreKey
 from privmix.data.source import Schema
 from privmix.engine import PrivateRecords, grouping
 from privmix.engine.grouping import by_person, store_by_person
@@ -31,20 +30,12 @@ def few_records_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grouping, "_AT_ONCE", 17)
 
 
-def stored(folder: Path, records: PrivateRecords, key: StoreKey | None = None) -> FeatureStore:
+def stored(folder: Path, records: PrivateRecords) -> FeatureStore:
     count, dim = records.features.shape
     schema = Schema(records=count, input_shape=(dim,), classes=CLASSES)
-    with FeatureStore.create(folder / "store", count, dim, schema=schema, extractor=FACTS, key=key) as writer:
+    with FeatureStore.create(folder / "store", count, dim, schema=schema, extractor=FACTS) as writer:
         writer.append(records.features, records.labels)
-    return FeatureStore.open(folder / "store", key)
-
-
-@pytest.fixture
-def key(tmp_path: Path) -> StoreKey:
-    file = tmp_path / "key"
-    file.write_text("ab" * 32)
-    file.chmod(0o600)
-    return StoreKey(str(file))
+    return FeatureStore.open(folder / "store")
 
 
 def whose(records: PrivateRecords) -> NDArray[np.int64]:
@@ -97,60 +88,6 @@ def test_a_release_from_disk_is_that_from_memory(tmp_path: Path, name: str) -> N
     expected = released(plan, records)
     assert equal(expected, released(plan, made))
     assert equal(expected, released(plan, made, memory_gb=1e-6))
-
-
-@pytest.mark.parametrize("name", ["moments", "poisson"])
-def test_a_release_from_an_encrypted_store_is_that_from_memory(tmp_path: Path, name: str, key: StoreKey) -> None:
-    records, plan = of_32_bits(some(40, 200)), plan_of(name, 40, 5)
-    made: Any = store_by_person(stored(tmp_path, records, key), whose(records), tmp_path / "made", memory_bytes=SMALL)
-    assert made.key == key
-    expected = released(plan, records)
-    assert equal(expected, released(plan, made))
-    assert equal(expected, released(plan, made, memory_gb=1e-6))
-    sent = pickle.loads(pickle.dumps(tiles_of(made)))
-    assert np.array_equal(np.asarray(sent.tile(0)[0]), np.asarray(tiles_of(made).tile(0)[0]))
-    with pytest.raises(InvalidInput, match="the key of the store"):
-        FeatureStore.open(made.path)
-
-
-def test_of_an_encrypted_store_no_record_is_on_the_disk(
-    tmp_path: Path, key: StoreKey, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Neither in the parts, which are looked at when all are dealt, nor in the store."""
-    records, seen = of_32_bits(some(40, 300)), list[bytes]()
-    write = grouping._Sorting.write
-
-    def looked(self: Any, folder: Any, writer: Any) -> None:
-        seen.extend(file.read_bytes() for file in folder.path.iterdir())
-        write(self, folder, writer)
-
-    monkeypatch.setattr(grouping._Sorting, "write", looked)
-    made = store_by_person(stored(tmp_path, records, key), whose(records), tmp_path / "made", memory_bytes=SMALL)
-    assert len(seen) > 1
-    seen += [file.read_bytes() for file in made.path.iterdir()]
-    assert not any(row.tobytes() in content for row in records.features for content in seen)
-    order, starts = grouped(whose(records), records.labels)
-    assert np.array_equal(np.asarray(made.features), records.features[order])
-    assert np.array_equal(np.flatnonzero(made.begins), starts[:-1])
-    made.verify()
-    again = store_by_person(FeatureStore.open(tmp_path / "store", key), whose(records), tmp_path / "made")
-    assert again.fingerprint == made.fingerprint
-
-
-def test_a_part_that_somebody_changed_ends_it(tmp_path: Path, key: StoreKey, monkeypatch: pytest.MonkeyPatch) -> None:
-    records, write = of_32_bits(some(40, 300)), grouping._Sorting.write
-
-    def edited(self: Any, folder: Any, writer: Any) -> None:
-        file = folder.path / "0"
-        content = bytearray(file.read_bytes())
-        content[40] ^= 1
-        file.write_bytes(content)
-        write(self, folder, writer)
-
-    monkeypatch.setattr(grouping._Sorting, "write", edited)
-    with pytest.raises(InvalidInput, match="as they were written"):
-        store_by_person(stored(tmp_path, records, key), whose(records), tmp_path / "made", memory_bytes=SMALL)
-    assert not (tmp_path / "made").exists()
 
 
 def test_workers_get_its_path_alone(tmp_path: Path) -> None:

@@ -17,7 +17,6 @@ import pytest
 
 import privmix as pm
 from privmix.data import FeatureStore, files
-from privmix.data.sealing import StoreKey
 from privmix.data.source import Source
 from tests.cli.helpers import privmix
 
@@ -34,14 +33,6 @@ def data(tmp_path: Path) -> Path:
     return tmp_path / "d.parquet"
 
 
-@pytest.fixture
-def key(tmp_path: Path) -> Path:
-    file = tmp_path / "key"
-    file.write_text("5a" * 32)
-    file.chmod(0o600)
-    return file
-
-
 def arrays(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted((folder / "data").iterdir())}
 
@@ -49,7 +40,7 @@ def arrays(folder: Path) -> dict[str, bytes]:
 def test_a_release_takes_what_was_made(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
     found = pm.extract_features(data, **WISHES, out=tmp_path / "STORE")
-    assert (found.records, found.dim, found.features, found.encrypted) == (N, 3, "identity", False)
+    assert (found.records, found.dim, found.features) == (N, 3, "identity")
     assert stat.S_IMODE((tmp_path / "STORE").stat().st_mode) == 0o700
     assert "private" in str(found)
     monkeypatch.setattr(Source, "_silent_chunks", lambda *_: pytest.fail("records were read again"))
@@ -58,73 +49,15 @@ def test_a_release_takes_what_was_made(data: Path, tmp_path: Path, monkeypatch: 
     assert pm.extract_features(data, **WISHES, out=tmp_path / "STORE").path == found.path
 
 
-def test_encrypted_it_takes_the_key(data: Path, tmp_path: Path, key: Path) -> None:
-    fresh = pm.release(data, **WISHES, **BUDGET, seed=3, out=tmp_path / "A")
-    found = pm.extract_features(data, **WISHES, out=tmp_path / "STORE", store_key=key)
-    assert found.encrypted
-    again = {**WISHES, **BUDGET, "seed": 3, "store": tmp_path / "STORE"}
-    sealed = pm.release(data, **again, store_key=key, out=tmp_path / "B")
-    assert np.array_equal(sealed.x, fresh.x)
-    with pytest.raises(pm.InvalidInput, match="store_key"):
-        pm.release(data, **again, out=tmp_path / "C")
-    training: dict[str, Any] = {**WISHES, "epsilon": 4, "delta": 1e-4, "epochs": 1, "seed": 3}
-    with pytest.raises(pm.InvalidInput, match="encrypted"):
-        pm.train(data, **training, store=tmp_path / "STORE", out=tmp_path / "D")
-    with pytest.raises(pm.InvalidInput, match="without `store`"):
-        pm.train(data, **training, store_key=key, out=tmp_path / "D")
-    inputs = np.random.default_rng(1).normal(0, 0.3, (20, 3)).astype(np.float32)
-    trained = pm.train(data, **training, store=tmp_path / "STORE", store_key=key)
-    assert np.array_equal(trained.predict_proba(inputs), pm.train(data, **training).predict_proba(inputs))
-    assert not (tmp_path / "C").exists()
-    rows = pm.release(
-        data, **{**again, "design": "poisson", "rows": 40}, store_key=key, out=tmp_path / "E", memory_gb=0.001
-    )
-    plain = pm.release(data, **{**again, "design": "poisson", "rows": 40, "store": None}, out=tmp_path / "F")
-    assert np.array_equal(rows.x, plain.x)
-
-
-def test_of_persons_both_stores_are_encrypted(tmp_path: Path, key: Path) -> None:
-    rng = np.random.default_rng(0)
-    columns = {name: rng.normal(0, 0.3, N).astype(np.float32) for name in "ab"}
-    who = {"who": rng.integers(0, 60, N), "label": rng.integers(0, 2, N)}
-    pq.write_table(pa.table(columns | who), tmp_path / "d.parquet")
-    given = {**WISHES, **BUDGET, "seed": 3, "person": "who", "records": 60}
-    plain = pm.release(tmp_path / "d.parquet", **given, out=tmp_path / "A")
-    sealed = pm.release(tmp_path / "d.parquet", **given, store=tmp_path / "STORE", store_key=key, out=tmp_path / "B")
-    assert sealed.x.tobytes() == plain.x.tobytes()
-    for name in ("STORE", "STORE-by-person"):
-        names = {file.name for file in (tmp_path / name).iterdir()}
-        assert "features.sealed" in names
-        assert "features.npy" not in names
-
-
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"store": None}, "without `store`"),
-        ({"store_key": "missing"}, "no such file|cannot be read|No such file"),
-    ],
-)
-def test_a_key_that_would_not_serve_is_refused_before_the_charge(
-    data: Path, tmp_path: Path, key: Path, wrong: dict[str, Any], message: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("privmix.jobs.job.Job.charge", lambda *_: pytest.fail("charged"))
-    given = {"store": tmp_path / "STORE", "store_key": key, **WISHES, **BUDGET, **wrong}
-    with pytest.raises(pm.PrivmixError, match=message):
-        pm.release(data, **given, out=tmp_path / "A")
-
-
-def test_the_verb_says_that_the_store_is_private(data: Path, tmp_path: Path, key: Path) -> None:
+def test_the_verb_says_that_the_store_is_private(data: Path, tmp_path: Path) -> None:
     line = ["features", str(data), "--features", "identity", "--classes", "2", "--out", str(tmp_path / "STORE")]
-    done = privmix(*line, "--store-key", str(key))
+    done = privmix(*line)
     assert done.code == 0, done.err
-    assert "encrypted" in done.out
     assert "as private as the records" in done.err
     assert "AS PRIVATE AS THE RECORDS" in privmix("features", "--help").out
-    store = FeatureStore.open(tmp_path / "STORE", StoreKey(str(key)))
+    store = FeatureStore.open(tmp_path / "STORE")
     assert len(store.labels) == N
-    assert privmix(*line).code == 2
-    assert privmix(*line, "--store-key", str(key), "--ray-address", "h:1").code == 2
+    assert privmix(*line, "--ray-address", "h:1").code == 2
 
 
 def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,12 +103,6 @@ def test_it_goes_on_with_what_is_lacking(data: Path, tmp_path: Path, monkeypatch
     assert read[-1] == 4
     assert str(data) not in hashed
     assert not notes.exists()
-
-
-def test_beside_an_encrypted_store_nothing_is_left_of_a_plain_attempt(data: Path, tmp_path: Path, key: Path) -> None:
-    (tmp_path / ".STORE.hashes").write_text("[]")
-    pm.extract_features(data, **WISHES, out=tmp_path / "STORE", store_key=key)
-    assert set(os.listdir(tmp_path)) == {"d.parquet", "key", "STORE"}
 
 
 def test_a_store_is_of_the_columns_that_it_was_made_of(tmp_path: Path) -> None:

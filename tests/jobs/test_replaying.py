@@ -163,18 +163,6 @@ def test_features_that_are_not_stable_come_from_the_store(place: Path, monkeypat
     assert "that the certificate commits to" in found.notes[0]
 
 
-def test_an_encrypted_store_takes_its_key(place: Path) -> None:
-    Path("key").write_text("5a" * 32)
-    Path("key").chmod(0o600)
-    np.savez("own.npz", x=own()[0], y=own()[1])
-    released("own.npz", store="STORE", store_key="key")
-    assert pm.replay("REL", "own.npz", key=KEY, features_store="STORE", store_key="key").equal
-    with pytest.raises(InvalidInput, match="the key of the store"):
-        pm.replay("REL", "own.npz", key=KEY, features_store="STORE")
-    with pytest.raises(InvalidInput, match="without `features_store`"):
-        pm.replay("REL", "own.npz", key=KEY, store_key="key")
-
-
 def test_a_store_of_other_features_is_found(place: Path) -> None:
     """Whether the certificate commits to it or not: features are made anew, and must be those of their records."""
     x, y = own()

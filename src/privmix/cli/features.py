@@ -25,7 +25,6 @@ def features(
     classes: Annotated[str | None, typer.Option(help=CLASSES_HELP)] = None,
     split: Annotated[str, typer.Option(help="Which part of it.")] = "train",
     columns: Columns,
-    store_key: Annotated[str | None, typer.Option(help=help_of(ReleaseOptions, "store_key"))] = None,
     engine: Annotated[
         str, typer.Option(help="local, or ray for a cluster that shares the data's file system.")
     ] = "local",
@@ -35,8 +34,8 @@ def features(
     """Make the features of a private dataset in a store, for --store of privmix release and privmix train.
 
     The store is AS PRIVATE AS THE RECORDS: features have no noise and no guarantee covers them. Only you can read the
-    folder; hand it to nobody, and keep it where the records may be. With --store-key it is encrypted. Nothing is
-    charged, since nothing leaves you.
+    folder; hand it to nobody, and keep it where the records may be. Nothing is charged,
+    since nothing leaves you.
 
     The same command finishes an interrupted run, and reads only what is lacking. With --engine ray, workers read tiles
     of the data and write each tile's features beside the store: neither ever enters Ray's object store.
@@ -51,12 +50,11 @@ def features(
             classes=classes,
             split=split,
             columns=columns,
-            store_key=store_key,
             engine=engine,
             workers=workers,
             ray_address=ray_address,
             progress=progress,
         )
     out.print(f"features: {found.dim:,} of each of {found.records:,} records, by {plain(by)}", soft_wrap=True)
-    out.print(f"kept in {plain(target)}, for you alone{', encrypted' if found.encrypted else ''}", soft_wrap=True)
+    out.print(f"kept in {plain(target)}, for you alone", soft_wrap=True)
     err.print(f"[yellow]private:[/] {plain(jobs.extracting.AS_PRIVATE)}", soft_wrap=True)

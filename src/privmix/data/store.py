@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,16 +16,12 @@ from numpy.typing import NDArray
 
 from privmix.data.files import decoding, reading
 from privmix.data.partial import PartialFolder
-from privmix.data.sealed_arrays import BlockWriter, SealedArray, block_rows, sealed_bytes
-from privmix.data.sealing import Sealer, StoreKey
 from privmix.data.source import Schema, as_inputs, encode_labels
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.private_files import check_private_folder
 
 _VERSION: Final = 2
 _FEATURES, _LABELS, _BEGINS, _META = "features.npy", "labels.npy", "begins.npy", "meta.json"
-_SEALED_FEATURES, _SEALED_LABELS, _SEALED_BEGINS = "features.sealed", "labels.sealed", "begins.sealed"
-_FACTS: Final = b"privmix facts"
 
 
 @dataclass(frozen=True)
@@ -39,10 +35,8 @@ class FeatureStore:
         features: (n, d) float32, memory-mapped and read-only.
         labels: (n,) int64.
         fingerprint: SHA-256 of its arrays. It stems from private rows: never publish it.
-        begins: (n,) uint8, memory-mapped unless encrypted: 1 where a person's records begin, in a store that is sorted
+        begins: (n,) uint8, memory-mapped: 1 where a person's records begin, in a store that is sorted
             by person; see :func:`privmix.engine.grouping.store_by_person`. None elsewhere.
-        key: where the key is that the arrays are encrypted by; they are opened as they are read, and ``features`` is
-            then a :class:`privmix.data.sealed_arrays.SealedArray`. None: they are plain.
 
     Example:
         >>> import tempfile
@@ -62,7 +56,6 @@ class FeatureStore:
     labels: NDArray[np.int64]
     fingerprint: str
     begins: NDArray[np.uint8] | None = None
-    key: StoreKey | None = None
 
     def __repr__(self) -> str:
         return "<FeatureStore>"
@@ -78,7 +71,6 @@ class FeatureStore:
         resume: bool = False,
         runtime: Mapping[str, Any] | None = None,
         by_person: bool = False,
-        key: StoreKey | None = None,
     ) -> FeatureStoreWriter:
         """Begin a store of ``records`` rows of ``dim`` features at ``path``, which must not exist.
 
@@ -95,7 +87,6 @@ class FeatureStore:
                 many rows are there already. Rows of any other store are removed.
             runtime: what else must be equal to go on, such as the device; not kept in the finished store.
             by_person: each person's records stand side by side, and ``append`` is told where they begin.
-            key: encrypt what is written by this key.
 
         Raises:
             InvalidInput: ``path`` exists, or ``records`` is not ``schema.records``.
@@ -105,31 +96,25 @@ class FeatureStore:
             raise InvalidInput("records", records, f"{schema.records}, as the schema says")
         dim = check_integer("feature dimension", dim, low=1)
         return FeatureStoreWriter(
-            Path(path), schema, dim, extractor, resume=resume, runtime=runtime, by_person=by_person, key=key
+            Path(path), schema, dim, extractor, resume=resume, runtime=runtime, by_person=by_person
         )
 
     @staticmethod
-    def open(path: str | Path, key: StoreKey | None = None) -> FeatureStore:
+    def open(path: str | Path) -> FeatureStore:
         """Open a finished store.
 
         Args:
             path: the folder.
-            key: of an encrypted store.
 
         Raises:
-            InvalidInput: not a store, or its files do not agree; or the folder is not this user's alone (mode 0700);
-                it is encrypted and the key is missing or another one's, or it is not and there is a key.
+            InvalidInput: not a store, or its files do not agree; or the folder is not this user's alone (mode 0700).
             StorageError: it cannot be read.
         """
         path = Path(path)
         with decoding(path, "a feature store"):
-            meta, sealer, facts = _opened_meta(path, key)
+            meta = _opened_meta(path)
             columns = None if meta["columns"] is None else tuple(meta["columns"])
             schema = Schema(meta["records"], tuple(meta["input_shape"]), tuple(meta["classes"]), columns)
-            if sealer is not None:
-                shape, rows = (schema.records, meta["dim"]), meta["sealed"]["rows"]
-                sealed, labels, begins = _sealed_arrays(path, sealer, shape, rows, meta.get("by_person", False))
-                return FeatureStore(path, schema, facts, sealed, labels, str(meta["sha256"]), begins, key)
             features = np.load(path / _FEATURES, mmap_mode="r", allow_pickle=False)
             labels = np.load(path / _LABELS, allow_pickle=False)
             expected = (schema.records, meta["dim"])
@@ -142,17 +127,13 @@ class FeatureStore:
                 begins = np.load(path / _BEGINS, mmap_mode="r", allow_pickle=False)
                 if begins.shape != expected[:1] or begins.dtype != np.uint8 or not begins[0]:
                     raise InvalidInput(f"persons of {path}", begins.shape, f"uint8 of shape {expected[:1]}")
-            return FeatureStore(path, schema, facts, features, labels, str(meta["sha256"]), begins)
+            return FeatureStore(path, schema, dict(meta["extractor"]), features, labels, str(meta["sha256"]), begins)
 
     @staticmethod
-    def check_key(path: str | Path, key: StoreKey | None) -> None:
-        """Raise where a finished store needs another key than this, or none; no record is read.
-
-        Raises:
-            InvalidInput, StorageError: as :meth:`open`.
-        """
+    def check(path: str | Path) -> None:
+        """Raise as :meth:`open` unless this is a finished store; no record is read."""
         with decoding(Path(path), "a feature store"):
-            _opened_meta(Path(path), key)
+            _opened_meta(Path(path))
 
     @property
     def dim(self) -> int:
@@ -166,7 +147,7 @@ class FeatureStore:
             InvalidInput: they were changed since the store was finished.
         """
         with reading(self.path, "a feature store"):
-            if _digest(self.path, _names(self.begins is not None, self.key)) != self.fingerprint:
+            if _digest(self.path, _names(self.begins is not None)) != self.fingerprint:
                 raise InvalidInput(str(self.path), WITHHELD, "features and labels as they were written")
 
 
@@ -187,16 +168,11 @@ class FeatureStoreWriter:
         resume: bool = False,
         runtime: Mapping[str, Any] | None = None,
         by_person: bool = False,
-        key: StoreKey | None = None,
     ) -> None:
         self._path, self._schema, self._dim, self._resume = path, schema, dim, resume
         self._meta = _metadata(schema, dim, extractor) | ({"by_person": True} if by_person else {})
-        self._finished, self._by_person, self._key = False, by_person, key
-        self._blocks: BlockWriter | None = None
+        self._finished, self._by_person = False, by_person
         self._check_free()
-        if key is not None:
-            self._begin_sealed(key, runtime)
-            return
         headers = {
             _FEATURES: _header(np.dtype("<f4"), (schema.records, dim)),
             _LABELS: _header(np.dtype("<i8"), (schema.records,)),
@@ -205,19 +181,6 @@ class FeatureStoreWriter:
         if by_person:
             headers[_BEGINS], row_bytes[_BEGINS] = _header(np.dtype("u1"), (schema.records,)), 1
         self._open_partial(headers, row_bytes, {**self._meta, "runtime": dict(runtime or {})})
-
-    def _begin_sealed(self, key: StoreKey, runtime: Mapping[str, Any] | None) -> None:
-        # Paths and hashes of the data would tell what is in it to whoever can guess.
-        private = {"extractor": self._meta.pop("extractor"), "runtime": dict(runtime or {})}
-        mark = key.mark(json.dumps({**self._meta, **private}, sort_keys=True).encode())
-        self.sealer, self._mark = key.sealer(mark), mark
-        rows = block_rows(self._dim)
-        self._meta["sealed"] = {"mark": mark.hex(), "rows": rows}
-        files = dict(zip(_names(self._by_person, key), (4 * self._dim, 8, 1), strict=False))
-        sizes = {name: sealed_bytes(rows, size) for name, size in files.items()}
-        self._open_partial(dict.fromkeys(files, b""), sizes, self._meta)
-        self._private = json.dumps(private["extractor"]).encode()
-        self._blocks, self._block_rows = BlockWriter(self.sealer, rows, self._partial.rows), rows
 
     def _open_partial(
         self, headers: Mapping[str, bytes], row_bytes: Mapping[str, int], facts: Mapping[str, Any]
@@ -231,11 +194,6 @@ class FeatureStoreWriter:
             self.abort()
             raise
 
-    sealer: Sealer | None = None
-    """Who encrypts what is written; None: nobody."""
-    _mark: bytes = b""
-    _private: bytes = b""
-
     @property
     def path(self) -> Path:
         """Where the store will be."""
@@ -248,27 +206,18 @@ class FeatureStoreWriter:
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What must be equal to go on with what another process left; of an encrypted store, a mark of it."""
+        """What must be equal to resume what another process left."""
         return self._facts
-
-    @property
-    def sealed_by(self) -> tuple[StoreKey | None, bytes]:
-        """Where the key is, and the mark, for who writes tiles elsewhere; None and nothing: the store is plain."""
-        return self._key, self._mark
 
     @property
     def rows(self) -> int:
         """Rows written so far, by this writer and the one whose work it continues."""
-        if self._blocks is None:
-            return self._partial.rows
-        return min(self._partial.rows * self._block_rows, self._schema.records) + self._blocks.held
+        return self._partial.rows
 
     @property
     def durable_rows(self) -> int:
         """Rows that a kill leaves, at the least."""
-        if self._blocks is None:
-            return self._partial.durable_rows
-        return min(self._partial.durable_rows * self._block_rows, self._schema.records)
+        return self._partial.durable_rows
 
     def append(self, features: NDArray[Any], labels: NDArray[Any], begins: NDArray[np.bool_] | None = None) -> None:
         """Write the next rows: (b, d) finite numbers, (b,) labels and, by person, (b,) whether a person begins.
@@ -286,21 +235,13 @@ class FeatureStoreWriter:
             if begins is None or begins.shape != y.shape:
                 raise InvalidInput("begins", WITHHELD, "whether a person begins, once a row")
             arrays.append(begins.astype("u1"))
-        named = dict(zip(_names(self._by_person, self._key), arrays, strict=True))
-        if self._blocks is not None:
-            self._write_blocks(self._blocks.add(named))
-            return
+        named = dict(zip(_names(self._by_person), arrays, strict=True))
         contents = {name: np.ascontiguousarray(array).data for name, array in named.items()}
         with reading(self._path, "a folder"):
             self._partial.write(len(x), contents)
 
-    def _write_blocks(self, blocks: Iterable[dict[str, bytes]]) -> None:
-        with reading(self._path, "a folder"):
-            for block in blocks:
-                self._partial.write(1, {name: memoryview(content) for name, content in block.items()})
-
     def checkpoint(self) -> None:
-        """Return when all rows so far are on the disk (encrypted: all whole blocks); happens every few seconds, too."""
+        """Return when all rows so far are on the disk; happens every few seconds, too."""
         with reading(self._path, "a folder"):
             self._partial.checkpoint()
 
@@ -317,20 +258,15 @@ class FeatureStoreWriter:
             self._give_up(error)
             raise
         self._finished = True
-        return FeatureStore.open(self._path, self._key)
+        return FeatureStore.open(self._path)
 
     def _publish(self) -> None:
         if self.rows != self._schema.records:
             raise InvalidInput("rows", self.rows, f"{self._schema.records}, the number announced")
         self._check_free()
-        if self._blocks is not None:
-            self._write_blocks(self._blocks.last())
         with reading(self._path, "a folder"):
             self._partial.checkpoint()
-            names = _names(self._by_person, self._key)
-            meta = {**self._meta, "sha256": _digest(self._partial.folder, names)}
-            if self.sealer is not None:
-                meta["facts"] = self.sealer.seal(_named(meta), self._private).hex()
+            meta = {**self._meta, "sha256": _digest(self._partial.folder, _names(self._by_person))}
             self._partial.publish(json.dumps(meta, indent=2) + "\n")
 
     def abort(self) -> None:
@@ -386,47 +322,20 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
     return stream.getvalue()
 
 
-def _opened_meta(path: Path, key: StoreKey | None) -> tuple[Mapping[str, Any], Sealer | None, dict[str, Any]]:
-    """What a finished store says of itself, who opens it where it is encrypted, and what it was made from and by."""
+def _opened_meta(path: Path) -> Mapping[str, Any]:
+    """The description of a finished store."""
     check_private_folder(path, "feature store")
     meta = json.loads((path / _META).read_text(encoding="utf-8"))
     if meta["version"] != _VERSION:
         raise InvalidInput(f"version of {path}", meta["version"], f"{_VERSION}")
-    if ("sealed" in meta) is not (key is not None):
-        wanted = "the key of the store, which is encrypted" if key is None else "none: the store is plain"
-        raise InvalidInput("store_key", None if key is None else key.place, wanted)
-    if key is None:
-        return meta, None, dict(meta["extractor"])
-    sealer = key.sealer(bytes.fromhex(meta["sealed"]["mark"]))
-    sealed = bytes.fromhex(meta["facts"])
-    facts = sealer.opened(_named(meta), sealed)
-    if facts is None and sealer.opened(_FACTS, sealed) is not None:
-        allowed = "a store whose description can't be changed without its key: remove this older one, and make it again"
-        raise InvalidInput("store", str(path), allowed)
-    if facts is None:
-        allowed = "the key that the store was encrypted by, and its description as it was written"
-        raise InvalidInput("store_key", key.place, allowed)
-    return meta, sealer, dict(json.loads(facts))
+    if "sealed" in meta:
+        allowed = "a plain store: encrypted ones are not read any more; remove it, and it is made again"
+        raise InvalidInput("feature store", str(path), allowed)
+    return dict(meta)
 
 
-def _named(meta: Mapping[str, Any]) -> bytes:
-    """What the private facts of an encrypted store are sealed under: all else that is said of it, which then holds."""
-    said = {name: value for name, value in meta.items() if name != "facts"}
-    return _FACTS + b"\n" + json.dumps(said, sort_keys=True).encode()
-
-
-def _sealed_arrays(
-    path: Path, sealer: Sealer, shape: tuple[int, int], rows: Any, by_person: bool
-) -> tuple[Any, NDArray[np.int64], NDArray[np.uint8] | None]:
-    check_integer("rows", rows, low=1)
-    labels = SealedArray(path / _SEALED_LABELS, sealer, shape[:1], "<i8", rows)
-    begins = SealedArray(path / _SEALED_BEGINS, sealer, shape[:1], "u1", rows)[:] if by_person else None
-    return SealedArray(path / _SEALED_FEATURES, sealer, shape, "<f4", rows), labels[:], begins
-
-
-def _names(by_person: bool, key: StoreKey | None) -> tuple[str, ...]:
-    names = (_FEATURES, _LABELS, _BEGINS) if key is None else (_SEALED_FEATURES, _SEALED_LABELS, _SEALED_BEGINS)
-    return names if by_person else names[:2]
+def _names(by_person: bool) -> tuple[str, ...]:
+    return (_FEATURES, _LABELS, _BEGINS) if by_person else (_FEATURES, _LABELS)
 
 
 def _digest(folder: Path, names: Sequence[str]) -> str:

@@ -19,7 +19,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.files import reading
-from privmix.data.sealing import Sealer
 from privmix.errors import InvalidInput, StorageError
 from privmix.private_files import PrivateFolder
 
@@ -58,15 +57,14 @@ class TileFolder:
 
     Args:
         folder: open.
-        sealer: who encrypts tiles; None: nobody.
         facts: hash of what the store is of.
     """
 
-    def __init__(self, folder: PrivateFolder, sealer: Sealer | None, facts: bytes) -> None:
-        self._folder, self._sealer, self.facts = folder, sealer, facts
+    def __init__(self, folder: PrivateFolder, facts: bytes) -> None:
+        self._folder, self.facts = folder, facts
 
     @classmethod
-    def beside(cls, path: Path, facts: Mapping[str, Any], sealer: Sealer | None) -> Self:
+    def beside(cls, path: Path, facts: Mapping[str, Any]) -> Self:
         """The folder of the store that is made at ``path``: taken over where it is of the same facts, else begun anew.
 
         The store's lock is held: nobody else is using it.
@@ -82,12 +80,12 @@ class TileFolder:
                 left = PrivateFolder(place, place.name)
                 if left.has(_BEGIN) and left.read(_BEGIN, _MOST_FACTS) == wanted:
                     _remove_drafts(left)
-                    return cls(left, sealer, mark)
+                    return cls(left, mark)
                 _check_ours(left)
                 left.discard()
             folder = PrivateFolder(place, place.name, create=True)
             folder.write(_BEGIN, wanted)
-        return cls(folder, sealer, mark)
+        return cls(folder, mark)
 
     @classmethod
     def clear(cls, path: Path) -> None:
@@ -105,12 +103,11 @@ class TileFolder:
                 left.close()
 
     @classmethod
-    def at(cls, path: Path, sealer: Sealer | None, facts: bytes | None = None) -> Self:
+    def at(cls, path: Path, facts: bytes | None = None) -> Self:
         """The folder of the store that another process is making at ``path``.
 
         Args:
             path: of the store.
-            sealer: as above.
             facts: of the tiles that are put there, see :attr:`facts`; None: of what is there.
 
         Raises:
@@ -120,7 +117,7 @@ class TileFolder:
         try:
             folder = PrivateFolder(place, place.name)
             found = hashlib.sha256(folder.read(_BEGIN, _MOST_FACTS)).digest() if facts is None else facts
-            return cls(folder, sealer, found)
+            return cls(folder, found)
         except FileNotFoundError:
             raise StorageError(f"{place}: not there; every machine has to share the folder of the store") from None
 
@@ -133,8 +130,6 @@ class TileFolder:
         """Put a tile in its place: (b, d) features and (b,) labels."""
         content = np.ascontiguousarray(features, "<f4").tobytes() + np.ascontiguousarray(labels, "<i8").tobytes()
         content += self._digest(number, content)
-        if self._sealer is not None:
-            content = self._sealer.seal(_of(number), content)
         with self._folder.new(_name(number), draft=f".{_name(number)}.{secrets.token_hex(8)}.draft") as stream:
             stream.write(content)
 
@@ -143,12 +138,9 @@ class TileFolder:
         size = records * (4 * dim + 8) + _DIGEST
         try:
             with self._folder.open(_name(number)) as stream:
-                content = stream.read(size + Sealer.MORE + 1)
+                content = stream.read(size + 1)
         except FileNotFoundError:
             return None
-        if self._sealer is not None:
-            opened = self._sealer.opened(_of(number), content)
-            content = b"" if opened is None else opened
         whole = memoryview(content)
         if len(whole) != size or self._digest(number, whole[:-_DIGEST]) != bytes(whole[-_DIGEST:]):
             return None
@@ -207,7 +199,3 @@ def _remove_drafts(folder: PrivateFolder) -> None:
 
 def _name(number: int) -> str:
     return f"{_PREFIX}{number:09d}"
-
-
-def _of(number: int) -> bytes:
-    return f"privmix tile {number}".encode()

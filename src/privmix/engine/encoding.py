@@ -21,7 +21,6 @@ from typing import Any, Final, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.sealing import StoreKey
 from privmix.data.source import Source, as_inputs
 from privmix.data.store import FeatureStoreWriter
 from privmix.data.tiles import TileFolder, missing, tile_records
@@ -60,7 +59,6 @@ class TilePlace:
         records: of a tile.
         dim: d.
         facts: of the tiles, see :class:`privmix.data.tiles.TileFolder`.
-        key, mark: of a store that is encrypted; the key is read on the worker.
         runtime: what its worker has to say of its machine; None: anything.
     """
 
@@ -68,13 +66,11 @@ class TilePlace:
     records: int
     dim: int
     facts: bytes
-    key: StoreKey | None = None
-    mark: bytes = b""
     runtime: Mapping[str, Any] | None = None
 
     def folder(self) -> TileFolder:
         """Open, on a worker."""
-        return TileFolder.at(Path(self.path), None if self.key is None else self.key.sealer(self.mark), self.facts)
+        return TileFolder.at(Path(self.path), self.facts)
 
 
 @dataclass(frozen=True)
@@ -253,9 +249,9 @@ class ClusterEncoder:
         """See :class:`privmix.features.cache.Encoder`."""
         assert source is self.source
         size = tile_records(source.schema.records, writer.dim)
-        folder = TileFolder.beside(writer.path, {**writer.facts, "tile": size}, writer.sealer)
+        folder = TileFolder.beside(writer.path, {**writer.facts, "tile": size})
         path = str(writer.path.absolute())
-        place = TilePlace(path, size, writer.dim, folder.facts, *writer.sealed_by, runtime=self._runtime)
+        place = TilePlace(path, size, writer.dim, folder.facts, self._runtime)
         try:
             yield from self._in_order(place, folder, writer)
             writer.checkpoint()

@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.files import reading
-from privmix.data.sealing import Sealer, StoreKey
 from privmix.data.store import FeatureStore, FeatureStoreWriter
 from privmix.engine.rows import default_memory
 from privmix.errors import WITHHELD, InvalidInput
@@ -31,7 +30,6 @@ _MOST_PARTS: Final = 256
 # A part is in memory as it was read, in its order, and as the store takes it.
 _COPIES: Final = 3
 _AT_ONCE: Final = 16_384
-_LENGTH: Final = 8
 
 
 def store_by_person(
@@ -54,8 +52,7 @@ def store_by_person(
         * Bounded: memory holds one part of the data, whatever their size, and 4 bytes a person, or 8 where somebody has
           more records than count. What says whose records are, 8 bytes each, may lie on a disk.
         * Private: stores and parts are folders of the owner's alone; parts go when the store is there, and what a kill
-          left of them goes with the next attempt. No identifier is in them. Of an encrypted store, both are encrypted
-          by its key.
+          left of them goes with the next attempt. No identifier is in them.
 
     Args:
         store: features and labels. Private.
@@ -84,19 +81,18 @@ def store_by_person(
     path, number = Path(path), numbers_of(persons)
     facts = {**store.extractor, "by_person": _fingerprint(store, number)}
     if path.exists():
-        return _kept(path, facts, store.key)
+        return _kept(path, facts)
     counts = _counts(number)
     schema = replace(store.schema, records=sum(int(some.sum()) for _, some in _kept_of(counts, most)))
     writer = FeatureStore.create(
-        path, schema.records, store.dim, schema=schema, extractor=facts, resume=True, by_person=True, key=store.key
+        path, schema.records, store.dim, schema=schema, extractor=facts, resume=True, by_person=True
     )
     with writer:
         memory = default_memory() // 2 if memory_bytes is None else memory_bytes
         record = np.dtype([("person", "<i8"), ("label", "<i8"), ("x", "<f4", (store.dim,))])
         size = max(1, memory // (_COPIES * record.itemsize), -(-schema.records // _MOST_PARTS))
         parts = _Parts.of(counts, most, size)
-        sealer = writer.sealer
-        sorting = _Sorting(store, number, counts, most, parts, record, writer.rows, progress or silent, sealer)
+        sorting = _Sorting(store, number, counts, most, parts, record, writer.rows, progress or silent)
         with _folder_of_parts(path) as folder:
             sorting.deal(folder)
             sorting.write(folder, writer)
@@ -114,8 +110,8 @@ def _fingerprint(store: FeatureStore, number: NDArray[np.int64]) -> str:
     return digest.hexdigest()
 
 
-def _kept(path: Path, facts: Mapping[str, Any], key: StoreKey | None) -> FeatureStore:
-    kept = FeatureStore.open(path, key)
+def _kept(path: Path, facts: Mapping[str, Any]) -> FeatureStore:
+    kept = FeatureStore.open(path)
     if kept.begins is None or kept.extractor != facts:
         raise InvalidInput("feature store", str(path), "a store made of these records and persons")
     kept.verify()
@@ -136,10 +132,6 @@ def _folder_of_parts(path: Path) -> Iterator[PrivateFolder]:
     finally:
         with reading(path.parent, "a folder"):
             folder.discard()
-
-
-def _piece_of(part: int) -> bytes:
-    return f"privmix part {part}".encode()
 
 
 def _counts(number: NDArray[np.int64]) -> NDArray[Any]:
@@ -201,9 +193,7 @@ class _Sorting:
         record: np.dtype[Any],
         done: int,
         progress: Progress,
-        sealer: Sealer | None,
     ) -> None:
-        self._sealer = sealer
         self._store, self._number, self._counts, self._most = store, number, counts, most
         self._cuts, self._starts, self._record = parts.cuts, parts.starts, record
         self._done, self._progress = done, progress
@@ -242,26 +232,7 @@ class _Sorting:
         dealt, part = dealt[order], part[order]
         for each in np.unique(part).tolist():
             first, last = np.searchsorted(part, [each, each + 1])
-            streams[each].write(self._sealed(each, dealt[first:last].tobytes()))
-
-    def _sealed(self, part: int, content: bytes) -> bytes:
-        """Some records as they go into a part; encrypted, each piece after its length."""
-        if self._sealer is None:
-            return content
-        piece = self._sealer.seal(_piece_of(part), content)
-        return len(piece).to_bytes(_LENGTH, "little") + piece
-
-    def _opened(self, part: int, stream: IO[bytes]) -> NDArray[Any]:
-        """The records of a part, in the order in which they were dealt."""
-        if self._sealer is None:
-            return np.fromfile(stream, self._record)
-        found = bytearray()
-        while length := stream.read(_LENGTH):
-            content = self._sealer.opened(_piece_of(part), stream.read(int.from_bytes(length, "little")))
-            if content is None:
-                raise InvalidInput("feature store", WITHHELD, "parts that stay as they were written")
-            found += content
-        return np.frombuffer(found, self._record)
+            streams[each].write(dealt[first:last].tobytes())
 
     def write(self, folder: PrivateFolder, writer: FeatureStoreWriter) -> None:
         """Sort each part by person and class, append it to the store, and remove it."""
@@ -273,7 +244,7 @@ class _Sorting:
     def _write_part(self, part: int, folder: PrivateFolder, writer: FeatureStoreWriter) -> None:
         total, classes = len(self._number), self._store.schema.num_classes
         with reading(folder.path, "a folder"), folder.open(str(part)) as stream:
-            dealt = self._opened(part, stream)
+            dealt = np.fromfile(stream, self._record)
         order = np.argsort(dealt["person"] * classes + dealt["label"], kind="stable")
         begins = np.diff(dealt["person"][order], prepend=-1) != 0
         # An interrupted writer may have got into the midst of it.

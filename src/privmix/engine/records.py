@@ -14,8 +14,6 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.sealed_arrays import SealedArray
-from privmix.data.sealing import StoreKey
 from privmix.data.store import FeatureStore
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, tile_length
@@ -215,34 +213,20 @@ class _Fetched:
 
 
 class StoreTiles(ArrayTiles):
-    """Tiles of a feature store. It travels to workers as the store's path, which they must be able to open.
-
-    The key of an encrypted store travels as the name of its file, or as the word that says it is in the environment.
-    """
+    """Tiles of a feature store. It travels to workers as the store's path, which they must be able to open."""
 
     path: Path
-    key: StoreKey | None
 
-    def __init__(self, path: str | Path, key: StoreKey | None = None) -> None:
-        store = FeatureStore.open(path, key)
+    def __init__(self, path: str | Path) -> None:
+        store = FeatureStore.open(path)
         super().__init__(store.features, store.labels)
         object.__setattr__(self, "path", Path(path).resolve())
-        object.__setattr__(self, "key", key)
 
     def __repr__(self) -> str:
         return "<StoreTiles>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return StoreTiles, (str(self.path), self.key)
-
-    def tile(self, index: int) -> Tile:
-        """As of arrays; what is encrypted is opened as it is read."""
-        stored: Any = self.features
-        if not isinstance(stored, SealedArray):
-            return super().tile(index)
-        first = index * RECORD_TILE
-        part: Any = stored.part(first, first + RECORD_TILE)
-        return part, self.labels[first : first + RECORD_TILE]
+        return StoreTiles, (str(self.path),)
 
 
 class PersonStoreTiles:
@@ -251,12 +235,11 @@ class PersonStoreTiles:
     They are those that :class:`PersonTiles` makes of the same records in memory. They travel as :class:`StoreTiles` do.
     """
 
-    def __init__(self, path: str | Path, key: StoreKey | None = None) -> None:
-        store = FeatureStore.open(path, key)
+    def __init__(self, path: str | Path) -> None:
+        store = FeatureStore.open(path)
         if store.begins is None:
             raise InvalidInput("feature store", str(path), "one that is sorted by person")
-        self._path, self._key = Path(path).resolve(), key
-        self._features: Any = store.features
+        self._path, self._features = Path(path).resolve(), store.features
         self._labels = store.labels
         self._begins, self.count, self.dim = store.begins, len(store.labels), store.dim
         self.units, self._cuts = _tiles_in(store.begins)
@@ -265,21 +248,16 @@ class PersonStoreTiles:
         return "<PersonStoreTiles>"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return PersonStoreTiles, (str(self._path), self._key)
+        return PersonStoreTiles, (str(self._path),)
 
     def length(self, index: int) -> int:
         """How many records a tile has."""
         return int(self._cuts[index + 1] - self._cuts[index])
 
     def tile(self, index: int) -> Tile:
-        """Features, a view of the memory-mapped ones, and labels of the records of a tile's persons.
-
-        What is encrypted is opened as it is read.
-        """
+        """Features, a view of the memory-mapped ones, and labels of the records of a tile's persons."""
         first, stop = int(self._cuts[index]), int(self._cuts[index + 1])
-        sealed = isinstance(self._features, SealedArray)
-        features = self._features.part(first, stop) if sealed else self._features[first:stop]
-        return features, np.asarray(self._labels[first:stop])
+        return self._features[first:stop], np.asarray(self._labels[first:stop])
 
     def starts(self, index: int) -> NDArray[np.int64]:
         """(persons + 1,) where the records of each person of a tile begin in it."""
@@ -308,7 +286,7 @@ RecordSource = RecordTiles | PrivateRecords | FeatureStore
 def tiles_of(records: RecordSource) -> RecordTiles:
     """Any form in which records are given, as tiles."""
     if isinstance(records, FeatureStore):
-        return (StoreTiles if records.begins is None else PersonStoreTiles)(records.path, records.key)
+        return (StoreTiles if records.begins is None else PersonStoreTiles)(records.path)
     if isinstance(records, PrivateRecords):
         if records.persons is None:
             return ArrayTiles(records.features, records.labels)

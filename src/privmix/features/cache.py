@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 from numpy.typing import NDArray
 
-from privmix.data.sealing import StoreKey
 from privmix.data.source import Schema, Source
 from privmix.data.store import FeatureStore, FeatureStoreWriter
 from privmix.data.tiles import TileFolder
@@ -58,7 +57,6 @@ def write_features(
     progress: Progress | None = None,
     *,
     encoder: Encoder | None = None,
-    key: StoreKey | None = None,
     check: Callable[[], None] | None = None,
 ) -> FeatureStore:
     """The features of ``source`` in the store at ``path``, made unless they are there already.
@@ -78,7 +76,6 @@ def write_features(
         made_from: what tells this data from others: split, files or fingerprint; JSON values. Kept in the store only.
         progress: called after every step with a description, the records done and their number.
         encoder: where features are made; None: here.
-        key: encrypt the store by this key.
         check: called when all are written, before they are a store; raises where they are not to be one.
 
     Raises:
@@ -96,7 +93,7 @@ def write_features(
     """
     path, schema = Path(path), source.schema
     extractor.check_schema(schema)
-    kept = kept_features(path, extractor, made_from, schema, key)
+    kept = kept_features(path, extractor, made_from, schema)
     if kept is not None:
         return kept
     encoder = Here(extractor) if encoder is None else encoder
@@ -108,7 +105,6 @@ def write_features(
         extractor=store_facts(extractor, made_from),
         resume=True,
         runtime=encoder.runtime(),
-        key=key,
     )
     with writer, closing(encoder.rows(source, writer)) as rows:
         for features, labels in rows:
@@ -125,7 +121,6 @@ def kept_features(
     extractor: Extractor,
     made_from: Mapping[str, Any],
     schema: Schema,
-    key: StoreKey | None = None,
 ) -> FeatureStore | None:
     """The finished store at ``path``, verified, or None if there is none yet.
 
@@ -136,7 +131,7 @@ def kept_features(
     path = Path(path)
     if not path.exists():
         return None
-    kept = FeatureStore.open(path, key)
+    kept = FeatureStore.open(path)
     if kept.extractor != store_facts(extractor, made_from) or kept.schema != schema:
         allowed = "a store made from these files, split, columns, classes and extractor"
         raise InvalidInput("feature store", str(path), allowed)

@@ -45,7 +45,6 @@ class TrainingArguments(TypedDict, total=False):
     resume: bool
     overwrite: bool
     store: str | Path | None
-    store_key: str | Path | None
     device: str | None
     model: Any | None
     batch_size: int | None

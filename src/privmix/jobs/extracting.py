@@ -11,7 +11,6 @@ from typing import Any, Final
 from privmix.bars import Asked, callback, shows_bars
 from privmix.data import FeatureStore
 from privmix.data.held import stream_of
-from privmix.data.sealing import StoreKey
 from privmix.data.spool import Spool
 from privmix.engine.ray import Cluster
 from privmix.engine.shared_places import check_places
@@ -21,7 +20,7 @@ from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import features_on_disk
 from privmix.jobs.options import AUTO
-from privmix.jobs.places import check_store_key, check_unpublished, check_writable
+from privmix.jobs.places import check_store, check_unpublished, check_writable
 from privmix.jobs.release_setting import check_engine
 from privmix.private_files import no_core_dumps
 from privmix.shown import Shown
@@ -39,21 +38,18 @@ class ExtractedFeatures(Shown):
         records: n.
         dim: d.
         features: name of the extractor.
-        encrypted: whether it takes a key to open it.
     """
 
     path: Path
     records: int
     dim: int
     features: str
-    encrypted: bool
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What it is, and what it is not."""
         return f"Features of {self.records:,} records", {
             "folder": self.path,
             "features": f"{self.dim:,} by {self.features}",
-            "encrypted": "yes" if self.encrypted else "no",
             "privacy": AS_PRIVATE,
         }
 
@@ -68,7 +64,6 @@ def extract_features(
     split: str = "train",
     columns: Columns | str | Sequence[str] | None = None,
     label: str | None = None,
-    store_key: str | Path | None = None,
     engine: str = "local",
     workers: int | None = None,
     ray_address: str | None = None,
@@ -91,8 +86,6 @@ def extract_features(
     Args:
         data: as :func:`privmix.release` takes it; also ``features``, ``classes``, ``split``, ``columns`` and ``label``.
         out: the folder to make; one that is there already is verified, and left as it is.
-        store_key: encrypt the store: a file of yours alone with 64 hexadecimal digits, or ``"env"`` for the variable
-            ``PRIVMIX_STORE_KEY``. Who has the key has the records.
         engine: ``"local"``, or ``"ray"`` for a cluster; the same bytes where machines and threads are alike.
         workers: of the cluster.
         ray_address: of the cluster; None starts one on this machine.
@@ -107,22 +100,21 @@ def extract_features(
         >>> folder = Path(tempfile.mkdtemp())
         >>> made = extract_features(([[1.0, 2.0], [3.0, 4.0]], [0, 1]), classes=2, features="identity",
         ...                         columns=Columns(feature_length=2), out=folder / "STORE")
-        >>> made.records, made.dim, made.encrypted
-        (2, 2, False)
+        >>> made.records, made.dim
+        (2, 2)
     """
-    place, key, extractor = Path(out), StoreKey.of(store_key), parse_features(features)
+    place, extractor = Path(out), parse_features(features)
     check_engine(engine, AUTO, None, workers, ray_address)
     check_unpublished("out", place)
     check_writable("out", place.parent)
-    check_store_key(place, key)
+    check_store(place)
     no_core_dumps()
     if not place.parent.is_dir():
         raise InvalidInput("out", str(place), "a place in a folder that is there")
     cluster = Cluster(ray_address) if engine == "ray" else None
     with ExitStack() as ends:
         spool = None
-        # An encrypted store leaves no plain records for another attempt.
-        if key is None and not place.exists() and (stream := stream_of(data, split)) is not None:
+        if not place.exists() and (stream := stream_of(data, split)) is not None:
             spool = ends.enter_context(Spool(stream, place))
             data = spool.dataset()
         declared = Columns.declared(columns, label)
@@ -133,6 +125,6 @@ def extract_features(
             ends.enter_context(cluster.open())
             check_places(place.parent, dataset.source.manifest().files)
         store: FeatureStore = features_on_disk(
-            dataset, extractor, place, callback(progress), cluster=cluster, workers=workers, key=key
+            dataset, extractor, place, callback(progress), cluster=cluster, workers=workers
         )
-    return ExtractedFeatures(place, len(store.labels), store.dim, extractor.name, store.key is not None)
+    return ExtractedFeatures(place, len(store.labels), store.dim, extractor.name)

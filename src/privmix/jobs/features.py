@@ -16,7 +16,6 @@ from privmix.data import FeatureStore, Source
 from privmix.data.files import reading
 from privmix.data.fingerprint import keep_hashes, recall_hashes
 from privmix.data.remote import is_remote
-from privmix.data.sealing import StoreKey
 from privmix.engine import PrivateRecords
 from privmix.engine.encoding import ClusterEncoder
 from privmix.engine.grouping import by_person, store_by_person
@@ -70,7 +69,6 @@ def records_of(
     *,
     cluster: Cluster | None = None,
     workers: int | None = None,
-    key: StoreKey | None = None,
 ) -> PrivateRecords | FeatureStore:
     """Features of a dataset as engines take them: on disk where asked for or where they would fill the memory.
 
@@ -86,13 +84,12 @@ def records_of(
         progress: called as work proceeds.
         cluster: where features are made of data in files; None: here.
         workers: of the cluster.
-        key: encrypts the store.
     """
     schema = dataset.schema
     large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
     if store is None and not large and cluster is None:
         return replace(features_in_memory(dataset.source, extractor, progress), persons=whose)
-    kept = features_on_disk(dataset, extractor, store or place(), progress, cluster=cluster, workers=workers, key=key)
+    kept = features_on_disk(dataset, extractor, store or place(), progress, cluster=cluster, workers=workers)
     return sorted_store(kept, whose, by_person(kept.path), memory_gb, progress)
 
 
@@ -114,7 +111,6 @@ def features_on_disk(
     *,
     cluster: Cluster | None = None,
     workers: int | None = None,
-    key: StoreKey | None = None,
 ) -> FeatureStore:
     """Features in a store, made, continued or reused; only for the very files, split, classes and extractor.
 
@@ -125,11 +121,10 @@ def features_on_disk(
         progress: called as work proceeds.
         cluster: where they are made, if the data are files that its machines share; None: here.
         workers: of the cluster.
-        key: encrypts the store.
     """
-    with _origin(dataset, Path(store), key) as made_from:
+    with _origin(dataset, Path(store)) as made_from:
         check = partial(_check_unchanged, dataset, made_from)
-        made = partial(write_features, dataset.source, extractor, store, made_from, progress, key=key, check=check)
+        made = partial(write_features, dataset.source, extractor, store, made_from, progress, check=check)
         if cluster is None or not dataset.source.travels or Path(store).exists():
             return made()
         with ClusterEncoder(cluster, dataset.source, extractor, workers) as encoder:
@@ -146,19 +141,15 @@ def _check_unchanged(dataset: Dataset, made_from: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def _origin(dataset: Dataset, store: Path, key: StoreKey | None) -> Iterator[Mapping[str, Any]]:
+def _origin(dataset: Dataset, store: Path) -> Iterator[Mapping[str, Any]]:
     """What features belong to; while they are made, hashes of the files are kept beside the store.
 
-    So an interrupted job does not read all data again to hash them. Beside an encrypted store there is nothing of it,
-    whatever an attempt without a key left.
+    So an interrupted job does not read all data again to hash them.
     """
     notes = store.with_name(f".{store.name}.hashes")
     # A copy of what lies at an address is another one each time.
     copied = dataset.place is not None and is_remote(dataset.place) and not dataset.source.travels
-    if dataset.place is None or copied or key is not None:
-        if key is not None:
-            with reading(store.parent, "a folder"):
-                notes.unlink(missing_ok=True)
+    if dataset.place is None or copied:
         yield dataset.origin()
         return
     with reading(store.parent, "a folder"):

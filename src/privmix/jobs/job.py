@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.overlap import Contents, Sketch
-from privmix.data.sealing import StoreKey
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.budget import Charge, charge, check_budget, check_cap
 from privmix.jobs.dataset import Dataset
-from privmix.jobs.places import check_store_key, check_writable
+from privmix.jobs.places import check_store, check_writable
 from privmix.jobs.public_data import refuse_overlap
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Cost, Done, PlannedJob, Work
@@ -99,7 +98,6 @@ class Job(ABC, Generic[P, R]):
     most_per_person: int | None = None
     out: Path | None = None
     store: str | Path | None = None
-    store_key: str | Path | None = None
     overwrite: bool = False
     resume: bool = False
     dry_run: bool = False
@@ -119,12 +117,12 @@ class Job(ABC, Generic[P, R]):
         """
         check_budget(self.ledger, self.dataset, self.seed, f"{'an' if self.made[0] in 'aeiou' else 'a'} {self.made}")
         check_cap(self.most_per_person, self.ledger)
+        check_store(self.store)
         self.check_options()
         places = {"out": None if self.out is None else Path(self.out).parent, "store": self.store}
         for name, place in places.items():
             if place is not None and not self.dry_run:
                 check_writable(name, Path(place))
-        check_store_key(self.store, StoreKey.of(self.store_key))
 
     def left(self) -> RunState | None:
         """The interrupted run that it goes on with; None where one is to begin, or where there is no place for any.

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Final
 
 from privmix.data import FeatureStore
-from privmix.data.sealing import StoreKey
 from privmix.errors import InvalidInput, StorageError
 
 # Every folder that is made to be handed on has one of these.
@@ -22,19 +21,10 @@ def check_writable(field: str, path: Path) -> None:
         raise StorageError(f"{field}: can't write {path}: {place} is no folder that may be written")
 
 
-def check_store_key(store: str | Path | None, key: StoreKey | None) -> None:
-    """Raise where the key of a feature store can't be read, or a store that is there has none, or another one.
-
-    No record is read.
-
-    Raises:
-        InvalidInput: the key is no key, or not the store's; or the store is encrypted and none is given.
-        StorageError: it can't be read.
-    """
-    if key is not None:
-        key.read()
+def check_store(store: str | Path | None) -> None:
+    """Raise :class:`InvalidInput` or :class:`StorageError` where what is at ``store`` is no feature store."""
     if store is not None and Path(store).exists():
-        FeatureStore.check_key(store, key)
+        FeatureStore.check(store)
 
 
 def check_figure(path: Path | None) -> None:

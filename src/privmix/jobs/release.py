@@ -16,7 +16,6 @@ from privmix.accounting import PrivacyCost
 from privmix.certificate.certificate import Certificate
 from privmix.data import FeatureStore
 from privmix.data.overlap import Contents, Sketch
-from privmix.data.sealing import StoreKey
 from privmix.engine import PrivateRecords
 from privmix.engine.ray import Cluster
 from privmix.engine.shared_places import check_places
@@ -361,7 +360,6 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             progress,
             cluster=Cluster(self.ray_address) if planned.engine == "ray" else None,
             workers=self.workers,
-            key=StoreKey.of(self.store_key),
         )
 
     def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:

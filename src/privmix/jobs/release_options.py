@@ -248,11 +248,6 @@ class ReleaseOptions(JobOptions):
         None, "Project features to this many numbers, by a public random projection; for more than 8,192 of them."
     )
     store: Path | None = option(None, "Keep extracted features here (private!) and reuse them.")
-    store_key: str | Path | None = option(
-        None,
-        "Encrypt `store` by a key: a file of yours alone with 64 hexadecimal digits; or env, for the variable "
-        "PRIVMIX_STORE_KEY.",
-    )
     ledger: Any = field(
         default=None,
         repr=False,

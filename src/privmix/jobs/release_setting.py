@@ -124,8 +124,6 @@ class ReleaseSetting(ReleaseOptions):
         self._check_replay()
         _ = self.about.licence_text()
         check_engine(self.engine, self.design_name, self.memory_gb, self.workers, self.ray_address)
-        if self.store_key is not None and self.store is None:
-            raise InvalidInput("store_key", str(self.store_key), "nothing without `store`")
         refuse_private({"proxy": self.assumptions.proxy, "public": self.prior.data}, self.data, self.split)
         check_number("epsilon", self.epsilon, low=0, low_open=True)
         check_number("delta", self.delta, low=0, high=1, high_open=True)

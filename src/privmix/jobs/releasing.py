@@ -78,7 +78,6 @@ def release(
     private_count: bool = False,
     person_quantile: float | None = None,
     store: str | Path | None = None,
-    store_key: str | Path | None = None,
     engine: str = "local",
     memory_gb: float | None = None,
     workers: int | None = None,
@@ -111,8 +110,6 @@ def release(
         private_count: keep the record count private: estimate it with noise, for a tenth of the budget.
         person_quantile: with that, estimate K, too: so many records that this share of the persons have no more.
         store: a folder to keep features in (private!) and to reuse them from.
-        store_key: a file with the key that encrypts ``store``, 64 hexadecimal digits, or ``"env"``: they are in the
-            variable ``PRIVMIX_STORE_KEY``.
         engine, memory_gb, workers, ray_address: ``"local"``, or ``"ray"`` for a cluster; GiB for sums and records;
             threads, or tasks of a cluster; its address.
         seed: for tests and benchmarks; the release is then NOT private.
@@ -143,7 +140,6 @@ def release(
         "private_count": private_count,
         "person_quantile": person_quantile,
         "store": None if store is None else Path(store),
-        "store_key": store_key,
         "engine": engine,
         "memory_gb": memory_gb,
         "workers": workers,

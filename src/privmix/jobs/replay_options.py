@@ -35,11 +35,6 @@ class ReplayOptions:
         "Features as the release mixed them (its `store`), for an extractor whose last bits are other on this machine. "
         "The certificate commits to them; some are made anew and compared.",
     )
-    store_key: str | Path | None = option(
-        None,
-        "With `features_store`, where it is encrypted: the file with its key; or env, for the variable "
-        "PRIVMIX_STORE_KEY.",
-    )
     spot_checks: int = option(SPOT_CHECKS, "With `features_store`: records whose features are made anew.")
     engine: str = _as_in_release("engine")
     memory_gb: float | None = _as_in_release("memory_gb")

@@ -28,7 +28,6 @@ from privmix.certificate.sealed_key import (
     open_sealed,
 )
 from privmix.data import FeatureStore
-from privmix.data.sealing import StoreKey
 from privmix.engine.records import PrivateRecords
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.features import Extractor, from_spec
@@ -38,7 +37,7 @@ from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import records_of, sorted_store
 from privmix.jobs.options import Inputs
 from privmix.jobs.persons import Persons, records_of_each
-from privmix.jobs.places import check_store_key
+from privmix.jobs.places import check_store
 from privmix.jobs.release_setting import check_engine
 from privmix.jobs.replay_options import SPOT_CHECKS, ReplayOptions
 from privmix.mechanisms.run_folder import beside
@@ -167,7 +166,6 @@ def replay(
     features_model: str | Path | None = None,
     trust_features_model: bool = False,
     features_store: str | Path | None = None,
-    store_key: str | Path | None = None,
     spot_checks: int = SPOT_CHECKS,
     engine: str = "local",
     memory_gb: float | None = None,
@@ -191,7 +189,6 @@ def replay(
         features_model, trust_features_model: for an extractor whose model no package brings.
         features_store: the features' store of the release, for an extractor whose last bits differ on this machine; see
             :class:`ReplayOptions`.
-        store_key: of a store that is encrypted, as :func:`privmix.release` takes it.
         spot_checks: so many of its records' features are made anew.
         engine, memory_gb, workers, ray_address: as of :func:`privmix.release`; another engine gives the same.
         progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
@@ -219,7 +216,6 @@ def replay(
         persons=declared,
         sealed_key=None if sealed_key is None else Path(sealed_key),
         features_store=None if features_store is None else Path(features_store),
-        store_key=store_key,
         spot_checks=spot_checks,
         engine=engine,
         memory_gb=memory_gb,
@@ -243,10 +239,8 @@ def carry_out(folder: Path, data: Any, keys: Sequence[AuditorKey], asked: Replay
             "replay_until", sealed.until, f"a day that is not past ({today}, UTC): end it, see `destroy`"
         )
     check_engine(asked.engine, plan.design, asked.memory_gb, asked.workers, asked.ray_address)
-    if asked.store_key is not None and asked.features_store is None:
-        raise InvalidInput("store_key", str(asked.store_key), "nothing without `features_store`")
-    check_store_key(asked.features_store, StoreKey.of(asked.store_key))
     dataset, extractor = _opened(held, data, asked)
+    check_store(asked.features_store)
     content = _read_sealed(asked.sealed_key or beside(folder, SEALED_FILE))
     bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
     streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, keys))
@@ -327,7 +321,7 @@ def _records(
     if asked.features_store is None:
         made = records_of(dataset, extractor, whose, None, lambda: scratch / "features", asked.memory_gb, progress)
         return made, None
-    store = FeatureStore.open(asked.features_store, StoreKey.of(asked.store_key))
+    store = FeatureStore.open(asked.features_store)
     if store.features.shape != (dataset.schema.records, extractor.output_dim(dataset.schema.input_shape)):
         raise InvalidInput("features_store", WITHHELD, "one of these records, by this extractor")
     store.verify()

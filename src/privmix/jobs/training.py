@@ -17,7 +17,6 @@ from privmix.accounting.pricing import count_noise
 from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data.overlap import Contents, Sketch
-from privmix.data.sealing import StoreKey
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features import Extractor, parse_features
 from privmix.jobs.arguments import TrainingArguments
@@ -201,8 +200,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         check_asked(self.private_count, self.records, dry_run=self.dry_run, most_per_person=self.most_per_person)
         if self.given.get("bank") and self.store is not None:
             raise InvalidInput("store", str(self.store), "none with `bank`: its views are drawn anew for each run")
-        if self.store_key is not None and self.store is None:
-            raise InvalidInput("store_key", str(self.store_key), "nothing without `store`")
         if self.out is None and self.resume:
             raise InvalidInput("resume", True, "the `out` of an interrupted run")
         check_device(self.device)
@@ -349,13 +346,10 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         if not world.is_head:
             world.wait_for_head()
         with world.others_wait() if world.is_head else nullcontext():
-            key = StoreKey.of(self.store_key)
             # The store is one for releases and trainings, which name columns of numbers where there are any.
             extractor = self.extractor.with_columns(source.number_names)
-            kept = features_on_disk(self.opened, extractor, Path(self.store), progress, key=key)
-        # Batches take records from anywhere: what is encrypted is opened once, into memory.
-        features = kept.features if key is None else np.asarray(kept.features)
-        return TrainingRecords.of(features, kept.labels, classes=classes, persons=whose)
+            kept = features_on_disk(self.opened, extractor, Path(self.store), progress)
+        return TrainingRecords.of(kept.features, kept.labels, classes=classes, persons=whose)
 
     def compute(self, planned: PlannedTraining, work: Work, records: Any, progress: Progress) -> TrainedModel:
         """See :meth:`Job.compute`."""

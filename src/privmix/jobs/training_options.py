@@ -64,12 +64,6 @@ class TrainingOptions(JobOptions):
     resume: bool = option(False, "Finish an interrupted run with the same options.", _RUNNING)
     overwrite: bool = option(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING)
     store: Path | None = option(None, "Keep extracted features here (private!) and reuse them.", _RUNNING)
-    store_key: str | Path | None = option(
-        None,
-        "Encrypt `store` by a key: a file of yours alone with 64 hexadecimal digits; or env, for the variable "
-        "PRIVMIX_STORE_KEY.",
-        _RUNNING,
-    )
     device: str | None = option(None, "cpu or cuda. Default: cuda if there is one.", _RUNNING)
 
     @property
