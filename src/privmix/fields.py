@@ -54,6 +54,9 @@ from privmix.ranges import (
     Text,
     Whole,
     Words,
+    is_printable,
+    looks,
+    printable,
 )
 
 __all__ = [
@@ -86,9 +89,12 @@ __all__ = [
     "check_fields",
     "check_version",
     "hints_of",
+    "is_printable",
     "later",
+    "looks",
     "names_of",
     "newest",
+    "printable",
     "read",
     "stored",
     "used",

@@ -8,11 +8,58 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Final, Protocol
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
+
+# Control and format characters (zero-width and bidirectional ones among them), surrogates, private use, unassigned,
+# line and paragraph separators: two texts may look equal and differ by one of these.
+_UNSEEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+# Fillers, joiners and blanks of other categories that show nothing either.
+_BLANK: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0")
+# These two change how their neighbours look in emoji, Persian and Indic scripts, and in Latin nothing.
+_JOINERS: Final = frozenset("\u200c\u200d")
+# Variation selectors: colour of an emoji, form of an ideograph.
+_SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text is one line in which every character shows.
+
+    A joiner is allowed between parts of an emoji, between Arabic letters and after an Indic virama: ordinary spelling
+    needs it there. Names that must differ are compared by :func:`looks`.
+
+    Example:
+        >>> [is_printable(text) for text in ("naïve 😍", "👩\u200d🔬", "می\u200cخواهم", "we\u200dll", "well\u200b")]
+        [True, True, True, False, False]
+    """
+    return all(mark.isprintable() or _shows(text, place) for place, mark in enumerate(text)) and _BLANK.isdisjoint(text)
+
+
+def _shows(text: str, place: int) -> bool:
+    if text[place] not in _JOINERS:
+        return unicodedata.category(text[place]) not in _UNSEEN
+    before, after = _SELECTORS.sub("", text[:place])[-1:], text[place + 1 : place + 2]
+    if not before or not after:
+        return False
+    emoji = unicodedata.category(after) == "So" and unicodedata.category(before) in ("So", "Sk")
+    arabic = unicodedata.bidirectional(before) == unicodedata.bidirectional(after) == "AL"
+    return emoji or arabic or unicodedata.combining(before) == 9
+
+
+def looks(text: str) -> str:
+    """A printable text without what changes its look at most a little: two names must differ in more than that."""
+    return "".join(mark for mark in _SELECTORS.sub("", text) if mark not in _JOINERS)
+
+
+def printable(text: str, instead: str = "?") -> str:
+    """A text from a stranger as one line, each character that does not show replaced."""
+    if is_printable(text):
+        return text
+    return "".join(mark if mark.isprintable() and mark not in _BLANK else instead for mark in text)
 
 
 class Range(Protocol):
@@ -134,13 +181,13 @@ class Line:
 
     def check(self, name: str, value: Any) -> None:
         """See :class:`Range`."""
-        fits = isinstance(value, str) and bool(value.strip()) and len(value) <= self.most and value.isprintable()
+        fits = isinstance(value, str) and bool(value.strip()) and len(value) <= self.most and is_printable(value)
         if not fits or (self.trimmed and value != value.strip()):
             raise InvalidInput(name, value, f"a line of 1 to {self.most} printable characters")
 
     def wrong(self) -> Sequence[Any]:
         """See :class:`Range`."""
-        return ["", " ", "x" * (self.most + 1), "a\nb", 1, *([" a"] if self.trimmed else [])]
+        return ["", " ", "x" * (self.most + 1), "a\nb", "a\u200bb", 1, *([" a"] if self.trimmed else [])]
 
 
 class By:

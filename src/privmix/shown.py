@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from markupsafe import Markup
 
+from privmix.fields import printable
 from privmix.rounding import exact, rounded_up
 
 _LONGEST: Final = 200
@@ -194,9 +195,8 @@ def spent_bars(budget: float, spent: float, share: float | None = None) -> Bars:
 
 
 def _drawn(title: str, told: str, height: float, parts: Sequence[Markup]) -> Markup:
-    return _SVG.format(
-        label=_line(f"{title}: {told}"), width=_WIDTH, height=height, title=_line(title), body=Markup("").join(parts)
-    )
+    label, body = printable(f"{title}: {told}"), Markup("").join(parts)
+    return _SVG.format(label=label, width=_WIDTH, height=height, title=printable(title), body=body)
 
 
 class Shown:
@@ -212,13 +212,14 @@ class Shown:
 
     def __repr__(self) -> str:
         title, facts = self.shown()
-        return "\n".join([_line(title), *(f"  {_line(name)}: {_short(value)}" for name, value in facts.items())])
+        lines = (f"  {printable(name)}: {_short(value)}" for name, value in facts.items())
+        return "\n".join([printable(title), *lines])
 
     def _repr_html_(self) -> str:
         title, facts = self.shown()
-        rows = Markup("").join(_ROW.format(_line(name), _short(value)) for name, value in facts.items())
+        rows = Markup("").join(_ROW.format(printable(name), _short(value)) for name, value in facts.items())
         drawn = self.picture()
-        return str(_CARD.format(_TABLE.format(_line(title), rows), Markup("") if drawn is None else drawn.svg()))
+        return str(_CARD.format(_TABLE.format(printable(title), rows), Markup("") if drawn is None else drawn.svg()))
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         # Notebooks ask for this first, which estimators of scikit-learn answer with a diagram.
@@ -230,10 +231,5 @@ def _short(value: object) -> str:
 
 
 def _cut(text: str, most: int) -> str:
-    text = _line(text)
+    text = printable(text, " ")
     return text if len(text) <= most else text[: most - 3] + "..."
-
-
-def _line(text: str) -> str:
-    # Names of classes and files are whatever somebody wrote.
-    return "".join(mark if mark.isprintable() else " " for mark in text)

@@ -20,6 +20,7 @@ from typing import IO, Any, Final, NoReturn
 import numpy as np
 
 from privmix.errors import InvalidInput, StorageError
+from privmix.fields import is_printable
 
 MEBIBYTE: Final = 2**20
 # No file of privmix nests half as deep or writes numbers a tenth as long; parsers of both take time beyond that.
@@ -127,6 +128,24 @@ def parse_json(content: bytes | str, name: str) -> Any:
     except (ValueError, RecursionError):
         raise InvalidInput(name, _Words("other text"), "strict JSON as privmix writes it") from None
     return found
+
+
+def check_texts(value: Any, name: str) -> None:
+    """Raise :class:`InvalidInput` where a text in JSON values, or a name, has a character that does not show.
+
+    Lines are looked at one by one: the instruction that a text encoder is given may have several.
+    """
+    match value:
+        case str():
+            if not all(map(is_printable, value.split("\n"))):
+                raise InvalidInput(name, value, "texts in which every character shows")
+        case dict():
+            for key, inner in value.items():
+                check_texts(key, name)
+                check_texts(inner, f"{name} {key}")
+        case list():
+            for inner in value:
+                check_texts(inner, name)
 
 
 def array_shapes(path: Path, name: str, most_header: int = 16 * MEBIBYTE) -> dict[str, tuple[str, tuple[int, ...]]]:

@@ -25,6 +25,7 @@ class Hub:
         tokens: what came in headers.
         cards: front matter of the cards that came, read as YAML.
         large: sizes from which files go by LFS.
+        stated: what the list of files says of sizes, where that is not true.
     """
 
     def __init__(self) -> None:
@@ -34,6 +35,7 @@ class Hub:
         self.objects: dict[str, bytes] = {}
         self.cards: list[dict[str, Any]] = []
         self.large = 5_000
+        self.stated: dict[str, int] = {}
         self.token = "hf_stand_in"
         self.address = ""
 
@@ -174,7 +176,8 @@ class _Handler(BaseHTTPRequestHandler):
                 )
             else:
                 said = {"id": found[2], "sha": hub.sha(key), "private": hub.private[key], "tags": [], "downloads": 0}
-                self._json({**said, "siblings": [{"rfilename": name} for name in hub.repos[key]]})
+                files = [{"rfilename": n, "size": hub.stated.get(n, len(c))} for n, c in hub.repos[key].items()]
+                self._json({**said, "siblings": files})
         elif found := re.fullmatch(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)", path):
             key = ("dataset" if found[1] else "model", found[2])
             content = hub.repos.get(key, {}).get(found[4])

@@ -169,6 +169,22 @@ def test_strangers_files_are_not_taken(hub: Hub, model: Path, tmp_path: Path, na
     assert not (tmp_path / "pulled").exists()
 
 
+def test_more_than_was_allowed_is_not_taken(hub: Hub, model: Path, tmp_path: Path) -> None:
+    pm.push(model, "ana/net")
+    size = sum(path.stat().st_size for path in model.iterdir())
+    with pytest.raises(InvalidInput) as found:
+        pm.pull("ana/net", tmp_path / "pulled", max_gb=(size - 1) / 1e9)
+    assert found.value.field == "source"
+    assert "max_gb" in found.value.allowed
+    # A list that says less than comes.
+    hub.stated = dict.fromkeys(hub.repos["model", "ana/net"], 1)
+    with pytest.raises(InvalidInput) as found:
+        pm.pull("ana/net", tmp_path / "pulled", max_gb=(size - 1) / 1e9)
+    assert "max_gb" in found.value.allowed
+    assert not (tmp_path / "pulled").exists()
+    assert pm.pull("ana/net", tmp_path / "pulled", max_gb=2 * size / 1e9).held is not None
+
+
 def test_without_a_login_it_says_how(hub: Hub, release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_TOKEN", "hf_wrong_token")
     with pytest.raises(StorageError, match="log in") as found:

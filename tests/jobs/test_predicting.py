@@ -53,6 +53,8 @@ def test_files_hold_one_row_a_record(suffix: str, model: Path, tmp_path: Path) -
     assert out.stat().st_mode & 0o777 == 0o600
     if suffix == "csv":
         read = pandas.read_csv(out)
+        assert f"'{CLASSES[1]}" in set(read["prediction"])
+        read["prediction"] = read["prediction"].str.removeprefix("'")
     elif suffix == "parquet":
         read = pandas.read_parquet(out)
     else:
@@ -91,7 +93,8 @@ def test_the_command_says_the_same(model: Path, tmp_path: Path) -> None:
     outcome = privmix("predict", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(out))
     assert outcome.code == 0, outcome.err
     assert "40 records" in outcome.out
-    assert pandas.read_csv(out)["prediction"].tolist() == pm.predict(model, x).predicted.tolist()
+    found = pandas.read_csv(out)["prediction"].str.removeprefix("'")
+    assert found.tolist() == pm.predict(model, x).predicted.tolist()
     outcome = privmix("predict", str(model), "--data", str(tmp_path / "new.csv"), "--out", str(out))
     assert outcome.code == 2
     assert "--overwrite" in outcome.err

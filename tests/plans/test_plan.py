@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from privmix.accounting import Adjacency, Composed, Gaussian, Laplace, PoissonSampled, Repeated, epsilon
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.planning import ReleaseConfig
-from privmix.plans import ReleasePlan
+from privmix.plans import ReleasePlan, plan_from_dict
+from privmix.plans.registry import all_designs, takes_persons
 from tests.releases.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_plan
 
 
@@ -184,3 +185,17 @@ def test_config_never_fails_but_with_invalid_input(values: dict[str, Any]) -> No
 def test_nonsense_plans_are_invalid_input(values: dict[str, Any]) -> None:
     with pytest.raises(PrivmixError):
         ReleasePlan.from_dict(values)
+
+
+@pytest.mark.parametrize("design", [design.name for design in all_designs() if takes_persons(design)])
+def test_no_plan_weighs_persons_by_more_than_its_design_can(design: str) -> None:
+    config = ReleaseConfig(records=500, dim=4, classes=("a", "b", "c"), design=design, per_person=1)
+    stated = config.calibrate(4.0, 1e-3).to_dict()
+    for per_person in (3, 65_537):
+        able = config.design.weighs_persons and per_person == 3
+        described = {**stated, "per_person": per_person}
+        if able:
+            assert plan_from_dict(described).per_person == per_person
+        else:
+            with pytest.raises(InvalidInput, match="per_person"):
+                plan_from_dict(described)

@@ -170,6 +170,19 @@ def test_marks_that_cannot_be_printed_are_left_out(tmp_path: Path) -> None:
     assert ask(found.app, "POST", "/fence/ledger", form=[("file", "\x00")]).status == 303
 
 
+def test_a_path_that_no_system_has_is_refused(tmp_path: Path) -> None:
+    app, long = studio(tmp_path).app, "x" * 5_000
+    known = form_of(replace(TABLE, data=long), key=key_of(app))
+    assert ask(app, "POST", "/fence/release", form=known).status == 422
+    for form in ([("folder", long)], [("folder", "."), ("key", long)]):
+        assert ask(app, "POST", "/fence/verify", form=form).status == 422
+    assert (
+        ask(app, "POST", "/fence/live", form=form_of(replace(TABLE, out=long, ledger=long, dataset="d"))).status == 200
+    )
+    assert ask(app, "POST", "/fence/ledger", form=[("file", long)]).status == 303
+    assert ask(app, "GET", "/fence/ledger").status == 200
+
+
 def test_a_budget_is_given_once_with_a_unit_that_was_chosen(tmp_path: Path) -> None:
     app = studio(tmp_path).app
     form = {"file": "l.db", "dataset": "visits", "epsilon": "4", "delta": "1e-5", "mode": "adaptive"}

@@ -33,8 +33,7 @@ from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource, RecordTiles, tiles_of
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.fields import Choice, check_fields
-from privmix.mechanisms.persons import MOST_OF_ONE
-from privmix.mechanisms.plan import RECORD, Unit, unit_named, unit_of
+from privmix.mechanisms.plan import MOST_OF_ONE, RECORD, Unit, unit_named, unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, ReleasePlan, averaging_plan
 from privmix.progress import Progress

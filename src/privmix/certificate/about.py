@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from privmix.errors import InvalidInput
-from privmix.fields import By, Checked, Line
+from privmix.fields import By, Checked, Line, is_printable
 from privmix.mechanisms.plan import Unit
 from privmix.options import option
 from privmix.rounding import exact, rounded_up
@@ -164,7 +164,7 @@ def check_licence(content: bytes, name: str) -> None:
         lines = content.decode().splitlines()
     except UnicodeDecodeError:
         lines = ["\0"]
-    if not content or not all(line.replace("\t", " ").isprintable() for line in lines):
+    if not content or not all(is_printable(line.replace("\t", " ")) for line in lines):
         raise InvalidInput(name, "other bytes", "a text of printable lines in UTF-8")
 
 

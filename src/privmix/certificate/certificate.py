@@ -45,7 +45,7 @@ from privmix.mechanisms.plan import Plan, Unit, relation_of, unit_of, unit_of_st
 from privmix.packages import package_version
 from privmix.rounding import exact, rounded_up
 from privmix.shown import PriceCurve, Shown
-from privmix.untrusted import MEBIBYTE, parse_json, read_plain
+from privmix.untrusted import MEBIBYTE, check_texts, parse_json, read_plain
 
 # The version that is written, and the oldest that is read. A field that comes with a new version says so:
 # ``unit: str = later(5, "record")``; older certificates stay what they are.
@@ -324,6 +324,7 @@ def parse_certificate(content: bytes, kind: type[CommonFields] = CommonFields) -
         # Its own hash says so; a signature says who made it.
         allowed = "the file as it was made: its content_sha256 is of other content"
         raise InvalidInput(CERTIFICATE_FILE, "a file that was edited after it was made", allowed)
+    check_texts(found, "certificate")
     check_choice("certificate kind", found.get("kind"), (kind.of,) if kind.of else (RELEASE, MODEL))
     known = names_of(kind)
     read(kind, found if kind.of else {name: found[name] for name in known if name in found}, "certificate", version)

@@ -22,7 +22,7 @@ from privmix.certificate.dsse import Envelope
 from privmix.certificate.keys import PrivateKey, PublicKey
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, StorageError
-from privmix.fields import Checked, Choice
+from privmix.fields import Checked, Choice, printable
 from privmix.held_folders import write_durably
 from privmix.mechanisms.plan import PERSON, RECORD
 from privmix.untrusted import open_plain, parse_json, read_plain
@@ -279,4 +279,4 @@ def _digests(files: Mapping[str, Path]) -> dict[str, str]:
 
 def _shown(name: str) -> str:
     """A stranger's file name in a message: no control characters, and not at any length."""
-    return "".join(mark if mark.isprintable() else "?" for mark in name[:80])
+    return printable(name[:80])

@@ -11,6 +11,7 @@ from rich.markup import escape
 
 from privmix import __version__
 from privmix.cli.lazy_verbs import Verb, lazy_app
+from privmix.fields import printable
 
 REFUTED: Final = 4
 """Exit code of an audit that refutes what it was asked about; what it found is shown and kept all the same."""
@@ -145,7 +146,7 @@ err = Console(stderr=True, highlight=False)
 
 def plain(text: object) -> str:
     """Text from a file, safe to print: no markup, no control characters."""
-    return escape("".join(character if character.isprintable() else "?" for character in str(text)))
+    return escape(printable(str(text)))
 
 
 def print_json(content: Any) -> None:

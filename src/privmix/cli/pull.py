@@ -19,6 +19,7 @@ def pull(
     source: Annotated[str, typer.Argument(help="OWNER/NAME on the hub.")],
     folder: Annotated[Path, typer.Option("--out", help="Folder to create.")],
     revision: Annotated[str | None, typer.Option(help="Commit, branch or tag. Default: the newest.")] = None,
+    max_gb: Annotated[float, typer.Option(help="Largest download, in GB.")] = 10.0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a release or model that is there.")] = False,
 ) -> None:
     """Take a release or a trained model from the Hugging Face hub, and keep it if it verifies.
@@ -28,7 +29,7 @@ def pull(
 
     Example: privmix pull ana/digits --out REL
     """
-    found = jobs.hub.pull(source, folder, revision=revision, overwrite=overwrite)
+    found = jobs.hub.pull(source, folder, revision=revision, max_gb=max_gb, overwrite=overwrite)
     relation = "" if found.held is None else f" ({plain(found.held.relation)})"
     out.print(
         f"[green]holds:[/] {found.subject.kind} {plain(found.subject.id)}, epsilon "

@@ -21,7 +21,8 @@ from privmix.data.files import reading
 from privmix.data.store import FeatureStore, FeatureStoreWriter
 from privmix.engine.rows import default_memory
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.mechanisms.persons import MOST_OF_ONE, numbers_of, of_many
+from privmix.mechanisms.persons import numbers_of, of_many
+from privmix.mechanisms.plan import MOST_OF_ONE
 from privmix.private_files import PrivateFolder
 from privmix.progress import Progress, silent
 
@@ -59,7 +60,7 @@ def store_by_person(
         persons: (n,) whose each record is, numbers that are equal exactly where the person is. Private.
         path: the folder to make, which takes the room of ``store``; parts take as much beside it meanwhile.
         memory_bytes: what a part may take; None is a quarter of what the machine has.
-        most: records of one person that count; see :data:`privmix.mechanisms.persons.MOST_OF_ONE`.
+        most: records of one person that count; see :data:`privmix.mechanisms.plan.MOST_OF_ONE`.
         progress: called with "grouping", how many records are done (each twice), and of how many.
 
     Raises:

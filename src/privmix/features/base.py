@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.origin import OwnModel
+from privmix.fields import is_printable
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -302,8 +303,8 @@ def check_scalar(field: str, value: Any) -> None:
 
 
 def fits_name(name: Any) -> bool:
-    """Whether this can be the name of a column in a certificate: a short text."""
-    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME
+    """Whether this can be the name of a column in a certificate: a short line."""
+    return isinstance(name, str) and 0 < len(name) <= LONGEST_NAME and is_printable(name)
 
 
 def extractor_names() -> list[str]:

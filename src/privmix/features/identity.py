@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.features.base import LONGEST_NAME, Extractor, Usual, fits_name
+from privmix.fields import looks
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,9 +38,9 @@ class Identity(Extractor):
             or not isinstance(columns, Sequence)
             or not columns
             or not all(map(fits_name, columns))
-            or len(set(columns)) < len(columns)
+            or len(set(map(looks, columns))) < len(columns)
         ):
-            allowed = f"names of at most {LONGEST_NAME} characters, each of them once"
+            allowed = f"printable names of at most {LONGEST_NAME} characters, each of them once"
             raise InvalidInput("columns of identity", type(columns).__name__, allowed)
         self._columns = None if columns is None else tuple(columns)
 

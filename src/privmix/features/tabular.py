@@ -15,6 +15,7 @@ from privmix.data.source import Schema
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import LONGEST_NAME, Extractor
 from privmix.features.table_kinds import KINDS, Bins, Kind, Numeric, token_of
+from privmix.fields import is_printable, looks
 from privmix.untrusted import parse_json
 
 PLACEHOLDER: Final = "declare"
@@ -262,8 +263,11 @@ def _entries(columns: Any) -> list[dict[str, Any]]:
     if not all(isinstance(entry, Mapping) and isinstance(entry.get("name"), str) for entry in columns):
         raise InvalidInput(field, "an entry without a name or of another type", allowed)
     names = [entry["name"] for entry in columns]
-    if len(set(names)) != len(names):
+    if len(set(map(looks, names))) != len(names):
         raise InvalidInput(field, names, "names, each of them once")
+    texts = [text for entry in columns for text in _texts(entry)]
+    if odd := [text for text in texts if not is_printable(text) and text]:
+        raise InvalidInput(field, odd[0], "names, categories and tokens in which every character shows")
     return [dict(entry) for entry in columns]
 
 

@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from privmix.certificate.about import LONGEST
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
-from privmix.errors import InvalidInput, MissingExtra, StorageError
+from privmix.errors import InvalidInput, MissingExtra, StorageError, check_number
 from privmix.fields import Line
 from privmix.folders import FolderKind
 from privmix.jobs.checking import Checked, check_folder
@@ -145,13 +145,20 @@ def push(
     return Pushed(to, kind, names, str(done.commit_url), epsilon, delta, relation)
 
 
-def pull(source: str, out: str | Path, *, revision: str | None = None, overwrite: bool = False) -> Checked:
+def pull(
+    source: str, out: str | Path, *, revision: str | None = None, max_gb: float = 10.0, overwrite: bool = False
+) -> Checked:
     """Take a release or a trained model from the Hugging Face hub, and verify it; what does not verify is not kept.
+
+    Formal guarantees:
+        * Bounded: a repository that states more than ``max_gb`` is refused before a file is taken, and taking ends as
+          soon as more than that has come, whatever was stated.
 
     Args:
         source: OWNER/NAME.
         out: folder to make.
         revision: commit, branch or tag; None: the newest.
+        max_gb: most gigabytes (of 10^9 bytes) that it may have.
         overwrite: replace a release or model that is there.
 
     Returns:
@@ -164,15 +171,20 @@ def pull(source: str, out: str | Path, *, revision: str | None = None, overwrite
     """
     if not isinstance(source, str) or not _PLACE.fullmatch(source):
         raise InvalidInput("source", source, "OWNER/NAME on the hub")
+    most = int(check_number("max_gb", max_gb, low=0, low_open=True) * 1e9)
     path = Path(out)
     _ANY.check_target(path, overwrite=overwrite)
     hub = _hub()
     api = hub.HfApi(endpoint=os.environ.get("HF_ENDPOINT"))
-    kind, commit, names = _listed(api, source, revision)
+    kind, commit, names, stated = _listed(api, source, revision)
+    _check_size(stated, most)
+    meter = _meter(most)
     with ScratchFolder() as cache, _ANY.new(path, overwrite=overwrite) as draft:
         for name in names:
             with _told(f"pull {source}"):
-                got = api.hf_hub_download(source, name, repo_type=kind, revision=commit, cache_dir=str(cache))
+                got = api.hf_hub_download(
+                    source, name, repo_type=kind, revision=commit, cache_dir=str(cache), tqdm_class=meter
+                )
             inner, _, file = name.rpartition("/")
             with open(os.path.realpath(got), "rb") as stream:
                 owner = draft.folder(inner) if inner else draft
@@ -185,12 +197,35 @@ def pull(source: str, out: str | Path, *, revision: str | None = None, overwrite
         return check_folder(draft.path)
 
 
-def _listed(api: Any, source: str, revision: str | None) -> tuple[str, str, list[str]]:
-    """Type, commit and the files that a release or model may have."""
+def _check_size(found: int, most: int) -> None:
+    if found > most:
+        allowed = f"at most {most / 1e9:g} GB; raise `max_gb` where you expect that much"
+        raise InvalidInput("source", f"{found / 1e9:.3g} GB or more", allowed)
+
+
+def _meter(most: int) -> type[Any]:
+    """A progress bar for the hub's client: it shows nothing, and ends a download that passes ``most`` bytes in all."""
+    from tqdm import tqdm
+
+    class Meter(tqdm):  # type: ignore[type-arg]
+        come: ClassVar[int] = 0
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": True})
+
+        def update(self, n: float | None = 1) -> None:
+            Meter.come += int(n or 0)
+            _check_size(Meter.come, most)
+
+    return Meter
+
+
+def _listed(api: Any, source: str, revision: str | None) -> tuple[str, str, list[str], int]:
+    """Type, commit, the files that a release or model may have, and how many bytes they are said to have."""
     for kind in _TYPES.values():
         try:
             with _told(f"pull {source}"):
-                info = api.repo_info(source, repo_type=kind, revision=revision)
+                info = api.repo_info(source, repo_type=kind, revision=revision, files_metadata=True)
         except StorageError as error:
             if kind == "dataset" and type(error.__context__).__name__ == "RepositoryNotFoundError":
                 continue
@@ -202,7 +237,8 @@ def _listed(api: Any, source: str, revision: str | None) -> tuple[str, str, list
         odd = [name for name in wanted if not _FILE.fullmatch(name)]
         if CERTIFICATE_FILE not in wanted or odd or len(wanted) > _MOST_FILES:
             raise InvalidInput("source", source, "a repository that privmix push wrote, with a certificate.json")
-        return kind, str(info.sha), wanted
+        sizes = {str(one.rfilename): getattr(one, "size", None) or 0 for one in info.siblings}
+        return kind, str(info.sha), wanted, sum(sizes[name] for name in wanted)
     raise InvalidInput("source", source, "a repository that is there and that you may read")
 
 

@@ -76,7 +76,7 @@ class Persons:
             raise InvalidInput(", ".join(given), "several", "one of them: persons are named in one way")
         check_choice("person_missing", self.person_missing, _MISSING)
         if self.per_person is not None:
-            from privmix.mechanisms.persons import MOST_OF_ONE
+            from privmix.mechanisms.plan import MOST_OF_ONE
 
             check_integer("per_person", self.per_person, low=1, high=MOST_OF_ONE)
         if not given and (self.per_person is not None or self.person_missing != _MISSING[0]):

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
@@ -17,6 +19,9 @@ from privmix.private_files import file_mode
 
 # Numbers turned into a table at once.
 _STEP_NUMBERS: Final = 2**22
+# Texts that spreadsheets run as a formula, behind apostrophes if any.
+_FORMULA: Final = r"^'*[=+\-@\t\r\n＝＋－＠]"
+_NUMBER: Final = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 class Tabled(Protocol):
@@ -82,9 +87,22 @@ def _parts(found: Tabled) -> Iterator[Any]:
 
 
 def _csv(found: Tabled, stream: IO[bytes]) -> None:
-    with pa_csv.CSVWriter(stream, found.table(0, 0).schema) as writer:
+    schema = found.table(0, 0).schema
+    names = _without_formulas(pa.array(schema.names, pa.string())).to_pylist()
+    schema = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
+    with pa_csv.CSVWriter(stream, schema) as writer:
         for part in _parts(found):
-            writer.write_table(part)
+            columns = [_without_formulas(one) if pa.types.is_string(one.type) else one for one in part.columns]
+            writer.write_table(pa.Table.from_arrays(columns, schema=schema))
+
+
+def _without_formulas(texts: Any) -> Any:
+    """Texts that a spreadsheet would run get one apostrophe in front, and so do those with apostrophes in front of one.
+
+    Numbers stay as they are. To undo it, take one apostrophe off each text that begins as :data:`_FORMULA`.
+    """
+    runs = pc.and_(pc.match_substring_regex(texts, _FORMULA), pc.invert(pc.match_substring_regex(texts, _NUMBER)))
+    return pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)
 
 
 def _parquet(found: Tabled, stream: IO[bytes]) -> None:

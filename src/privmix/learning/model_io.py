@@ -20,7 +20,7 @@ from privmix.folders import FolderKind
 from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.class_prior import SOURCE
 from privmix.publication.dataset import RecordTransform
-from privmix.untrusted import array_shapes, open_plain, read_json
+from privmix.untrusted import array_shapes, check_texts, open_plain, read_json
 
 FORMAT: Final = "privmix-model"
 SCHEMA_VERSION: Final = 1
@@ -151,6 +151,7 @@ def _read_object(path: Path) -> dict[str, Any]:
     found = read_json(path, path.name)
     if not isinstance(found, dict):
         raise StorageError(f"{path}: not a privmix model")
+    check_texts(found, path.name)
     return found
 
 

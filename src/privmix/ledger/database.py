@@ -132,7 +132,7 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
 
 
 def _sqlite(url: sqlalchemy.URL, path: Path, create: bool, patience: float) -> Engine:
-    if not path.exists():
+    if not os.path.exists(path):
         if not create:
             raise InvalidInput("ledger", str(path), "a ledger that exists (privmix ledger init makes one)")
         try:

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, Row, insert, select, update
 from privmix.accounting.events import Adjacency, Event, event_from_dict, event_to_dict
 from privmix.accounting.filters import Filter, filter_to_dict, make_filter
 from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.fields import is_printable
 from privmix.ledger.contents import Contents, bind, is_known, keeps_any, keeps_listings
 from privmix.ledger.database import (
     FIRST_HASH,
@@ -214,7 +215,7 @@ class Ledger:
         """
         check_number("epsilon", epsilon, low=0, low_open=True)
         check_number("delta", delta, low=0, high=1, high_open=True)
-        if not name.strip() or len(name) > _LONGEST or not name.isprintable():
+        if not name.strip() or len(name) > _LONGEST or not is_printable(name):
             raise InvalidInput("dataset", name, f"a printable name of at most {_LONGEST} characters")
         check_choice("unit", unit, UNITS)
         made = None if adaptive is None else make_filter(adaptive, epsilon, delta)

@@ -24,13 +24,11 @@ from scipy.sparse import coo_matrix, csr_matrix
 
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.membership import ROW_TILE, Membership, offsets_of, tile_length
+from privmix.mechanisms.plan import MOST_OF_ONE
 from privmix.mechanisms.streams import SecretStreams
 
 _ULP: Final = float(np.finfo(np.float64).eps)
 _AT_ONCE: Final = 2**16
-
-MOST_OF_ONE: Final = 65_536
-"""Records of one person that count; of a person with more, so many of them at equal distances in the data."""
 
 
 @dataclass(frozen=True, eq=False)

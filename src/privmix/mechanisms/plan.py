@@ -6,7 +6,6 @@ could be written, so that what a certificate says was asked is what the noise wa
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import Enum
@@ -17,7 +16,7 @@ import numpy as np
 from privmix.accounting.base import PrivacyCost
 from privmix.accounting.events import Adjacency, Event
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
-from privmix.fields import By, Words
+from privmix.fields import By, Words, is_printable, looks
 from privmix.mechanisms.sampling import Sampler
 from privmix.rounding import exact, rounded_up
 
@@ -178,11 +177,11 @@ def check_of_records(per_person: int | None) -> None:
         raise InvalidInput("unit", "a person", "a record, which is what this attack adds or guesses")
 
 
+MOST_OF_ONE: Final = 65_536
+"""Records of one person that count; of a person with more, so many of them at equal distances in the data."""
+
 LONGEST_NAME: Final = 200
 """Characters of a class's name."""
-
-# Control characters and line separators: names stand in lines of text.
-_UNSAFE: Final = frozenset({"Cc", "Zl", "Zp"})
 
 
 def check_classes(names: Sequence[Any]) -> None:
@@ -197,10 +196,10 @@ def check_classes(names: Sequence[Any]) -> None:
     """
     if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in names):
         raise InvalidInput("classes", "other names", f"texts of at most {LONGEST_NAME} characters")
-    if len(names) < 2 or len(set(names)) != len(names):
+    if len(names) < 2 or len(set(map(looks, names))) != len(names):
         raise InvalidInput("classes", len(names), "at least two class names, all different")
-    if any("`" in name or any(unicodedata.category(mark) in _UNSAFE for mark in name) for name in names):
-        raise InvalidInput("classes", "names with control characters", "printable names without `")
+    if not all("`" not in name and is_printable(name) for name in names):
+        raise InvalidInput("classes", "names with characters that do not show", "printable names without `")
 
 
 ClassNames = Annotated[tuple[Words, ...], By(lambda _, names: check_classes(names), ("no",), ("a", "a"), ("a", 1))]

@@ -145,7 +145,7 @@ class ReleaseConfig(Setting):
             check_options(kind, options)
             design = kind(**options)
         check_unit(type(design), per_person)
-        check_weights(design, per_person, person_quantile)
+        check_weights(design.name, design.weighs_persons, per_person, person_quantile)
         design.check(self)
         object.__setattr__(self, "design", design)
 

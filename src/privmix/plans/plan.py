@@ -12,7 +12,7 @@ from privmix.accounting.pricing import budget_after_count, deltas, price, price_
 from privmix.errors import InvalidInput, check_number
 from privmix.fields import Fraction, Number, PlainCount, Positive, Share, Whole, check_fields, read, stored, used
 from privmix.mechanisms.noise import Lattice
-from privmix.mechanisms.plan import ClassNames, relation_of, unit_of
+from privmix.mechanisms.plan import MOST_OF_ONE, ClassNames, relation_of, unit_of
 from privmix.mechanisms.private_count import RECORD_COUNTS, most_units, query_noise
 from privmix.mechanisms.sampling import Sampler
 from privmix.plans.setting import check_declared, check_quantile
@@ -51,7 +51,7 @@ class BasePlan(Shown):
     records_declared: bool = False
     epsilon: Positive | None = None
     delta: Fraction | None = None
-    per_person: PlainCount | None = used(None)
+    per_person: Annotated[int, Whole(1, MOST_OF_ONE, plain=True)] | None = used(None)
     person_quantile: Share | None = used(None)
 
     def __init_subclass__(cls, **given: Any) -> None:

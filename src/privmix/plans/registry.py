@@ -77,19 +77,19 @@ def weighs(design: Design[Any], per_person: int | None, person_quantile: float |
     return design.weighs_persons or ((per_person or 1) == 1 and person_quantile is None)
 
 
-def check_weights(design: Design[Any], per_person: int | None, person_quantile: float | None) -> None:
-    """Raise :class:`InvalidInput` where K is more than 1 or estimated, and the design does not weigh persons by it.
+def check_weights(name: str, weighs: bool, per_person: int | None, person_quantile: float | None) -> None:
+    """Raise :class:`InvalidInput` where K is more than 1 or estimated, and design ``name`` weighs no persons by it.
 
     Its rows would hold everybody wholly, at rates that are made for what persons weigh together.
     """
-    if weighs(design, per_person, person_quantile):
+    if weighs or ((per_person or 1) == 1 and person_quantile is None):
         return
-    name, value = ("per_person", per_person) if person_quantile is None else ("person_quantile", person_quantile)
+    field, value = ("per_person", per_person) if person_quantile is None else ("person_quantile", person_quantile)
     allowed = (
-        f"none with design {design.name}, which does not weigh persons by their records: a design of sums does, such "
+        f"none with design {name}, which does not weigh persons by their records: a design of sums does, such "
         "as moments, and rows of `person_mean` do"
     )
-    raise InvalidInput(name, value, allowed)
+    raise InvalidInput(field, value, allowed)
 
 
 Behind = TypeVar("Behind")

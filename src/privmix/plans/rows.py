@@ -17,7 +17,7 @@ from privmix.mechanisms.sampling import DirichletWeights, Sampler
 from privmix.options import described, option
 from privmix.plans.design import Design, RowFacts
 from privmix.plans.plan import BasePlan
-from privmix.plans.registry import design_named
+from privmix.plans.registry import check_weights, design_named
 from privmix.plans.setting import Assumed, Forecast, Setting
 
 AUTO: Final = "auto"
@@ -70,6 +70,8 @@ class ReleasePlan(BasePlan):
         check_person_mean(
             self.person_mean, self.per_person, by_class="class_rate" in self.kind.parts or self.public_labels
         )
+        # The planner asks the design; this is for plans of strangers.
+        check_weights(self.design, self.weighs_persons, self.per_person, self.person_quantile)
         if self.noise not in self.kind.noises or (self.noise == LAPLACE and self.centred):
             raise InvalidInput("noise", self.noise, "gaussian, unless the design is fixed and uncentred")
         expected = self.kind.rate_of(self)
@@ -97,6 +99,11 @@ class ReleasePlan(BasePlan):
         moves by the means of their records, each as much as these weigh.
         """
         return self.per_person is not None and self.public_labels and self.record_rate == 1
+
+    @property
+    def weighs_persons(self) -> bool:
+        """Whether a person with up to K records counts in proportion to them, as the design says of itself."""
+        return self.person_mean or self.as_means
 
     @property
     def label_steps(self) -> int:

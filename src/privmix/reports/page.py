@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from privmix.errors import InvalidInput, StorageError, check_choice
+from privmix.fields import printable
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.reports.blocks import Block, Callout, Card, Command, Details, Number, Numbers, Points, Section, Table
@@ -329,4 +330,4 @@ def _printable(value: Any) -> Any:
     """Texts without control characters, which HTML may not hold and readers may be misled by."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return value
-    return "".join(mark if mark.isprintable() else "?" for mark in value)
+    return printable(value)

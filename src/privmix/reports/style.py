@@ -15,6 +15,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
+from privmix.fields import printable
 from privmix.held_folders import new_file
 
 # Okabe and Ito's palette: distinct for colour-blind readers.
@@ -113,7 +114,7 @@ def inline(figure: Figure, name: str, title: str, description: str) -> Markup:
     head = Markup(
         '<svg role="img" aria-labelledby="{0}-title {0}-desc" viewBox="0 0 {1:g} {2:g}">\n'
         '<title id="{0}-title">{3}</title>\n<desc id="{0}-desc">{4}</desc>\n'
-    ).format(name, width, height, _printable(title), _printable(description))
+    ).format(name, width, height, escape(printable(title)), escape(printable(description)))
     return head + Markup(body) + Markup("\n</svg>")
 
 
@@ -126,7 +127,3 @@ def _own_ids(body: str, name: str) -> str:
 
     body = re.sub(r'\sid="([^"]*)"', own, body)
     return re.sub(r'(url\(#|href="#)', rf"\g<1>{name}-", body)
-
-
-def _printable(text: str) -> Markup:
-    return escape("".join(mark if mark.isprintable() else "?" for mark in text))

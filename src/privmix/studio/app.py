@@ -179,7 +179,7 @@ class Studio:
         stands = self._standing(price)
         if stands is not None and stands.fits is False:
             return self._new([Problem("dataset", stands.words)])
-        if not set("*?[:") & set(self.asked.data) and not self.desk.path(self.asked.data).exists():
+        if not set("*?[:") & set(self.asked.data) and not self.desk.is_there(self.asked.data):
             return self._new([Problem("data", "There is no such file or folder on this machine.")])
         return self._begin(Order.of(self.asked), key)
 

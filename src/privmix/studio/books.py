@@ -81,7 +81,7 @@ class Books:
         )
 
     def _budgets(self) -> tuple[list[Budget], str]:
-        if not self._desk.path(self._file).exists():
+        if not self._desk.is_there(self._file):
             return [], "There is no ledger in this file yet. Giving a dataset its budget makes one."
         try:
             book = Ledger.open(self.address(self._file))

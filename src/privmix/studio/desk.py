@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -10,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 
+from privmix.fields import printable
 from privmix.studio.pages import render
 from privmix.studio.runs import Keys, Run, Runs
 from privmix.studio.security import Door
@@ -48,6 +50,10 @@ class Desk:
         """A path as it was typed: in the studio's folder, unless it is a whole one."""
         return self.folder / Path(text)
 
+    def is_there(self, text: str, *, file: bool = False) -> bool:
+        """Whether such a path, or file, is on this machine; False for a name that the system refuses."""
+        return (os.path.isfile if file else os.path.exists)(self.path(text))
+
     async def form(self, request: Request) -> list[tuple[str, str]]:
         """The fields of a form.
 
@@ -63,4 +69,4 @@ class Desk:
             pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=_MOST_FIELDS, errors="strict")
         except ValueError:
             raise HTTPException(400) from None
-        return [(name, "".join(mark for mark in text if mark.isprintable() or mark == "\n")) for name, text in pairs]
+        return [(name, "\n".join(printable(line, "") for line in text.split("\n"))) for name, text in pairs]

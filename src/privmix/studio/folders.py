@@ -113,9 +113,9 @@ class Folders:
         named, key = given.get("folder", "").strip(), given.get("key", "").strip()
         place = self._desk.path(named)
         problems = []
-        if not named or not place.exists():
+        if not named or not self._desk.is_there(named):
             problems.append(Problem("folder", "Name a folder that is on this machine."))
-        if key and not self._desk.path(key).is_file():
+        if key and not self._desk.is_there(key, file=True):
             problems.append(Problem("key", "There is no such file with a public key."))
         if problems:
             return self._desk.page("verify", 422, folder_text=named, key_text=key, problems=problems)

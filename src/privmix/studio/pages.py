@@ -13,6 +13,7 @@ from typing import Any, Final
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from privmix.errors import StorageError
+from privmix.fields import printable
 from privmix.reports import page as report_page
 from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.studio.asked import Asked, Column
@@ -69,7 +70,7 @@ def _environment() -> Environment:
 
 def line(text: object) -> str:
     """A text from a file, as one line of marks that can be printed."""
-    return "".join(mark if mark.isprintable() else "?" for mark in str(text))
+    return printable(str(text))
 
 
 @cache

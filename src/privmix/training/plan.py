@@ -11,8 +11,8 @@ from typing import Annotated, Any, ClassVar, Final, Self
 from privmix.accounting import Adjacency, Bounded, Composed, Event, Gaussian, PrivacyCost, calibrate, price_picture
 from privmix.accounting.pricing import budget_after_count, price, price_after_count
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.fields import Amount, Count, Number, Positive, Share, Size, Switch, check_fields, read, stored, used
-from privmix.mechanisms.plan import check_count, check_target, relation_of, unit_of
+from privmix.fields import Amount, Count, Number, Positive, Share, Size, Switch, Whole, check_fields, read, stored, used
+from privmix.mechanisms.plan import MOST_OF_ONE, check_count, check_target, relation_of, unit_of
 from privmix.mechanisms.private_count import most_units
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
@@ -85,7 +85,7 @@ class TrainingPlan(Shown):
     microbatch_size: Count = 1
     records_declared: Switch = False
     epsilon: Amount | None = None
-    per_person: Count | None = used(None)
+    per_person: Annotated[int, Whole(1, MOST_OF_ONE)] | None = used(None)
     records_noise_multiplier: Annotated[float, Number(1e-6, 1e12)] | None = used(None)
 
     def __post_init__(self) -> None:

@@ -115,6 +115,10 @@ class GaussianMixingPlan(ReleasePlan):
     def weight_step(self) -> float:
         return 2.0**-WEIGHT_BITS
 
+    @property
+    def weighs_persons(self) -> bool:
+        return True
+
 
 def _most_bits(records: int) -> int:
     """Bits of the lattice at which a sum of weighted records is an exact integer, with one to spare."""
