@@ -24,7 +24,7 @@ def test_columns_and_categories_name_a_tables_features() -> None:
     table = Tabular(COLUMNS)
     assert table.feature_names == NAMES
     assert stated_names(table.spec(), len(NAMES)) == NAMES
-    assert len(NAMES) == table.output_dim((len(COLUMNS),))
+    assert len(NAMES) == table.output_dim((len(COLUMNS) - 1,))
 
 
 def test_columns_of_numbers_keep_their_names() -> None:

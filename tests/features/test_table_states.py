@@ -20,11 +20,15 @@ COLUMNS: dict[str, Any] = {
     "closed": {"bins": [20, 25, 30], "range": [17, 90], "integer": True},
     "from_edge": {"bins": [0, 5], "range": [0, 9], "integer": True},
     "ward": {"categories": ["a", "b"], "missing_token": "?"},
+    "plain": {"categories": [3, 7]},
     "code": {"categories": [3, 7], "other": True},
+    "coded": {"categories": [3, 7], "other": 9, "missing_tokens": []},
+    "named": {"categories": ["a", "other"], "other": True, "missing_tokens": []},
     "stage": {"ordinal": ["I", "II", "III"], "missing": "indicator"},
     "level": {"ordinal": [1, 2, 5]},
     "smoker": {"boolean": True, "missing": "indicator"},
     "told": {"boolean": {"true": ["J"], "false": ["N"]}},
+    "digit": {"boolean": {"true": [1], "false": [0]}},
     "day": {"date": ["2015-01-01", "2025-12-31"], "missing": "indicator"},
     "written": {"date": ["2015-01-01", "2016-12-31"], "format": "%d.%m.%Y", "parts": ["days", "month", "weekday"]},
     "year": {"date": ["2015-01-01", "2025-12-31"], "parts": ["year"]},
@@ -43,16 +47,27 @@ def test_cells_of_a_state_have_its_features(name: str) -> None:
     cells = states.cells(places, np.random.default_rng(0))
     found = tabular.transform(np.array(cells.to_pylist(), dtype=object).reshape(-1, 1))
     wanted = states.features[places]
-    if name in ("code", "ward"):
-        # A value that is none of the list has no cell of its own: it reads as a missing one.
-        kept = np.array(cells.to_pylist(), dtype=object) != np.array(None)
-        found, wanted = found[kept], wanted[kept]
     # Whole numbers lie apart on the scale of logarithms.
     apart = 0.07 if name == "money" else 0.04 if isinstance(kind, Numeric | Dates) else 1e-6
     np.testing.assert_allclose(found, wanted, atol=apart)
     if apart < 0.01:
         assert (states.nearest(found.astype(np.float64)) == states.nearest(wanted)).all()
     assert states.shares.sum() == pytest.approx(1)
+
+
+def test_rows_have_values_as_they_are_declared_and_a_text_for_what_is_not_listed() -> None:
+    states = {one.name: one for one in table_states(Tabular(COLUMNS))}
+    cells = {
+        name: one.cells(np.arange(len(one.shares)), np.random.default_rng(0)).to_pylist()
+        for name, one in states.items()
+    }
+    assert cells["code"] == ["3", "7", "other"]
+    assert cells["coded"] == [3, 7, None, 9]
+    assert cells["named"] == ["a", "other", None, "other value"]
+    assert cells["ward"] == ["a", "b", None, "other"]
+    # Where neither has a place, a value that is not listed and a missing one are the same.
+    assert cells["plain"] == [3, 7, None]
+    assert (cells["smoker"][:2], cells["told"], cells["digit"]) == ([False, True], ["N", "J"], [0, 1])
 
 
 def test_numbers_keep_to_their_declared_bounds_and_are_whole_where_declared() -> None:

@@ -30,9 +30,10 @@ ADULT = Path(__file__).parents[2] / "docs" / "adult.json"
 
 
 def rows(*values: list[Any]) -> np.ndarray[Any, Any]:
-    table = np.empty((len(values), 5), dtype=object)
+    table = np.empty((len(values), 4), dtype=object)
     for row, cells in enumerate(values):
-        table[row] = cells
+        # The first column is ignored.
+        table[row] = cells[1:]
     return table
 
 
@@ -69,7 +70,7 @@ def test_norm_is_at_most_one() -> None:
 def test_one_row_a_record() -> None:
     table = rows(*([str(row), 10.0 + row % 10, float(row), "red", None] for row in range(50)))
     whole = Tabular(SPEC).transform(table)
-    assert whole.shape == (50, Tabular(SPEC).output_dim((5,)))
+    assert whole.shape == (50, Tabular(SPEC).output_dim((4,)))
     assert all(np.array_equal(Tabular(SPEC).transform(table[[row]])[0], whole[row]) for row in range(50))
     assert np.array_equal(Tabular(SPEC).extract(table, batch_size=7), whole)
     assert Tabular(SPEC).transform(table[:0]).shape == (0, 7)
@@ -83,20 +84,21 @@ def test_a_numeric_column_with_something_else(cell: Any) -> None:
 
 
 def test_schema() -> None:
-    names = tuple(SPEC)
-    Tabular(SPEC).check_schema(Schema(3, (5,), ("a", "b"), names))
-    for columns in (None, names[::-1], (*names[:4], "other")):
+    names = tuple(SPEC)[1:]
+    Tabular(SPEC).check_schema(Schema(3, (4,), ("a", "b"), names))
+    for columns in (None, names[::-1], ("zip", *names[:3]), (*names[:3], "other")):
         with pytest.raises(InvalidInput, match="columns for tabular"):
-            Tabular(SPEC).check_schema(Schema(3, (5,), ("a", "b"), columns))
+            Tabular(SPEC).check_schema(Schema(3, (4,), ("a", "b"), columns))
     with pytest.raises(InvalidInput, match="input shape"):
-        Tabular(SPEC).output_dim((4,))
+        Tabular(SPEC).output_dim((5,))
 
 
 def test_spec_survives_json_with_sorted_keys() -> None:
     extractor = Tabular(SPEC)
     rebuilt = from_spec(json.loads(json.dumps(extractor.spec(), sort_keys=True)))
     assert isinstance(rebuilt, Tabular)
-    assert rebuilt.columns == extractor.columns == tuple(SPEC)
+    assert rebuilt.columns == extractor.columns == tuple(SPEC)[1:]
+    assert rebuilt.ignored == extractor.ignored == tuple(SPEC)[:1]
     assert rebuilt.fingerprint() == extractor.fingerprint()
 
 
@@ -120,6 +122,12 @@ def test_spec_survives_json_with_sorted_keys() -> None:
         {"a": {"bins": [1], "log": True}},
         {"a": {"range": [0, "x"]}},
         {"a": {"range": [0, 1], "scale": 2}},
+        {"a": {"range": [0, 1], "thousands": True}},
+        {"a": {"bins": [1], "thousands": ";"}},
+        {"a": {"categories": ["b"], "other": ["c"]}},
+        {"a": {"categories": ["b"], "other": " b "}},
+        {"a": {"categories": ["b"], "other": ""}},
+        {"a": {"categories": ["b"], "missing_tokens": [9], "other": 9}},
         {"a": {"categories": []}},
         {"a": {"categories": "red"}},
         {"a": {"categories": ["red", "red"]}},

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
+import datasets
 import numpy as np
+import polars
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import privmix as pm
+from privmix.features import Tabular
+from privmix.jobs.data_check import told
 from tests.cli.helpers import privmix
 from tests.data.helpers import png
 
@@ -84,13 +92,72 @@ def test_what_is_cut_missing_or_unknown_is_counted() -> None:
         ("age", "missing: taken as 40", False): 1,
         ("age", "no number", True): 1,
         ("ward", "unknown category: taken as none", False): 1,
-        ("ward", "unknown category, but for blanks and case a known one: taken as none", False): 2,
+        ("ward", "unknown category, but for its case a known one: taken as none", False): 1,
         ("ward", "missing: has a place of its own", False): 2,
     }
     assert dict(found.counts) == expected
     assert (6, "age", True) in places(found)
     assert len(found.norms) == 8
     assert "1 of 2 declared classes" in found.warnings[0]
+
+
+def test_ignored_columns_are_not_read_and_may_be_the_persons_or_the_labels() -> None:
+    """Lists, structs, durations and broken cells, in every reader and in memory."""
+    spec: dict[str, Any] = {name: {"ignore": True} for name in ("pid", "tags", "deep", "stay", "label")}
+    features = Tabular({**spec, "age": {"range": [0, 110]}})
+    assert (features.columns, features.ignored) == (("age",), tuple(spec))
+    plain = {"pid": ["a", "a", "b", "c"], "age": [20, 30, 40, 50], "label": ["no", "yes"] * 2}
+    odd = {"tags": [["x"], [], ["y"], ["z"]], "deep": [{"a": number} for number in range(4)]}
+    stay = pa.array([timedelta(days=1)] * 4, pa.duration("us"))
+    table = pa.table({**plain, **odd, "stay": stay})
+    pq.write_table(table.drop_columns("stay"), "d.parquet")
+    with pa.ipc.new_file("d.arrow", table.schema) as out:
+        out.write_table(table)
+    rows = [dict(zip(plain, row, strict=True)) for row in zip(*plain.values(), strict=True)]
+    Path("d.jsonl").write_text("".join(json.dumps({**row, "tags": ["x"], "deep": {}}) + "\n" for row in rows))
+    lines = ['"[1, ""x""]",' + ",".join(map(str, row.values())) for row in rows]
+    Path("d.csv").write_text("\n".join(["tags,pid,age,label", *lines]) + "\n")
+    held = [table, table.to_pandas(), polars.from_arrow(table), datasets.Dataset(table.drop_columns("stay"))]
+    for data in ("d.parquet", "d.arrow", "d.jsonl", "d.csv", *held):
+        found = pm.check(data, features=features, classes=CLASSES, person="pid")
+        assert (found.verdict, found.records) == ("every record fits", 4), data
+        assert found.persons is not None
+        assert found.persons.persons == 3
+    # Rows without names have the columns that are read.
+    assert pm.check(([[20], [30]], ["no", "yes"]), features=features, classes=CLASSES).fits
+
+
+def test_marks_that_may_part_thousands_are_told_to_the_owner() -> None:
+    Path("d.csv").write_text("salary;label\n12,345;no\n950;yes\n7,250;no\n")
+    said: dict[str, Any] = {"classes": CLASSES, "columns": pm.Columns(separator=";", decimal=",")}
+    found = pm.check("d.csv", features=Tabular({"salary": {"range": [0, 90]}}), **said)
+    assert found.fits
+    assert "thousands" in found.warnings[0]
+    declared = Tabular({"salary": {"range": [0, 90_000], "thousands": ","}})
+    assert pm.check("d.csv", features=declared, **said).warnings == ()
+    Path("d.csv").write_text("salary;label\n12,345;no\n950;yes\n7,25;no\n")
+    assert pm.check("d.csv", features=Tabular({"salary": {"range": [0, 90]}}), **said).warnings == ()
+
+
+def test_a_header_line_among_the_records_is_named() -> None:
+    spec = {"age": {"range": [0, 90]}, "ward": {"categories": ["A"]}}
+    Path("d.csv").write_text("age,ward,label\n20,A,no\nage,ward,label\n30,A,yes\n")
+    found = pm.check("d.csv", features=Tabular(spec), classes=CLASSES)
+    assert [one.record for one in found.misfits if one.column is None] == [2]
+    Path("d.csv").write_text("age,dose,label\n20,1,no\nage,dose,label\n30,2,yes\n")
+    numbers = pm.check("d.csv", features="identity", classes=CLASSES)
+    assert [(one.record, one.column, "header" in one.why) for one in numbers.misfits] == [(2, None, True)]
+
+
+def test_each_reason_is_shown_once_before_any_is_shown_again() -> None:
+    Path("d.csv").write_text("age,label\n" + "x,no\n" * 30 + "200,yes\n,no\n")
+    found = pm.check("d.csv", features=Tabular({"age": {"range": [0, 90], "missing": 5}}), classes=CLASSES)
+    first = [(one.why, one.refused) for one in told(found).misfits[:4]]
+    assert [refused for _, refused in first] == [True, False, False, True]
+    assert len(set(first[:3])) == 3
+    taken = Tabular({"age": {"range": [0, 90], "missing": 5, "missing_tokens": ["x"]}})
+    cut = pm.check("d.csv", features=taken, classes=CLASSES)
+    assert cut.verdict.startswith("no record is refused; 32 values")
 
 
 def test_several_files_images_and_memory(tmp_path: Path) -> None:

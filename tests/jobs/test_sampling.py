@@ -22,6 +22,8 @@ SPEC = {
     "age": {"bins": [20, 40, 60], "range": [0, 110], "integer": True, "missing": "indicator"},
     "smoker": {"boolean": True},
     "name": {"ignore": True},
+    # The class of the rows.
+    "ill": {"ignore": True},
 }
 
 
@@ -65,7 +67,7 @@ def test_rows_have_names_types_and_values_as_declared(rows: pm.SampledTable) -> 
     assert frame["age"].dropna().between(0, 110).all()
     assert frame["smoker"].dtype == bool
     assert set(frame["ill"]) == {"no", "yes"}
-    assert rows.ignored == ("name",)
+    assert rows.ignored == ("name", "ill")
     assert rows.open_ended == ()
 
 

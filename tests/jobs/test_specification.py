@@ -63,7 +63,9 @@ def test_the_command_and_the_function_say_the_same() -> None:
     visits().to_csv("d.csv", index=False)
     outcome = privmix("spec", "d.csv", "--out", "spec.json", *SAID)
     assert outcome.code == 0, outcome.err
-    assert (outcome.out, outcome.err) == ("6 columns, written to spec.json\n", "")
+    assert outcome.out.splitlines()[0] == "6 columns, written to spec.json"
+    assert "intervals" in outcome.out.splitlines()[1]
+    assert outcome.err == ""
     assert json.loads(Path("spec.json").read_text()) == EXPECTED
     made = pm.spec("d.csv", **WORD)
     assert made.columns == EXPECTED
@@ -139,8 +141,12 @@ def test_looking_says_so_wherever_the_draft_goes() -> None:
         "sex": {"categories": ["F", "M"]},
         "stage": {"categories": ["I", "II", "III"]},
         "admitted": {"date": ["2015-01-01", "2024-12-31"]},
-        "smoker": {"boolean": True},
+        "smoker": {"boolean": {"true": ["yes"], "false": ["no"]}},
     }
+    # A line a column, of what it is taken for and what does not fit.
+    assert "  id: left out: nearly every record has another value" in outcome.out
+    assert "  sex: 2 categories\n" in outcome.out
+    assert "  age:" not in outcome.out
     assert Path("spec.json").stat().st_mode & 0o077 == 0
     written["age"] |= {"missing": "indicator", "missing_tokens": ["NA", -999]}
     Path("spec.json").write_text(json.dumps(written))
@@ -179,7 +185,35 @@ def test_every_format_can_be_looked_at() -> None:
     frames = [frame, polars.from_pandas(frame), datasets.Dataset(table)]
     found += [pm.spec(one, label="ill", look=True) for one in frames]
     assert len({one.to_json() for one in found}) == 1
-    assert found[0].columns["age"] == {"range": [20, 70], "missing": "indicator", "missing_tokens": ["NA", -999]}
+    age = {"range": [20, 70], "integer": True, "missing": "indicator", "missing_tokens": ["NA", -999]}
+    assert found[0].columns["age"] == age
+
+
+def test_a_header_line_among_the_records_decides_no_column() -> None:
+    frame = visits()
+    again = pandas.DataFrame([frame.columns], columns=frame.columns)
+    pandas.concat([frame, again, frame]).to_csv("joined.csv", index=False)
+    pandas.concat([frame, frame]).to_csv("clean.csv", index=False)
+    joined, clean = (pm.spec(name, label="ill", look=True) for name in ("joined.csv", "clean.csv"))
+    assert joined.to_json() == clean.to_json()
+    assert [len(one.warnings) for one in (joined, clean)] == [1, 0]
+    outcome = privmix("spec", "joined.csv", "--out", "spec.json", "--label-column", "ill", "--look")
+    assert "header line" in outcome.err
+
+
+def test_numbers_for_rows_are_declared_in_intervals() -> None:
+    visits().to_csv("d.csv", index=False)
+    said = ["--number", "age=0:120:6", "--integer", "age,id", "--bins", "id=0:5,10:99", "--ignore", "ill,sex,stage"]
+    outcome = privmix(
+        "spec", "d.csv", "--out", "spec.json", "--label-column", "ill", *said, "--ignore", "admitted,smoker"
+    )
+    assert outcome.code == 0, outcome.err
+    assert "intervals" not in outcome.out
+    found = json.loads(Path("spec.json").read_text())
+    assert found["age"] == {"bins": [20, 40, 60, 80, 100], "range": [0, 120], "integer": True}
+    assert found["id"] == {"bins": [5, 10], "range": [0, 99], "integer": True}
+    # The labels' column and the persons' are no inputs, and may be ignored.
+    assert "ill" not in found
 
 
 def test_files_that_are_there_and_places_that_are_handed_on() -> None:
@@ -211,7 +245,13 @@ def test_files_that_are_there_and_places_that_are_handed_on() -> None:
         (["--date", "admitted=2015-01-01:2020-01-01:%d"], ["column admitted", "%d.%m.%Y"]),
         (["--boolean", "smoker=ja"], ["--boolean", "TRUE:FALSE"]),
         (["--ignore", "age", "--number", "age=0:1"], ["once"]),
-        (["--ignore", "ill"], ["not the labels'"]),
+        (["--number", "ill=0:1"], ["not the labels'"]),
+        (["--number", "age=0:120:1"], ["--number", "INTERVALS"]),
+        (["--number", "age=0:120:2.5"], ["--number", "INTERVALS"]),
+        (["--bins", "age=0:5,9"], ["--bins", "LOW:EDGE"]),
+        (["--bins", "age=1:2,3,4:x"], ["--bins", "LOW:EDGE"]),
+        (["--integer", "sex", "--category", "sex=F,M"], ["--integer", "bins"]),
+        (["--integer", "age", "--bins", "age=0.5,2"], ["column age", "integer"]),
         (["--missing", "age=NA"], ["--missing"]),
         (["--label-column", "label"], ["label", "header"]),
     ],
@@ -263,11 +303,11 @@ def test_a_trained_model_says_it_too() -> None:
 
 def test_a_look_leaves_texts_with_decimal_commas_as_they_are() -> None:
     """A category that is drafted is one that a release finds: there the mark counts in columns of numbers alone."""
-    rows = [f"{row % 9},5;{('1,5', '2.5', 'none')[row % 3]};{('yes', 'no')[row % 2]}" for row in range(60)]
+    rows = [f"{row % 9},5;{('1,5', '2.5', 'nil')[row % 3]};{('yes', 'no')[row % 2]}" for row in range(60)]
     Path("d.csv").write_text("dose;code;label\n" + "\n".join([*rows, "-9,9;1,5;yes"]) + "\n")
     columns = pm.Columns(separator=";", decimal=",")
     found = pm.spec("d.csv", look=True, columns=columns, missing="dose=-9.9")
-    assert found.columns["code"] == {"categories": ["1,5", "2.5", "none"]}
+    assert found.columns["code"] == {"categories": ["1,5", "2.5", "nil"]}
     assert found.columns["dose"] == {"range": [0, 9], "missing": "indicator", "missing_tokens": ["-9.9"]}
     checked = pm.check("d.csv", features=found.extractor(), classes=["yes", "no"], columns=columns)
     assert dict(checked.counts) == {("dose", "missing: has a place of its own", False): 1}

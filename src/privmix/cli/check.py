@@ -70,8 +70,7 @@ def check(
 
 
 def _show(found: Any, most: int) -> None:
-    verdict = "every record fits" if found.fits else "a release would be refused"
-    out.print(f"{found.records:,} records: {verdict}", soft_wrap=True)
+    out.print(f"{found.records:,} records: {found.verdict}", soft_wrap=True)
     if found.counts:
         table = Table(title="by column and reason", title_justify="left")
         for head in ("column", "values", "", "why"):

@@ -28,8 +28,9 @@ def spec(
     target: Annotated[Path, typer.Option("--out", help="File to write: .json.")],
     split: Annotated[str, typer.Option(help="Which part of a folder.")] = "train",
     columns: Annotated[Columns, Take("label_column", "separator", "decimal", "encoding", "person")],
-    number: Annotated[list[str] | None, _told("number", "COLUMN=LOW:HIGH")] = None,
+    number: Annotated[list[str] | None, _told("number", "COLUMN=LOW:HIGH[:INTERVALS]")] = None,
     bins: Annotated[list[str] | None, _told("bins", "COLUMN=EDGE,EDGE")] = None,
+    integer: Annotated[list[str] | None, _told("integer", "COLUMNS")] = None,
     category: Annotated[list[str] | None, _told("category", "COLUMN=VALUE,VALUE")] = None,
     ordinal: Annotated[list[str] | None, _told("ordinal", "COLUMN=VALUE,VALUE")] = None,
     date: Annotated[list[str] | None, _told("date", "COLUMN=FIRST:LAST")] = None,
@@ -58,6 +59,7 @@ def spec(
             columns=columns,
             number=number,
             bins=bins,
+            integer=integer,
             category=category,
             ordinal=ordinal,
             date=date,
@@ -69,6 +71,16 @@ def spec(
             progress=progress,
         )
     out.print(f"{len(found.columns)} columns, written to {plain(target)}", soft_wrap=True)
+    for name, words in found.seen.items():
+        out.print(f"  {plain(name)}: {plain(words)}", soft_wrap=True)
+    for text in found.warnings:
+        err.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
+    if ranges := [plain(name) for name, entry in found.columns.items() if "range" in entry and "bins" not in entry]:
+        out.print(
+            f"for sample rows: a release has only mean and spread of {', '.join(ranges)}; intervals tell more, as "
+            f"--number {ranges[0]}=LOW:HIGH:12",
+            soft_wrap=True,
+        )
     if found.looked:
         err.print(
             "[yellow]private:[/] the records were looked at. What the file says of them is published with each release "

@@ -18,7 +18,7 @@ _SEPARATORS: Final = {",": ",", ";": ";", "|": "|", "tab": "\t", "\\t": "\t", "\
 # In all of them quotes, separators and line ends are the bytes of ASCII, and no others.
 _ENCODINGS: Final = ("utf-8", "latin-1", "cp1252", "cp1250", "iso-8859-15")
 # What may be a number in either notation, with one mark at most; all else, such as 31.12.1999, stays as it is written.
-_LIKE_NUMBER: Final = r"^\s*[+-]?[0-9]*[.,]?[0-9]*([eE][+-]?[0-9]+)?\s*$"
+_LIKE_NUMBER: Final = r"^\s*[+-]?[0-9 '" "\u00a0\u202f" r"]*[.,]?[0-9]*([eE][+-]?[0-9]+)?\s*$"
 
 
 @dataclass(frozen=True)

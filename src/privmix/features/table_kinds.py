@@ -22,10 +22,12 @@ INDICATOR: Final = "indicator"
 
 _NO_NUMBER: Final = "no number"
 _COMMA: Final = "no number, but for a decimal comma"
+_GROUPS: Final = "no number, but for marks between thousands"
+_SIGN: Final = "no number, but for a currency or percent sign"
 _NO_DATE: Final = "no date of the declared format"
 _NO_TRUTH: Final = "neither true nor false"
 _NO_RANK: Final = "none of the ordered categories"
-REFUSED: Final = frozenset({_NO_NUMBER, _COMMA, _NO_DATE, _NO_TRUTH, _NO_RANK})
+REFUSED: Final = frozenset({_NO_NUMBER, _COMMA, _GROUPS, _SIGN, _NO_DATE, _NO_TRUTH, _NO_RANK})
 """What makes a record be refused; everything else that :meth:`Kind.unusual` tells of is taken in some way."""
 
 _OWN_PLACE: Final = "missing: has a place of its own"
@@ -95,6 +97,36 @@ def number_in(cell: Any) -> float:
     return number if math.isfinite(number) else math.nan
 
 
+MARKS: Final = {",": ".", ".": ",", " ": ".", "'": "."}
+"""Marks between thousands that a column can declare, each with the decimal mark of its texts."""
+
+SIGNS: Final = "$€£¥₹%"
+# No text of a number: what becomes of one whose groups are no thousands.
+_ODD_GROUPS: Final = "\0"
+
+
+def ungrouped(cell: Any, mark: str | None) -> Any:
+    """A number's text without its marks between thousands, with a decimal point; other cells as they are.
+
+    Example:
+        >>> [ungrouped(text, ",") for text in ("12,345.5", "7", "71,5")]
+        ['12345.5', '7', '\\x00']
+    """
+    if mark is None or not isinstance(cell, str):
+        return cell
+    text, point = cell.strip().replace("\xa0", " ").replace("\u202f", " "), MARKS[mark]
+    parts = rf"[+-]?\d{{1,3}}({re.escape(mark)}\d{{3}})+({re.escape(point)}\d*)?"
+    if mark in text and not re.fullmatch(parts, text, re.ASCII):
+        return _ODD_GROUPS
+    return text.replace(mark, "").replace(point, ".")
+
+
+def like_thousands(text: str) -> bool | None:
+    """Whether the decimal mark of a text may part thousands: three digits behind it; None where there is none."""
+    found = re.fullmatch(r"\s*[+-]?(\d+)[.,](\d+)\s*", text, re.ASCII)
+    return None if found is None else bool(len(found[2]) == 3 and re.fullmatch("[1-9][0-9]{0,2}", found[1]))
+
+
 @dataclass(frozen=True)
 class Missing:
     """What says that a value is missing, and what is taken in its place.
@@ -161,6 +193,10 @@ class _Single(Kind):
     def shown(self, value: Any) -> str:
         """How a declared value is written in messages."""
 
+    def gone(self, cell: Any) -> bool:
+        """Whether a cell is missing."""
+        return self.missing.holds(cell)
+
     def cut(self, value: Any) -> str | None:
         """What is said where the value is taken for another; else None."""
         return None
@@ -177,8 +213,8 @@ class _Single(Kind):
         """
         found = []
         for cell in cells:
-            value = self.missing.instead if self.missing.holds(cell) else self.value(cell)
-            if value is None and not (self.missing.own and self.missing.holds(cell)):
+            value = self.missing.instead if (gone := self.gone(cell)) else self.value(cell)
+            if value is None and not (self.missing.own and gone):
                 allowed = f"{self.wanted} in every record (or declare what missing means)"
                 raise InvalidInput(f"column {name}", WITHHELD, allowed)
             found.append(value)
@@ -186,7 +222,7 @@ class _Single(Kind):
 
     def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
         for row, cell in enumerate(cells):
-            if self.missing.holds(cell):
+            if self.gone(cell):
                 yield row, self.missing.why(self.shown(self.missing.instead))
                 continue
             value = self.value(cell)
@@ -203,6 +239,7 @@ class _Single(Kind):
 
 
 class _OfNumbers(_Single):
+    thousands: str | None
     refusal, wanted = _NO_NUMBER, "a number"
 
     def values(self, cells: list[Any], name: str) -> list[Any]:
@@ -214,16 +251,26 @@ class _OfNumbers(_Single):
                     return list(numbers.tolist())
         return super().values(cells, name)
 
+    def gone(self, cell: Any) -> bool:
+        return self.missing.holds(ungrouped(cell, self.thousands))
+
     def value(self, cell: Any) -> float | None:
-        number = number_in(cell)
+        number = number_in(ungrouped(cell, self.thousands))
         return None if math.isnan(number) else number
 
     def shown(self, value: Any) -> str:
         return f"{value:g}" if value is not None else ""
 
     def why_refused(self, cell: Any) -> str:
-        comma = isinstance(cell, str) and not math.isnan(number_in(cell.replace(",", ".")))
-        return _COMMA if comma else self.refusal
+        if not isinstance(cell, str):
+            return self.refusal
+        if any(not math.isnan(number_in(ungrouped(cell, mark))) for mark in MARKS if mark != "." or mark in cell):
+            return _GROUPS
+        if "," in cell and not math.isnan(number_in(cell.replace(",", "."))):
+            return _COMMA
+        bare = cell.strip().strip(SIGNS)
+        signed = bare != cell.strip() and (self.value(bare) is not None or self.why_refused(bare) != self.refusal)
+        return _SIGN if signed else self.refusal
 
 
 @dataclass(frozen=True)
@@ -235,9 +282,10 @@ class Numeric(_OfNumbers):
     log: bool
     missing: Missing
     integer: bool = False
+    thousands: str | None = None
 
     key: ClassVar[str] = "range"
-    fields: ClassVar[tuple[str, ...]] = ("log", "integer", "missing", "missing_tokens")
+    fields: ClassVar[tuple[str, ...]] = ("log", "integer", "thousands", "missing", "missing_tokens")
 
     @classmethod
     def read(cls, entry: Mapping[str, Any], field: str) -> Self:
@@ -248,7 +296,7 @@ class Numeric(_OfNumbers):
         high = check_number(field, bounds[1], low=low, low_open=True)
         check_number(field, high - low)
         missing = Missing.read(entry, field, lambda said: check_number(field, said))
-        return cls(low, high, log, missing, _whole(entry, field, (low, high)))
+        return cls(low, high, log, missing, _whole(entry, field, (low, high)), _mark(entry, field))
 
     @property
     def width(self) -> int:
@@ -277,9 +325,10 @@ class Bins(_OfNumbers):
     edges: tuple[float, ...]
     missing: Missing
     integer: bool = False
+    thousands: str | None = None
 
     key: ClassVar[str] = "bins"
-    fields: ClassVar[tuple[str, ...]] = ("range", "integer", "missing", "missing_tokens")
+    fields: ClassVar[tuple[str, ...]] = ("range", "integer", "thousands", "missing", "missing_tokens")
 
     @classmethod
     def read(cls, entry: Mapping[str, Any], field: str) -> Self:
@@ -294,7 +343,7 @@ class Bins(_OfNumbers):
             raise InvalidInput(field, ends, "range beside bins: [low, high], around the edges")
         low, high = check_number(field, ends[0], high=numbers[0]), check_number(field, ends[1], low=numbers[-1])
         missing = Missing.read(entry, field, lambda said: check_number(field, said))
-        return cls(numbers, missing, _whole(entry, field, (low, *numbers, high)))
+        return cls(numbers, missing, _whole(entry, field, (low, *numbers, high)), _mark(entry, field))
 
     @property
     def width(self) -> int:
@@ -316,11 +365,18 @@ class Bins(_OfNumbers):
 
 @dataclass(frozen=True)
 class Categories(Kind):
-    """One of a public list of values, one-hot; then a place of missing values, and one of all others, if declared."""
+    """One of a public list of values, one-hot; then a place of missing values, and one of all others, if declared.
+
+    Blanks around a text do not count, but where two of the values differ by them.
+
+    Attributes:
+        unlisted: what rows have for a value that is not listed.
+    """
 
     values: tuple[str, ...]
     tokens: tuple[str, ...] | None
     other: bool
+    unlisted: str | int | float
 
     key: ClassVar[str] = "categories"
     fields: ClassVar[tuple[str, ...]] = ("missing_token", "missing_tokens", "other")
@@ -337,8 +393,8 @@ class Categories(Kind):
         texts = tuple(token_of(value) for value in values)
         if len(set(texts)) != len(texts) or token in texts or not isinstance(token, str | None):
             raise InvalidInput(field, values, "categories, each of them once, and a missing_token that is none of them")
-        if not isinstance(other, bool):
-            raise InvalidInput(field, other, "other: true or false")
+        if not isinstance(other, bool | str | int | float) or _endless(other) or is_blank(other):
+            raise InvalidInput(field, other, "other: true, false, or what rows have for values that are not listed")
         tokens: tuple[str, ...] | None = None if token is None else (token,)
         if entry.get("missing_tokens") is not None:
             several = _tokens(field, "missing_tokens", entry["missing_tokens"])
@@ -346,7 +402,13 @@ class Categories(Kind):
                 allowed = "missing_tokens that are no categories, and no missing_token beside"
                 raise InvalidInput(field, several, allowed)
             tokens = tuple(several)
-        return cls(texts, tokens, other)
+        taken = {text.strip() for text in (*texts, *(tokens or ()))}
+        unlisted = "other" if isinstance(other, bool) else other
+        while token_of(unlisted).strip() in taken:
+            if not isinstance(other, bool):
+                raise InvalidInput(field, other, "other: a text that is no category and no missing token")
+            unlisted += " value"
+        return cls(texts, tokens, other is not False, unlisted)
 
     @property
     def width(self) -> int:
@@ -362,11 +424,12 @@ class Categories(Kind):
         # Files without types leave a cell empty where others have none.
         if cell is None or (is_blank(cell) and token not in places):
             return len(self.values) if self.tokens is not None else places.get("")
-        return places.get(token, self.width - 1 if self.other else None)
+        return places.get(token, places.get(token.strip(), self.width - 1 if self.other else None))
 
     def _places(self) -> dict[str, int]:
         places = {value: place for place, value in enumerate(self.values)}
-        return places | dict.fromkeys(self.tokens or (), len(self.values))
+        places |= dict.fromkeys(self.tokens or (), len(self.values))
+        return {token.strip(): place for token, place in reversed(places.items()) if token.strip()} | places
 
     def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
         places, folded = self._places(), {value.strip().casefold() for value in self.values}
@@ -380,7 +443,7 @@ class Categories(Kind):
             elif is_blank(cell):
                 yield row, "missing: taken as none of the categories"
             elif token.strip().casefold() in folded:
-                yield row, f"unknown category, but for blanks and case a known one: {instead}"
+                yield row, f"unknown category, but for its case a known one: {instead}"
             else:
                 yield row, f"unknown category: {instead}"
 
@@ -489,19 +552,26 @@ class Ranks(_Single):
 
 
 _ISO: Final = re.compile(r"(?P<Y>\d{4})-(?P<m>\d{2})-(?P<d>\d{2})(?:[T ][0-9:.,+Z -]*)?", re.ASCII)
-_MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-# Of strptime's directives those that mean the same everywhere: no names of another language, no century to guess.
+_MONTHS: Final = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+# Directives of strptime that mean the same everywhere; names are English.
 _DIRECTIVES: Final = {
     "Y": r"(?P<Y>\d{4})",
     "m": r"(?P<m>\d{1,2})",
     "d": r"(?P<d>\d{1,2})",
+    "y": r"(?P<y>\d{2})",
     "b": r"(?P<b>[A-Za-z]{3})",
+    "B": r"(?P<B>[A-Za-z]{3,9})",
     "H": r"\d{1,2}",
     "M": r"\d{1,2}",
     "S": r"\d{1,2}",
+    "I": r"\d{1,2}",
+    "p": r"[AaPp]\.?[Mm]\.?",
     "%": "%",
 }
-_TIGHT: Final = {"m": r"(?P<m>\d{2})", "d": r"(?P<d>\d{2})", "H": r"\d{2}", "M": r"\d{2}", "S": r"\d{2}"}
+_TIGHT: Final = {word: rule.replace(r"\d{1,2}", r"\d{2}") for word, rule in _DIRECTIVES.items()}
 _LONGEST_FORMAT: Final = 40
 PARTS: Final = ("days", "year", "month", "weekday")
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -539,6 +609,8 @@ class Dates(_Single):
         if "year" in parts and high.year - low.year >= _MOST_YEARS:
             raise InvalidInput(field, list(bounds), f"year among the parts of at most {_MOST_YEARS} years")
         pattern = _ISO if entry.get("format") is None else _date_pattern(entry["format"], field)
+        if "y" in pattern.groupindex and high.year - low.year >= _MOST_YEARS:
+            raise InvalidInput(field, list(bounds), f"days of at most {_MOST_YEARS} years where format has %y")
         found = Missing.read(entry, field, lambda said: _iso(field, said))
         return cls(low, high, pattern, tuple(parts), found)
 
@@ -567,12 +639,16 @@ class Dates(_Single):
         if found is None:
             return None
         said = found.groupdict()
-        month = said.get("m") or "1"
-        if said.get("b"):
-            name = said["b"].lower()
-            month = str(_MONTHS.index(name) + 1) if name in _MONTHS else "0"
+        month, year = int(said.get("m") or 1), int(said.get("Y") or said["y"])
+        if name := (said.get("b") or said.get("B") or "").lower():
+            names = [known if said.get("B") else known[:3] for known in _MONTHS]
+            month = names.index(name) + 1 if name in names else 0
+        if said.get("y"):
+            # The hundred years around the middle of the declared ones.
+            first = (self.low.year + self.high.year) // 2 - (_MOST_YEARS - 1) // 2
+            year = first + (year - first) % _MOST_YEARS
         try:
-            return date(int(said["Y"]), int(month), int(said.get("d") or "1"))
+            return date(year, month, int(said.get("d") or "1"))
         except ValueError:
             return None
 
@@ -619,6 +695,13 @@ def _whole(entry: Mapping[str, Any], field: str, bounds: Iterable[float]) -> boo
     return integer
 
 
+def _mark(entry: Mapping[str, Any], field: str) -> str | None:
+    """The declared mark between thousands."""
+    if (mark := entry.get("thousands")) is not None and mark not in tuple(MARKS):
+        raise InvalidInput(field, mark, "thousands: one of " + " ".join(f'"{known}"' for known in MARKS))
+    return mark
+
+
 def _endless(value: Any) -> bool:
     """Whether this is infinity or no number, which JSON can't say."""
     return isinstance(value, float) and not math.isfinite(value)
@@ -639,7 +722,10 @@ def _iso(field: str, given: Any) -> date:
 
 def _date_pattern(text: Any, field: str) -> re.Pattern[str]:
     """What finds year, month and day in texts of a format such as ``%d.%m.%Y``; it matches in linear time."""
-    allowed = "format: %Y, and %m or %b, %d, %H, %M, %S, each at most once, with other characters between; as %d.%m.%Y"
+    allowed = (
+        "format: %Y or %y, and %m, %b or %B, %d, %H, %I, %M, %S, %p, each at most once, with other characters between; "
+        "as %d.%m.%Y"
+    )
     if not isinstance(text, str) or len(text) > _LONGEST_FORMAT:
         raise InvalidInput(field, text, allowed)
     found, seen, rest = [], [], text
@@ -652,8 +738,9 @@ def _date_pattern(text: Any, field: str) -> re.Pattern[str]:
                 raise InvalidInput(field, text, allowed)
             # Between digits and digits only a fixed number of them can be told apart.
             close = rest.startswith("%") or (bool(found) and len(found) > 1 and not literal)
-            found.append(_TIGHT.get(word, _DIRECTIVES[word]) if close else _DIRECTIVES[word])
+            found.append((_TIGHT if close else _DIRECTIVES)[word])
             seen += [word] if word != "%" else []
-    if "Y" not in seen or {"m", "b"} <= set(seen) or ("d" in seen and not {"m", "b"} & set(seen)):
+    years, months = ({"Y", "y"} & set(seen), {"m", "b", "B"} & set(seen))
+    if len(years) != 1 or len(months) > 1 or ("d" in seen and not months):
         raise InvalidInput(field, text, allowed)
     return re.compile("".join(found), re.ASCII)

@@ -90,10 +90,9 @@ def table_states(tabular: Tabular) -> tuple[States, ...]:
     entries = {entry["name"]: entry for entry in tabular.options()["columns"]}
     found = []
     for name, kind in tabular.kinds.items():
-        if kind is not None:
-            states = _states(kind, entries[name])
-            shares = states.shares / states.shares.sum()
-            found.append(replace(states, name=name, features=states.features * tabular.scale, shares=shares))
+        states = _states(kind, entries[name])
+        shares = states.shares / states.shares.sum()
+        found.append(replace(states, name=name, features=states.features * tabular.scale, shares=shares))
     return tuple(found)
 
 
@@ -137,23 +136,22 @@ def _(kind: Numeric, entry: Mapping[str, Any]) -> States:
 
 @_states.register
 def _(kind: Categories, entry: Mapping[str, Any]) -> States:
-    values: Sequence[Any] = entry["categories"]
-    type_ = _type_of(values)
-    draws = [_always(value if type_ != pa.string() else token_of(value)) for value in values]
-    # A value that is not listed can't be named: it is a cell without one, as a missing one is.
-    draws += [_always(None)] * ((kind.tokens is not None) + kind.other)
+    listed: Sequence[Any] = entry["categories"]
+    values = [*listed, *([] if kind.tokens is None else [None]), *([kind.unlisted] if kind.other else [])]
+    draws, type_ = _draws(values)
     states = _one_hot(draws, type_)
     if kind.other:
         return states
+    # Where missing values have no place either, they have no feature, as these.
+    named = kind.tokens is not None and type_ == pa.string()
     features = np.vstack([states.features, np.zeros(kind.width)])
-    return _plain(features, [*states.draws, _always(None)], type_, unlisted=len(features) - 1)
+    draws.append(_always(kind.unlisted if named else None))
+    return _plain(features, draws, type_, unlisted=len(features) - 1)
 
 
 @_states.register
 def _(kind: Ranks, entry: Mapping[str, Any]) -> States:
-    values: Sequence[Any] = entry["ordinal"]
-    type_ = _type_of(values)
-    draws = [_always(value if type_ != pa.string() else token_of(value).strip()) for value in values]
+    draws, type_ = _draws(entry["ordinal"])
     places = np.linspace(0, 1, len(draws)).reshape(-1, 1)
     return _with_missing(_plain(places, draws, type_), kind.missing.own)
 
@@ -161,9 +159,11 @@ def _(kind: Ranks, entry: Mapping[str, Any]) -> States:
 @_states.register
 def _(kind: Truth, entry: Mapping[str, Any]) -> States:
     said = entry["boolean"]
-    no, yes = (False, True) if said is True else (token_of(said["false"][0]), token_of(said["true"][0]))
-    states = _plain(np.array([[0.0], [1.0]]), [_always(no), _always(yes)], pa.bool_() if said is True else pa.string())
-    return _with_missing(states, kind.missing.own)
+    if said is True:
+        draws, type_ = [_always(False), _always(True)], pa.bool_()
+    else:
+        draws, type_ = _draws([said["false"][0], said["true"][0]])
+    return _with_missing(_plain(np.array([[0.0], [1.0]]), draws, type_), kind.missing.own)
 
 
 @_states.register
@@ -220,11 +220,14 @@ def _within(low: float, high: float, integer: bool) -> Draw:
     return drawn
 
 
-def _type_of(values: Sequence[Any]) -> pa.DataType:
-    if all(isinstance(value, int) and not isinstance(value, bool) for value in values):
-        return pa.int64()
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-    return pa.float64() if numbers else pa.string()
+def _draws(values: Sequence[Any]) -> tuple[list[Draw], pa.DataType]:
+    """Draws of declared values, None for a missing one, and their type: texts unless all are numbers."""
+    known = [value for value in values if value is not None]
+    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
+    whole = numbers and all(isinstance(value, int) for value in known)
+    kind = pa.int64() if whole else pa.float64() if numbers else pa.string()
+    told = [value if value is None or numbers else token_of(value).strip() for value in values]
+    return [_always(value) for value in told], kind
 
 
 def _plain(

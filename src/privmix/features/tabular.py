@@ -63,7 +63,7 @@ class Tabular(Extractor):
     - ``{"boolean": true}``, or ``{"boolean": {"true": ["J"], "false": ["N"]}}``: 0 or 1.
     - ``{"date": ["2015-01-01", "2025-12-31"]}``: the place between two days; with ``"format": "%d.%m.%Y"`` and
       ``"parts": ["days", "month", "weekday"]``.
-    - ``{"ignore": true}``: not used.
+    - ``{"ignore": true}``: not read; it may hold anything, and be the persons' or the labels'.
 
     A value that is missing, empty or one of ``"missing_tokens"``, is refused unless ``"missing"`` says what is taken
     in its place, or ``"indicator"`` for a feature of its own.
@@ -108,8 +108,8 @@ class Tabular(Extractor):
     @classmethod
     def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
         """By column and category: "age", "sex=F", "sex missing", "25 <= age < 35", "admitted month=3"."""
-        kinds = cls(**options)._kinds
-        return tuple(name for column, kind in kinds.items() if kind is not None for name in kind.names(column))
+        kinds = cls(**options).kinds
+        return tuple(name for column, kind in kinds.items() for name in kind.names(column))
 
     @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
@@ -133,10 +133,9 @@ class Tabular(Extractor):
         self._drafted = drafted
         self._entries = _entries(columns)
         self._kinds = {entry["name"]: _kind(entry) for entry in self._entries}
-        used = sum(kind is not None for kind in self._kinds.values())
-        if not used:
+        if not self.columns:
             raise InvalidInput("columns of tabular", len(self._entries), "at least one that is not ignored")
-        self._scale = 1 / math.sqrt(used)
+        self._scale = 1 / math.sqrt(len(self.columns))
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
@@ -166,13 +165,18 @@ class Tabular(Extractor):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that a table must have, in order."""
-        return tuple(self._kinds)
+        """Names of the columns that are read, in order: a table must have them, and may have any others."""
+        return tuple(name for name, kind in self._kinds.items() if kind is not None)
 
     @property
-    def kinds(self) -> Mapping[str, Kind | None]:
-        """What each column holds, by name, in order; None where it is not used."""
-        return self._kinds
+    def ignored(self) -> tuple[str, ...]:
+        """Names of the columns that are not read."""
+        return tuple(name for name, kind in self._kinds.items() if kind is None)
+
+    @property
+    def kinds(self) -> Mapping[str, Kind]:
+        """Kinds of the :attr:`columns`, by name, in order."""
+        return {name: kind for name, kind in self._kinds.items() if kind is not None}
 
     @property
     def scale(self) -> float:
@@ -181,8 +185,12 @@ class Tabular(Extractor):
 
     @property
     def number_columns(self) -> tuple[str, ...]:
-        """Names of those that hold numbers, in which text files may write a decimal comma."""
-        return tuple(name for name, kind in self._kinds.items() if isinstance(kind, Numeric | Bins))
+        """Names of those that hold numbers, in which text files may write a decimal comma.
+
+        A mark between thousands that is declared decides for itself.
+        """
+        numbers = {name: kind for name, kind in self.kinds.items() if isinstance(kind, Numeric | Bins)}
+        return tuple(name for name, kind in numbers.items() if kind.thousands not in (",", "."))
 
     def options(self) -> dict[str, Any]:
         """The specification, as a list: the order of columns matters."""
@@ -190,7 +198,7 @@ class Tabular(Extractor):
         return columns if self._drafted is None else {**columns, "drafted": self._drafted}
 
     def check_schema(self, schema: Schema) -> None:
-        """The table's columns must be those of the specification, in the same order."""
+        """The table's columns must be :attr:`columns`, in the same order."""
         if schema.columns != self.columns:
             given = schema.columns or ()
             lacking = [name for name in self.columns if name not in given]
@@ -202,10 +210,10 @@ class Tabular(Extractor):
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """One place a number, one a category; see :meth:`names_of` for all."""
-        if tuple(input_shape) != (len(self._entries),):
-            allowed = f"({len(self._entries)},), one value a column of the specification"
+        if tuple(input_shape) != (len(self.columns),):
+            allowed = f"({len(self.columns)},), one value a column of the specification that is not ignored"
             raise InvalidInput("input shape for tabular", tuple(input_shape), allowed)
-        return sum(kind.width for kind in self._kinds.values() if kind is not None)
+        return sum(kind.width for kind in self.kinds.values())
 
     def unusual(self, x: NDArray[Any]) -> Iterator[tuple[int, str, str]]:
         """Of (b, columns) cells those that are refused, cut, missing or unknown: (row, column, why), no value.
@@ -217,19 +225,14 @@ class Tabular(Extractor):
             >>> list(colours.unusual(np.array([[5.0, "green"], ["tall", "red"]], dtype=object)))
             [(1, 'size', 'no number'), (0, 'colour', 'unknown category: taken as none')]
         """
-        for place, (name, kind) in enumerate(self._kinds.items()):
-            if kind is not None:
-                for row, why in kind.unusual(x[:, place].tolist()):
-                    yield row, name, why
+        for place, (name, kind) in enumerate(self.kinds.items()):
+            for row, why in kind.unusual(x[:, place].tolist()):
+                yield row, name, why
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, columns) texts, numbers and None -> (b, d) float32."""
         self.output_dim(x.shape[1:])
-        parts = [
-            _encoded(kind, x[:, place].tolist(), name)
-            for place, (name, kind) in enumerate(self._kinds.items())
-            if kind is not None
-        ]
+        parts = [_encoded(kind, x[:, place].tolist(), name) for place, (name, kind) in enumerate(self.kinds.items())]
         return (np.concatenate(parts, axis=1) * self._scale).astype(np.float32)
 
 

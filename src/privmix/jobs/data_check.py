@@ -21,7 +21,7 @@ from privmix.data.jsonl import JsonlSource
 from privmix.data.source import Source, as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput, PrivmixError, check_number
 from privmix.features import Extractor, Tabular, parse_features
-from privmix.features.table_kinds import REFUSED
+from privmix.features.table_kinds import REFUSED, like_thousands
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.persons import Persons
@@ -41,6 +41,7 @@ _BROKEN_QUOTES: Final = (
     "quotes that are not around whole cells, or not closed: what is behind can't be told apart, and was not looked at"
 )
 _NO_CLASS: Final = "none of the declared classes"
+_HEADER: Final = "the names of the columns: a header line that stands among the records"
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,7 @@ class DataCheck(Shown):
         norms: (n,) lengths of the records' features before clipping, of those that fit.
         plain_numbers: features are the numbers of the data as they are.
         persons: of whom they are; None where nobody asked.
+        like_thousands: columns of numbers with decimal marks -> whether each mark has three digits behind it.
     """
 
     records: int
@@ -116,11 +118,12 @@ class DataCheck(Shown):
     counts: Counter[tuple[str | None, str, bool]] = field(default_factory=Counter)
     norms: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
     persons: PersonsCheck | None = None
+    like_thousands: dict[str, bool] = field(default_factory=dict)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Counts alone. Private."""
         misfits = {f"{column or 'label'}: {why}": f"{count:,}" for (column, why, _), count in self.counts.items()}
-        return f"Check of {self.records:,} records: {'all fit' if self.fits else 'some do not fit'}", {
+        return f"Check of {self.records:,} records: {self.verdict}", {
             **misfits,
             "clipped": f"{100 * self.clipped:.1f}% at {self.clip_norm:g}",
             **({} if self.persons is None else {"persons": str(self.persons)}),
@@ -132,6 +135,15 @@ class DataCheck(Shown):
     def fits(self) -> bool:
         """Whether a release would take every record."""
         return not any(refused for _, _, refused in self.counts)
+
+    @property
+    def verdict(self) -> str:
+        """In words."""
+        if not self.fits:
+            return "a release would be refused"
+        if not self.counts:
+            return "every record fits"
+        return f"no record is refused; {sum(self.counts.values()):,} values are taken as missing or as others"
 
     @property
     def clipped(self) -> float:
@@ -148,6 +160,11 @@ class DataCheck(Shown):
                 "are cut to it: of plain numbers only the proportions are left. Declare a bound that fits them "
                 "(`clip_norm`), by what is public of their ranges, or give a table's ranges and categories: `features` "
                 "tabular:SPEC.json"
+            )
+        for name in (name for name, alike in self.like_thousands.items() if alike):
+            found.append(
+                f"column {name}: every decimal mark has three digits behind it. If it parts thousands, each number is "
+                'taken as a thousandth: declare "thousands" for the column in the specification'
             )
         empty = [name for name, count in self.classes.items() if not count]
         if empty and sum(self.classes.values()):
@@ -318,6 +335,9 @@ class _Look:
         if schema.columns is None:
             return self._numbers(raw)
         for row, one in enumerate(raw):
+            if len(one) > 1 and set(map(type, one)) == {str} and tuple(one) == schema.columns:
+                bad.add(row)
+                self._tell(row, None, _HEADER, True, None)
             for name, cell in zip(schema.columns, one, strict=True):
                 try:
                     as_table(np.array([[cell]], dtype=object), (name,))
@@ -330,7 +350,17 @@ class _Look:
                 refused = why in REFUSED
                 bad |= {row} if refused else set()
                 self._tell(row, name, why, refused, raw[row, places[name]])
+            for name in self._extractor.number_columns:
+                self._marks(name, raw[:, places[name]].tolist())
         return bad
+
+    def _marks(self, name: str, cells: list[Any]) -> None:
+        """Whether every decimal mark of a column may part thousands."""
+        thousands = self._found.like_thousands
+        if thousands.get(name, True):
+            found = {like_thousands(cell) for cell in set(cells) if isinstance(cell, str)} - {None}
+            if found:
+                thousands[name] = found == {True}
 
     def _numbers(self, raw: NDArray[Any]) -> set[int]:
         shape = self._source.schema.input_shape
@@ -434,6 +464,8 @@ def _line(
     """A line of a CSV file as a chunk of one record."""
     if row is None:
         raise _WrongCells([(None, _BROKEN_QUOTES, "")])
+    if row == names:
+        raise _WrongCells([(None, _HEADER, "")])
     if len(row) != len(names):
         raise _WrongCells([(None, f"{len(row)} cells, where the header has {len(names)}", ",".join(row))])
     cells = dict(zip(names, row, strict=True))
@@ -461,10 +493,10 @@ def _image(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[An
 
 
 def told(found: DataCheck) -> DataCheck:
-    """The same with refusals first, and the first of each kind before the second of any, for people."""
+    """The same with the first of each kind before the second of any, and refusals first, for people."""
     times: Counter[tuple[str | None, str]] = Counter()
-    ranked: list[tuple[bool, int, int]] = []
+    ranked: list[tuple[int, bool, int]] = []
     for one in found.misfits:
-        ranked.append((not one.refused, times[one.column, one.why], len(ranked)))
+        ranked.append((times[one.column, one.why], not one.refused, len(ranked)))
         times[one.column, one.why] += 1
     return replace(found, misfits=[found.misfits[place] for _, _, place in sorted(ranked)])

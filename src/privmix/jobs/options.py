@@ -103,8 +103,11 @@ Said = Mapping[str, Any] | Sequence[str] | None
 class SpecOptions:
     """What columns hold, by public knowledge."""
 
-    number: Said = option(None, "A number between bounds: age=0:120. Once for each column, like the next ones.")
-    bins: Said = option(None, "A number by intervals: age=18,40,65.")
+    number: Said = option(
+        None, "A number between bounds: age=0:120, or in 12 intervals: age=0:120:12. Once for each column, as the next."
+    )
+    bins: Said = option(None, "A number by intervals: age=18,40,65, with bounds age=0:18,40,65:120.")
+    integer: Said = option(None, "Columns of number and bins that hold whole numbers, with commas.")
     category: Said = option(None, "One of some values: sex=F,M.")
     ordinal: Said = option(None, "One of some values in order: stage=I,II,III.")
     date: Said = option(

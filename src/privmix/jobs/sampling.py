@@ -179,10 +179,9 @@ def sample(
     arrays = [one.cells(places[:, column], generator) for column, one in enumerate(states)]
     classes = pa.array(np.array(dataset.classes)[places[:, -1]].tolist(), pa.string())
     names = [one.name for one in states]
-    ignored = tuple(name for name, kind in tabular.kinds.items() if kind is None)
     open_ended = tuple(one.name for one in states if one.open_end)
     table = pa.table([*arrays, classes], names=[*names, label])
-    found = SampledTable(table, label, model.pairs, ignored, open_ended, model, place)
+    found = SampledTable(table, label, model.pairs, tabular.ignored, open_ended, model, place)
     if place is not None:
         write_table(found, place, private=False)
     return found

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+
 from privmix import data as readers
 from privmix.bars import Asked, callback, shows_bars
 from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT, columns_of
@@ -25,6 +27,7 @@ from privmix.progress import Progress
 from privmix.shown import Shown
 
 _STEP: Final = 4096
+_MOST_INTERVALS: Final = 100
 # What stands in a draft where nothing was said, by what a schema declares.
 _HINTS: Final = {
     NUMBER: "a number: range or bins; or ignore",
@@ -43,16 +46,22 @@ class TableSpec(Shown):
         columns: column -> its entry; see docs/tables.md. Where records were looked at, ``Tabular(columns)`` says so.
         looked: whether records were looked at for it.
         out: the file that was written, if any.
+        seen: column -> what it is taken for, or why it is left out, where records were looked at. Private.
+        warnings: about the records. Private.
     """
 
     columns: Mapping[str, Mapping[str, Any]]
     looked: bool
-    out: Path | None = None
+    out: Path | None
+    seen: Mapping[str, str]
+    warnings: tuple[str, ...]
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What is said of each column."""
+        """Entries of the columns."""
+        seen = {name: f"  ({words})" for name, words in self.seen.items()}
         return f"Specification of {len(self.columns)} columns", {
-            name: json.dumps(entry, ensure_ascii=False) for name, entry in self.columns.items()
+            **{name: _json(entry) + seen.get(name, "") for name, entry in self.columns.items()},
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
 
     @property
@@ -87,6 +96,7 @@ def spec(
     label: str | None = None,
     number: Said = None,
     bins: Said = None,
+    integer: Said = None,
     category: Said = None,
     ordinal: Said = None,
     date: Said = None,
@@ -110,7 +120,7 @@ def spec(
         data: a CSV, JSON lines, Parquet or Arrow file, a folder or pattern of such, or a frame in memory.
         out: a JSON file to write.
         label: the labels' column, which is not specified; default ``label``.
-        number, bins, category, ordinal, date, boolean, ignore, missing, look: see
+        number, bins, integer, category, ordinal, date, boolean, ignore, missing, look: see
             :class:`privmix.jobs.options.SpecOptions`.
         split: which part of a folder.
         columns: how CSV files are written, and the labels' column; see :class:`privmix.Columns`.
@@ -139,6 +149,7 @@ def spec(
     asked = SpecOptions(
         number=number,
         bins=bins,
+        integer=integer,
         category=category,
         ordinal=ordinal,
         date=date,
@@ -165,12 +176,21 @@ def spec(
     if not known:
         raise InvalidInput("data", "no column beside the labels'", "a table")
     wanted = [name for name in known if name not in entries]
-    seen = _looked(data, wanted, declared, split, _gone(missing, known), callback(progress)) if look and wanted else {}
     hints = header or {}
+    looks, again = {}, 0
+    if look and wanted:
+        looks, again = _looked(data, wanted, hints, declared, split, _gone(missing, known), callback(progress))
+    seen = {name: one[0] for name, one in looks.items()}
     found = {name: entries.get(name) or seen.get(name) or {PLACEHOLDER: _HINTS[hints.get(name, "")]} for name in known}
     if seen and "drafted" in found:
         raise InvalidInput("look", True, "False where a column is called drafted, by which the file says what it is")
-    made = TableSpec(DraftedColumns(found) if seen else found, bool(seen), place)
+    made = TableSpec(
+        DraftedColumns(found) if seen else found,
+        bool(seen),
+        place,
+        {name: one[1] for name, one in looks.items()},
+        (f"a header line stands among the records, {again:,} times: take it out of the data",) if again else (),
+    )
     # What was said must make sense now, and not when data are released.
     used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
     if used:
@@ -239,8 +259,8 @@ def _said(asked: SpecOptions, known: list[str] | None, apart: tuple[str | None, 
         return {"missing": INDICATOR, **(said if tokens else {})} if single and said else said
 
     kinds: list[tuple[str, Said, Callable[[str, Any], dict[str, Any]]]] = [
-        ("number", asked.number, lambda field, what: {"range": _numbers(field, what, ":", 2)}),
-        ("bins", asked.bins, lambda field, what: {"bins": _numbers(field, what, ",", None)}),
+        ("number", asked.number, lambda field, what: _number(field, what)),
+        ("bins", asked.bins, lambda field, what: _bins(field, what)),
         ("category", asked.category, lambda field, what: {"categories": _values(field, what)}),
         ("ordinal", asked.ordinal, lambda field, what: {"ordinal": _values(field, what)}),
         ("date", asked.date, lambda field, what: _days(field, what)),
@@ -250,11 +270,18 @@ def _said(asked: SpecOptions, known: list[str] | None, apart: tuple[str | None, 
     found: dict[str, dict[str, Any]] = {}
     for field, given, entry in kinds:
         for name, what in _pairs(field, given, known):
+            if field == "ignore" and name in apart:
+                # They are no inputs.
+                continue
             if name in found or name in apart:
                 raise InvalidInput(field, name, "each column once, and not the labels' or the persons'")
             if known is not None and name not in known:
                 raise InvalidInput(field, name, "columns that the header of the data names")
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
+    for name, _ in _pairs("integer", asked.integer, known):
+        if not {"range", "bins"} & set(found.get(name, ())):
+            raise InvalidInput("integer", name, "columns that number or bins declares")
+        found[name]["integer"] = True
     for column in () if asked.look else gone:
         if column is not None and "ignore" in found.get(column, {"ignore": True}):
             raise InvalidInput("missing", column, "columns whose content is declared")
@@ -283,7 +310,7 @@ def _pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[s
     texts = [given] if isinstance(given, str) else list(given)
     found: list[tuple[str, Any]] = []
     for text in texts:
-        if field == "ignore" or (field == "boolean" and ("=" not in text or text in (known or ()))):
+        if field in ("ignore", "integer") or (field == "boolean" and ("=" not in text or text in (known or ()))):
             # A name may have a comma in it.
             found += [(name, None) for name in ([text] if text in (known or ()) else _texts(text))]
             continue
@@ -295,16 +322,37 @@ def _pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[s
     return found
 
 
-def _numbers(field: str, what: Any, mark: str, count: int | None) -> list[float]:
-    parts = what.split(mark) if isinstance(what, str) else list(what)
-    try:
-        numbers = [float(part) for part in parts]
-    except (TypeError, ValueError):
-        numbers = []
-    if not numbers or len(numbers) != (count or len(numbers)):
-        allowed = "COLUMN=LOW:HIGH, two numbers" if count else "COLUMN=NUMBER,NUMBER,..., rising"
+def _number(field: str, what: Any) -> dict[str, Any]:
+    numbers = _numbers(what, ":")
+    if len(numbers) not in (2, 3) or (len(numbers) == 3 and numbers[2] not in range(2, _MOST_INTERVALS + 1)):
+        allowed = f"COLUMN=LOW:HIGH, or COLUMN=LOW:HIGH:INTERVALS, 2 to {_MOST_INTERVALS} of them"
         raise InvalidInput(field, what, allowed)
-    return [int(number) if number.is_integer() else number for number in numbers]
+    low, high, *count = numbers
+    if not count:
+        return {"range": [low, high]}
+    edges = [low + (high - low) * place / count[0] for place in range(1, int(count[0]))]
+    return {"bins": [_plain(float(f"{edge:.12g}")) for edge in edges], "range": [low, high]}
+
+
+def _bins(field: str, what: Any) -> dict[str, Any]:
+    ends = isinstance(what, str) and ":" in what
+    numbers = _numbers(what.replace(":", ",") if ends else what, ",")
+    marks = [":", *("," * (len(numbers) - 3)), ":"] if ends else []
+    if not numbers or (ends and [mark for mark in what if mark in ":,"] != marks):
+        raise InvalidInput(field, what, "COLUMN=EDGE,EDGE,..., rising, or COLUMN=LOW:EDGE,...,EDGE:HIGH")
+    return {"bins": numbers[1:-1], "range": [numbers[0], numbers[-1]]} if ends else {"bins": numbers}
+
+
+def _numbers(what: Any, mark: str) -> list[float]:
+    """The numbers that a text or a list holds; none where it holds anything else."""
+    try:
+        return [_plain(float(part)) for part in (what.split(mark) if isinstance(what, str) else what)]
+    except (TypeError, ValueError):
+        return []
+
+
+def _plain(number: float) -> float:
+    return int(number) if number.is_integer() else number
 
 
 def _values(field: str, what: Any) -> list[Any]:
@@ -358,19 +406,21 @@ def _keys(data: Any, declared: Columns, split: str) -> list[str]:
 def _looked(
     data: Any,
     names: Sequence[str],
+    hints: Mapping[str, str],
     declared: Columns,
     split: str,
     tokens: Mapping[str | None, list[str]],
     report: Progress,
-) -> dict[str, dict[str, Any]]:
-    """Drafts of the columns from all records."""
+) -> tuple[dict[str, tuple[dict[str, Any], str]], int]:
+    """Drafts of the columns from all records, and how many of these are no records but header lines."""
     source = _opened(data, names, declared, split)
-    dialect = declared.dialect()
-    point = str if dialect is None else dialect.point
-    looks, done = [Look(tokens.get(name, tokens.get(None, [])), point) for name in names], 0
+    mark, other = declared.decimal or ".", tokens.get(None, [])
+    looks = {name: Look(name, tokens.get(name, other), mark, number=hints.get(name) == NUMBER) for name in names}
+    done = again = 0
     for part in source.inputs(_STEP):
-        for place, one in enumerate(looks):
-            one.add(part[:, place].tolist())
-        done += len(part)
+        header = (part == np.array(names, dtype=object)).all(axis=1)
+        for place, one in enumerate(looks.values()):
+            one.add(part[~header, place].tolist())
+        done, again = done + len(part), again + int(header.sum())
         report("look", done, source.schema.records)
-    return {name: one.draft() for name, one in zip(names, looks, strict=True)}
+    return {name: one.draft() for name, one in looks.items()}, again

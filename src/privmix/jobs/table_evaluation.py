@@ -115,11 +115,10 @@ def evaluate_table(
 
 
 def _encoded(rows: SampledTable, extractor: Tabular) -> NDArray[np.float32]:
-    """The rows' cells as features, columns that are not in them empty."""
-    cells = np.full((len(rows), len(extractor.columns)), None, dtype=object)
+    """The rows' cells as features."""
+    cells = np.empty((len(rows), len(extractor.columns)), dtype=object)
     for place, name in enumerate(extractor.columns):
-        if name in rows.columns:
-            cells[:, place] = rows.arrow.column(name).to_pylist()
+        cells[:, place] = rows.arrow.column(name).to_pylist()
     return extractor.transform(cells)
 
 
