@@ -59,3 +59,22 @@ def _rounded(value: float, context: Context) -> str:
     if not math.isfinite(value):
         return f"{value:g}"
     return exact(float(context.create_decimal(Decimal(repr(value)))))
+
+
+def percent_up(share: float) -> str:
+    """A share as a percentage, never below it; never a certainty unless it is one.
+
+    Example:
+        >>> percent_up(0.43211), percent_up(0.99996), percent_up(0.0021), percent_up(0.0)
+        ('43.3%', '99.996%', '0.21%', '0%')
+    """
+    if share >= 1:
+        return "100%"
+    # Two digits of small shares, and as many nines of large ones as they have.
+    fewest = 1 if share >= 0.01 else 2 if share >= 0.001 else 3
+    percents = 100 * Decimal(repr(float(share)))
+    for decimals in range(fewest, 7):
+        value = percents.quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING)
+        if value < 100:
+            return f"{value:.{decimals}f}".rstrip("0").rstrip(".") + "%"
+    return "practically 100%"

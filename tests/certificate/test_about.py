@@ -80,7 +80,7 @@ def test_without_words_nothing_is_said(tmp_path: Path) -> None:
     assert "about" not in release.certificate
     assert about_of(release.certificate) == {}
     assert not (tmp_path / "REL" / "LICENSE.txt").exists()
-    assert "# A differentially private mixup release\n" in (tmp_path / "REL" / "README.md").read_text()
+    assert "# A differentially private release (design: moments)\n" in (tmp_path / "REL" / "README.md").read_text()
 
 
 def test_the_command_line_says_the_same_and_dates_it(tmp_path: Path) -> None:

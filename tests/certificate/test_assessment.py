@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,16 @@ from mpmath import mp, mpf
 
 from privmix.accounting import Adjacency
 from privmix.certificate.assessment import Facts, as_rows, assess, markdown
+from privmix.certificate.certificate import Certificate
+from privmix.certificate.guarantee import Guarantee
 from privmix.planning import ReleaseConfig
+from privmix.plans import plan_from_dict
+from privmix.releases.card import data_card
 from privmix.releases.certificate import make_certificate
 from privmix.releases.verify import check_certificate
+from privmix.reports.sentences import meaning
+from privmix.rounding import percent_up
+from privmix.studio.pages import of_100
 from privmix.training.certificate import training_certificate
 from privmix.training.plan import TrainingPlan
 from tests.certificate.helpers import a_reservation
@@ -81,6 +89,38 @@ def test_every_design_answers_every_question(choices: dict[str, Any]) -> None:
     check_certificate(certificate)
 
 
+@pytest.mark.parametrize("choices", [*ALL_DESIGNS, {"design": "moments"}], ids=design_name)
+def test_an_even_bet_has_one_figure_for_every_design(choices: dict[str, Any]) -> None:
+    certificate = certificate_of(**choices)
+    card = data_card(plan_from_dict(certificate["plan"]), certificate)
+    check_one_figure(certificate, card)
+
+
+def check_one_figure(certificate: Certificate, card: str) -> None:
+    """Certificate, card, report and studio print one figure, which is that of the whole curve where it is promised."""
+    promise = Guarantee.of(certificate)
+    figure = percent_up(promise.right)
+    stated = [row[1] for row in as_rows(certificate["assessment"]) if "right at most" in row[1]]
+    assert stated == [text for text in stated if f"is right at most {figure} of the time with it" in text]
+    assert len(stated) == 1
+    assert re.findall(r"right at most ([0-9.]+%)", card) == [figure]
+    right = promise.curves()["power"]["right"]
+    shown = " ".join(meaning(certificate.adjacency, 0.1, right, certificate.unit.one))
+    assert f"<strong>{figure}</strong> of the time" in shown
+    assert of_100(right) == figure.replace("%", " of 100")
+    if promise.exact:
+        growth = math.exp(-promise.epsilon)
+        assert promise.right < (1 + promise.delta * growth) / (1 + growth)
+
+
+def test_a_figure_below_the_curves_is_refused() -> None:
+    certificate = certificate_of()
+    figure, promise = percent_up(Guarantee.of(certificate).right), Guarantee.of(certificate)
+    for wrong, found in (("50.1", figure), ("99.9", "99.9%"), ("nothing", figure)):
+        edited = json.loads(json.dumps(dict(certificate)).replace(f"right at most {figure}", f"right at most {wrong}%"))
+        assert promise.stated_right(edited) == found
+
+
 def test_the_answers_depend_on_nothing_else() -> None:
     """Two certificates of one plan differ in their ids alone, and answer alike."""
     one, other = certificate_of(), certificate_of()
@@ -126,7 +166,7 @@ def test_what_the_facts_change() -> None:
 
 def test_a_model_answers_too() -> None:
     plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5, epsilon=3.0)
-    found = training_certificate(
+    certificate = training_certificate(
         plan,
         model_id="m",
         settings={},
@@ -134,7 +174,9 @@ def test_a_model_answers_too() -> None:
         insecure_seed=False,
         reservation=a_reservation(plan),
         public_data={"images": "0"},
-    )["assessment"]
+    )
+    check_one_figure(certificate, markdown(certificate["assessment"]))
+    found = certificate["assessment"]
     assert [item["question"] for item in found] == QUESTIONS
     text = " ".join(" ".join(row) for row in as_rows(found))
     for words in (

@@ -73,15 +73,15 @@ def test_the_one_who_is_told_now_and_then_knows_as_much_as_the_guarantee_allows(
 
 @pytest.mark.parametrize(
     ("adjacency", "words"),
-    [("add_remove", ("is in the data", "those that are")), ("replace_one", ("one of two versions", "the other"))],
+    [("add_remove", ("is in the data", "those that are")), ("replace_one", ("which of two versions", "the other"))],
 )
 def test_the_meaning_speaks_of_what_is_hidden(adjacency: str, words: tuple[str, ...]) -> None:
-    text = " ".join(meaning(1.0, 1e-5, adjacency, 0.123, 0.62))
-    for word in (*words, "73.2%", "12.3%", "62%", "1 in 100,000"):
+    text = " ".join(meaning(adjacency, 0.123, 0.62))
+    for word in (*words, "12.3%", "62%"):
         assert word in text
     assert "weak promise" not in text
-    assert "weak promise" in " ".join(meaning(20.0, 1e-5, adjacency, 0.99, 0.99))
-    assert "told" not in " ".join(meaning(1.0, 0.0, adjacency, None, None))
+    assert "weak promise" in " ".join(meaning(adjacency, 0.99, 0.99))
+    assert meaning(adjacency, None, None) == []
 
 
 @pytest.mark.parametrize("value", [True, "1", None, [], {}, float("nan"), float("inf"), 10**400])

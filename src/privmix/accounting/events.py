@@ -17,7 +17,7 @@ from privmix.fields import Checked, Choice, Coded, Count, Fraction, Number, Posi
 
 
 class Adjacency(enum.Enum):
-    """Which pairs of datasets a guarantee tells apart.
+    """Which pairs of datasets count as neighbours.
 
     Matched exhaustively wherever it is used: an unknown relation is an error, never a default.
     """
@@ -146,6 +146,7 @@ Event = (
     | Repeated
     | Composed
 )
+"""What a mechanism does to the private records, as accountants price it: one of these dataclasses."""
 
 _KINDS: dict[str, type[Any]] = {
     "gaussian": Gaussian,

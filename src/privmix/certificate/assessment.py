@@ -47,6 +47,8 @@ class Facts:
         key_kept: who keeps the key of a series, and until when, in words; None: the release is of no series.
         weighed: ``records`` is what persons weigh together, who count in proportion to their records.
         most: how many units there are at most, where their number is an estimate.
+        right: how often the best attack wins an even bet, see :class:`privmix.certificate.guarantee.Guarantee`, as it
+            is printed; None: as earlier builds wrote it, from epsilon and delta alone.
     """
 
     what: Literal["release", "model"]
@@ -69,6 +71,7 @@ class Facts:
     key_kept: str | None = None
     weighed: bool = False
     most: int | None = None
+    right: str | None = None
 
 
 @dataclass(frozen=True)
@@ -167,12 +170,15 @@ def _persons(facts: Facts, present: bool) -> Answer:
 
 def _parameters(facts: Facts) -> Answer:
     bound = f"Epsilon is at most {rounded_up(facts.epsilon)} at delta {exact(facts.delta)}"
-    growth = math.exp(-min(facts.epsilon, 700.0))
-    # Kairouz, Oh and Viswanath 2015: total variation distance of the worst pair.
-    right = min(1.0, (1 + facts.delta * growth) / (1 + growth))
+    if facts.right is None:
+        growth = math.exp(-min(facts.epsilon, 700.0))
+        # Kairouz, Oh and Viswanath 2015: total variation distance of the worst pair.
+        right = f"{rounded_up(100 * min(1.0, (1 + facts.delta * growth) / (1 + growth)))}%"
+    else:
+        right = facts.right
     holds = (
         f"{bound}: an upper bound that anyone can recompute from the plan. An attacker who would be right half of the "
-        f"time without it is right at most {rounded_up(100 * right)}% of the time with it."
+        f"time without it is right at most {right} of the time with it."
     )
     gone = ""
     if facts.insecure_seed:
@@ -182,10 +188,13 @@ def _parameters(facts: Facts) -> Answer:
             "it can subtract the noise."
         )
     elif facts.delta > 0:
-        gone = f"With chance up to {exact(facts.delta)} (delta) more than that may be learned."
+        # The figure of the whole curve holds without exception.
+        if facts.right is None:
+            gone = f"With chance up to {exact(facts.delta)} (delta) more than that may be learned."
         if facts.delta >= 1 / (facts.most or facts.records):
             many = facts.unit.many
-            gone += f" That is not below 1 in the number of {many}: whole {many} might be shown."
+            named = "Delta" if facts.right else f"{gone} That"
+            gone = f"{named} is not below 1 in the number of {many}: whole {many} might be shown."
     return Answer("Privacy parameters", holds, gone, "Whether that is enough for these people: the owner decides.")
 
 

@@ -69,7 +69,7 @@ _CONTEXT: Final[dict[str, Any]] = {
 }
 
 
-def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
+def croissant(certificate: Mapping[str, Any], certificate_sha256: str, *, mixes: bool = True) -> bytes:
     """The metadata as the bytes of ``croissant.json``.
 
     Formal guarantees:
@@ -79,6 +79,7 @@ def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
     Args:
         certificate: of a release, as :func:`privmix.releases.certificate.make_certificate` makes it.
         certificate_sha256: of the file ``certificate.json``.
+        mixes: rows are mixtures of records; earlier builds said so of all releases.
     """
     plan, guarantee = certificate["plan"], certificate["guarantee"]
     answers = {answer["question"]: answer for answer in certificate["assessment"]}
@@ -91,7 +92,7 @@ def croissant(certificate: Mapping[str, Any], certificate_sha256: str) -> bytes:
         "name": about.get("title", f"privmix-release-{certificate['id']}"),
         "description": _description(plan, certificate["extractor"]["name"], about),
         **_said(about),
-        "keywords": ["differential privacy", "mixup"],
+        "keywords": ["differential privacy", *(["mixup"] if mixes else [])],
         "version": "1.0.0",
         "isLiveDataset": False,
         "distribution": [*(_file(item) for item in files), _shards()],

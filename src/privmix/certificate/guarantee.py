@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -23,11 +24,15 @@ from privmix.accounting import (
     tradeoff_curve,
 )
 from privmix.errors import InvalidInput
+from privmix.mechanisms.plan import Plan
+from privmix.rounding import percent_up
 from privmix.shown import PriceCurve
 
 # At these false-alarm rates the trade-off curve is drawn; membership panels need the small ones. 5% is quoted.
 _ALPHAS: Final = np.unique(np.concatenate(([0.0, 0.05, 1.0], np.geomspace(1e-5, 0.05, 30), np.linspace(0.05, 1.0, 60))))
 _QUOTED: Final = 0.05
+# As an assessment prints :attr:`Guarantee.right`.
+_RIGHT: Final = re.compile(r"is right at most (\d{2,3}(?:\.\d{1,6})?)% of the time with it")
 _CURVE_POINTS: Final = 81
 
 
@@ -73,6 +78,23 @@ class Guarantee:
             stated["accountant"] == "pld" and certificate["plan"].get("records_noise_multiplier") is None,
         )
 
+    @classmethod
+    def of_plan(cls, plan: Plan) -> Guarantee:
+        """What the certificate of a plan promises."""
+        cost, counted = plan.cost(), getattr(plan, "records_noise_multiplier", None) is not None
+        least = float(plan.epsilon) if counted and plan.epsilon is not None else cost.epsilon
+        return cls(least, cost.delta, plan.event, plan.adjacency, cost.accountant == "pld" and not counted)
+
+    def stated_right(self, certificate: Mapping[str, Any]) -> str:
+        """:attr:`right` as a certificate prints it; where it prints less than is recomputed here, what it should print.
+
+        Another version of the numerical libraries may find another last digit.
+        """
+        found = _RIGHT.search(str(certificate["assessment"]))
+        if found and float(found[1]) / 100 >= self.right * (1 - 1e-6):
+            return f"{found[1]}%"
+        return percent_up(self.right)
+
     def missed(self, alphas: NDArray[np.float64]) -> NDArray[np.float64]:
         """Least rates at which present records are missed, at the rates ``alphas`` of absent ones that are accused.
 
@@ -100,7 +122,11 @@ class Guarantee:
 
     @property
     def right(self) -> float:
-        """How often the best attack wins an even bet: half of 1 + delta(0), the total variation distance."""
+        """How often the best attack wins an even bet: half of 1 + delta(0), the total variation distance.
+
+        The one figure of this kind: certificates, cards, reports and the studio print it by
+        :func:`privmix.rounding.percent_up`.
+        """
         if self.exact:
             distance = float(epsilon_delta_curve(self.event, [0.0], adjacency=self.adjacency)[0])
             return min(1.0, (1 + distance) / 2)

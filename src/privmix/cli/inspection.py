@@ -27,7 +27,7 @@ from privmix.learning import ReleaseLearner, describe_model, load_model
 from privmix.mechanisms.plan import unit_of
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases.certificate import read_certificate
-from privmix.rounding import exact, rounded_up
+from privmix.rounding import exact, percent_up, rounded_up
 from privmix.training import TrainedModel, load_trained
 from privmix.training.verify import plan_of
 
@@ -206,7 +206,8 @@ def _show_power(certificate: Certificate) -> None:
         )
     if math.isfinite(promised.epsilon):
         out.print(
-            f"in words: an attack that accuses 5% of the {unit.many} that are absent finds at most "
+            f"in words: on an even bet the best attack is right at most {percent_up(promised.right)} of the time; an "
+            f"attack that accuses 5% of the {unit.many} that are absent finds at most "
             f"{rounded_up(100 * promised.caught(0.05))}% of those present",
             soft_wrap=True,
         )

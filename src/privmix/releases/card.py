@@ -13,6 +13,7 @@ from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.planning.choice import forecast_of
 from privmix.planning.table import has_pairs
 from privmix.plans import Plan, made_by
+from privmix.plans.rows import RowDesign
 from privmix.rounding import exact, rounded_down, rounded_up
 
 # Names of features that a card lists.
@@ -21,10 +22,11 @@ MOST_NAMES: Final = 100
 
 EDITIONS: Final[tuple[dict[str, bool], ...]] = (
     {},
-    {"sampled": False},
-    {"metadata": False},
-    {"baseline": False},
-    {"before": True},
+    {"titled": False},
+    {"titled": False, "sampled": False},
+    {"titled": False, "metadata": False},
+    {"titled": False, "baseline": False},
+    {"titled": False, "before": True},
 )
 """How cards are written, and how earlier builds wrote them: arguments of :func:`data_card`, the newest first."""
 
@@ -37,6 +39,7 @@ def data_card(
     baseline: bool = True,
     metadata: bool = True,
     sampled: bool = True,
+    titled: bool = True,
 ) -> str:
     """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them.
 
@@ -47,6 +50,7 @@ def data_card(
         baseline: say what a model of it has to beat.
         metadata: say what is guaranteed where programs read it, too; cards without a baseline never did.
         sampled: say how rows of a table are made of its release; cards without metadata never did.
+        titled: name the design in the title, and mixup only where rows mix records; earlier cards said mixup of all.
     """
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
@@ -57,20 +61,22 @@ def data_card(
     rows = made_by(plan).card(plan, extractor)
     table = sampled and metadata and baseline and not before and _of_table(plan, certificate)
     learner = made_by(plan).learner
-    about = about_of(certificate)
+    about, choice = about_of(certificate), certificate.get("choice")
     classes = ", ".join(f"`{name}`" for name in plan.classes)
+    kind = f"A differentially private release (design: {plan.design})"
+    if not titled:
+        kind = "A differentially private mixup release"
     return f"""---
 {_front_matter(about)}tags:
 - differential-privacy
-- mixup
-configs:
+{"" if titled and not mixes(plan) else "- mixup" + chr(10)}configs:
 - config_name: default
   data_files:
   - split: train
     path: data/*.parquet
 {privacy_metadata(guarantee, unit_of(plan)) if metadata and baseline and not before else ""}---
-# {in_markdown(about["title"]) if "title" in about else "A differentially private mixup release"}
-{_about(about)}{warnings}
+# {in_markdown(about["title"]) if "title" in about else kind}
+{_about(about, kind)}{warnings}
 **Guarantee: ({epsilon}, {exact(guarantee["delta"])})-differential privacy, adjacency {relation},
 accountant `{guarantee["accountant"]}`.** `certificate.json` has every public constant, the accounting event and an
 epsilon-delta curve; `privmix verify` on this folder recomputes them.
@@ -90,7 +96,7 @@ Classes in order: {classes}.
 {_preparation(plan)}
 {_use_before(learner) if before else _names(certificate, plan.dim) + _use(learner) + _SAMPLE * table}
 Training as often as you like costs no further privacy.
-{_baseline(plan, certificate.get("choice")) if baseline and not before else ""}{_choice(certificate.get("choice"))}"""
+{_baseline(plan, choice, titled) if baseline and not before else ""}{_choice(choice)}"""
 
 
 def _use_before(learner: str) -> str:
@@ -168,6 +174,11 @@ it met; what three columns have in common is in no released number.
 """
 
 
+def mixes(plan: Plan) -> bool:
+    """Whether released rows are sums of several records, as in mixup."""
+    return issubclass(made_by(plan), RowDesign)
+
+
 def _of_table(plan: Plan, certificate: Mapping[str, Any]) -> bool:
     return has_pairs(plan) and certificate["extractor"].get("name") == "tabular"
 
@@ -182,13 +193,13 @@ def _front_matter(about: Mapping[str, str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def _about(about: Mapping[str, str]) -> str:
+def _about(about: Mapping[str, str], kind: str) -> str:
     """The owner's words, and whose they are."""
     if not about:
         return ""
     said = [f"- {name.replace('_', ' ')}: {in_markdown(text)}" for name, text in about.items() if name != "title"]
     lines = "\n".join(said)
-    first = "A differentially private mixup release. Title and the lines below are" if "title" in about else "These are"
+    first = f"{kind}. Title and the lines below are" if "title" in about else "These are"
     return f"\n{first} the owner's words, and nobody checked them.\n\n{lines}\n"
 
 
@@ -202,11 +213,11 @@ def _preparation(plan: Plan) -> str:
     return f"\nEach record was clipped to norm {plan.clip_norm:g}; do the same to records you classify.\n"
 
 
-def _baseline(plan: Plan, choice: Mapping[str, Any] | None) -> str:
+def _baseline(plan: Plan, choice: Mapping[str, Any] | None, titled: bool) -> str:
     """What to expect, and what to beat: from the plan and the planner's public numbers, and from no record."""
     count = len(plan.classes)
     least = rounded_down(100 / count, 3)
-    said = "No forecast was made of its accuracy."
+    said = "This card holds no forecast of its accuracy." if titled else "No forecast was made of its accuracy."
     if choice:
         said = f"The planner's forecast, from public facts alone: {forecast_of(choice, choice['chosen'])}."
     return f"""

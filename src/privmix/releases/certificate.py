@@ -14,6 +14,7 @@ from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
 from privmix.certificate.assessment import assess
 from privmix.certificate.certificate import Certificate, delta_warning, issue
+from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.certificate.sealed_key import Commitment
 from privmix.certificate.series import SeriesLink, key_kept, key_warning
@@ -28,7 +29,7 @@ from privmix.mechanisms.private_count import RECORD_COUNTS
 from privmix.planning.choice import chosen_by_data
 from privmix.plans import Plan, check_plan, made_by
 from privmix.releases.facts import knows_persons, release_facts
-from privmix.rounding import exact
+from privmix.rounding import exact, percent_up
 
 PICTURE_FILE: Final = "predictions.svg"
 _EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256", "arrays", "arrays_sha256"}
@@ -127,7 +128,7 @@ def make_certificate(
     if plan.records_noise_multiplier is not None:
         # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
         cost = replace(cost, epsilon=plan.epsilon)
-    name = release_id or uuid.uuid4().hex
+    name, right = release_id or uuid.uuid4().hex, percent_up(Guarantee.of_plan(plan).right)
     # All releases of a series are paid for by one charge.
     in_ledger = use(reservation, plan, name if series is None else series.id)
     return issue(
@@ -145,7 +146,7 @@ def make_certificate(
             **({} if replay is None else {"replay": stored(replay)}),
             **({} if series is None else {"series": stored(series)}),
         },
-        said=public_text(plan, insecure_seed, in_ledger, extractor, choice, replay, series),
+        said=public_text(plan, insecure_seed, in_ledger, extractor, choice, replay, series, right=right),
         files=files,
         insecure_seed=insecure_seed,
         in_ledger=in_ledger,
@@ -195,6 +196,7 @@ def public_text(
     series: SeriesLink | None = None,
     *,
     before: bool = False,
+    right: str | None = None,
 ) -> dict[str, Any]:
     """The certificate's warnings, statements and assessment: what people read.
 
@@ -205,6 +207,7 @@ def public_text(
         replay: as the certificate states it; None where the key was destroyed.
         series: as the certificate states it; None where the release stands alone.
         before: as it was written before statements said how public data were compared.
+        right: see :class:`privmix.certificate.assessment.Facts`.
     """
     statements = _statements(plan, in_ledger, extractor)
     if not before and (_fitted_to_data(extractor) or chosen_by_data(choice)):
@@ -213,7 +216,7 @@ def public_text(
     if replay is not None:
         warnings.append(replay.warning)
         statements.append(replay.statement)
-    facts = release_facts(plan, insecure_seed, in_ledger, chosen=choice is not None)
+    facts = release_facts(plan, insecure_seed, in_ledger, chosen=choice is not None, right=right)
     if replay is not None:
         facts = replace(facts, key_with=replay.whom)
     if series is not None:

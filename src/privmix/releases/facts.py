@@ -15,8 +15,14 @@ _PERSONS = (
 )
 
 
-def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bool) -> Facts:
-    """Facts of a release: of its plan, and of what its owner states; ``chosen``: the planner chose the design."""
+def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bool, right: str | None) -> Facts:
+    """Facts of a release: of its plan, and of what its owner states.
+
+    Args:
+        plan, insecure_seed, in_ledger: as the certificate states them.
+        chosen: the planner chose the design.
+        right: see :class:`privmix.certificate.assessment.Facts`.
+    """
     assert plan.epsilon is not None
     assert plan.delta is not None
     private_count = plan.records_noise_multiplier is not None
@@ -45,6 +51,7 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
         unit=unit_of(plan),
         weighed=plan.weighed,
         most=plan.most_units,
+        right=right,
     )
 
 

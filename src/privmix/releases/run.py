@@ -40,7 +40,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, check_plan
 from privmix.progress import Progress
 from privmix.releases.arrays import arrays_bytes, read_arrays
-from privmix.releases.card import data_card
+from privmix.releases.card import data_card, mixes
 from privmix.releases.certificate import PICTURE_FILE, make_certificate, names_in_schema, read_certificate
 from privmix.releases.folder import (
     CARD_FILE,
@@ -313,7 +313,7 @@ class ReleaseRun(Run):
         )
         held.write(CARD_FILE, data_card(self._plan, certificate).encode(), shared=True)
         digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
-        held.write(CROISSANT_FILE, croissant(certificate, digest), shared=True)
+        held.write(CROISSANT_FILE, croissant(certificate, digest, mixes=mixes(self._plan)), shared=True)
         # Last: a folder with a certificate is a whole release.
         write_certificate(held, certificate)
 

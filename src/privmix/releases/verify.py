@@ -25,6 +25,7 @@ from privmix.certificate.certificate import (
     check_said,
 )
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
+from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.replay_end import ENDED_FILE, Ended, read_end
 from privmix.certificate.sealed_key import commitment_of
 from privmix.certificate.series import link_of
@@ -34,7 +35,7 @@ from privmix.features.spec import check_carried, check_spec, stated_names
 from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans import Plan, plan_from_dict
 from privmix.progress import Progress, silent
-from privmix.releases.card import EDITIONS, data_card
+from privmix.releases.card import EDITIONS, data_card, mixes
 from privmix.releases.certificate import PICTURE_FILE, curve_of, parse_certificate, public_text, step_of, told_in_shards
 from privmix.releases.folder import (
     CARD_FILE,
@@ -152,14 +153,14 @@ def check_but_numbers(root: Path) -> Held:
     cards = [data_card(plan, certificate, **edition).encode() for edition in EDITIONS]
     if read_plain(root / CARD_FILE, CARD_FILE, max(map(len, cards))) not in cards:
         raise InvalidInput(CARD_FILE, "other content", "the data card that follows from the certificate")
-    metadata = croissant(certificate, hashlib.sha256(content).hexdigest())
-    if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, len(metadata)) != metadata:
+    digest = hashlib.sha256(content).hexdigest()
+    metadata = [croissant(certificate, digest, mixes=mixed) for mixed in {True, mixes(plan)}]
+    if read_plain(root / CROISSANT_FILE, CROISSANT_FILE, max(map(len, metadata))) not in metadata:
         raise InvalidInput(CROISSANT_FILE, "other content", "the metadata that follows from the certificate")
     _check_pictures_and_licences(root, certificate)
     carried = read_extractor(root, certificate)
     check_carried(certificate["extractor"], carried)
     sealed = commitment_of(certificate)
-    digest = hashlib.sha256(content).hexdigest()
     ended = None if sealed is None else read_end(root / ENDED_FILE, certificate.id, sealed, digest)
     return Held(certificate, plan, cost, shards, carried, ended)
 
@@ -223,9 +224,11 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
     link = link_of(certificate)
     if link is not None and (link.previous is None) is not (step_of(plan)[0] == 1):
         raise InvalidInput("certificate series", "another link", "one to the step before, but for the first step")
-    said = public_text(plan, *facts, commitment_of(certificate), link)
-    # What has a sealed key, or is of a series, was never written otherwise.
-    before = [] if {"replay", "series"} & set(certificate) else [public_text(plan, *facts, before=True)]
+    more = commitment_of(certificate), link
+    said = public_text(plan, *facts, *more, right=Guarantee.of_plan(plan).stated_right(certificate))
+    before = [public_text(plan, *facts, *more)]
+    if not {"replay", "series"} & set(certificate):
+        before.append(public_text(plan, *facts, before=True))
     check_said(certificate, said, *before)
     return plan, cost
 

@@ -74,9 +74,8 @@ def _headline_card(one: Shown, context: Context) -> Card:
     if content.text("in_ledger") != "none":
         numbers += [number for other in context.of_kind("ledger") if (number := _spent_of(other)) is not None]
     blocks.append(Numbers(numbers))
-    if epsilon is not None and delta is not None:
-        power = content.fields("power")
-        sentences = meaning(epsilon, delta, adjacency, power.number("caught"), power.number("right"), kind)
+    power = content.fields("power")
+    if sentences := meaning(adjacency, power.number("caught"), power.number("right"), kind):
         means = "What this means." if verdict.tone != "danger" else "What this would mean, if it held."
         blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0], *sentences[1:]]))
     if said := owners_words(content):

@@ -3,41 +3,23 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Decimal
+from decimal import Decimal
 from typing import Final
 
 from markupsafe import Markup
 
-from privmix.rounding import exact, rounded_up
+from privmix.rounding import exact, percent_up, rounded_up
 
 ADD_REMOVE: Final = "add_remove"
 PERSON: Final = "person"
 _SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-_PRIORS: Final = (0.01, 0.1, 0.5)
+# An even bet has a figure of its own, by the whole curve.
+_PRIORS: Final = (0.01, 0.1)
 # An attacker who is right more often than this, on an even bet, is hardly held back.
 _WEAK: Final = 0.95
 # Above this a bound is called loose: odds change by a factor of e^4 = 55, or one person in a thousand is exposed.
 _LOOSE_EPSILON: Final = 4.0
 _LARGE_DELTA: Final = 1e-3
-
-
-def percent_up(share: float) -> str:
-    """A share as a percentage, never below it; never a certainty unless it is one.
-
-    Example:
-        >>> percent_up(0.43211), percent_up(0.99996), percent_up(0.0021), percent_up(0.0)
-        ('43.3%', '99.996%', '0.21%', '0%')
-    """
-    if share >= 1:
-        return "100%"
-    # Two digits of small shares, and as many nines of large ones as they have.
-    fewest = 1 if share >= 0.01 else 2 if share >= 0.001 else 3
-    percents = 100 * Decimal(repr(float(share)))
-    for decimals in range(fewest, 7):
-        value = percents.quantize(Decimal(1).scaleb(-decimals), ROUND_CEILING)
-        if value < 100:
-            return f"{value:.{decimals}f}".rstrip("0").rstrip(".") + "%"
-    return "practically 100%"
 
 
 def capitalised(text: str) -> str:
@@ -124,14 +106,10 @@ def unit(adjacency: str, kind: str = "") -> tuple[str, str]:
     return (one, content) if adjacency == "replace_one" else ("unknown", f"adjacency {adjacency}")
 
 
-def meaning(
-    epsilon: float, delta: float, adjacency: str, caught: float | None, right: float | None, kind: str = ""
-) -> list[Markup]:
-    """What (epsilon, delta) means to a person in the data, in three sentences at most.
+def meaning(adjacency: str, caught: float | None, right: float | None, kind: str = "") -> list[Markup]:
+    """What the guarantee means to a person in the data, in two sentences at most.
 
     Args:
-        epsilon: of the guarantee.
-        delta: of the guarantee.
         adjacency: of the guarantee.
         caught: the most an attacker with 5% false alarms detects, from the trade-off curve; None where unknown.
         right: how often the best attacker wins an even bet, from the same curve; None where unknown.
@@ -139,18 +117,15 @@ def meaning(
     """
     present = adjacency == ADD_REMOVE
     one, many = names_of(kind)
-    question = (
-        f"a given {one} is in the data" if present else f"a given {one} had one of two versions and not the other"
-    )
-    # Kairouz, Oh and Viswanath 2015: for a pair of datasets, (epsilon, delta)-DP tells at most as much as a mechanism
-    # that gives the answer away with probability delta, and is epsilon-DP otherwise.
-    told = Markup(", except that <strong>{}</strong> they may as well know the answer").format(how_often(delta))
-    found = [
-        Markup(
-            "Take someone who thinks it 50% likely that {}. Once they have seen everything, they are no better off "
-            "than if that had become <strong>{}</strong> at most{}."
-        ).format(question, percent_up(belief(0.5, epsilon)), told if delta > 0 else "")
-    ]
+    question = f"that a {one} is in the data" if present else f"on which of two versions of a {one} is in the data"
+    found = []
+    if right is not None:
+        weak = ": a weak promise, even if no attack has managed it so far" if is_weak(right) else " (guessing: 50%)"
+        text = Markup(
+            "Suppose an attacker gives 50:50 odds {}. After seeing everything, the best possible attack is right at "
+            "most <strong>{}</strong> of the time{}."
+        )
+        found.append(text.format(question, percent_up(right), weak))
     if caught is not None:
         text = (
             f"An attack that wrongly accuses 5% of the {many} that are not in the data finds at most "
@@ -159,15 +134,6 @@ def meaning(
             else "An attack that is wrong about 5% of one version recognises at most <strong>{}</strong> of the other."
         )
         found.append(Markup(text).format(percent_up(caught)))
-    if right is not None:
-        text = (
-            "On an even bet the best possible attack is right at most <strong>{}</strong> of the time{}. That is "
-            "by all that is known of the noise; epsilon and delta alone would allow {}."
-        )
-        weak = ": a weak promise, whatever attacks have managed so far" if is_weak(right) else " (guessing: 50%)"
-        # Kairouz, Oh and Viswanath 2015, for the worst mechanism of these figures, as in the questions of NIST.
-        alone = min(1.0, belief(0.5, epsilon) + delta * (1 - belief(0.5, epsilon)))
-        found.append(Markup(text).format(percent_up(right), weak, percent_up(alone)))
     return found
 
 

@@ -149,10 +149,12 @@ class Studio:
 
     def _forecast(self, facts: Facts) -> dict[str, Any]:
         found, epsilon = self.forecasts.ask(facts), asking.number(self.asked, "epsilon")
+        # Guessing is right on one class in K at least, and what a simulation finds below that is noise.
+        expected = between(found.curve, epsilon)
         return {
             "forecast": found,
             "epsilon": epsilon,
-            "expected": between(found.curve, epsilon),
+            "expected": None if expected is None else max(expected, 1 / len(facts.classes)),
             "chance": 1 / len(facts.classes),
             "attainable": facts.attainable,
         }

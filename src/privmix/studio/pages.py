@@ -15,7 +15,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from privmix.errors import StorageError
 from privmix.fields import printable
 from privmix.reports import page as report_page
-from privmix.rounding import exact, rounded_down, rounded_up
+from privmix.rounding import exact, percent_up, rounded_down, rounded_up
 from privmix.studio.asked import Asked, Column
 
 _HERE: Final = Path(__file__).parent
@@ -63,7 +63,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(up=rounded_up, down=rounded_down, exact=exact, line=line)
+    made.filters.update(up=rounded_up, down=rounded_down, exact=exact, line=line, of_100=of_100)
     made.globals.update(words=words(), plot=plot)
     return made
 
@@ -71,6 +71,11 @@ def _environment() -> Environment:
 def line(text: object) -> str:
     """A text from a file, as one line of marks that can be printed."""
     return printable(str(text))
+
+
+def of_100(share: float) -> str:
+    """A bound on a share, as certificates print it, in cases of 100."""
+    return percent_up(share).replace("%", " of 100")
 
 
 @cache

@@ -13,12 +13,14 @@ from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
 from privmix.certificate.assessment import Facts, assess
 from privmix.certificate.certificate import Certificate, delta_warning, issue
+from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.errors import InvalidInput
 from privmix.features.spec import drafted_statements
 from privmix.fields import Digest
 from privmix.mechanisms.plan import check_price, unit_of
+from privmix.rounding import percent_up
 from privmix.training.mechanisms.base import mechanism_of, plan_types
 from privmix.training.plan import TrainingPlan
 
@@ -79,7 +81,14 @@ def training_certificate(
         cost,
         name=model_id,
         own={"settings": dict(settings), "public_data": dict(public_data)},
-        said=public_text(plan, public_data, insecure_seed, in_ledger, extractor=settings.get("extractor")),
+        said=public_text(
+            plan,
+            public_data,
+            insecure_seed,
+            in_ledger,
+            extractor=settings.get("extractor"),
+            right=percent_up(Guarantee.of_plan(plan).right),
+        ),
         files=[{"file": WEIGHTS_FILE, "rows": 0, "sha256": weights_sha256}],
         insecure_seed=insecure_seed,
         in_ledger=in_ledger,
@@ -94,6 +103,7 @@ def public_text(
     *,
     extractor: Any = None,
     before: bool = False,
+    right: str | None = None,
 ) -> dict[str, Any]:
     """The certificate's warnings, statements and assessment: what people read, from the plan and stated facts.
 
@@ -102,13 +112,14 @@ def public_text(
         public_data, insecure_seed, in_ledger: as the certificate states them.
         extractor: its spec, as the certificate's settings state it.
         before: as it was written before statements said how public data were compared.
+        right: see :class:`privmix.certificate.assessment.Facts`.
     """
     drafted = drafted_statements(extractor)
     statements = _statements(plan, public_data, insecure_seed, in_ledger, before, not drafted)
     return {
         "warnings": _warnings(plan, insecure_seed),
         "statements": [*statements, *drafted],
-        "assessment": assess(_facts(plan, public_data, insecure_seed, in_ledger)),
+        "assessment": assess(_facts(plan, public_data, insecure_seed, in_ledger, right)),
     }
 
 
@@ -221,7 +232,9 @@ def _statements_without_steps(count: str, public_data: Mapping[str, Any], before
     ]
 
 
-def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str) -> Facts:
+def _facts(
+    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str, right: str | None
+) -> Facts:
     """What the assessment is made from."""
     assert plan.epsilon is not None
     unit = f"each {unit_of(plan).one}'s gradient" if plan.microbatch_size == 1 else "each microbatch's gradient"
@@ -242,6 +255,7 @@ def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bo
             insecure_seed=insecure_seed,
             public_data=sorted(public_data),
             reads_records=False,
+            right=right,
         )
     return Facts(
         what="model",
@@ -261,6 +275,7 @@ def _facts(plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bo
         public_data=sorted(public_data),
         unit=unit_of(plan),
         most=plan.most_units,
+        right=right,
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, MOST_BYTES, check_counted, check_guarantee, check_said
+from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_choice
@@ -105,7 +106,9 @@ def verify_trained(folder: str | Path) -> Verification:
     check_counted(certificate, plan)
     facts = certificate["public_data"], certificate.insecure_seed, certificate.in_ledger
     said = {"extractor": certificate["settings"].get("extractor")}
-    check_said(certificate, public_text(plan, *facts, **said), public_text(plan, *facts, **said, before=True))
+    older = [public_text(plan, *facts, **said, before=before) for before in (False, True)]
+    right = Guarantee.of_plan(plan).stated_right(certificate)
+    check_said(certificate, public_text(plan, *facts, **said, right=right), *older)
     _check_settings(certificate["settings"], plan)
     _check_files(root, model)
     return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=UNCHECKED)
