@@ -275,6 +275,8 @@ def test_names_with_commas_and_equals_signs() -> None:
 
 
 def test_what_is_no_table() -> None:
+    with pytest.raises(pm.InvalidInput, match="one name"):
+        pm.spec(visits(), label=["ill", "sex"])  # type: ignore[arg-type]
     for data in ([[1, 2]], Path("none.csv"), "s3://bucket/d.csv"):
         with pytest.raises(pm.PrivmixError):
             pm.spec(data)

@@ -9,6 +9,7 @@ import typer
 
 from privmix import jobs
 from privmix.cli.app import app, err, out, plain
+from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, help_of, verb
 from privmix.jobs.columns import Columns
@@ -72,7 +73,7 @@ def spec(
         )
     out.print(f"{len(found.columns)} columns, written to {plain(target)}", soft_wrap=True)
     for name, words in found.seen.items():
-        out.print(f"  {plain(name)}: {plain(words)}", soft_wrap=True)
+        out.print(f"  {plain(name)}: {plain(with_flags(words))}", soft_wrap=True)
     for text in found.warnings:
         err.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     if ranges := [plain(name) for name, entry in found.columns.items() if "range" in entry and "bins" not in entry]:

@@ -403,11 +403,11 @@ class Categories(Kind):
                 raise InvalidInput(field, several, allowed)
             tokens = tuple(several)
         taken = {text.strip() for text in (*texts, *(tokens or ()))}
-        unlisted = "other" if isinstance(other, bool) else other
+        unlisted: str | int | float = "other" if isinstance(other, bool) else other
         while token_of(unlisted).strip() in taken:
             if not isinstance(other, bool):
                 raise InvalidInput(field, other, "other: a text that is no category and no missing token")
-            unlisted += " value"
+            unlisted = f"{unlisted} value"
         return cls(texts, tokens, other is not False, unlisted)
 
     @property

@@ -39,7 +39,7 @@ _LIKE_DAY: Final = re.compile(
 # Bounds that follow from the last word of a column's name.
 _BOUNDS: Final = {"month": (1, 12), "day": (1, 31), "weekday": (0, 7), "hour": (0, 23), "minute": (0, 59)}
 _NOT_YET: Final = {
-    "comma": "a number with a decimal comma: declare `--decimal ,` and look again",
+    "comma": "a number with a decimal comma: declare `decimal` as , and look again",
     "sign": "a number, once signs such as $ and % are out of the data",
 }
 # A column of which nearly all values differ, in so many records at least, tells who it is.
@@ -211,7 +211,7 @@ class Look:
         known = _BOUNDS.get(self._word)
         if known is not None and known[0] <= low and high <= known[1]:
             low, high = known
-            each = range(low, high + 1)
+            each = list(range(low, high + 1))
         else:
             low, high = rounded(low, high)
             numbers: Counter[float] = Counter()
@@ -221,7 +221,7 @@ class Look:
             each = [int(number) for number in sorted(frequent - absent)]
         several = len(each) > 1 and len(self._values) <= _MOST_BINS
         if len(each) <= _MOST_BINS and several and each[-1] - each[0] < len(each):
-            bins = {"bins": list(each[1:]), "range": [each[0], each[-1]]}
+            bins = {"bins": each[1:], "range": [each[0], each[-1]]}
             return {**bins, "integer": True, **more}, f"a whole number, {len(each)} values with a bin each"
         hint = f" of {len(self._values)} values: categories may serve better" if several else ""
         return {"range": [low, high], "integer": True, **more}, f"a whole number{hint}"

@@ -50,26 +50,9 @@ class DraftedColumns(dict[str, Any]):
 class Tabular(Extractor):
     """Rows of a table as vectors of norm at most 1, by a public specification.
 
-    The specification names the columns that are read, and says one of each (docs/tables.md has all fields):
-
-    - ``{"range": [low, high]}``: a number, cut to the range and scaled to [0, 1]; with ``"log": true`` on the scale of
-      log(1 + value - low).
-    - ``{"bins": [25, 35, 50]}``: one-hot, by the interval between these numbers. Where the first and the last interval
-      end (``"range": [low, high]``) and whether numbers are whole ones (``"integer": true``, of ``range``, too) change
-      no feature: rows that are made of a release keep to them.
-    - ``{"categories": [...]}``: one-hot. A value that is not listed gives zeros, with ``"other": true`` a place of its
-      own. A missing one gives zeros; with ``"missing_token": "?"`` a missing value, or that text, has its place, too.
-    - ``{"ordinal": [...]}``: ordered categories, as a number from 0 to 1.
-    - ``{"boolean": true}``, or ``{"boolean": {"true": ["J"], "false": ["N"]}}``: 0 or 1.
-    - ``{"date": ["2015-01-01", "2025-12-31"]}``: the place between two days; with ``"format": "%d.%m.%Y"`` and
-      ``"parts": ["days", "month", "weekday"]``.
-    - ``{"ignore": true}``: not read; it may hold anything, and be the persons' or the labels'.
-
-    A value that is missing, empty or one of ``"missing_tokens"``, is refused unless ``"missing"`` says what is taken
-    in its place, or ``"indicator"`` for a feature of its own.
-
-    Bounds and categories must be public knowledge (a code book, a form, physics), not looked up in the private table.
-    A text that reads as a number counts as one in a numeric column.
+    The specification has an entry a column: ``range``, ``bins``, ``categories``, ``ordinal``, ``boolean``, ``date``, or
+    ``ignore`` for one that is not read; docs/tables.md has all fields. Bounds and categories must be public knowledge
+    (a code book, a form, physics), not looked up in the private table.
 
     Formal guarantees:
         - Per record, and nothing fitted: every constant is in the specification, which the spec holds.
