@@ -60,6 +60,34 @@ def test_changes_go_before_defaults_and_none_is_no_change() -> None:
     assert (config.epochs, config.clip_norm) == (2, 0.1)
 
 
+def rate(records: int, epsilon: float = 1.0, **given: Any) -> float:
+    target = {"records": records, "epsilon": epsilon, "delta": 1e-5}
+    return TrainingConfig.for_model("linear", **target, **given).optimiser.learning_rate
+
+
+def test_a_linear_heads_rate_follows_from_records_and_budget() -> None:
+    rates = [rate(records) for records in (300, 3000, 30_000)]
+    assert rates == sorted(rates)
+    assert rate(3000, 1.0) < rate(3000, 8.0)
+    # MNIST's size bears the rate that was set on it; nothing bears more, and a warm-up alone takes it, too.
+    assert rate(60_000) == rate(10**9, 8.0) == rate(300, 0.0) == 16.0
+
+
+@pytest.mark.parametrize(
+    ("given", "factor"),
+    [({"clip_norm": 0.2}, 0.5), ({"feature_norm": 4.0}, 4.0), ({"momentum": 0.8}, 2.0), ({"epochs": 30}, 2.0)],
+)
+def test_a_linear_heads_rate_makes_up_for_other_settings(given: dict[str, float], factor: float) -> None:
+    """What a step moves scores by, and what all steps do, stays as it is."""
+    assert rate(3000, **given) == pytest.approx(factor * rate(3000), rel=0.01)
+
+
+@pytest.mark.parametrize("given", [{"learning_rate": 3.0}, {"optimiser": OptimiserConfig(learning_rate=3.0)}])
+def test_a_given_rate_wins(given: dict[str, Any]) -> None:
+    assert rate(3000, **given) == 3.0
+    assert rate(3000, optimiser="adam") == 1e-3
+
+
 def test_the_plan_is_calibrated_to_the_target() -> None:
     config = config_of(microbatch_size=2, adjacency=Adjacency.REPLACE_ONE)
     plan = config.plan(200, records_declared=True)

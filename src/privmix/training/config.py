@@ -37,6 +37,12 @@ SCHEDULES: Final = ("constant", "cosine", "linear")
 _LINEAR_SHARE: Final = 8192 / 60_000
 _NETWORK_SHARE: Final = 4096 / 50_000
 _ADAM_RATE: Final = 1e-3
+# A record's share of a linear head's step is clipped for almost all records, so scores move by rate x C x feature norm.
+# What all steps may move without noise taking over follows from n mu, mu = epsilon / sqrt(2 log(1.25 / delta)), the
+# signal to noise of one query (chosen on digits and MNIST, of 700 to 60,000 records).
+_LARGEST_RATE: Final = 16.0
+_CLIP, _LENGTH, _MOMENTUM = 0.1, 16.0, 0.9
+_REACH, _GROWTH = 0.055, 1.25
 _LINEAR_EPOCHS: Final = 60.0
 _NETWORK_EPOCHS: Final = 50.0
 # Settings come in this order since there have been certificates.
@@ -105,7 +111,9 @@ class OptimiserConfig:
     """
 
     name: Annotated[str, Choice(*OPTIMISERS)] = option("sgd", "sgd or adam.", name="optimiser")
-    learning_rate: Rate = option(1.0, "Default: 16 linear, 2 else; 0.001 with adam.", unset=True)
+    learning_rate: Rate = option(
+        1.0, "Default: up to 16 linear, by n and the budget; 2 else; 0.001 with adam.", unset=True
+    )
     momentum: Fraction = option(0.0, "Momentum of sgd. Default: 0.9 linear, 0 else.", unset=True)
     weight_decay: Amount = option(0.0, "L2 penalty.", nested=True)
     schedule: Annotated[str, Choice(*SCHEDULES)] = option("constant", "Learning rate: constant, cosine, linear.")
@@ -285,20 +293,31 @@ class TrainingConfig:
             model,
             batch_size=max(1, round((_LINEAR_SHARE if linear else _NETWORK_SHARE) * records)),
             epochs=_LINEAR_EPOCHS if linear else _NETWORK_EPOCHS,
-            clip_norm=0.1 if linear else 1.0,
-            feature_norm=16.0 if linear else None,
+            clip_norm=_CLIP if linear else 1.0,
+            feature_norm=_LENGTH if linear else None,
             optimiser=OptimiserConfig(
-                learning_rate=_ADAM_RATE if said.get("optimiser") == "adam" else 16.0 if linear else 2.0,
-                momentum=0.9 if linear else 0.0,
+                learning_rate=_ADAM_RATE if said.get("optimiser") == "adam" else _LARGEST_RATE if linear else 2.0,
+                momentum=_MOMENTUM if linear else 0.0,
                 ema_decay=0.95 if linear else 0.999,
             ),
         )
+        by_rule = linear and "learning_rate" not in said and said.get("optimiser", "sgd") == "sgd"
         bank = said.pop("bank", 0)
         within = {name: value for name, value in said.items() if name in flat}
         found = made(found, within, {name: value for name, value in said.items() if name in own})
+        if by_rule:
+            found = replace(found, optimiser=replace(found.optimiser, learning_rate=found._linear_rate(records)))
         if bank:
             found = found._with_bank(bank, said)
         return found if facts is None else found._fitted(facts, said)
+
+    def _linear_rate(self, records: int) -> float:
+        """The learning rate of a linear head that n, the budget and the other settings bear."""
+        signal = records * self.epsilon / math.sqrt(2 * math.log(1.25 / self.delta))
+        steps = self.epochs * records / self.batch_size
+        rate = min(_REACH * signal**_GROWTH / steps, _LARGEST_RATE) if self.epsilon else _LARGEST_RATE
+        scale = self.clip_norm * (self.feature_norm or 1.0) / (1 - self.optimiser.momentum)
+        return float(f"{rate * _CLIP * _LENGTH / (1 - _MOMENTUM) / scale:.3g}")
 
     def _with_bank(self, bank: int, given: Mapping[str, Any]) -> TrainingConfig:
         """What changes the views of each step makes those of the bank instead."""
