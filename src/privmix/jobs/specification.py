@@ -177,7 +177,8 @@ def spec(
         raise InvalidInput("data", "no column beside the labels'", "a table")
     wanted = [name for name in known if name not in entries]
     hints = header or {}
-    looks, again = {}, 0
+    looks: dict[str, tuple[dict[str, Any], str]] = {}
+    again = 0
     if look and wanted:
         looks, again = _looked(data, wanted, hints, declared, split, _gone(missing, known), callback(progress))
     seen = {name: one[0] for name, one in looks.items()}
