@@ -17,6 +17,7 @@ import pytest
 import scipy.sparse
 import torch
 from PIL import EpsImagePlugin, Image
+from safetensors.torch import save_file
 from torch.utils.data import BatchSampler, DataLoader, Dataset, SequentialSampler, Subset, TensorDataset
 from torch.utils.data import IterableDataset as Stream
 
@@ -292,3 +293,55 @@ def test_no_error_quotes_a_record(case: str, tmp_path: Path, monkeypatch: pytest
     shown = f"{refused.value}{refused.value.__cause__}{refused.value.__suppress_context__ or refused.value.__context__}"
     assert SECRET not in shown
     assert os.listdir(tmp_path) == []
+
+
+def test_a_transform_of_hugging_faces_is_not_read_past() -> None:
+    """A transform that hides something would be left out without a word."""
+    held = datasets.Dataset.from_dict(FRAME, features=FEATURES)
+    for data in (held.with_transform(dict), datasets.DatasetDict(train=held.with_transform(dict))):
+        with pytest.raises(InvalidInput, match="a Dataset with a transform"):
+            open_dataset(data, classes="ClassLabel", number_columns=["a", "b"])
+    assert read(held.with_transform(dict).with_format(None), classes="ClassLabel", number_columns=["a", "b"]) == WANTED
+
+
+@pytest.mark.parametrize("column", ["image", "spectrum"])
+def test_arrays_of_hugging_faces_have_their_shape(tmp_path: Path, column: str) -> None:
+    features = datasets.Features({column: datasets.Array2D((2, 3), "float32"), "label": FEATURES["label"]})
+    x = np.arange(12, dtype=np.float64).reshape(2, 2, 3)
+    held = datasets.Dataset.from_dict({column: x.tolist(), "label": [1, 0]}, features=features)
+    held.save_to_disk(str(tmp_path / "saved"))
+    held.to_parquet(str(tmp_path / "a.parquet"))
+    several = [held, held.to_iterable_dataset(), datasets.DatasetDict(train=held)]
+    for data in (*several, tmp_path / "saved", tmp_path / "a.parquet"):
+        options = {} if isinstance(data, Path) else {"classes": "ClassLabel"}
+        assert open_dataset(data, **options).schema.input_shape == (2, 3)
+        assert read(data, **options) == (x.tolist(), [1, 0])
+
+
+def test_bfloat16_is_widened(tmp_path: Path) -> None:
+    x = torch.tensor(X).bfloat16()
+    save_file({"x": x, "y": torch.tensor(Y)}, tmp_path / "a.safetensors")
+
+    class Pairs(Dataset[Any]):
+        def __len__(self) -> int:
+            return len(Y)
+
+        def __getitem__(self, place: int) -> Any:
+            return x[place], Y[place]
+
+    for data in (tmp_path / "a.safetensors", (x, Y), (list(x), Y), Pairs(), TensorDataset(x, torch.tensor(Y))):
+        options = {"feature_length": 3} if isinstance(data, Pairs | tuple) else {}
+        assert read(data, classes=2, **options) == (X.tolist(), Y)
+
+
+def test_records_that_are_dicts_are_refused_with_the_way_out() -> None:
+    class Dicts(Dataset[Any]):
+        def __len__(self) -> int:
+            return 2
+
+        def __getitem__(self, place: int) -> Any:
+            return {"x": X[place], "y": Y[place]}
+
+    for labelled in (True, False):
+        with pytest.raises(InvalidInput, match="of dicts"):
+            open_dataset(Dicts(), classes=2, feature_length=3, labelled=labelled).read()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import io
+import json
 import struct
 import sys
 import zlib
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
 import pytest
 from PIL import Image
@@ -19,16 +21,22 @@ from PIL import Image
 import privmix
 from privmix.data import open_dataset
 from privmix.data.columns import Selection
-from privmix.data.images import decode_images
+from privmix.data.images import DECODER, decode_images
 from privmix.data.memory import open_arrays
+from privmix.data.persons import persons_in_names
 from privmix.data.source import Source
 from privmix.errors import InvalidInput
+from privmix.features import Pixels, from_spec
+from privmix.features.spec import check_spec
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import open_for
 from tests.data.helpers import png
 
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(3, 5, 6, 3), dtype=np.uint8)
+PIXELS = {"name": "pixels", "version": 1, "options": {}}
 
 
-def opened(folder: Path, **changed: Any) -> Source:
+def opened(folder: Any, **changed: Any) -> Source:
     options: dict[str, Any] = {"classes": ["cat", "dog"], "image_size": (5, 6), "colour": "rgb"}
     return open_dataset(folder, **{**options, **changed})
 
@@ -119,6 +127,140 @@ def test_damaged_and_odd_images_are_refused_silently(tmp_path: Path, content: by
     with pytest.raises(InvalidInput) as caught:
         opened(tmp_path).read()
     assert "Smith" not in str(caught.value)
+
+
+# How a viewer turns stored pixels, by the EXIF orientation; and how such pixels are stored.
+STORED = {
+    1: lambda x: x,
+    2: np.fliplr,
+    3: lambda x: np.rot90(x, 2),
+    4: np.flipud,
+    5: lambda x: x.swapaxes(0, 1),
+    6: lambda x: np.rot90(x, 1),
+    7: lambda x: np.rot90(x, 2).swapaxes(0, 1),
+    8: lambda x: np.rot90(x, 3),
+}
+SEEN = np.kron(np.random.default_rng(3).integers(0, 256, (5, 6, 3)), np.ones((8, 8, 1))).astype(np.uint8)
+
+
+def turned(orientation: int, format_name: str) -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    stream = io.BytesIO()
+    image = Image.fromarray(np.ascontiguousarray(STORED[orientation](SEEN)))
+    image.save(stream, format_name, exif=exif, quality=100, lossless=True)
+    return stream.getvalue()
+
+
+def readings(folder: Path, content: bytes, suffix: str, **options: Any) -> dict[str, np.ndarray]:
+    """One image by every way that images come."""
+    (folder / "cat").mkdir(exist_ok=True)
+    (folder / "cat" / f"a{suffix}").write_bytes(content)
+    features = datasets.Features(image=datasets.Image(), label=datasets.Value("int64"))
+    held = datasets.Dataset.from_dict({"image": [{"bytes": content, "path": None}], "label": [0]}, features=features)
+    held.to_parquet(str(folder / "a.parquet"))
+    given = {
+        "folder": folder,
+        "parquet": folder / "a.parquet",
+        "hugging face": held,
+        "bytes": ([content], [0]),
+        "pillow": ([Image.open(io.BytesIO(content))], [0]),
+    }
+    return {name: opened(data, **{"image_size": (40, 48), **options}).read().x[0] for name, data in given.items()}
+
+
+@pytest.mark.parametrize("orientation", STORED)
+@pytest.mark.parametrize("format_name", ["JPEG", "PNG", "WEBP"])
+def test_images_are_read_as_they_are_seen(tmp_path: Path, orientation: int, format_name: str) -> None:
+    content, suffix = turned(orientation, format_name), {"JPEG": ".jfif"}.get(format_name, f".{format_name.lower()}")
+    for name, x in readings(tmp_path, content, suffix).items():
+        assert np.abs(x.astype(int) - SEEN).mean() < 8, name
+    # As releases and models read them that were made before.
+    before = readings(tmp_path, content, suffix, decoder=1)
+    close = [np.abs(x.astype(int) - SEEN).mean() < 8 for x in before.values()]
+    assert close == [orientation == 1] * len(close)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA", "P", "L", "RGB"])
+@pytest.mark.parametrize("colour", ["rgb", "grey"])
+def test_transparent_pixels_show_white(tmp_path: Path, mode: str, colour: str) -> None:
+    black = Image.new("RGBA", (48, 40), (0, 0, 0, 0))
+    black.paste((0, 0, 0, 255), (0, 0, 24, 40))
+    stream = io.BytesIO()
+    if mode in ("RGBA", "LA"):
+        black.convert(mode).save(stream, "PNG")
+    else:
+        # A colour that stands for transparent.
+        image = Image.new(mode, (48, 40), 7)
+        image.paste(0, (0, 0, 24, 40))
+        if mode == "P":
+            image.putpalette([0] * 768)
+        transparent = (7, 0, 0) if mode == "RGB" else 7
+        image.save(stream, "PNG", transparency=transparent)
+    for name, x in readings(tmp_path, stream.getvalue(), ".png", colour=colour).items():
+        assert (x[:, :24] == 0).all(), name
+        assert (x[:, 24:] == 255).all(), name
+    for x in readings(tmp_path, stream.getvalue(), ".png", colour=colour, decoder=1).values():
+        assert x.max() <= 7
+
+
+def test_a_damaged_exif_part_leaves_an_image_as_it_is_stored() -> None:
+    content = turned(6, "JPEG")
+    place = content.index(b"Exif\0\0") + 6
+    damaged = content[:place] + b"\xff" * 8 + content[place + 8 :]
+    assert np.array_equal(decode_images(iter([damaged]), (40, 48, 3)), decode_images(iter([content]), (40, 48, 3), 1))
+
+
+def test_the_decoder_travels_with_the_extractor(tmp_path: Path) -> None:
+    fresh = Pixels()
+    assert from_spec(json.loads(json.dumps(fresh.spec()))).decoder == fresh.decoder == DECODER
+    # What was written before there was a rule.
+    earlier = from_spec({"name": "projected", "version": 1, "options": {"inner": PIXELS, "dim": 8, "seed": 0}})
+    assert earlier.spec()["options"]["inner"] == PIXELS
+    content = turned(6, "PNG")
+    for extractor, decoder in ((fresh, DECODER), (earlier, 1)):
+        columns = Columns(image_size=40, colour="rgb")
+        found = open_for(extractor, ([content], [0]), "train", 2, columns).read().x
+        assert np.array_equal(found, decode_images(iter([content]), (40, 40, 3), decoder))
+    for wrong in (0, 1, DECODER + 1, "2", True):
+        with pytest.raises(InvalidInput, match="decoder"):
+            check_spec({**PIXELS, "decoder": wrong})
+    with pytest.raises(InvalidInput, match="decoder"):
+        check_spec({"name": "minilm", "version": 1, "options": {}, "decoder": 2})
+
+
+def test_images_at_any_depth_are_records(tmp_path: Path) -> None:
+    fill(tmp_path)
+    for name in ("dog/patient 3/b, x.png", "dog/patient 3/scan/a.png", "dog/.hidden/a.png", "cat/y/漢.JPE"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(IMAGES[0]))
+    (tmp_path / "dog" / "linked").symlink_to(tmp_path / "cat")
+    source = opened(tmp_path)
+    nested = ("dog/a.PNG", "dog/b.png", "dog/patient 3/b, x.png", "dog/patient 3/scan/a.png")
+    assert source.names == ("cat/z.png", "cat/y/漢.JPE", *nested)
+    assert source.read().y.tolist() == [0, 0, 1, 1, 1, 1]
+    assert persons_in_names(source.names, r"(.*)/[^/]*$").tolist() == [0, 1, 2, 2, 3, 4]
+    assert opened(tmp_path, labelled=False).names == source.names
+    assert source.unread.startswith("2 files are not read: 1 .txt, 1 folder")
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_what_is_not_read_is_counted_by_suffix_and_not_named(tmp_path: Path, labelled: bool) -> None:
+    fill(tmp_path)
+    for name in ("dog/1.heic", "dog/deep/2.HEIC", "cat/3.tif", "cat/Mary Smith", "cat/Mary.SmithJones", "top.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    for name in ("dog/.DS_Store", "cat/Thumbs.db"):
+        (tmp_path / name).write_bytes(b"")
+    source = opened(tmp_path, labelled=labelled)
+    assert source.schema.records == 3
+    assert source.unread.startswith("7 files are not read: 2 .heic, 2 other, 1 .md, 1 .tif, 1 .txt.")
+    for path in (tmp_path / "dog").glob("*.[pP]*"):
+        path.unlink()
+    (tmp_path / "cat" / "z.png").unlink()
+    with pytest.raises(InvalidInput, match=r"no image.*2 \.heic"):
+        opened(tmp_path, labelled=labelled)
 
 
 FORMATS = ("PNG", "JPEG", "BMP", "WEBP", "GIF")

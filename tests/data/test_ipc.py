@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars
 import pyarrow as pa
 import pyarrow.feather as feather
 import pyarrow.ipc as pa_ipc
@@ -192,3 +193,28 @@ def test_a_missing_part_of_a_saved_dataset(tmp_path: Path) -> None:
     (folder / "dataset_dict.json").write_text('{"splits": ["train"]}')
     with pytest.raises(StorageError):
         open_dataset(folder)
+
+
+@pytest.mark.parametrize("options", [{}, {"compression": "zstd"}, {"compat_level": polars.CompatLevel.oldest()}])
+def test_files_of_polars(tmp_path: Path, options: dict[str, Any]) -> None:
+    """They are padded further: blocks are found by the footer."""
+    frame = polars.DataFrame({"a": [20.0, 30.0, 40.0], "word": ["x", "y", "x"], "label": ["no", "yes", "no"]})
+    frame = frame.with_columns(polars.col("word").cast(polars.Categorical))
+    frame.write_ipc(tmp_path / "a.arrow", **options)
+    frame.write_ipc_stream(tmp_path / "a.arrows")
+    for name in ("a.arrow", "a.arrows"):
+        source = open_dataset(tmp_path / name, classes=["no", "yes"], columns=["a", "word"])
+        assert source.read().x.tolist() == [[20.0, "x"], [30.0, "y"], [40.0, "x"]]
+        assert source.read().y.tolist() == [0, 1, 0]
+
+
+def test_a_footer_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.arrow", {"x": X[:, 0].tolist(), "label": [0, 1, 1, 0]})
+    content = path.read_bytes()
+    for place in range(len(content) - 10, len(content) - 6):
+        for value in (b"\x00", b"\xff", b"\x7f"):
+            changed = content[:place] + value + content[place + 1 :]
+            if changed != content:
+                path.write_bytes(changed)
+                with pytest.raises(InvalidInput, match="complete and undamaged"):
+                    open_dataset(path, classes=2)

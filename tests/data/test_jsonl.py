@@ -132,7 +132,7 @@ def test_shards_have_the_declared_keys(tmp_path: Path) -> None:
         ([{"x": 1, "label": 0}], LIST, "column x"),
         ([{"x": {"a": SECRET}, "label": 0}], {"columns": ["x"]}, "column x"),
         ([{"x": 1, "label": 0}, {"x": {"a": SECRET}, "label": 0}], {"columns": ["x"]}, "column x"),
-        ([{"x": 10**350, "label": 0}], {"columns": ["x"]}, "values of a table"),
+        ([{"x": 10**350, "label": 0}], {"columns": ["x"]}, "column x"),
         ([{"x": 1, "label": 0}], {"image_size": 3}, "image_size"),
     ],
 )

@@ -146,8 +146,8 @@ def test_bad_tables_are_refused_silently(
         ({"x": [SECRET.encode()], "label": [0]}, "columns"),
         ({"y": [SECRET], "label": [0]}, "columns"),
         ({"x": [SECRET], "label": pa.array([None], type=pa.int64())}, "column label"),
-        ({"x": [float("nan")], "label": [0]}, "values of a table"),
-        ({"x": [float("inf")], "label": [0]}, "values of a table"),
+        ({"x": [float("nan")], "label": [0]}, "column x"),
+        ({"x": [float("inf")], "label": [0]}, "column x"),
         ({"x": pa.array([], type=pa.string()), "label": pa.array([], type=pa.int64())}, "number of records"),
     ],
 )

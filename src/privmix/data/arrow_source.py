@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +20,8 @@ from privmix.data.columns import (
     lists_of,
     numbers_of,
     parts_of,
+    storage,
+    storage_type,
     table_of,
 )
 from privmix.data.files import decoding
@@ -38,11 +40,13 @@ class Described(NamedTuple):
         records: how many there are.
         parts: (k, 2) places at which ``blocks`` can begin, and how many records come before the next one; None: at
             the file's beginning alone.
+        shapes: of the arrays in columns whose lists nest, where it is declared.
     """
 
     schema: Any
     records: int
     parts: Any = None
+    shapes: Mapping[str, tuple[int, ...]] = {}
 
     @property
     def stretches(self) -> NDArray[np.int64]:
@@ -100,7 +104,8 @@ class ArrowSource(Source):
             stretches.append(other.stretches)
             if not other.schema.equals(arrow):
                 raise InvalidInput(str(path), "another schema", f"the columns of {paths[0]}")
-        self._inputs, self._kind = choose_inputs(arrow, selection)
+        self._shapes = described.shapes
+        self._inputs, self._kind = choose_inputs(arrow, selection, self._shapes)
         for field, value, kind in (
             ("image_size", selection.image_size, "images"),
             ("colour", selection.colour, "images"),
@@ -132,13 +137,16 @@ class ArrowSource(Source):
 
     def _describe(self, path: Path) -> Described:
         with decoding(path, self._format.kind):
-            return self._format.describe(path)
+            found = self._format.describe(path)
+            return found._replace(schema=pa.schema([(one.name, storage_type(one.type)) for one in found.schema]))
 
     def _shape(self, arrow: Any) -> tuple[int, ...]:
         if self._kind in ("numbers", "table"):
             return (len(self._inputs),)
         if self._kind == "images":
             return self._selection.image_shape
+        if self._inputs[0] in self._shapes:
+            return self._shapes[self._inputs[0]]
         kind = arrow.field(self._inputs[0]).type
         if pa.types.is_fixed_size_list(kind):
             if self._selection.length not in (None, int(kind.list_size)):
@@ -175,6 +183,8 @@ class ArrowSource(Source):
                     if passed >= block.num_rows:
                         passed -= block.num_rows
                         continue
+                    found = [storage(block.column(name)) for name in dict.fromkeys(wanted)]
+                    block = pa.record_batch(found, names=list(dict.fromkeys(wanted)))
                     yield block.slice(passed) if passed else block
                     passed = 0
 
@@ -185,8 +195,19 @@ class ArrowSource(Source):
         if self._kind == "numbers":
             return numbers_of(columns)
         if self._kind == "images":
-            return decode_images(iter(image_bytes(columns[0])), self._schema.input_shape)
-        return lists_of(columns[0], self._schema.input_shape[0], self._inputs[0])
+            return decode_images(iter(image_bytes(columns[0])), self._schema.input_shape, self._selection.decoder)
+        return lists_of(columns[0], self._schema.input_shape, self._inputs[0])
+
+
+def array_shapes(features: Any) -> dict[str, tuple[int, ...]]:
+    """Shapes of the columns of arrays, from the description of features by the library ``datasets``.
+
+    Example:
+        >>> array_shapes({"x": {"shape": [8, 8], "dtype": "float32", "_type": "Array2D"}})
+        {'x': (8, 8)}
+    """
+    said = {name: one.get("shape") for name, one in features.items() if isinstance(one, dict)}
+    return {name: tuple(shape) for name, shape in said.items() if shape and all(type(size) is int for size in shape)}
 
 
 def class_names(features: Any, label: str) -> tuple[str, ...] | None:

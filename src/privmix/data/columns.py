@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from privmix.data.dialect import Dialect
-from privmix.data.images import image_shape
+from privmix.data.images import DECODER, image_shape
 from privmix.errors import WITHHELD, InvalidInput
 
 # Decoded at once; a record may be larger.
@@ -37,6 +37,7 @@ class Selection:
             is left out of the inputs.
         dialect: how CSV files are written; None: as usual.
         person: the column that says whose a record is, which is none of the inputs.
+        decoder: the rule that encoded images are read by; see :func:`privmix.data.images.decode_images`.
     """
 
     label: str = "label"
@@ -51,6 +52,7 @@ class Selection:
     labelled: bool = True
     dialect: Dialect | None = None
     person: str | None = None
+    decoder: int = DECODER
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -118,7 +120,9 @@ def check_names(field: str, names: Sequence[str] | None, label: str | None) -> t
     return tuple(names)
 
 
-def choose_inputs(arrow: Any, selection: Selection) -> tuple[list[str], str]:
+def choose_inputs(
+    arrow: Any, selection: Selection, shapes: Mapping[str, tuple[int, ...]] = {}
+) -> tuple[list[str], str]:
     """Columns of the inputs, and whether they are a ``table``, ``images``, ``lists`` or ``numbers``.
 
     Raises:
@@ -140,18 +144,23 @@ def choose_inputs(arrow: Any, selection: Selection) -> tuple[list[str], str]:
                 raise InvalidInput("columns", name, "columns of numbers of the data")
         return list(selection.numbers), "numbers"
     if feature is not None:
-        if feature not in arrow.names or not _is_list(arrow.field(feature).type):
+        if feature not in arrow.names or not (feature in shapes or _is_list(arrow.field(feature).type)):
             raise InvalidInput("feature column", feature, "a column of lists of numbers")
         return [feature], "lists"
+    if image in shapes:
+        return [str(image)], "lists"
     if image is not None and image in arrow.names and image != label:
         if not _is_image(arrow.field(image).type):
             raise InvalidInput("image column", image, "a column of encoded images (bytes)")
         return [image], "images"
-    return _choose_numbers([field for field in arrow if field.name not in (label, selection.person)], image)
+    others = [field for field in arrow if field.name not in (label, selection.person)]
+    return _choose_numbers(others, image, shapes)
 
 
-def _choose_numbers(others: list[Any], image: str | None) -> tuple[list[str], str]:
-    lists = [field.name for field in others if _is_list(field.type)]
+def _choose_numbers(
+    others: list[Any], image: str | None, shapes: Mapping[str, tuple[int, ...]]
+) -> tuple[list[str], str]:
+    lists = [field.name for field in others if field.name in shapes or _is_list(field.type)]
     if len(lists) == 1:
         return lists, "lists"
     if len(lists) > 1:
@@ -249,16 +258,29 @@ def parts_of(block: Any, values: int) -> Iterator[Any]:
             begin = end
 
 
-def lists_of(column: Any, length: int, name: str) -> NDArray[Any]:
-    """(n, length) numbers of a column of lists.
+def lists_of(column: Any, shape: tuple[int, ...], name: str) -> NDArray[Any]:
+    """(n, *shape) numbers of a column of lists, or of lists of lists.
 
     Raises:
         InvalidInput: a list has another length, or a missing value.
     """
-    values = column.flatten()
-    if values.null_count or not _all_of_length(column, length):
-        raise InvalidInput(f"column {name}", WITHHELD, f"lists of {length} numbers")
-    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, length)
+    values = column
+    for length in shape:
+        fits = _all_of_length(values, length)
+        values = values.flatten()
+        if values.null_count or not fits:
+            raise InvalidInput(f"column {name}", WITHHELD, f"lists of {' x '.join(map(str, shape))} numbers")
+    return np.asarray(values.to_numpy(zero_copy_only=False)).reshape(-1, *shape)
+
+
+def storage_type(kind: Any) -> Any:
+    """A type without its extension: ``datasets`` registers some where it is imported."""
+    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
+
+
+def storage(column: Any) -> Any:
+    """A column without the extension of its type."""
+    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
 
 
 def image_bytes(column: Any) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""CSV files with a header line and one column of labels; plain or gzipped.
+"""CSV files with a header line and one column of labels; plain or packed.
 
 The other columns are numbers, or texts where the caller asks for a table. Cells in quotes may hold separators, quotes
 (doubled) and line breaks: a record is what the parser takes for one, wherever records are counted or read. Quotes stand
@@ -77,7 +77,7 @@ def column_names(path: Path, dialect: Dialect | None = None) -> list[str]:
         InvalidInput: there is no such line.
         StorageError: the file can't be read.
     """
-    dialect = dialect or Dialect()
+    dialect = (dialect or Dialect()).of(path)
     with decoding(path, f"a CSV file with a header line in {dialect.encoding}"), open_binary(path) as stream:
         names = _header(path, stream, dialect)
     _check_header(path, names, None, dialect)
@@ -360,8 +360,8 @@ class Csv(Reader):
 
     name: ClassVar[str] = "csv"
     words: ClassVar[str] = "CSV"
-    endings: ClassVar[str] = ".csv"
-    suffixes: ClassVar[tuple[str, ...]] = ("csv",)
+    endings: ClassVar[str] = ".csv, .tsv, .txt"
+    suffixes: ClassVar[tuple[str, ...]] = ("csv", "tsv", "txt")
     zipped: ClassVar[bool] = True
     dialects: ClassVar[bool] = True
     in_place: ClassVar[bool] = True
@@ -378,7 +378,7 @@ class Csv(Reader):
             table=asked.table,
             numbers=asked.numbers,
             labelled=asked.labelled,
-            dialect=asked.dialect,
+            dialect=(asked.dialect or Dialect()).of(files[0]),
             person=asked.person,
         )
         format_ = csv_format(selection.label, selection.table is None, selection.labelled, selection.dialect)

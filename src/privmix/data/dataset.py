@@ -9,15 +9,15 @@ from typing import Any, Final, cast
 
 from privmix.data.columns import Selection, check_columns, check_names
 from privmix.data.dialect import Dialect
-from privmix.data.files import SPLITS, folder_split, reading, split_of
+from privmix.data.files import SPLITS, folder_split, is_hidden, reading, split_of, unread_words
 from privmix.data.frames import library_of, open_arrow, open_frame, open_hugging_face
 from privmix.data.held import is_indexed, may_have_splits, settled
-from privmix.data.images import check_colour, check_image_size, class_folders, is_image
+from privmix.data.images import DECODER, check_colour, check_image_size, class_folders, is_image
 from privmix.data.indexed import IndexedSource
 from privmix.data.ipc import DESCRIPTIONS, is_saved_dataset, saved_splits
 from privmix.data.memory import open_arrays
 from privmix.data.openers import holds_split, open_files, open_images, open_saved
-from privmix.data.reader import Request, formats, reader_of, refuse_dialect, refuse_images
+from privmix.data.reader import Request, formats, reader_of, refuse_dialect, refuse_images, suffixes
 from privmix.data.remote import RemoteSource, is_remote, local_path
 from privmix.data.remote_files import RemotePath, as_remote
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, LabelledArray, Schema, Source
@@ -49,6 +49,7 @@ def open_dataset(
     labelled: bool = True,
     dialect: Dialect | None = None,
     person_column: str | None = None,
+    decoder: int = DECODER,
 ) -> Source:
     """Open a dataset; only public facts are read until the source is asked for records.
 
@@ -104,6 +105,7 @@ def open_dataset(
         dialect: CSV: separator, decimal mark and encoding, where they are not ``,``, ``.`` and UTF-8.
         person_column: formats with columns: which one says whose a record is; it is none of the inputs. Who they are is
             read by :mod:`privmix.data.persons`.
+        decoder: the rule that encoded images are read by; see :func:`privmix.data.images.decode_images`.
 
     Raises:
         InvalidInput: unknown format, split or column, classes not declared, damaged header.
@@ -141,6 +143,7 @@ def open_dataset(
         labelled,
         dialect,
         person_column,
+        check_integer("decoder", decoder, low=1, high=DECODER),
     )
     request = Request(check_choice("split", split, SPLITS), classes, selection)
     if isinstance(data, RemotePath):
@@ -205,6 +208,7 @@ def _open_local(path: Path, request: Request) -> Source:
 def _open_pattern(pattern: Path, request: Request) -> Source:
     found = _matches(pattern)
     files = _of_one_format([file for file in found if file.is_file()], pattern)
+    unread = unread_words(_others(found, files), suffixes())
     if not files:
         raise StorageError(f"{pattern}: no file of a known format matches")
     marks = {split_of(file.name) for file in files}
@@ -213,7 +217,9 @@ def _open_pattern(pattern: Path, request: Request) -> Source:
         files = _of_split(files, request.split)
     if not files:
         raise _no_split(pattern, request)
-    return open_files(files, request)
+    source = open_files(files, request)
+    source.unread = unread
+    return source
 
 
 def _matches(pattern: Path) -> list[Path]:
@@ -233,7 +239,10 @@ def _open_folder(folder: Path, request: Request) -> Source:
     folders = class_folders(folder)
     for entry in folders:
         if folder_split(entry.name) == request.split:
-            return _open_flat(entry, request, own_split=True)
+            source = _open_flat(entry, request, own_split=True)
+            beside = [one for one in folder.iterdir() if folder_split(one.name) is None]
+            source.unread = "; ".join(filter(None, [source.unread, unread_words(beside, "folders of splits")]))
+            return source
     if any(folder_split(entry.name) for entry in folders):
         raise _no_split(folder, request)
     own = request.split == "train" or folder_split(folder.name) == request.split
@@ -246,9 +255,11 @@ def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
         if not own_split:
             raise _no_split(folder, request)
         return open_saved(folder, request)
-    files = _of_one_format(sorted(entry for entry in folder.iterdir() if entry.is_file()), folder)
+    entries = sorted(folder.iterdir())
+    files = _of_one_format([one for one in entries if one.is_file() and not _is_plain_text(one)], folder)
+    unread = unread_words(_others(entries, files), suffixes())
     if not files:
-        images = not request.selection.labelled and any(map(is_image, folder.iterdir()))
+        images = not request.selection.labelled and any(map(is_image, entries))
         if not images and not class_folders(folder):
             raise InvalidInput(str(folder), "no dataset", formats())
         if not own_split:
@@ -260,7 +271,9 @@ def _open_flat(folder: Path, request: Request, own_split: bool) -> Source:
         files = []
     if not files:
         raise _no_split(folder, request)
-    return open_files(files, request)
+    source = open_files(files, request)
+    source.unread = unread
+    return source
 
 
 def _of_one_format(files: list[Path], place: Path) -> list[Path]:
@@ -269,14 +282,24 @@ def _of_one_format(files: list[Path], place: Path) -> list[Path]:
     Raises:
         InvalidInput: they are of several formats.
     """
-    files = [file for file in files if not file.name.startswith(".") and file.name not in DESCRIPTIONS]
+    files = [file for file in files if not is_hidden(file) and file.name not in DESCRIPTIONS]
     files = [file for file in files if reader_of(file) is not None]
-    # Beside files of another format, .json describes them.
-    files = [file for file in files if not file.name.lower().endswith(".json")] or files
+    # Beside files of another format, .json and .txt describe them.
+    files = [file for file in files if not file.name.lower().endswith((".json", ".txt"))] or files
     found = sorted({reader.name for file in files if (reader := reader_of(file)) is not None})
     if len(found) > 1:
         raise InvalidInput(f"files in {place}", found, "one format; or give the path of the file")
     return files
+
+
+def _others(found: list[Path], files: list[Path]) -> list[Path]:
+    read = set(map(str, files))
+    return [file for file in found if str(file) not in read and file.name not in DESCRIPTIONS]
+
+
+def _is_plain_text(file: Path) -> bool:
+    # In a folder it describes the others.
+    return file.name.lower().endswith(".txt")
 
 
 def _of_split(files: list[Path], split: str) -> list[Path]:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from privmix.data.files import plain_name
 from privmix.errors import InvalidInput
 from privmix.fields import Choice, check_fields
 
@@ -26,7 +28,8 @@ class Dialect:
     """How the CSV files of a dataset are written.
 
     Attributes:
-        separator: between the cells of a line: ``,``, ``;``, ``|`` or ``tab``.
+        separator: between the cells of a line: ``,``, ``;``, ``|`` or ``tab``. Default: a tab in files called .tsv, a
+            comma in others; of .txt it must be declared.
         decimal: the mark in numbers: ``.`` or ``,``.
         encoding: of the texts; a byte order mark of UTF-8 may stand before them.
         numbers: columns of a table in which ``decimal`` counts; columns of numbers are known without.
@@ -40,7 +43,7 @@ class Dialect:
         ('\\t', ',')
     """
 
-    separator: str = ","
+    separator: str | None = None
     decimal: Annotated[str, Choice(".", ",")] = "."
     encoding: Annotated[str, Choice(*_ENCODINGS)] = "utf-8"
     numbers: tuple[str, ...] = ()
@@ -48,13 +51,26 @@ class Dialect:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if not isinstance(self.separator, str) or self.separator not in _SEPARATORS:
+        if self.separator is not None and self.separator not in tuple(_SEPARATORS):
             raise InvalidInput("separator", self.separator, "one of , ; | tab")
 
     @property
     def mark(self) -> str:
         """The separator as one character."""
-        return _SEPARATORS[self.separator]
+        return _SEPARATORS[self.separator or ","]
+
+    def of(self, file: Path) -> Dialect:
+        """The same with its separator, by a file's name where none is declared.
+
+        Raises:
+            InvalidInput: the name says none.
+        """
+        if self.separator is not None:
+            return self
+        name = plain_name(file.name.lower())
+        if name.endswith(".txt"):
+            raise InvalidInput("separator", None, f"one of , ; | tab: {file.name} may be a table with any of them")
+        return replace(self, separator="tab" if name.endswith(".tsv") else ",")
 
     def as_point(self, column: pa.Array) -> pa.Array:
         """Texts of a column of numbers with a decimal point.

@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import io
 import lzma
+import os
 import re
+import zipfile
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePath
 from typing import IO, Any, Final, cast
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 
-_GZIP_MAGIC = b"\x1f\x8b"
+# How a packed file begins, and the suffix that says so.
+_PACKINGS: Final = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"PK\x03\x04": ".zip"}
+PACKED: Final = tuple(_PACKINGS.values())
+# Behind ``BZh`` and a digit: a header line of a CSV file may begin like that.
+_BZIP_BLOCK: Final = b"\x31\x41\x59\x26\x53\x59"
 # What a compressed file may become: records shrink a few times to tenfold, and only a trap hundreds of times.
 _FREE_BYTES: Final = 2**28
 _MOST_TIMES: Final = 256
 _PIECE: Final = 2**20
+_SUFFIX: Final = re.compile(r"\.[a-z][a-z0-9]{0,5}")
 
 
 @contextmanager
@@ -34,7 +44,7 @@ def reading(path: Path, kind: str) -> Iterator[None]:
         yield
     except (InvalidInput, StorageError):
         raise
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError):
+    except (gzip.BadGzipFile, zipfile.BadZipFile, EOFError, zlib.error, lzma.LZMAError):
         raise _damaged(path, kind) from None
     except OSError as error:
         if error.errno is None:
@@ -58,19 +68,85 @@ def decoding(path: Path, kind: str) -> Iterator[None]:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading, through gzip if its first bytes say so; see :func:`check_unpacked` for how far."""
-    return cast(IO[bytes], _Bounded(path)) if is_zipped(path) else path.open("rb")
+    """Open a file for reading, unpacked if its first bytes say that it is packed, by gzip, bzip2, Zstandard or zip.
+
+    See :func:`check_unpacked` for how far it may unpack. A zip archive holds one file.
+    """
+    packing = _packing(path)
+    return path.open("rb") if packing is None else cast(IO[bytes], io.BufferedReader(_Bounded(path, packing), _PIECE))
 
 
 def is_zipped(path: Path) -> bool:
-    """Whether a file is packed by gzip, by its first bytes: it is then read from its beginning, wherever one begins."""
+    """Whether a file is packed, by its first bytes: it is then read from its beginning, wherever one begins."""
+    return _packing(path) is not None
+
+
+def _packing(path: Path) -> str | None:
     with path.open("rb", 0) as file:
-        return file.read(2) == _GZIP_MAGIC
+        begin = file.read(4 + len(_BZIP_BLOCK))
+    found = next((suffix for magic, suffix in _PACKINGS.items() if begin.startswith(magic)), None)
+    return None if found == ".bz2" and not begin.endswith(_BZIP_BLOCK) else found
+
+
+def plain_name(name: str) -> str:
+    """A file's name without the suffix of a packing.
+
+    Example:
+        >>> plain_name("a.csv.zst"), plain_name("a.csv")
+        ('a.csv', 'a.csv')
+    """
+    return name.rpartition(".")[0] if name.endswith(PACKED) else name
 
 
 def is_here(path: object) -> bool:
     """Whether a path is one of this machine, and not of files at an address, which have the methods of one."""
     return isinstance(path, Path)
+
+
+def is_hidden(path: Path) -> bool:
+    """Whether a file is of a file manager's, or its name begins with a dot."""
+    return path.name.startswith(".") or path.name.lower() in ("thumbs.db", "desktop.ini")
+
+
+def files_below(folder: Path) -> Iterator[Path]:
+    """Files at any depth, those of a folder before those of its sub-folders, by name; links to folders are none.
+
+    Raises:
+        OSError: a folder can't be listed.
+    """
+
+    def fail(error: OSError) -> None:
+        raise error
+
+    for place, folders, names in os.walk(folder, onerror=fail):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        links = [name for name in folders if os.path.islink(os.path.join(place, name))]
+        yield from (Path(place, name) for name in sorted([*names, *links]))
+
+
+def unread_words(paths: Iterable[Path], read: str) -> str:
+    """What to say to the owner of files that are not read, by their suffixes; nothing where none is left.
+
+    Args:
+        paths: files and folders; hidden ones do not count.
+        read: which ones are read.
+
+    Example:
+        >>> unread_words([Path("a.heic"), Path("b.HEIC"), Path("Mary Smith")], ".png")
+        '3 files are not read: 2 .heic, 1 other. Convert them, or move them away: .png are read'
+    """
+    kinds: Counter[str] = Counter()
+    for path in paths:
+        if not is_hidden(path):
+            # A longer suffix may be part of a name.
+            known = _SUFFIX.fullmatch(path.suffix.lower())
+            kinds["folder" if path.is_dir() else known.group() if known else "other"] += 1
+    if not kinds:
+        return ""
+    listed = ", ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items(), key=lambda one: (-one[1], one[0])))
+    total = sum(kinds.values())
+    subject = "1 file is" if total == 1 else f"{total:,} files are"
+    return f"{subject} not read: {listed}. Convert them, or move them away: {read} are read"
 
 
 class CopyFirst(StorageError):
@@ -196,27 +272,48 @@ at most 256 times its size, or to 256 MiB
         raise InvalidInput(str(place), WITHHELD, allowed)
 
 
-class _Bounded(gzip.GzipFile):
-    """A gzipped file that stops where it would become absurdly large."""
+class _Bounded(io.RawIOBase):
+    """A packed file's content, which stops where it would become absurdly large."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, packing: str) -> None:
+        super().__init__()
         if not is_here(path):
             raise CopyFirst()
-        super().__init__(path, "rb")
-        self._place, self._stored = path, path.stat().st_size
+        self._path, self._stored, self._unpacked = path, path.stat().st_size, 0
+        self._ends = ExitStack()
+        with self._ends:
+            self._stream = self._opened(packing)
+            self._ends = self._ends.pop_all()
 
-    def read(self, size: int | None = -1) -> bytes:
-        return self._checked(super().read(size))
+    def _opened(self, packing: str) -> Any:
+        if packing == ".gz":
+            return self._ends.enter_context(gzip.open(self._path))
+        if packing == ".bz2":
+            return self._ends.enter_context(bz2.open(self._path))
+        if packing == ".zst":
+            return self._ends.enter_context(pa.CompressedInputStream(pa.OSFile(str(self._path)), "zstd"))
+        archive = self._ends.enter_context(zipfile.ZipFile(self._path))
+        members = [one for one in archive.infolist() if not one.is_dir()]
+        if len(members) != 1 or members[0].flag_bits & 1:
+            raise InvalidInput(str(self._path), f"{len(members)} files", "an archive of one file, without a password")
+        return self._ends.enter_context(archive.open(members[0]))
 
-    def read1(self, size: int = -1) -> bytes:
-        return self._checked(super().read1(size))
+    def readable(self) -> bool:
+        return True
 
-    def readline(self, size: int | None = -1) -> bytes:
-        return self._checked(super().readline(size))
+    def tell(self) -> int:
+        return self._unpacked
 
-    def _checked(self, content: bytes) -> bytes:
-        check_unpacked(self._place, self.tell(), self._stored)
-        return content
+    def readinto(self, buffer: Any) -> int:
+        content = self._stream.read(len(buffer))
+        self._unpacked += len(content)
+        check_unpacked(self._path, self._unpacked, self._stored)
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._ends.close()
+        super().close()
 
 
 def _damaged(path: Path, kind: str) -> InvalidInput:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described
+from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described, array_shapes
 from privmix.data.columns import Selection
 from privmix.data.files import folder_split
 from privmix.data.memory import (
@@ -173,7 +173,7 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
         selection: names of columns, as for Parquet.
 
     Raises:
-        InvalidInput: there is no such split or column, or classes are not declared.
+        InvalidInput: there is no such split or column, a transform is set, or classes are not declared.
     """
     if isinstance(data, dict):
         found = [name for name in data if name == split or folder_split(name) == split]
@@ -188,14 +188,20 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
         names = resolve_classes(list(declared))
     else:
         names, translate = declared_classes(classes)
+    if data.format["type"] == "custom":
+        allowed = "none: records would be read past it. Map it (`data.map`), or drop it (`data.with_format(None)`)"
+        raise InvalidInput("data", "a Dataset with a transform", allowed)
     content = data.with_format("arrow")
+    shapes = array_shapes(content.features.to_dict())
 
     def blocks(_: Path, columns: list[str], size: int, *__: int | None) -> Iterator[Any]:
         for table in content.select_columns(columns).iter(size):
             yield from table.combine_chunks().to_batches()
 
     format_ = ArrowFormat(
-        "records of its features", lambda _: Described(content.features.arrow_schema, len(content)), blocks
+        "records of its features",
+        lambda _: Described(content.features.arrow_schema, len(content), shapes=shapes),
+        blocks,
     )
     # Numbers of a ClassLabel are places in its list, whatever its names are.
     return HeldTableSource(format_, selection, names, translate if declared is None else None)

@@ -16,7 +16,7 @@ from privmix.data.files import decoding, split_of
 from privmix.data.frames import library_of
 from privmix.data.ipc import ARROW
 from privmix.data.parquet import PARQUET
-from privmix.data.reader import reader_of
+from privmix.data.reader import formats, reader_of
 from privmix.data.remote import is_remote, local_path
 from privmix.errors import InvalidInput, StorageError
 
@@ -69,7 +69,7 @@ def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") 
     reader = reader_of(file)
     if reader is not None and reader.name == "csv":
         return dict.fromkeys(column_names(file, dialect), UNKNOWN)
-    if dialect is not None:
+    if dialect is not None and reader is not None:
         raise InvalidInput("separator, decimal, encoding", "some for other data", "none: they are for CSV files alone")
     if reader is not None and reader.name == "jsonl":
         return None
@@ -78,7 +78,7 @@ def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") 
         with decoding(file, format_.kind):
             schema = format_.describe(file).schema
         return {field.name: _declared(field.type) for field in schema}
-    raise InvalidInput("data", str(data), "a table: CSV, JSON lines, Parquet or Arrow")
+    raise InvalidInput("data", str(data), f"a table: CSV, JSON lines, Parquet or Arrow. {formats()}")
 
 
 def _declared(kind: Any) -> str:
@@ -102,7 +102,8 @@ def _first(place: Path, split: str) -> Path:
         found = sorted(file for file in place.rglob("*") if file.is_file() and not file.name.startswith("."))
     else:
         found = [Path(name) for name in sorted(glob.glob(str(place), recursive=True))]
-    tables = [file for file in found if reader_of(file) is not None and not file.name.lower().endswith(".json")]
+    tables = [file for file in found if reader_of(file) is not None]
+    tables = [file for file in tables if not file.name.lower().endswith((".json", ".txt"))] or tables
     marked = [file for file in tables if split in (split_of(file.name), split_of(file.parent.name))]
     if not (marked or tables):
         raise StorageError(f"{place}: no such file, or no table in the folder")

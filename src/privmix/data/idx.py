@@ -102,8 +102,11 @@ def read_idx_header(path: Path) -> IdxHeader:
 def _read_records(path: Path, header: IdxHeader, step: int, first: int = 0) -> Iterator[NDArray[Any]]:
     count, size = header.shape[0], _record_bytes(header)
     with reading(path, "an idx file"), open_binary(path) as stream:
-        # In a packed file, this reads what is passed over.
-        stream.seek(header.header_bytes + first * size)
+        place = header.header_bytes + first * size
+        if not is_zipped(path):
+            stream.seek(place)
+        while place > stream.tell() and stream.read(min(_PIECE_BYTES, place - stream.tell())):
+            pass
         for start in range(first, count, step):
             wanted = min(step, count - start) * size
             values = _read_exactly(stream, wanted)

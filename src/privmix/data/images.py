@@ -14,17 +14,20 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from privmix.data.files import reading
+from privmix.data.files import files_below, is_hidden, reading, unread_words
 from privmix.data.manifest import Manifest
 from privmix.data.source import NO_LABELS, Schema, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_choice, check_integer
+
+DECODER: Final = 2
+"""The rule that images are read by today; 1 is what releases and models without a rule were made with."""
 
 # Format of Pillow's -> suffixes of its files in a folder. Any other decoder stays shut, whatever a record is called:
 # EPS starts Ghostscript on the record's bytes, TIFF's library writes of records to the standard error and takes a
 # gigabyte where twelve bytes ask for it.
 _FORMATS: Final = {
     "PNG": (".png",),
-    "JPEG": (".jpg", ".jpeg"),
+    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "BMP": (".bmp",),
     "WEBP": (".webp",),
     "GIF": (".gif",),
@@ -49,16 +52,27 @@ _MAX_SIDE: Final = 2**12
 # A few kilobytes of PNG can announce gigabytes; this is 8,192 x 8,192.
 _MAX_PIXELS: Final = 2**26
 _PIECE_VALUES: Final = 2**26
+# Values of the EXIF tag that says how a viewer turns the stored pixels.
+_ORIENTATION: Final = 0x0112
+_TURNS: Final = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
 _GREY_MODES: Final = frozenset({"1", "L"})
 _COLOUR_MODES: Final = frozenset({"P", "RGB", "RGBA", "CMYK", "YCbCr", "LA", "PA"})
 
 
 class ImageFolderSource(Source):
-    """A folder with one sub-folder a class, each with PNG, JPEG, BMP, WebP or GIF images.
+    """A folder with one sub-folder a class, each with PNG, JPEG, BMP, WebP or GIF images at any depth.
 
-    The sub-folders' names are the labels; names beginning with a dot are left out, and so are files with another
-    suffix. Records go by class, then by file name. Opening lists the folder and reads no file. Where no labels are
-    asked for, images of the folder itself come first, and the sub-folders mean nothing.
+    The sub-folders' names are the labels. Hidden files are left out; other files that are not read are counted in
+    ``unread``. Records go by class, then by folder, then by file name. Opening lists the folder and reads no file.
+    Where no labels are asked for, images of the folder itself come first, and the sub-folders mean nothing.
 
     Formal guarantees:
         - Declared: shape and classes are the caller's; no record decides either, nor what becomes of another record.
@@ -68,21 +82,35 @@ class ImageFolderSource(Source):
         classes: names of the classes; a sub-folder with another name is refused when records are read.
         shape: (H, W) or (H, W, 3) that each image is scaled and converted to, see :func:`decode_images`.
         labelled: whether the sub-folders are the labels.
+        decoder: the rule that images are read by.
     """
 
-    def __init__(self, folder: Path, classes: tuple[str, ...], shape: tuple[int, ...], labelled: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        classes: tuple[str, ...],
+        shape: tuple[int, ...],
+        labelled: bool = True,
+        decoder: int = DECODER,
+    ) -> None:
         place = {name: index for index, name in enumerate(classes)}
         with reading(folder, "a folder of images"):
             found = sorted(entry.name for entry in class_folders(folder))
-            self._files = [
+            top = [path for path in sorted(folder.iterdir()) if not path.is_dir()]
+            below = [
                 (path, name)
-                for name in [*([] if labelled else ["."]), *sorted(found, key=lambda name: place.get(name, len(place)))]
-                for path in sorted((folder / name).iterdir())
-                if is_image(path)
+                for name in sorted(found, key=lambda name: place.get(name, len(place)))
+                for path in files_below(folder / name)
             ]
-        self._labelled = labelled
+        self._labelled, self._decoder = labelled, decoder
+        listed = below if labelled else [*((path, ".") for path in top), *below]
+        self._files = [(path, name) for path, name in listed if is_image(path)]
+        others = [path for path, _ in listed if not is_image(path)]
+        suffixes = ", ".join(sorted(IMAGE_SUFFIXES))
+        self.unread = unread_words([*others, *(top if labelled else ())], f"{suffixes} in folders of classes")
         if not self._files:
-            raise InvalidInput(str(folder), "no image", f"files {', '.join(sorted(IMAGE_SUFFIXES))} by class")
+            allowed = f"files {suffixes} by class{'. ' if self.unread else ''}{self.unread}"
+            raise InvalidInput(str(folder), "no image", allowed)
         self.files = tuple(path for path, _ in self._files)
         self._folder = folder
         self._schema = Schema(records=len(self._files), input_shape=shape, classes=classes)
@@ -91,7 +119,7 @@ class ImageFolderSource(Source):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Names of files may be private: the folder is listed anew.
-        return type(self), (self._folder, self._schema.classes, self._schema.input_shape, self._labelled)
+        return type(self), (self._folder, self._schema.classes, self._schema.input_shape, self._labelled, self._decoder)
 
     def manifest(self) -> Manifest:
         """A reader can begin anywhere."""
@@ -113,9 +141,13 @@ class ImageFolderSource(Source):
     def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
         for start in range(first, len(self._files), step):
-            part = self._files[start : start + step]
-            x = decode_images((self._read(path) for path, _ in part), self._schema.input_shape)
-            yield x, np.array([name for _, name in part], dtype=object) if self._labelled else NO_LABELS
+            yield self.some(start, start + step)
+
+    def some(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Inputs and raw labels of the records from a first to before a last."""
+        part = self._files[start:stop]
+        x = decode_images((self._read(path) for path, _ in part), self._schema.input_shape, self._decoder)
+        return x, np.array([name for _, name in part], dtype=object) if self._labelled else NO_LABELS
 
     def _read(self, path: Path) -> bytes:
         # The file's own name may be private (a patient's), and so may its class: errors name the folder of all.
@@ -130,7 +162,7 @@ def class_folders(folder: Path) -> list[Path]:
 
 def is_image(path: Path) -> bool:
     """Whether a file's name says that it is an image that is read."""
-    return path.suffix.lower() in IMAGE_SUFFIXES and not path.name.startswith(".")
+    return path.suffix.lower() in IMAGE_SUFFIXES and not is_hidden(path)
 
 
 def check_image_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
@@ -180,17 +212,23 @@ def image_shape(
     return tuple(size) if colour == "grey" else (*size, 3)
 
 
-def decode_images(encoded: Iterator[bytes], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def decode_images(encoded: Iterator[bytes], shape: tuple[int, ...], decoder: int = DECODER) -> NDArray[np.uint8]:
     """Decode images, each converted to one shape: (n, *shape) uint8.
 
-    An image of another size is scaled (bicubic) so that it just covers H x W, and what sticks out is cut off evenly on
-    both sides: for a square, the shorter side becomes H, then a crop of the centre. Colour becomes grey by ITU-R 601,
-    grey becomes colour with three equal channels, and transparency is dropped. Of several frames the first is taken.
+    An image is turned as its EXIF orientation says, and transparent pixels show white behind them. An image of another
+    size is scaled (bicubic) so that it just covers H x W, and what sticks out is cut off evenly on both sides: for a
+    square, the shorter side becomes H, then a crop of the centre. Colour becomes grey by ITU-R 601, grey becomes colour
+    with three equal channels. Of several frames the first is taken.
 
     Formal guarantees:
-        - Per record: what becomes of an image depends on that image and the public ``shape`` only.
+        - Per record: what becomes of an image depends on that image, the public ``shape`` and ``decoder`` only.
         - Named: PNG, JPEG, BMP, WebP and GIF are decoded, by their content; nothing else is, and no program is started.
         - Bounded: an image of more than 2^26 pixels is refused by its header, before it is decoded.
+
+    Args:
+        encoded: each a file's content.
+        shape: (H, W) or (H, W, 3).
+        decoder: the rule; 1: orientation is not looked at, and transparency is dropped.
 
     Raises:
         InvalidInput: an image is of another format, damaged, too large, or of more than 8 bits a channel; which one is
@@ -200,18 +238,32 @@ def decode_images(encoded: Iterator[bytes], shape: tuple[int, ...]) -> NDArray[n
     with _decoding():
         for content in encoded:
             with Image.open(io.BytesIO(content), formats=tuple(_FORMATS)) as image:
-                images.append(_fitted(image, shape))
+                images.append(_fitted(image, shape, decoder))
     return np.stack(images)
 
 
-def _fitted(image: Image.Image, shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def _fitted(image: Image.Image, shape: tuple[int, ...], decoder: int) -> NDArray[np.uint8]:
     mode = "L" if len(shape) == 2 else "RGB"
     if image.height * image.width > _MAX_PIXELS:
         raise InvalidInput("image size", WITHHELD, f"at most {_MAX_PIXELS:,} pixels")
     if image.mode not in _GREY_MODES | _COLOUR_MODES:
         raise InvalidInput("image mode", WITHHELD, "grey or colour with 8 bits a channel")
-    plain = image if image.mode == mode else image.convert(mode)
-    return np.asarray(_cover(plain, shape[0], shape[1]), dtype=np.uint8)
+    if decoder > 1:
+        image = _turned(image)
+    layered = "RGBA" if decoder > 1 and image.has_transparency_data else mode
+    fitted = _cover(image if image.mode == layered else image.convert(layered), shape[0], shape[1])
+    if layered != mode:
+        fitted = Image.alpha_composite(Image.new("RGBA", fitted.size, "white"), fitted).convert(mode)
+    return np.asarray(fitted, dtype=np.uint8)
+
+
+def _turned(image: Image.Image) -> Image.Image:
+    """As its EXIF orientation says. An image whose EXIF part is damaged stays as it is, as viewers show it."""
+    try:
+        turn = _TURNS.get(image.getexif().get(_ORIENTATION))
+    except Exception:
+        turn = None
+    return image if turn is None else image.transpose(turn)
 
 
 def is_picture(record: Any) -> bool:
@@ -219,7 +271,7 @@ def is_picture(record: Any) -> bool:
     return isinstance(record, Image.Image | bytes)
 
 
-def pictures_of(records: Sequence[Any], shape: tuple[int, ...]) -> NDArray[np.uint8]:
+def pictures_of(records: Sequence[Any], shape: tuple[int, ...], decoder: int = DECODER) -> NDArray[np.uint8]:
     """(n, *shape) uint8 of images in memory, Pillow's or encoded; converted as :func:`decode_images` does.
 
     Formal guarantees: those of :func:`decode_images`. An image that Pillow opened decodes when somebody looks into it:
@@ -235,10 +287,10 @@ def pictures_of(records: Sequence[Any], shape: tuple[int, ...]) -> NDArray[np.ui
     images = []
     for record in records:
         if isinstance(record, bytes):
-            images.append(decode_images(iter([record]), shape)[0])
+            images.append(decode_images(iter([record]), shape, decoder)[0])
         elif f"{type(record).__module__}.{type(record).__qualname__}" in _TAKEN:
             with _decoding():
-                images.append(_fitted(record, shape))
+                images.append(_fitted(record, shape, decoder))
         elif isinstance(record, Image.Image):
             allowed = f"images of Pillow's in memory or of the formats {', '.join(_FORMATS)}; of others `image.copy()`"
             raise InvalidInput("x", WITHHELD, allowed)

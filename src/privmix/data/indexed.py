@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture
 from privmix.data.manifest import Manifest
-from privmix.data.memory import declared_classes, declared_shape, objects, records_of, rows_of
+from privmix.data.memory import array_of, declared_classes, declared_shape, objects, records_of, rows_of
 from privmix.data.source import NO_LABELS, Schema, Source
 from privmix.errors import WITHHELD, InvalidInput
 
@@ -84,8 +84,9 @@ class IndexedSource(Source):
         # A list of two may be inputs without a label.
         if len(record) == 2 if isinstance(record, tuple) else self._selection.labelled and _is_two(record):
             return record
-        if self._selection.labelled:
-            raise InvalidInput("records", WITHHELD, "pairs (inputs, label)")
+        if self._selection.labelled or isinstance(record, dict):
+            allowed = "pairs (inputs, label); of dicts: a Dataset whose `__getitem__` returns (d['x'], d['y'])"
+            raise InvalidInput("records", WITHHELD, allowed)
         return record, None
 
 
@@ -102,7 +103,7 @@ def _last(record: Any, shape: tuple[int, ...]) -> Any:
     """Inputs with their channels last, where they are a tensor or array that has them first."""
     if not hasattr(record, "shape") or not hasattr(record, "__array__") or is_picture(record):
         return record
-    values = np.asarray(record.detach().cpu() if hasattr(record, "detach") else record)
+    values = array_of(record) if hasattr(record, "detach") else np.asarray(record)
     if values.shape == shape:
         return values
     if len(shape) == 2 and values.shape == (1, *shape):

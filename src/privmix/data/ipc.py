@@ -17,15 +17,17 @@ import pyarrow.ipc as pa_ipc
 
 from privmix.data.arrow_source import ArrowFormat, Described, class_names, open_arrow_like
 from privmix.data.files import check_unpacked, decoding, is_here
-from privmix.data.parquet import metadata_classes
+from privmix.data.parquet import metadata_classes, shapes_in
 from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source
 from privmix.errors import InvalidInput, StorageError
 from privmix.untrusted import parse_json
 
 FILE_MAGIC: Final = b"ARROW1"
-# In a file, a stream begins after the magic word and two bytes of padding.
-_STREAM_START: Final = 8
+# A file ends with the footer, its length and the magic word; the footer has the places of dictionaries and batches.
+_TAIL: Final = struct.Struct(f"<i{len(FILE_MAGIC)}s")
+_BLOCK: Final = struct.Struct("<qi4xq")
+_BLOCKS: Final = (2, 3)
 _KIND, _HEADER, _BODY, _LENGTH, _BUFFERS, _COMPRESSION, _DATA = 1, 2, 3, 0, 2, 3, 1
 _CONTINUES: Final = b"\xff\xff\xff\xff"
 # Of a file at an address, asked for at a time where headers are read; and files of which it is known where batches are.
@@ -49,7 +51,7 @@ def scan(path: Path) -> tuple[list[int], int]:
                 if rows < 0:
                     raise ValueError("a negative number of records")
                 records.append(rows)
-            if message.kind != SCHEMA:
+            if message.kind in (DICTIONARY, BATCH):
                 unpacked += _unpacked(message, file)
     return records, unpacked
 
@@ -76,42 +78,56 @@ class Message(NamedTuple):
 
 
 def messages(file: Any) -> Iterator[Message]:
-    """The messages of an IPC file or stream in their order, by their headers: bodies are passed over.
+    """The messages of an IPC stream in their order, or of a file's footer; by their headers: bodies are passed over.
 
     Raises:
         Exception: whatever damaged headers lead to; the caller translates.
     """
     file.seek(0)
-    place = _STREAM_START if file.read(len(FILE_MAGIC)) == FILE_MAGIC else 0
+    is_file = file.read(len(FILE_MAGIC)) == FILE_MAGIC
     size = file.seek(0, io.SEEK_END)
-    while True:
-        file.seek(place)
-        # Streams of before Arrow 0.15 have the length alone.
-        start, length = place, file.read(4)
-        if length == _CONTINUES:
-            length = file.read(4)
-        if length in (b"", bytes(4)):
-            return
-        (metadata,) = struct.unpack("<i", length)
-        if metadata < 0:
-            raise ValueError("a message of no length")
-        root = _Table.root(file.read(metadata))
-        body = file.tell()
-        place = body + root.integer(_BODY)
-        if place < body or place > size:
-            raise ValueError("a message that ends beyond its file")
-        kind = root.byte(_KIND)
-        if kind in (DICTIONARY, BATCH):
-            header = root.table(_HEADER)
-            yield Message(kind, start, body, place, header.table(_DATA) if kind == DICTIONARY else header)
-        elif kind == SCHEMA:
-            yield Message(kind, start, body, place, root)
+    if is_file:
+        file.seek(size - _TAIL.size)
+        length, _ = _TAIL.unpack(file.read(_TAIL.size))
+        file.seek(size - _TAIL.size - length)
+        footer = _Table.root(file.read(length))
+        for place in [block[0] for field in _BLOCKS for block in footer.structs(field, _BLOCK)]:
+            if (message := _message(file, place, size)) is None or message.kind == SCHEMA:
+                raise ValueError("a block that is none")
+            yield message
+        return
+    place = 0
+    while (message := _message(file, place, size)) is not None:
+        yield message
+        place = message.end
+
+
+def _message(file: Any, place: int, size: int) -> Message | None:
+    """The one that begins at a place of a file of that size; None at a stream's end."""
+    file.seek(place)
+    # Streams of before Arrow 0.15 have the length alone.
+    length = file.read(4)
+    if length == _CONTINUES:
+        length = file.read(4)
+    if length in (b"", bytes(4)):
+        return None
+    (metadata,) = struct.unpack("<i", length)
+    if metadata < 0:
+        raise ValueError("a message of no length")
+    root = _Table.root(file.read(metadata))
+    body = file.tell()
+    end = body + root.integer(_BODY)
+    if end < body or end > size:
+        raise ValueError("a message that ends beyond its file")
+    kind = root.byte(_KIND)
+    header = root if kind == SCHEMA else root.table(_HEADER)
+    return Message(kind, place, body, end, header.table(_DATA) if kind == DICTIONARY else header)
 
 
 def _unpacked(message: Message, file: Any) -> int:
     """Bytes of a batch's buffers; packed ones begin with that number, or with -1 where packing did not pay."""
     total = 0
-    for offset, length in message.header.pairs(_BUFFERS):
+    for offset, length in message.header.structs(_BUFFERS, _BUFFER):
         size = length
         if message.header.has(_COMPRESSION) and length > 0:
             if not 0 <= offset <= message.end - message.body - 8:
@@ -153,13 +169,13 @@ class _Table:
     def table(self, field: int) -> _Table:
         return _Table(self._content, self._target(field))
 
-    def pairs(self, field: int) -> list[tuple[int, int]]:
+    def structs(self, field: int, kind: struct.Struct) -> list[tuple[int, ...]]:
         if not self.has(field):
             return []
         start = self._target(field)
         (count,) = struct.unpack_from("<I", self._content, start)
-        end = start + 4 + count * _BUFFER.size
-        return list(_BUFFER.iter_unpack(self._content[start + 4 : end]))
+        end = start + 4 + count * kind.size
+        return list(kind.iter_unpack(self._content[start + 4 : end]))
 
     def _target(self, field: int) -> int:
         place = self._place + self._offset(field)
@@ -179,7 +195,7 @@ def _describe(path: Path) -> Described:
     schema = _read_schema(path)
     batches, unpacked = scan(path)
     check_unpacked(path, max(unpacked, sum(batches)), path.stat().st_size)
-    return Described(_plain(schema), sum(batches), list(enumerate(batches)))
+    return Described(schema, sum(batches), list(enumerate(batches)), shapes_in(path, schema.metadata))
 
 
 def _blocks(path: Path, columns: list[str], size: int, place: int, end: int | None) -> Iterator[Any]:
@@ -187,8 +203,7 @@ def _blocks(path: Path, columns: list[str], size: int, place: int, end: int | No
         # Offsets in a damaged file would otherwise lead outside of its memory.
         batch.validate(full=True)
         for start in range(0, batch.num_rows, size):
-            part = batch.slice(start, size)
-            yield pa.record_batch([_storage(part.column(name)) for name in columns], names=columns)
+            yield batch.slice(start, size)
 
 
 ARROW: Final = ArrowFormat("an Arrow IPC file or stream", _describe, _blocks)
@@ -354,27 +369,14 @@ def _open(file: Any, options: Any = None) -> Any:
     return (pa_ipc.open_file if magic == FILE_MAGIC else pa_ipc.open_stream)(file, options=options)
 
 
-def _plain(schema: Any) -> Any:
-    """The schema with extension types (``datasets`` registers some where it is imported) replaced by their storage."""
-    return pa.schema([(field.name, _storage_type(field.type)) for field in schema])
-
-
-def _storage_type(kind: Any) -> Any:
-    return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
-
-
-def _storage(column: Any) -> Any:
-    return column.storage if isinstance(column.type, pa.BaseExtensionType) else column
-
-
 @READERS.register
 class Arrow(Reader):
     """Arrow's files and streams, Feather among them."""
 
     name: ClassVar[str] = "arrow"
     words: ClassVar[str] = "Arrow"
-    endings: ClassVar[str] = ".arrow, .feather"
-    suffixes: ClassVar[tuple[str, ...]] = ("arrow", "feather")
+    endings: ClassVar[str] = ".arrow, .arrows, .ipc, .feather"
+    suffixes: ClassVar[tuple[str, ...]] = ("arrow", "arrows", "ipc", "feather")
     in_place: ClassVar[bool] = True
 
     @classmethod

@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, in UTF-8; plain or gzipped."""
+"""JSON lines: one object a line, in UTF-8; plain or packed."""
 
 from __future__ import annotations
 
@@ -125,7 +125,8 @@ class JsonlSource(Source):
         for number, path in enumerate(self._paths[begin.file : last + 1], begin.file):
             at, until = begin.place if number == begin.file else 0, end if number == last else None
             with decoding(place, _KIND), open_binary(path) as stream:
-                stream.seek(at)
+                if at:
+                    stream.seek(at)
                 for line in _lines(stream, size=None if until is None else until - at):
                     if passed:
                         passed -= 1
@@ -215,8 +216,8 @@ class Jsonl(Reader):
 
     name: ClassVar[str] = "jsonl"
     words: ClassVar[str] = "JSON lines"
-    endings: ClassVar[str] = ".jsonl, .json (JSON lines)"
-    suffixes: ClassVar[tuple[str, ...]] = ("jsonl", "json")
+    endings: ClassVar[str] = ".jsonl, .ndjson, .json (JSON lines)"
+    suffixes: ClassVar[tuple[str, ...]] = ("jsonl", "ndjson", "json")
     in_place: ClassVar[bool] = True
     zipped: ClassVar[bool] = True
 

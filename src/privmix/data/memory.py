@@ -120,18 +120,23 @@ def plain(values: Any, field: str) -> Any:
     if isinstance(values, np.ma.MaskedArray):
         raise InvalidInput(field, "a masked array", "an array without a mask, which would be lost")
     if type(values).__module__.partition(".")[0] == "torch" and hasattr(values, "detach"):
-        dense = values.detach().cpu()
-        if dense.is_sparse:
+        if values.is_sparse:
             raise InvalidInput(field, "a sparse tensor", "a dense one")
-        # NumPy has no bfloat16.
-        return (dense.float() if dense.is_floating_point() and dense.element_size() == 2 else dense).numpy()
+        return array_of(values)
     if isinstance(values, list | tuple | range):
         return list(values)
     if not isinstance(values, str | bytes | dict | set) and hasattr(values, "__array__"):
         found = np.asarray(values)
         if found.ndim:
-            return found
+            # JAX has NumPy arrays of bfloat16, too.
+            return found.astype(np.float32) if found.dtype.name == "bfloat16" else found
     raise InvalidInput(field, type(values).__name__, _X if field == "x" else "n labels: an array or a list")
+
+
+def array_of(tensor: Any) -> NDArray[Any]:
+    """A tensor's numbers. NumPy has no bfloat16, which is widened."""
+    dense = tensor.detach().cpu()
+    return np.asarray(dense.float() if dense.is_floating_point() and dense.element_size() == 2 else dense)
 
 
 def no_labels(start: int, stop: int) -> NDArray[Any]:
@@ -219,7 +224,7 @@ def records_of(records: Sequence[Any], selection: Selection, pictures: bool) -> 
         return np.stack([_record(record, shape) for record in records])
     if len(shape) != 2 and shape[2:] != (3,):
         raise InvalidInput("x", WITHHELD, f"numbers of shape {shape}, as declared, and no images")
-    return pictures_of(records, shape)
+    return pictures_of(records, shape, selection.decoder)
 
 
 def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
@@ -274,7 +279,7 @@ def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
         # Looking into one decodes it, whatever its file is, and some decoders start programs.
         raise InvalidInput("x", WITHHELD, "arrays or lists of numbers, as every other record is, and no image")
     try:
-        made = np.asarray(record)
+        made = array_of(record) if hasattr(record, "detach") else np.asarray(record)
     except ValueError:
         made = np.empty(0)
     if made.shape != shape:

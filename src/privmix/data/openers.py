@@ -36,7 +36,8 @@ def open_images(folder: Path, request: Request) -> Source:
     refuse_dialect(request)
     # Folders are there for the records in them, so a record more could add one: the list is declared.
     classes = resolve_classes(request.classes)
-    return ImageFolderSource(folder, classes, request.selection.image_shape, request.selection.labelled)
+    said = request.selection
+    return ImageFolderSource(folder, classes, said.image_shape, said.labelled, said.decoder)
 
 
 def open_saved(folder: Path, request: Request) -> Source:

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final
 
 import pyarrow.parquet as pq
 
-from privmix.data.arrow_source import ArrowFormat, Described, class_names, name_list, open_arrow_like
+from privmix.data.arrow_source import ArrowFormat, Described, array_shapes, class_names, name_list, open_arrow_like
 from privmix.data.files import check_unpacked, decoding, is_here
 from privmix.data.reader import READERS, Reader, Request
 from privmix.data.source import Source
@@ -24,7 +24,8 @@ def _describe(path: Path) -> Described:
         unpacked = sum(group.total_byte_size for group in groups)
         check_unpacked(path, max(unpacked, file.metadata.num_rows), path.stat().st_size)
         parts = [(place, group.num_rows) for place, group in enumerate(groups)]
-        return Described(file.schema_arrow, file.metadata.num_rows, parts)
+        schema = file.schema_arrow
+        return Described(schema, file.metadata.num_rows, parts, shapes_in(path, schema.metadata))
 
 
 def _opened(path: Path, texts: list[str] | None = None) -> Any:
@@ -76,8 +77,18 @@ def metadata_classes(path: Path, metadata: dict[bytes, bytes] | None, label: str
     with decoding(path, "class names as JSON in the metadata"):
         if b"classes" in metadata:
             return name_list(parse_json(metadata[b"classes"], str(path)))
-        described = parse_json(metadata.get(b"huggingface", b"{}"), str(path))
-        return class_names(described.get("info", {}).get("features", {}), label)
+        return class_names(_features(path, metadata), label)
+
+
+def shapes_in(path: Path, metadata: dict[bytes, bytes] | None) -> dict[str, tuple[int, ...]]:
+    """Shapes of columns of arrays, from the metadata of the Arrow schema of ``path``, as ``datasets`` writes them."""
+    return array_shapes(_features(path, metadata or {}))
+
+
+def _features(path: Path, metadata: dict[bytes, bytes]) -> dict[str, Any]:
+    described = parse_json(metadata.get(b"huggingface", b"{}"), str(path))
+    found: dict[str, Any] = described.get("info", {}).get("features", {})
+    return found
 
 
 @READERS.register

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Final
 
 from privmix._registry import Registry
 from privmix.data.columns import Selection
+from privmix.data.files import PACKED, plain_name
 from privmix.data.source import Source
 from privmix.errors import InvalidInput
 
@@ -33,7 +34,7 @@ class Reader(ABC):
         words: what help calls it.
         endings: what messages say of the names of its files.
         suffixes: what the names of its files end in, without the dot.
-        zipped: whether files may be gzipped, which ``.gz`` says.
+        zipped: whether files may be packed, which a further suffix says; see :func:`privmix.data.files.open_binary`.
         dialects: whether files may be written in a dialect; see :class:`privmix.data.dialect.Dialect`.
         in_place: whether files at an address are read where they are: it asks no more of a path than
             :class:`privmix.data.remote_files.RemotePath` has. Files of other formats are copied first.
@@ -50,7 +51,7 @@ class Reader(ABC):
     @classmethod
     def claims(cls, name: str) -> bool:
         """Whether a file of that name, in lower case, is of this format."""
-        plain = name.removesuffix(".gz") if cls.zipped else name
+        plain = plain_name(name) if cls.zipped else name
         return "." in plain and plain.rpartition(".")[2] in cls.suffixes
 
     @classmethod
@@ -77,11 +78,17 @@ def reader_of(file: Path) -> type[Reader] | None:
     return next((reader for reader in READERS.all() if reader.claims(file.name.lower())), None)
 
 
+def suffixes() -> str:
+    """The suffixes of files that are read, for messages."""
+    return ", ".join(reader.endings for reader in READERS.all())
+
+
 def formats() -> str:
     """What can be opened, for messages."""
-    known = ", ".join(reader.endings for reader in READERS.all())
     return (
-        f"{known}, a folder or pattern of such files, a folder saved by Hugging Face datasets, or sub-folders of images"
+        f"files known by their suffix ({suffixes()}; texts also with {', '.join(PACKED)} behind it), a folder or "
+        "pattern of such files, a folder saved by Hugging Face datasets, or sub-folders of images. Rename a file whose "
+        "suffix differs; convert Excel, SQLite and other tables to Parquet or CSV, by pandas or DuckDB"
     )
 
 

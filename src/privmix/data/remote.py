@@ -80,7 +80,7 @@ class RemoteSource(Source):
                 self._tree = None
         if self._tree is None:
             self._open_copy(found, split, open_local)
-        self.files = self._local.files
+        self.files, self.unread = self._local.files, self._local.unread
 
     def _open_copy(self, found: _Found, split: str, open_local: Callable[[Path], Source]) -> None:
         # Gone with this object: a scratch folder goes with its own.

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from privmix.data.arrow_source import name_list
 from privmix.data.files import decoding
 from privmix.data.manifest import Manifest
+from privmix.data.memory import plain
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
 from privmix.data.shards import joined
 from privmix.data.source import MAX_RECORD_VALUES, NO_LABELS, Schema, Source, array_schema, resolve_classes
@@ -32,6 +33,8 @@ _TYPES: Final = {
     "U64": "u8",
     "I64": "i8",
     "F16": "f2",
+    # Widened: NumPy has none.
+    "BF16": "f4",
     "F32": "f4",
     "F64": "f8",
 }
@@ -64,6 +67,8 @@ class SafetensorsSource(Source):
                 if name not in names:
                     raise InvalidInput(str(path), "no tensor " + name, "tensors x and y")
             (x_shape, x_type), *labels = (_header(file, name) for name in self._names)
+            narrow = any(file.get_slice(name).get_dtype() == "BF16" for name in self._names)
+            self._framework = "pt" if narrow else "numpy"
         self._schema = array_schema(x_shape, x_type, labels[0][0] if labels else None, classes)
 
     @property
@@ -85,8 +90,8 @@ class SafetensorsSource(Source):
         for start in range(first, self._schema.records, step):
             part = slice(start, min(start + step, self._schema.records))
             # Opened anew for each slice: the pages of a long-lived map would all count as ours.
-            with decoding(self._path, _KIND), safe_open(self._path, framework="numpy") as file:
-                x, *labels = (np.asarray(file.get_slice(name)[part]) for name in self._names)
+            with decoding(self._path, _KIND), safe_open(self._path, framework=self._framework) as file:
+                x, *labels = (plain(file.get_slice(name)[part], name) for name in self._names)
             yield x, labels[0].reshape(-1) if labels else NO_LABELS
 
 

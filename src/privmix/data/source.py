@@ -87,6 +87,7 @@ class Source(ABC):
 
     Attributes:
         files: what it reads records from, labels included; none where it is in memory. Their places are private.
+        unread: what lies with these files and is not read, by kind, in words for the owner alone; mostly empty.
 
     Formal guarantees:
         - Public facts first: ``schema`` comes from headers, names and metadata, not from labels or values.
@@ -95,6 +96,7 @@ class Source(ABC):
     """
 
     files: tuple[Path, ...] = ()
+    unread: str = ""
     travels: bool = False
     """Whether it goes to other processes as names of files, and no record with it."""
 
@@ -317,7 +319,7 @@ def _is_name(name: object) -> bool:
 def as_inputs(raw: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Check raw inputs: (n, *shape) finite numbers, kept if uint8 and made float32 otherwise."""
     if raw.shape[1:] != shape:
-        raise InvalidInput("shape of a record", WITHHELD, f"{shape}, like every other record")
+        raise InvalidInput("shape of a record", WITHHELD, f"{shape}, as declared or as the model takes")
     if raw.dtype.kind not in NUMERIC:
         raise InvalidInput("inputs", WITHHELD, "numbers")
     if raw.dtype == np.uint8:
@@ -343,19 +345,19 @@ def as_table(raw: NDArray[Any], columns: tuple[str, ...]) -> NDArray[np.object_]
         raise InvalidInput("shape of a record", WITHHELD, f"{len(columns)} values, one a column")
     table = np.empty(raw.shape, dtype=object)
     for place in range(len(columns)):
-        table[:, place] = _cells(raw[:, place].tolist())
+        table[:, place] = _cells(raw[:, place].tolist(), columns[place])
     return table
 
 
-def _cells(values: list[Any]) -> list[str | float | None]:
+def _cells(values: list[Any], column: str) -> list[str | float | None]:
     kinds = set(map(type, values))
     # Whole columns of one type are the rule, and judging them one cell at a time is slow.
     if kinds <= {str, type(None)} or (kinds == {float} and bool(np.isfinite(values).all())):
         return values
-    return [_cell(value) for value in values]
+    return [_cell(value, column) for value in values]
 
 
-def _cell(value: Any) -> str | float | None:
+def _cell(value: Any, column: str) -> str | float | None:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_):
@@ -368,7 +370,7 @@ def _cell(value: Any) -> str | float | None:
     if isinstance(value, date | np.datetime64):
         # Nothing is equal to no time at all.
         return None if value != value else str(value)
-    raise InvalidInput("values of a table", WITHHELD, "texts, finite numbers, days or nothing")
+    raise InvalidInput(f"column {column}", WITHHELD, "texts, finite numbers, days or nothing")
 
 
 def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:

@@ -10,7 +10,7 @@ import math
 import pkgutil
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.images import DECODER
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.origin import OwnModel
@@ -33,6 +34,11 @@ _LARGEST: Final = 2**63
 
 LONGEST_NAME: Final = 200
 """Characters of a column's name or a category."""
+
+# What an extractor of texts loses, in words, and what it refuses.
+NO_TEXT: Final = "no text"
+CUT: Final = "longer than the encoder takes: cut at its end"
+UNKNOWN: Final = "in words that the encoder does not know"
 
 # Classes that ``Usual.concentration`` and ``Usual.fine_shapes`` are of.
 _MANY: Final = 26
@@ -98,6 +104,8 @@ class Extractor(ABC):
         digest_names: fields of its spec, beside name, version and options, each a SHA-256 in hexadecimal.
         most_text: bytes that its options may take in a spec, as JSON.
         usual: what a planner assumes of its features.
+        decoder: the rule by which encoded images become its inputs (:func:`privmix.data.images.decode_images`); 1 is
+            what a spec without a rule means, and what is of no consequence where inputs are no images.
     """
 
     name: ClassVar[str]
@@ -108,6 +116,7 @@ class Extractor(ABC):
     digest_names: ClassVar[tuple[str, ...]] = ()
     most_text: ClassVar[int] = 2048
     usual: ClassVar[Usual] = Usual()
+    decoder: int = DECODER
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -126,6 +135,10 @@ class Extractor(ABC):
         if schema.columns is not None:
             names = ", ".join(schema.columns)
             raise InvalidInput("features", self.name, f"an extractor of texts or tables for the columns {names}")
+
+    def unusual(self, x: NDArray[Any]) -> Iterator[tuple[int, str, str]]:
+        """Of (b, columns) cells those that lose something: (row, column, why), no value. For the owner's eyes."""
+        return iter(())
 
     @abstractmethod
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
@@ -257,7 +270,8 @@ class Extractor(ABC):
 
     def spec(self) -> dict[str, Any]:
         """Name, version and options: enough for :func:`from_spec` to rebuild the extractor."""
-        return {"name": self.name, "version": self.version, "options": self.options()}
+        rule = {"decoder": self.decoder} if self.decoder > 1 else {}
+        return {"name": self.name, "version": self.version, "options": self.options(), **rule}
 
     def fingerprint(self) -> str:
         """SHA-256 of the spec: equal fingerprints mean equal features."""

@@ -43,6 +43,7 @@ class Identity(Extractor):
             allowed = f"printable names of at most {LONGEST_NAME} characters, each of them once"
             raise InvalidInput("columns of identity", type(columns).__name__, allowed)
         self._columns = None if columns is None else tuple(columns)
+        self.decoder = Extractor.decoder if columns is None else 1
 
     def options(self) -> dict[str, Any]:
         """Names of the columns, where the inputs are columns that have some."""

@@ -58,6 +58,7 @@ class Projected(Extractor):
     """
 
     name: ClassVar[str] = "projected"
+    decoder: int = 1
     argument: ClassVar[str] = "DIM:EXTRACTOR"
     most_text: ClassVar[int] = MOST_OF_TWO
 

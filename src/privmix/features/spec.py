@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data.images import DECODER
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor, extractor_kinds, extractor_names
 from privmix.features.origin import OwnModel
@@ -22,7 +23,7 @@ from privmix.features.tabular import Tabular
 _DIGESTS: Final = ("weights_sha256", "files_sha256", "arrays_sha256")
 
 # Of a spec that another one holds: what it may say, and its name, which reaches the data card.
-_FIELDS: Final = frozenset({"name", "version", "options", "weights_sha256", "files_sha256"})
+_FIELDS: Final = frozenset({"name", "version", "options", "decoder", "weights_sha256", "files_sha256"})
 _PLAIN: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
@@ -81,6 +82,7 @@ def from_spec(
     if spec.get("version") != extractor.version:
         allowed = f"{extractor.version}, the version of {kind.name} in this release of privmix"
         raise InvalidInput("extractor version", spec.get("version"), allowed)
+    extractor.decoder = _decoder(spec)
     if any(key in spec for key in _DIGESTS):
         found = extractor.spec()
         for key in _DIGESTS:
@@ -133,7 +135,9 @@ def check_spec(spec: Mapping[str, Any]) -> None:
         kind, options = _read(spec)
         kind.check_stated(options)
     digests = _DIGESTS if known is None else (*known.digest_names, *(["arrays_sha256"] if known.carries else []))
+    _decoder(spec)
     fields = {"name", "version", "options", *digests, *(["arrays"] if known is not None and known.carries else [])}
+    fields |= {"decoder"} if known is None or known.decoder > 1 else set()
     if odd := sorted(set(spec) - fields):
         raise InvalidInput("extractor spec", odd, f"fields of {name}: {', '.join(sorted(fields))}")
     if "version" in spec and type(spec["version"]) is not int:
@@ -145,6 +149,11 @@ def check_spec(spec: Mapping[str, Any]) -> None:
     most = Extractor.most_text if known is None else known.most_text
     if (size := len(json.dumps(options))) > most:
         raise InvalidInput("features options", f"{size} bytes", f"at most {most}")
+
+
+def _decoder(spec: Mapping[str, Any]) -> int:
+    """The rule that images are read by."""
+    return check_integer("extractor's decoder", spec["decoder"], low=2, high=DECODER) if "decoder" in spec else 1
 
 
 def check_inner(spec: Any) -> None:

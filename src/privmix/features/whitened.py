@@ -55,6 +55,7 @@ class Whitened(Extractor):
     """
 
     name: ClassVar[str] = "whitened"
+    decoder: int = 1
     # Of the usual decay, 1.6, whitening at its usual power leaves a quarter.
     usual: ClassVar[Usual] = Usual(spectrum_decay=0.4)
     argument: ClassVar[str] = "EXTRACTOR"

@@ -38,7 +38,9 @@ class Columns:
     feature_length: int | None = option(
         None, "How many numbers each list has; needed where the file's schema does not fix it."
     )
-    separator: str | None = option(None, "What stands between cells: , ; | or tab. Default: a comma.", "CSV files")
+    separator: str | None = option(
+        None, "Field separator: , ; | or tab. Default: a comma; of .tsv files a tab.", "CSV files"
+    )
     decimal: str | None = option(
         None, "The decimal mark of numbers, a point or a comma. Default: a point.", "CSV files"
     )

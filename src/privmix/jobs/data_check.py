@@ -16,11 +16,13 @@ from privmix.bars import Asked, callback, shows_bars
 from privmix.data.csv import rows_of
 from privmix.data.dialect import Dialect
 from privmix.data.files import open_binary
-from privmix.data.images import ImageFolderSource, decode_images
+from privmix.data.images import ImageFolderSource
 from privmix.data.jsonl import JsonlSource
+from privmix.data.reader import reader_of
 from privmix.data.source import Source, as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput, PrivmixError, check_number
 from privmix.features import Extractor, Tabular, parse_features
+from privmix.features.base import NO_TEXT, UNKNOWN
 from privmix.features.table_kinds import REFUSED, like_thousands
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
@@ -36,6 +38,8 @@ NOT_FOR_OTHERS: Final = (
 _MOST_PLACES: Final = 100
 # Where more records than this are cut to one length, what they differ by in length is lost.
 _FLATTENED: Final = 0.5
+# Where more texts than this are unknown to the encoder, the language is another one.
+_FOREIGN: Final = 0.1
 _STEP: Final = 4096
 _BROKEN_QUOTES: Final = (
     "quotes that are not around whole cells, or not closed: what is behind can't be told apart, and was not looked at"
@@ -108,6 +112,7 @@ class DataCheck(Shown):
         plain_numbers: features are the numbers of the data as they are.
         persons: of whom they are; None where nobody asked.
         like_thousands: columns of numbers with decimal marks -> whether each mark has three digits behind it.
+        unread: what lies with the files of records and is not read; see :class:`privmix.data.Source`.
     """
 
     records: int
@@ -119,6 +124,7 @@ class DataCheck(Shown):
     norms: NDArray[np.float64] = field(default_factory=lambda: np.empty(0), repr=False)
     persons: PersonsCheck | None = None
     like_thousands: dict[str, bool] = field(default_factory=dict)
+    unread: str = ""
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Counts alone. Private."""
@@ -169,7 +175,13 @@ class DataCheck(Shown):
         empty = [name for name, count in self.classes.items() if not count]
         if empty and sum(self.classes.values()):
             found.append(f"{len(empty)} of {len(self.classes)} declared classes have no record")
-        return tuple(found)
+        unknown = sum(count for (_, why, _), count in self.counts.items() if why == UNKNOWN)
+        if unknown > _FOREIGN * self.records:
+            found.append(
+                f"{100 * unknown / self.records:.1f}% of the texts are in words that the encoder does not know: their "
+                "features say next to nothing. Take an encoder of their language (`features` text:MODEL)"
+            )
+        return (*found, *filter(None, [self.unread]))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values. Private."""
@@ -244,7 +256,9 @@ def check(
     source = dataset.source
     persons.check(dataset)
     schema = source.schema
-    found = DataCheck(0, dict.fromkeys(schema.classes, 0), clip_norm, extractor.name == "identity")
+    found = DataCheck(
+        0, dict.fromkeys(schema.classes, 0), clip_norm, extractor.name == "identity", unread=source.unread
+    )
     report, norms = callback(progress), []
     for part, name in _parts(source, lambda what: opened(what).source):
         look = _Look(found, part, extractor, name, declared.label_column, show_values)
@@ -281,7 +295,7 @@ def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None
 
 def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[Source, Path | None]]:
     """The files of a dataset one by one, where each can be opened by itself; else the whole."""
-    tables = [file for file in source.files if file.name.lower().endswith(_TABLES)]
+    tables = [file for file in source.files if _format(file) in _TABLES]
     if len(tables) < 2 or len(tables) != len(source.files):
         yield source, source.files[0] if source.files else None
         return
@@ -289,7 +303,12 @@ def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[So
         yield opened(file), file
 
 
-_TABLES: Final = (".csv", ".csv.gz", ".jsonl", ".jsonl.gz", ".json", ".parquet", ".arrow", ".feather")
+_TABLES: Final = ("csv", "jsonl", "parquet", "arrow")
+
+
+def _format(file: Path) -> str:
+    reader = reader_of(file)
+    return "" if reader is None else reader.name
 
 
 class _Look:
@@ -344,14 +363,15 @@ class _Look:
                 except InvalidInput:
                     bad.add(row)
                     self._tell(row, name, "neither a text nor a finite number", True, cell)
-        if isinstance(self._extractor, Tabular):
-            places = {name: place for place, name in enumerate(schema.columns)}
-            for row, name, why in self._extractor.unusual(raw):
-                refused = why in REFUSED
-                bad |= {row} if refused else set()
-                self._tell(row, name, why, refused, raw[row, places[name]])
-            for name in self._extractor.number_columns:
-                self._marks(name, raw[:, places[name]].tolist())
+        places = {name: place for place, name in enumerate(schema.columns)}
+        for row, name, why in self._extractor.reads.unusual(raw):
+            refused = why in REFUSED or why == NO_TEXT
+            bad |= {row} if refused else set()
+            # A table of texts has one column, whose name no extractor knows.
+            name = name or schema.columns[0]
+            self._tell(row, name, why, refused, raw[row, places[name]])
+        for name in getattr(self._extractor.reads, "number_columns", ()):
+            self._marks(name, raw[:, places[name]].tolist())
         return bad
 
     def _marks(self, name: str, cells: list[Any]) -> None:
@@ -419,13 +439,12 @@ class _Look:
         """What reads each record of the source, whatever becomes of those before it."""
         source = self._source
         if isinstance(source, ImageFolderSource):
-            for path in source.files:
-                yield partial(_image, path, source.schema.input_shape)
+            yield from (partial(source.some, place, place + 1) for place in range(source.schema.records))
         elif isinstance(source, JsonlSource):
             for row, _ in source._rows():
                 yield partial(source._arrays, [row])
-        elif self._file is not None and self._file.name.lower().endswith((".csv", ".csv.gz")):
-            dialect = columns.dialect() or Dialect()
+        elif self._file is not None and _format(self._file) == "csv":
+            dialect = (columns.dialect() or Dialect()).of(self._file)
             with open_binary(self._file) as stream:
                 lines = rows_of(self._file, stream, dialect)
                 names, label = next(lines) or [], columns.label_column
@@ -486,10 +505,6 @@ def _line(
     if wrong:
         raise _WrongCells(wrong)
     return np.array([numbers]), y
-
-
-def _image(path: Path, shape: tuple[int, ...]) -> tuple[NDArray[Any], NDArray[Any]]:
-    return decode_images(iter([path.read_bytes()]), shape), np.array([path.parent.name], dtype=object)
 
 
 def told(found: DataCheck) -> DataCheck:

@@ -81,6 +81,7 @@ def open_for(
         "input_shape": reads.image_shape if input_shape is None else input_shape,
         "labelled": labelled,
         "person_column": columns.person,
+        "decoder": reads.decoder,
         "dialect": columns.dialect(reads.number_columns if isinstance(reads, Tabular) else ()),
     }
     source = readers.open_dataset(data, **options)

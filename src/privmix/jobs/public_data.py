@@ -156,5 +156,6 @@ def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:
         "text_column": text,
         "columns": getattr(extractor.reads, "columns", None),
         "number_columns": columns.number_names,
+        "decoder": extractor.reads.decoder,
         "dialect": columns.dialect(getattr(extractor.reads, "number_columns", ()), needed=False),
     }

@@ -126,7 +126,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             )
         if self.job.seed is not None:
             found.append("`seed` makes the noise reproducible: this release is NOT private")
-        return tuple(found)
+        return (*found, *filter(None, [self.job.opened.source.unread]))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +16,7 @@ from privmix.accounting.pricing import small_query_noise
 from privmix.certificate.certificate import Certificate
 from privmix.designs.series.plan import MOMENTS_SERIES, SeriesPlan
 from privmix.errors import WITHHELD, InvalidInput
+from privmix.features import Extractor
 from privmix.jobs.budget import Charge
 from privmix.jobs.job import RunArguments
 from privmix.jobs.options import AUTO
@@ -147,6 +150,16 @@ class SeriesJob(ReleaseJob):
             if name not in free and value != vars(first)[name]:
                 raise InvalidInput(name, value, f"{vars(first)[name]}, as when the series began")
         return self.series.plan_of_next(config.records)
+
+    @cached_property
+    def reader(self) -> Extractor:
+        """See :attr:`ReleaseJob.reader`; a series goes on with the decoder of images that it began with."""
+        found = super().reader
+        begun = None if self.series is None else self.series.notes.extractor
+        if begun is not None and '"decoder"' not in json.dumps(begun) and found.reads.decoder > 1:
+            found = copy.deepcopy(found)
+            found.reads.decoder = 1
+        return found
 
     def _check_same_source(self, planned: Planned) -> None:
         if self.series is None:

@@ -94,7 +94,7 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
             found.append(f"delta {exact(plan.delta)} is not below 1/{unit_of(plan).many} = {1 / plan.most_units:.3g}")
         if self.job.seed is not None:
             found.append("`seed` makes the noise reproducible: this model is NOT private")
-        return tuple(found)
+        return (*found, *filter(None, [self.job.opened.source.unread]))
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -422,7 +422,10 @@ def train(
     persons, person = Persons.taken_from(given)
     job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label, person), persons=persons, **given)
     with job.processes() as world:
-        done = job.carry_out(job.plan(world), callback(progress))
+        planned = job.plan(world)
+        if job.opened.source.unread:
+            warnings.warn(job.opened.source.unread, stacklevel=4)
+        done = job.carry_out(planned, callback(progress))
     for text in done.warnings:
         warnings.warn(text, stacklevel=4)
     model = Model(done.result)

@@ -32,7 +32,9 @@ from privmix.releases.facts import knows_persons, release_facts
 from privmix.rounding import exact, percent_up
 
 PICTURE_FILE: Final = "predictions.svg"
-_EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256", "arrays", "arrays_sha256"}
+_EXTRACTOR: Final = {
+    "name", "version", "options", "decoder", "weights_sha256", "files_sha256", "arrays", "arrays_sha256",
+}  # fmt: skip
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}\Z")
 # Sizes beyond these belong to no input that fits a memory.
 _MOST_AXES, _LARGEST_AXIS = 8, 2**31

@@ -39,7 +39,7 @@ UNCHECKED: Final = (
 """What verification can't see, in words."""
 
 # What model.json says beside its format, and the settings that must say the same.
-_EXTRACTOR: Final = {"name", "version", "options", "weights_sha256", "files_sha256"}
+_EXTRACTOR: Final = {"name", "version", "options", "decoder", "weights_sha256", "files_sha256"}
 # Kinds of devices that training runs on, and bytes of a network's description: that of a pretrained one is the longest.
 _DEVICES: Final = ("cpu", "cuda", "mps", "xpu")
 _MOST_OF_NETWORK: Final = 2**14
