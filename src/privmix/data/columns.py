@@ -213,8 +213,7 @@ def table_of(columns: Sequence[Any]) -> NDArray[np.object_]:
     """(n, columns) objects: texts, floats, days as texts, and None where an Arrow column has no value."""
     table = np.empty((len(columns[0]), len(columns)), dtype=object)
     for place, column in enumerate(columns):
-        if pa.types.is_dictionary(column.type):
-            column = column.dictionary_decode()
+        column = _decoded(column)
         if is_number(column.type) or pa.types.is_decimal(column.type):
             # By way of floats; a null becomes NaN there, which as_table refuses, so it is put back.
             cells = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False).astype(object)
@@ -225,6 +224,16 @@ def table_of(columns: Sequence[Any]) -> NDArray[np.object_]:
         else:
             table[:, place] = column.to_pylist()
     return table
+
+
+def _decoded(column: Any) -> Any:
+    """A column without a dictionary. Arrow takes no views from one, which polars writes."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    values = column.dictionary
+    if pa.types.is_string_view(values.type):
+        column = pa.DictionaryArray.from_arrays(column.indices, pa.array(values.to_pylist(), pa.string()))
+    return column.dictionary_decode()
 
 
 def numbers_of(columns: Sequence[Any]) -> NDArray[Any]:
@@ -297,8 +306,7 @@ def image_bytes(column: Any) -> list[bytes]:
 
 def labels_of(column: Any) -> NDArray[Any]:
     """Labels as numbers, or as objects for ``encode_labels`` to judge."""
-    if pa.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
+    column = _decoded(column)
     if is_number(column.type):
         return np.asarray(column.to_numpy(zero_copy_only=False))
     return np.array(column.to_pylist(), dtype=object)
