@@ -17,7 +17,6 @@ from pathlib import Path, PurePath
 from typing import IO, Any, Final, cast
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
@@ -291,6 +290,9 @@ class _Bounded(io.RawIOBase):
         if packing == ".bz2":
             return self._ends.enter_context(bz2.open(self._path))
         if packing == ".zst":
+            # Verbs that explain themselves import this file, and not Arrow.
+            import pyarrow as pa
+
             return self._ends.enter_context(pa.CompressedInputStream(pa.OSFile(str(self._path)), "zstd"))
         archive = self._ends.enter_context(zipfile.ZipFile(self._path))
         members = [one for one in archive.infolist() if not one.is_dir()]
@@ -305,7 +307,8 @@ class _Bounded(io.RawIOBase):
         return self._unpacked
 
     def readinto(self, buffer: Any) -> int:
-        content = self._stream.read(len(buffer))
+        # No further than one step: a header is read though what follows is damaged.
+        content = getattr(self._stream, "read1", self._stream.read)(len(buffer))
         self._unpacked += len(content)
         check_unpacked(self._path, self._unpacked, self._stored)
         buffer[: len(content)] = content
