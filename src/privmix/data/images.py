@@ -260,7 +260,7 @@ def _fitted(image: Image.Image, shape: tuple[int, ...], decoder: int) -> NDArray
 def _turned(image: Image.Image) -> Image.Image:
     """As its EXIF orientation says. An image whose EXIF part is damaged stays as it is, as viewers show it."""
     try:
-        turn = _TURNS.get(image.getexif().get(_ORIENTATION))
+        turn = _TURNS.get(int(image.getexif().get(_ORIENTATION, 1)))
     except Exception:
         turn = None
     return image if turn is None else image.transpose(turn)
