@@ -201,5 +201,5 @@ def test_a_private_count_that_led_to_no_plan_is_told(monkeypatch: pytest.MonkeyP
     outcome = privmix(*[part.replace("--dataset=own", "--dataset=small") for part in line])
     assert outcome.code == 3
     assert "was charged to dataset 'small' and stays charged" in outcome.err
-    assert "No run is kept" in outcome.err
+    assert "The run is kept: the same command with --resume goes on" in outcome.err
     assert [entry["kind"] for entry in history("small")].count("reserve") == 1

@@ -18,9 +18,12 @@ from tests.jobs.kinds import KINDS, LEDGER, OUT, Kind, charges
 
 # Step -> (what dies as it is called, entries of the ledger by then, whether there is a run to go on with).
 STEPS = {
-    "charge": ("Ledger.reserve", 0, False),
-    "overlap": ("order.refuse_overlap", 1, False),
-    "key": ("RunFolder.save_key", 1, False),
+    "key": ("RunFolder.save_key", 0, False),
+    "notes": ("RunFolder.write_notes", 0, False),
+    "room": ("RunFolder.make_room", 0, True),
+    "charge": ("Ledger.reserve", 0, True),
+    "charged": ("Run.note", 1, True),
+    "overlap": ("order.refuse_overlap", 1, True),
     "read": ("kind.job.read", 1, True),
     "bind": ("Run.bind", 1, True),
     "compute": ("kind.job.compute", 1, True),
@@ -28,7 +31,7 @@ STEPS = {
     "renaming": ("run.put_in_place", 1, True),
     "noting": ("Ledger.commit", 1, False),
 }
-OF_RUNS = ("key", "bind", "publish", "renaming")
+OF_RUNS = ("key", "notes", "room", "charged", "bind", "publish", "renaming")
 CASES = [
     (name, step)
     for name, kind in KINDS.items()

@@ -14,11 +14,15 @@ import pytest
 from numpy.typing import NDArray
 
 import privmix as pm
+from privmix.accounting import Gaussian
+from privmix.certificate.series import UNCHECKED, link_of
 from privmix.errors import InvalidInput, StorageError
+from privmix.ledger import verify_ledger
 from privmix.mechanisms import factorisation
 from privmix.mechanisms.streams import SecretStreams
+from privmix.plans import plan_from_dict
 from privmix.releases import series as series_file
-from privmix.releases.certificate import read_certificate
+from privmix.releases.certificate import public_text, read_certificate
 from privmix.releases.run import ReleaseRun
 from privmix.releases.series import Series, place_of_step, private_place
 from privmix.releases.series_chain import verify_series
@@ -300,6 +304,57 @@ def test_an_older_copy_of_the_private_folder_is_noticed() -> None:
         make(2, month(2, seed=4))
     with pytest.raises(InvalidInput, match="older copy"):
         pm.end_series(SERIES)
+
+
+def test_a_ledger_refuses_other_records_for_a_step_of_a_series_from_a_backup() -> None:
+    """Both folders come back from before step 2, whose release others have: the ledger knows its records."""
+    book = pm.Ledger.create(LEDGER)
+    book.add_dataset("visits", epsilon=2, delta=1e-4)
+    charged = {"ledger": LEDGER, "dataset": "visits"}
+    make(1, **charged)
+    shutil.copytree(KEPT, "backup", symlinks=True)
+    make(2, **charged)
+    first = content(place_of_step(SERIES, 2))
+    shutil.rmtree(place_of_step(SERIES, 2))
+    shutil.rmtree(KEPT)
+    shutil.copytree("backup", KEPT)
+    KEPT.chmod(0o700)
+    for flags in ({}, {"resume": True}, {"overwrite": True}):
+        with pytest.raises(InvalidInput) as refused:
+            make(2, month(2, seed=7), **charged, **flags)
+        assert refused.value.field in ("data", "resume")
+    assert not place_of_step(SERIES, 2).exists()
+    # The same records under the same key are the same numbers.
+    make(2, overwrite=True, **charged)
+    assert content(place_of_step(SERIES, 2)) == first
+    make(3, **charged)
+    bound = [entry["step"] for entry in book.history("visits") if "step" in entry]
+    assert bound == [1, 2, 3]
+    verify_ledger(book)
+    assert sum(entry["kind"] == "reserve" for entry in book.history("visits")) == 1
+
+
+def test_without_a_ledger_the_certificate_says_what_was_not_checked() -> None:
+    made = make(1)
+    assert UNCHECKED in made.certificate.warnings
+    place, content = place_of_step(SERIES, 1), read_certificate(place_of_step(SERIES, 1))
+    plan, link = plan_from_dict(content["plan"]), link_of(content)
+    for ledger, before, said in (("none", False, True), ("none", True, False), ("planned", False, False)):
+        text = public_text(plan, False, ledger, content["extractor"], None, None, link, before=before)
+        assert (UNCHECKED in text["warnings"]) is said
+    pm.verify(place)
+
+
+def test_a_step_is_bound_once_to_one_set_of_records() -> None:
+    book = pm.Ledger.create(LEDGER)
+    book.add_dataset("visits", epsilon=2, delta=1e-4)
+    taken = book.reserve("visits", Gaussian(9.0), purpose="release")
+    book.bind(taken, ["a" * 64])
+    book.bind(taken, ["a" * 64, "b" * 64])
+    for steps in (["c" * 64], ["a" * 64, "c" * 64], ["b" * 64, "b" * 64, "d" * 64]):
+        with pytest.raises(InvalidInput, match="as the ledger knows them"):
+            book.bind(taken, steps)
+    assert verify_ledger(book) == {"visits": 4}
 
 
 @pytest.mark.parametrize("name", ["run.json", "run.key"])

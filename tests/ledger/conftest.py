@@ -40,11 +40,11 @@ class Server:
             link.execute(f'CREATE DATABASE "{name}"')
         return f"postgresql://{self._user}@127.0.0.1:{self._port}/{name}"
 
-    def link(self) -> Any:
+    def link(self, name: str = "postgres") -> Any:
         """A connection beside all others."""
         import psycopg
 
-        return psycopg.connect(host="127.0.0.1", port=self._port, user=self._user, dbname="postgres", autocommit=True)
+        return psycopg.connect(host="127.0.0.1", port=self._port, user=self._user, dbname=name, autocommit=True)
 
     def start(self) -> None:
         """Start it, after a crash with what its log holds."""

@@ -56,7 +56,8 @@ def test_a_budget_from_reservation_to_commit(url: str) -> None:
     charged = Ledger.open(url).budget("patients")
     assert (charged.reservations, charged.uncommitted) == (1, 1)
     assert charged.spent == pytest.approx(epsilon(RELEASE, DELTA).epsilon)
-    ledger.bind(reservation, FILES)
+    again = {"purpose": "release", "contents": FILES, "id": reservation.id}
+    assert ledger.reserve("patients", RELEASE, **again, again=True) == reservation
     ledger.commit(reservation, result="release 1")
     done = ledger.budget("patients")
     assert (done.reservations, done.uncommitted, done.spent) == (1, 0, charged.spent)

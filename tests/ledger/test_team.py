@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import getpass
+import re
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import event as hooks
+from sqlalchemy.exc import ProgrammingError
 
 from privmix.accounting import Composed, Gaussian, Repeated, epsilon
-from privmix.errors import StorageError
-from privmix.ledger import BudgetExceeded, Ledger, verify_ledger
+from privmix.errors import InvalidInput, StorageError
+from privmix.ledger import BudgetExceeded, Contents, Ledger, verify_ledger
 from tests.ledger.conftest import Server
 from tests.ledger.test_ledger import DELTA, new_ledger, reserve
 
@@ -74,6 +78,31 @@ def test_a_connection_lost_between_reserve_and_commit(postgresql_server: Server,
     verify_ledger(ledger)
 
 
+def test_members_of_a_team_may_charge_and_change_nothing_else(postgresql_server: Server, team: str) -> None:
+    """The grants of docs/budget.md: whoever charges adds entries, and neither budgets nor changed ones."""
+    new_ledger(team)
+    page = (Path(__file__).parents[2] / "docs" / "budget.md").read_text()
+    (grants,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    name = team.rpartition("/")[2]
+    with postgresql_server.link(name) as link:
+        link.execute(f'CREATE ROLE "{name}" LOGIN')
+        for line in grants.strip().splitlines():
+            link.execute(line.replace("team", f'"{name}"'))
+    ledger = Ledger.open(team.replace("privmix@", f"{name}@").replace(f"{getpass.getuser()}@", f"{name}@"))
+    files = Contents(("a" * 64,))
+    taken = ledger.reserve("patients", Gaussian(9.0), purpose="release", contents=files)
+    ledger.bind(taken, ["b" * 64])
+    ledger.commit(taken, result="done")
+    assert ledger.budget("patients").reservations == 1
+    assert verify_ledger(ledger) == {"patients": 5}
+    with pytest.raises(StorageError, match="permission denied"):
+        ledger.add_dataset("more", epsilon=1, delta=DELTA)
+    changes = ("UPDATE entries SET content = ''", "DELETE FROM entries", "UPDATE datasets SET epsilon = 9")
+    for change in (*changes, "DELETE FROM fingerprints", "TRUNCATE entries"):
+        with pytest.raises(ProgrammingError, match="permission denied"), ledger._engine.begin() as connection:
+            connection.exec_driver_sql(change)
+
+
 def test_a_connection_lost_before_the_server_has_heard_charges_nothing(postgresql_server: Server, team: str) -> None:
     ledger = new_ledger(team)
     hooks.listen(ledger._engine, "commit", lambda _: cut(postgresql_server))
@@ -99,5 +128,18 @@ def test_an_answer_that_is_lost_leaves_the_charge(team: str, monkeypatch: pytest
     with pytest.raises(StorageError):
         reserve(ledger, Gaussian(9.0))
     monkeypatch.setattr(psycopg.Connection, "commit", commit)
-    assert Ledger.open(team).budget("patients").reservations == 1
-    verify_ledger(Ledger.open(team))
+    again = Ledger.open(team)
+    assert again.budget("patients").reservations == 1
+    # Whoever asks again under its id hears the same, and is charged nothing more.
+    (known,) = (entry for entry in again.history("patients") if entry["kind"] == "reserve")
+    taken = again.reserve("patients", Gaussian(9.0), purpose="test", id=known["id"])
+    assert (taken.id, taken.spent) == (known["id"], known["spent"])
+    for name, terms in (("patients", {"purpose": "other"}), ("patients", {"event": Gaussian(8.0)}), ("others", {})):
+        if name == "others":
+            again.add_dataset("others", epsilon=4.0, delta=DELTA)
+        with pytest.raises(InvalidInput, match="on the terms"):
+            again.reserve(name, **{"event": Gaussian(9.0), "purpose": "test", **terms}, id=known["id"])
+    with pytest.raises(InvalidInput, match="one of this ledger"):
+        again.reserve("patients", Gaussian(9.0), purpose="test", id="0" * 32, again=True)
+    assert again.budget("patients").reservations == 1
+    verify_ledger(again)

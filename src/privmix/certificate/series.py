@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 from privmix.fields import Checked, Digest, Text, read
 
@@ -38,6 +38,12 @@ def key_kept(step: int, steps: int) -> str:
     if step < steps:
         return f"its owner keeps it until release {steps} of {steps} is made, or the series is ended"
     return f"its owner kept it until this release, the last of {steps}, was made"
+
+
+UNCHECKED: Final = (
+    "No ledger was charged, so nobody checked whether the noise of this release also served other records: from an older "
+    "copy of the series' key, as a backup holds, it could."
+)
 
 
 def key_warning(step: int, steps: int) -> str:

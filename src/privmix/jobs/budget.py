@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from privmix.accounting import Adjacency, Event
@@ -30,10 +31,6 @@ class Charge:
     reservation: Reservation | None = None
     reserved: ReservationNote | None = None
 
-    @classmethod
-    def _of(cls, ledger: str | Ledger, book: Ledger, reservation: Reservation) -> Charge:
-        return cls(ledger, reservation, ReservationNote(book, reservation))
-
     def done(self, result: str) -> None:
         """Record what came of it."""
         if self.ledger is not None and self.reservation is not None:
@@ -49,34 +46,50 @@ class Charge:
             return None
         return _book(self.ledger).stated_budget(self.reservation.dataset)
 
-    def note(self) -> dict[str, Any] | None:
-        """What an interrupted run must remember to find its reservation again."""
-        return None if self.reservation is None else asdict(self.reservation)
+    def bind_steps(self, steps: Sequence[str]) -> None:
+        """See :meth:`privmix.ledger.Ledger.bind`; without a ledger nothing is bound."""
+        if self.ledger is not None and self.reservation is not None:
+            _book(self.ledger).bind(self.reservation, steps)
 
-    @classmethod
-    def again(
-        cls, ledger: str | Ledger | None, dataset: str | None, note: Mapping[str, Any] | None, data: Dataset
-    ) -> Charge:
-        """The charge of an interrupted run: it was made before and is not made twice.
 
-        Raises:
-            InvalidInput: the ledger or dataset is another one than the run was charged to, or the data has its budget
-                under another name.
-        """
-        if (ledger is None) != (note is None):
-            # Not its address, which may hold a password.
-            given = None if ledger is None else "a ledger"
-            raise InvalidInput("ledger", given, "as in the interrupted run: given there, or not")
-        if ledger is None or note is None:
-            return cls()
-        reservation = Reservation(**note)
-        if reservation.dataset != dataset:
-            raise InvalidInput("dataset", dataset, "the dataset that the interrupted run was charged to")
-        book = _book(ledger)
-        found = cls._of(ledger, book, reservation)
-        # The data may be other data by now, if the run was interrupted before it noted its records.
-        book.bind(reservation, _contents(book, data))
-        return found
+@dataclass(frozen=True)
+class Cost:
+    """What a job is charged for.
+
+    Attributes:
+        event: that happens to the records.
+        adjacency: of the guarantee.
+        purpose: as the ledger notes it.
+        epsilon, delta: as its owner is told of it.
+        unit: of the guarantee: record or person.
+    """
+
+    event: Event
+    adjacency: Adjacency
+    purpose: str
+    epsilon: float
+    delta: float
+    unit: str
+
+
+def new_note(dataset: str | None) -> dict[str, Any] | None:
+    """What a run has on disk of a charge before that is made: its id. None without a ledger."""
+    return None if dataset is None else {"id": uuid.uuid4().hex, "dataset": dataset, "charged": False}
+
+
+def charged_note(note: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The same once it is made."""
+    return None if note is None else {**note, "charged": True}
+
+
+def check_noted(ledger: str | Ledger | None, dataset: str | None, note: Mapping[str, Any] | None) -> None:
+    """Raise :class:`InvalidInput` unless a run's charge is of this dataset, and of a ledger where one is given."""
+    if (ledger is None) != (note is None):
+        # Not its address, which may hold a password.
+        given = None if ledger is None else "a ledger"
+        raise InvalidInput("ledger", given, "as in the interrupted run: given there, or not")
+    if note is not None and note["dataset"] != dataset:
+        raise InvalidInput("dataset", dataset, "the dataset that the interrupted run was charged to")
 
 
 def check_budget(ledger: Any, dataset: str | None, seed: int | None, what: str) -> None:
@@ -114,45 +127,52 @@ def check_cap(most_per_person: int | None, ledger: Any) -> None:
 
 
 def charge(
-    ledger: str | Ledger | None,
-    dataset: str | None,
-    event: Event,
-    adjacency: Adjacency,
-    purpose: str,
-    data: Dataset,
-    unit: str,
-    most_per_person: int | None = None,
+    ledger: str | Ledger | None, note: Mapping[str, Any] | None, cost: Cost, data: Dataset, most_per_person: int | None
 ) -> Charge:
-    """Take the cost of ``event`` from the dataset's budget, durably. Without a ledger it does nothing.
+    """Take ``cost`` from the budget of a dataset, durably, or find that it was taken. Without a ledger it does nothing.
 
     A budget of persons is not charged with a price for one record, nor the other way round: with ``most_per_person``
     it is charged with the price of so many.
 
     Call it before the first private record is used. The files' bytes are hashed before, which nothing but the ledger
     learns of: a hash under another name is refused, and nothing is charged under a wrong one.
+
+    Args:
+        ledger: or its address.
+        note: see :func:`new_note`; a charge that is noted as made must be there.
+        cost, data, most_per_person: of the job.
     """
-    if ledger is None or dataset is None:
+    if ledger is None or note is None:
         return Charge()
     book = _book(ledger)
-    # What the budget does not hold is refused before a large dataset is hashed.
-    book.check(dataset, event, adjacency=adjacency, unit=unit, most_per_person=most_per_person)
-    contents = _contents(book, data)
     reservation = book.reserve(
-        dataset,
-        event,
-        adjacency=adjacency,
-        unit=unit,
+        note["dataset"],
+        cost.event,
+        adjacency=cost.adjacency,
+        unit=cost.unit,
         most_per_person=most_per_person,
-        purpose=purpose,
-        contents=contents,
+        purpose=cost.purpose,
+        # The data may be other data by now, if a run was interrupted before it noted its records.
+        contents=Contents(data.contents(), data.listings() if book.keeps_listings() else ()),
+        id=note["id"],
+        again=note.get("charged", True),
     )
-    return Charge._of(ledger, book, reservation)
+    return Charge(ledger, reservation, ReservationNote(book, reservation))
+
+
+def check_held(ledger: str | Ledger | None, dataset: str | None, cost: Cost | None, most_per_person: int | None) -> str:
+    """Raise what :func:`charge` would of the budget, before a large dataset is hashed; ``cost`` None: nothing.
+
+    Returns:
+        how the budget counts; "none" without a ledger.
+    """
+    if ledger is None or dataset is None:
+        return "none"
+    book = _book(ledger)
+    if cost is not None:
+        book.check(dataset, cost.event, adjacency=cost.adjacency, unit=cost.unit, most_per_person=most_per_person)
+    return book.mode(dataset)
 
 
 def _book(ledger: str | Ledger) -> Ledger:
     return ledger if isinstance(ledger, Ledger) else Ledger.open(ledger)
-
-
-def _contents(book: Ledger, data: Dataset) -> Contents:
-    """What the ledger knows the data by; also as earlier versions did, where it holds what they wrote."""
-    return Contents(data.contents(), data.listings() if book.keeps_listings() else ())

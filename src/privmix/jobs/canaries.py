@@ -21,6 +21,7 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor, from_spec
 from privmix.fields import stored
 from privmix.jobs.audited import Audited
+from privmix.jobs.budget import Cost
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job
@@ -28,7 +29,7 @@ from privmix.jobs.kinds import kind_of
 from privmix.jobs.options import CanaryOptions
 from privmix.jobs.persons import check_persons, records_of_each
 from privmix.jobs.recording import Measurement
-from privmix.jobs.work import Cost, Key, PlannedJob, Work
+from privmix.jobs.work import Key, PlannedJob, Work
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan, plan_from_dict

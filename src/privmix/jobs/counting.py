@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -13,13 +15,14 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Gaussian, epsilon
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.jobs.budget import Charge
+from privmix.jobs.budget import Charge, Cost, charged_note, check_held, new_note
 from privmix.jobs.job import Job
 from privmix.jobs.persons import records_of_each
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.work import Cost, Key
+from privmix.jobs.work import Key
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.private_count import PrivateCount, private_count
+from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_place import RunState
 
 STAND_IN: Final = 2**23
@@ -43,14 +46,15 @@ class Counted:
 
     def note(self) -> dict[str, Any]:
         """What the run remembers of it."""
-        return {"count": self.charge.note(), "persons": self.persons}
+        return {"counted": asdict(self.found), "persons": self.persons}
 
 
 def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> Counted:
     """Estimates of the number of units, and of K where that is asked, to plan with; and what that was charged.
 
     Formal guarantees:
-        * Once: a run that goes on has the estimate that it began with. A second one would be a second query.
+        * Once: a run has its key and the id of the charge on disk before the count is charged, and the estimate before
+          that is used. One that goes on has the estimate that it began with. A second one would be a second query.
         * The same persons: what is done later is refused for records that are dealt to persons in another way
           (:func:`check_same_persons`).
         * Reserve before reading: the charge is durable before a record or an identifier is read.
@@ -61,22 +65,49 @@ def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> C
         key: of the job.
         state: the interrupted run that goes on, if there is one.
     """
-    if state is not None:
-        plan = state.settings["plan"]
-        most = asked.per_person if asked.person_quantile is None else plan.get("per_person")
-        return Counted(
-            PrivateCount(plan["records"], most), job.charged_before(state, "count"), state.extra.get("persons")
-        )
     event = Gaussian(asked.records_noise_multiplier)
     price, unit = epsilon(event, job.delta).epsilon, unit_of(asked).one
-    counted = job.charge(Cost(event, Adjacency.ADD_REMOVE, "private record count", price, job.delta, unit))
-    with telling(spending(job, asked.records_noise_multiplier, counted)):
-        whose = job.whose()
-        if whose is None:
-            return Counted(private_count(asked, job.opened.schema.records, key.streams()), counted)
-        found = private_count(asked, records_of_each(whose), key.streams())
-        digest_key = secrets.token_bytes(32)
-        return Counted(found, counted, {"key": digest_key.hex(), "digest": _digest(whose, digest_key)})
+    cost = Cost(event, Adjacency.ADD_REMOVE, "private record count", price, job.delta, unit)
+    if state is not None and state.complete and not state.extra:
+        plan = state.settings["plan"]
+        most = asked.per_person if asked.person_quantile is None else plan.get("per_person")
+        return Counted(PrivateCount(plan["records"], most), Charge())
+    note = job.note(state, "count")
+    if state is not None and "counted" in state.extra:
+        found, persons = PrivateCount(**state.extra["counted"]), state.extra["persons"]
+        return Counted(found, job.charge(cost, note), persons)
+    if state is None:
+        check_held(job.ledger, job.dataset, cost, job.most_per_person)
+    told = Spending(price, job.delta, job.left_over, asked=job.dataset)
+    with telling(told), _run_of(job, key, state, note) as run:
+        told.charged = charge = job.charge(cost, note)
+        if run is not None:
+            run.paid = charge.reservation is not None
+            run.note(count=charged_note(note))
+        whose, persons = job.whose(), None
+        if whose is not None:
+            digest_key = secrets.token_bytes(32)
+            persons = {"key": digest_key.hex(), "digest": _digest(whose, digest_key)}
+        held = job.opened.schema.records if whose is None else records_of_each(whose)
+        told.drawn = True
+        counted = Counted(private_count(asked, held, key.streams() if run is None else run.streams), charge, persons)
+        if run is not None:
+            run.note(**counted.note())
+    return counted
+
+
+@contextmanager
+def _run_of(job: Job[Any, Any], key: Key, state: RunState | None, note: Any) -> Iterator[Run | None]:
+    """The run that the count is the first part of, for jobs that have a place."""
+    if job.runs is None or job.out is None:
+        yield None
+        return
+    extra = {"reservation": new_note(job.dataset), "count": note, "seed": job.seed}
+    streams = key.streams() if state is None else None
+    given = {"overwrite": job.overwrite, "resume": state is not None}
+    with job.runs.before_plan(job.out, streams=streams, extra=extra if state is None else state.extra, **given) as run:
+        key.run = run.id
+        yield run
 
 
 def check_same_persons(counted: Counted | None, whose: NDArray[np.int64] | None) -> None:
@@ -103,9 +134,10 @@ def _digest(whose: NDArray[np.int64], key: bytes) -> str:
 def spending(job: Job[Any, Any], noise_multiplier: float | None, counted: Charge | None) -> Spending:
     """What is to be told of the cost before the job itself is charged: of a count that was drawn for it."""
     if counted is None or job.resume:
-        return Spending(job.epsilon, job.delta)
+        return Spending(job.epsilon, job.delta, job.left_over)
     assert noise_multiplier is not None
-    return Spending(epsilon(Gaussian(noise_multiplier), job.delta).epsilon, job.delta, counted, drawn=True)
+    price = epsilon(Gaussian(noise_multiplier), job.delta).epsilon
+    return Spending(price, job.delta, job.left_over, counted, drawn=True)
 
 
 def check_asked(private_count: bool, records: int | None, *, dry_run: bool, most_per_person: int | None) -> None:

@@ -1,4 +1,4 @@
-"""The order in which every job on private records goes: check, plan, charge, open run, read, compute, publish, note.
+"""The order in which every job on private records goes: check, plan, open run, charge, read, compute, publish, note.
 
 It is written once, here. What a kind of job fills in are steps of it: :class:`Job` lists them.
 """
@@ -16,12 +16,22 @@ from numpy.typing import NDArray
 
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, StorageError
-from privmix.jobs.budget import Charge, charge, check_budget, check_cap
+from privmix.jobs.budget import (
+    Charge,
+    Cost,
+    charge,
+    charged_note,
+    check_budget,
+    check_cap,
+    check_held,
+    check_noted,
+    new_note,
+)
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.places import check_store, check_writable
 from privmix.jobs.public_data import refuse_overlap
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.work import Cost, Done, PlannedJob, Work
+from privmix.jobs.work import Done, PlannedJob, Work
 from privmix.ledger import Ledger
 from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.run import Run
@@ -41,7 +51,6 @@ class RunArguments(TypedDict):
     extra: Mapping[str, Any]
     overwrite: bool
     resume: bool
-    paid: bool
 
 
 class Job(ABC, Generic[P, R]):
@@ -57,7 +66,8 @@ class Job(ABC, Generic[P, R]):
     * :meth:`cost`: what is charged, or None where no private record is read;
     * :meth:`public_records`: what is called public and must not be the private data, and :meth:`whose` that are;
     * :meth:`equip`: what the work needs of other machines, had before the charge;
-    * :meth:`extra`, :meth:`open_run`: what a run remembers, and the run, for jobs that have a place;
+    * :meth:`open_run`: the run, for jobs that have a place, with the id of the charge that is to be made;
+    * :meth:`charge`: the charge under that id, and :meth:`extra`, what the run remembers besides;
     * :meth:`read`: the private records, read;
     * :meth:`compute`: the result (type R), made of them and published;
     * :meth:`noted`: what the ledger notes of it, and :meth:`settled`, which charges are used up by it.
@@ -67,8 +77,9 @@ class Job(ABC, Generic[P, R]):
           and plans that cost more than was asked are refused before anything is charged.
         * Reserve before reading: the ledger is charged, durably, before the first private record is read. What a
           budget does not hold is refused, and nothing was read.
-        * One charge: a run that goes on after a kill is not charged again, and only with the data that it began with;
-          one whose records were refused before anything was drawn goes on with mended ones, under a fresh key.
+        * One charge: a run is on disk before it is charged, under an id of its own. Whatever ends it, it goes on, and
+          is charged once; and only with the data that it began with. One whose records were refused before anything was
+          drawn goes on with mended ones, under a fresh key. What has no place is charged again after a kill.
         * One plan: what is charged, carried out and certified is the same plan, which this very job made, and it is
           carried out once.
         * One seed: a run goes on with the seed that it began with, or without one; none goes with a ledger.
@@ -124,8 +135,11 @@ class Job(ABC, Generic[P, R]):
             if place is not None and not self.dry_run:
                 check_writable(name, Path(place))
 
-    def left(self) -> RunState | None:
+    def left(self, own: str | None = None) -> RunState | None:
         """The interrupted run that it goes on with; None where one is to begin, or where there is no place for any.
+
+        Args:
+            own: the id of the run that this job began itself.
 
         Raises:
             InvalidInput: there is none, or one that was not asked for, or it has another seed; see :meth:`Run.check`.
@@ -133,34 +147,26 @@ class Job(ABC, Generic[P, R]):
         """
         if self.runs is None or self.out is None:
             return None
-        state = self.runs.check(self.out, overwrite=self.overwrite, resume=self.resume)
+        state = self.runs.check(self.out, overwrite=self.overwrite, resume=self.resume, own=own)
         if state is not None:
             check_same_seed(state, self.seed)
         return state
 
-    def charge(self, cost: Cost) -> Charge:
-        """Charge it now."""
-        return charge(
-            self.ledger,
-            self.dataset,
-            cost.event,
-            cost.adjacency,
-            cost.purpose,
-            self.opened,
-            cost.unit,
-            self.most_per_person,
-        )
-
-    def charged_before(self, state: RunState, what: str = "reservation") -> Charge:
-        """What an interrupted run was charged, and is not charged again.
+    def note(self, state: RunState | None, what: str = "reservation") -> Mapping[str, Any] | None:
+        """The id of a charge, and whether it is made: of an interrupted run, or a new one; None without a ledger.
 
         Raises:
-            InvalidInput: ledger, dataset or data are not those of the run.
+            InvalidInput: an interrupted run was charged to another dataset, or with a ledger where none is given.
         """
-        if state.complete and not state.extra:
-            # The kill came after its notes were removed; all that is left is to rename a folder.
-            return Charge()
-        return Charge.again(self.ledger, self.dataset, state.extra.get(what), self.opened)
+        if state is None:
+            return new_note(self.dataset)
+        note: Mapping[str, Any] | None = state.extra.get(what)
+        check_noted(self.ledger, self.dataset, note)
+        return note
+
+    def charge(self, cost: Cost, note: Mapping[str, Any] | None) -> Charge:
+        """Charge it now, unless that was done under this id."""
+        return charge(self.ledger, note, cost, self.opened, self.most_per_person)
 
     def carry_out(self, planned: P, progress: Progress = silent) -> Done[R]:
         """Charge, read, compute and publish; what is planned is used up by it.
@@ -191,38 +197,42 @@ class Job(ABC, Generic[P, R]):
     def _begin(self, planned: P, told: Spending, ends: ExitStack) -> Work:
         """Charge, and open the run, which ends with ``ends``."""
         check_price(planned.plan)
-        state = self.left()
+        state = self.left(planned.key.run)
         if state is not None:
             self.check_resumed(planned, state)
         cost, whole = self.cost(planned), state is not None and state.complete
         public, made_of = ({}, []) if cost is None or whole else self.public_records(planned)
         if not whole:
             self.equip(planned, ends)
-        charged = Charge()
-        # Before the first private row is read: a crash from here on leaves the budget spent.
-        if cost is not None and state is not None:
-            charged = self.charged_before(state)
-        elif cost is not None:
-            charged = told.charged = self.charge(cost)
-            told.epsilon = cost.epsilon
+        # Of a run that lost its notes to a kill all that is left is to rename a folder.
+        free = cost is None or (state is not None and whole and not state.extra)
+        note, in_ledger = None if free else self.note(state), "none"
+        if cost is not None and not free:
+            new = state is None and note is not None and not note.get("charged", True)
+            in_ledger = check_held(self.ledger, self.dataset, cost if new else None, self.most_per_person)
         ends.callback(planned.key.end)
-        refuse_overlap(public, self.opened.source, made_of, self.whose)
         streams, run = planned.key.streams() if state is None else None, None
         if self.out is not None:
-            given = RunArguments(
-                streams=streams,
-                extra={"reservation": charged.note(), "seed": self.seed, **({} if whole else self.extra(planned))},
-                overwrite=self.overwrite,
-                resume=self.resume,
-                paid=charged.reservation is not None,
-            )
-            run = ends.enter_context(self.open_run(planned, charged, given))
+            kept = {"reservation": note, "seed": self.seed} if state is None else dict(state.extra)
+            given = RunArguments(streams=streams, extra=kept, overwrite=self.overwrite, resume=state is not None)
+            run = ends.enter_context(self.open_run(planned, in_ledger, given))
             if state is not None and run.id != state.id:
                 # Neither its charge nor its records were looked at.
                 raise StorageError("out: another run took the place of the interrupted one meanwhile; nothing is done")
             streams = None if run.complete else run.streams
+        charged = Charge()
+        if cost is not None and not free:
+            # Before the first private row is read: a crash from here on leaves the budget spent.
+            told.asked = self.dataset
+            charged = self.charge(cost, note)
+            if state is None or planned.key.run is not None:
+                told.epsilon = cost.epsilon
         if cost is not None:
             told.charged, told.run = charged, run
+        if run is not None and not whole:
+            run.paid = charged.reservation is not None or bool(planned.earlier)
+            run.note(reservation=charged_note(note), **self.extra(planned))
+        refuse_overlap(public, self.opened.source, made_of, self.whose)
         work = Work(charged, run, streams)
         if work.complete and planned.world.size > 1:
             raise InvalidInput("resume", True, "one process for this run, which only has to be put in its place")
@@ -240,7 +250,11 @@ class Job(ABC, Generic[P, R]):
     def spending(self, planned: P) -> Spending:
         """What is to be told of the cost before the job itself is charged."""
         cost = self.cost(planned)
-        return Spending(0.0, 0.0) if cost is None else Spending(cost.epsilon, cost.delta)
+        return Spending(0.0, 0.0) if cost is None else Spending(cost.epsilon, cost.delta, self.left_over)
+
+    def left_over(self) -> RunState | None:
+        """What can go on of the run at its place, whoever began it."""
+        return None if self.runs is None or self.out is None else self.runs.interrupted(self.out)
 
     def check_resumed(self, planned: P, state: RunState) -> None:
         """Raise :class:`InvalidInput` unless an interrupted run is the one that was planned."""
@@ -261,11 +275,11 @@ class Job(ABC, Generic[P, R]):
         return None
 
     def extra(self, planned: P) -> dict[str, Any]:
-        """What a run is to remember beside its charge and seed."""
+        """What a run is to remember beside its charge and seed, once it is charged."""
         return {}
 
-    def open_run(self, planned: P, charged: Charge, given: RunArguments) -> Run:
-        """The run at ``out``."""
+    def open_run(self, planned: P, in_ledger: str, given: RunArguments) -> Run:
+        """The run at ``out``, which is to be charged; ``in_ledger`` is how its budget counts."""
         raise NotImplementedError
 
     @abstractmethod

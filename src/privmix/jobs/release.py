@@ -22,7 +22,7 @@ from privmix.engine.shared_places import check_places
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
 from privmix.features.tabular import Tabular
-from privmix.jobs.budget import Charge
+from privmix.jobs.budget import Cost
 from privmix.jobs.counting import Counted, check_same_persons, count, spending
 from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
@@ -32,7 +32,7 @@ from privmix.jobs.planning import Chosen, choose, columns_of, declared_model, de
 from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.work import Cost, Key, PlannedJob, Work
+from privmix.jobs.work import Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
@@ -76,7 +76,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
     def extractor(self) -> Extractor:
         """Of what is released; an interrupted run's own fit to public data, where there are any."""
         job, state = self.job, self._state
-        if state is None or job.public is None:
+        if state is None or not state.planned or job.public is None:
             return job.extractor
         assert job.out is not None
         return job.public.again(job.reader, state.settings["extractor"], ReleaseRun.kept_arrays(job.out, state))
@@ -196,10 +196,10 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         config = self.config
         state = None if self.dry_run else self.left()
         identity = None
-        if state is not None and state.extra:
+        if state is not None and "data" in state.extra:
             # What was paid for is a release of the data that the run began with: before the ledger notes any other.
             identity = self.opened.identity()
-            if state.extra.get("data") != identity and not state.refused:
+            if state.extra["data"] != identity and not state.refused:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
         if state is not None and state.refused and self.private_count and self.auditors is not None:
             # The records that take the place of the refused ones get a fresh key, which drew no count.
@@ -215,6 +215,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 # A plan with some noise shows what no plan would be made of, before the count is paid for.
                 config.draft()
                 counted = count(self, config, key, state)
+                state = self.left() if key.run is None else self.left(key.run)
                 config = replace(config, records=counted.found.records, per_person=counted.found.per_person)
             with telling(spending(self, config.records_noise_multiplier, None if counted is None else counted.charge)):
                 if self.goal == TABLE:
@@ -317,10 +318,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
 
     def extra(self, planned: Planned) -> dict[str, Any]:
         """See :meth:`Job.extra`."""
-        counted = {} if planned.counted is None else planned.counted.note()
-        return {"count": None, **counted, "data": planned._identity or self.opened.identity()}
+        return {"data": planned._identity or self.opened.identity()}
 
-    def open_run(self, planned: Planned, charged: Charge, given: RunArguments) -> ReleaseRun:
+    def open_run(self, planned: Planned, in_ledger: str, given: RunArguments) -> ReleaseRun:
         """See :meth:`Job.open_run`."""
         assert self.out is not None
         extractor, chosen, state = planned.extractor, planned.chosen, planned._state
@@ -331,7 +331,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             extractor_arrays=extractor.arrays(),
             about=self.about.dated(None if state is None else state.settings.get("about")),
             input_shape=self.opened.schema.input_shape,
-            reservation=charged.reserved,
+            in_ledger=in_ledger,
             choice=None if chosen is None else chosen.choice.to_dict(),
             picture=None if chosen is None else chosen.picture,
             auditors=self.auditors,
@@ -367,6 +367,8 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         assert isinstance(work.run, ReleaseRun)
         return work.run.release(
             records,
+            reservation=work.charged.reserved,
+            bind_steps=work.charged.bind_steps,
             engine=planned.engine,
             memory_gb=self.memory_gb,
             workers=self.workers,

@@ -5,24 +5,25 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from privmix.accounting.pricing import small_query_noise
 from privmix.certificate.certificate import Certificate
 from privmix.designs.series.plan import MOMENTS_SERIES, SeriesPlan
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
-from privmix.jobs.budget import Charge
+from privmix.jobs.budget import Charge, Cost, check_noted
 from privmix.jobs.job import RunArguments
 from privmix.jobs.options import AUTO
 from privmix.jobs.places import check_writable
 from privmix.jobs.release import Planned, ReleaseJob
-from privmix.jobs.work import Cost, Work
+from privmix.jobs.work import Work
+from privmix.mechanisms.run_place import RunState
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan
 from privmix.progress import Progress, silent
@@ -31,6 +32,11 @@ from privmix.releases.series import Series, SeriesStep, place_of_step
 
 # What a later step's records decide, or the first step's already did.
 _OWN = frozenset({"counts", "records", "rows", "lattice_bits", "centre_noise_multiplier"})
+
+_PERSONS: Final = (
+    "no persons: one may come back in another step. Plan releases of their own for them, by a ledger of unit person "
+    "(docs/series.md)"
+)
 
 
 def job_of(**options: Any) -> ReleaseJob:
@@ -104,7 +110,7 @@ class SeriesJob(ReleaseJob):
             "public": (self.prior.public is not None, "none of a series so far"),
             # It would have to hold for the records of all steps together, which no step's data say.
             "most_per_person": (self.most_per_person is not None, "none of a series: a person may come back"),
-            "person": (self.of_persons, "no persons: one may come back in another step"),
+            "person": (self.of_persons, _PERSONS),
         }
         for name, (given, allowed) in refused.items():
             if given:
@@ -121,7 +127,7 @@ class SeriesJob(ReleaseJob):
         if self.seed != notes.seed:
             begun = "no seed" if notes.seed is None else notes.seed
             raise InvalidInput("seed", self.seed, f"{begun}, as when the series began")
-        if (self.ledger is None) != (notes.charge is None):
+        if not self.series.is_idle and (self.ledger is None) != (notes.charge is None):
             told = None if self.ledger is None else "a ledger"
             raise InvalidInput("ledger", told, "the same as in the first step, which was charged for all steps")
         if notes.charge is not None and notes.charge["dataset"] != self.dataset:
@@ -170,19 +176,29 @@ class SeriesJob(ReleaseJob):
         if shape != notes.input_shape:
             raise InvalidInput("data", f"inputs of shape {shape}", f"shape {notes.input_shape}, as in the first step")
 
-    def charge(self, cost: Cost) -> Charge:
-        """See :meth:`Job.charge`: the first step's charge is for all."""
-        if self.series is None:
-            return super().charge(cost)
-        return Charge.again(self.ledger, self.dataset, self.series.notes.charge, self.opened)
+    def note(self, state: RunState | None, what: str = "reservation") -> Mapping[str, Any] | None:
+        """See :meth:`Job.note`: the first step's charge is for all."""
+        made = None if self.series is None else self.series.notes.charge
+        if made is None:
+            return super().note(state, what)
+        check_noted(self.ledger, self.dataset, made)
+        return made
+
+    def charge(self, cost: Cost, note: Mapping[str, Any] | None) -> Charge:
+        """See :meth:`Job.charge`."""
+        charged = super().charge(cost, note)
+        assert self.series is not None
+        if note is not None and self.series.notes.charge is None:
+            self.series.charged(note)
+        return charged
 
     def settled(self, planned: Planned, charged: Charge) -> Sequence[Charge]:
         """See :meth:`Job.settled`: the charge is used up by the last step."""
         assert isinstance(planned.plan, SeriesPlan)
         return super().settled(planned, charged) if planned.plan.is_last else ()
 
-    def open_run(self, planned: Planned, charged: Charge, given: RunArguments) -> ReleaseRun:
-        """See :meth:`Job.open_run`. The series begins here: it is charged by now."""
+    def open_run(self, planned: Planned, in_ledger: str, given: RunArguments) -> ReleaseRun:
+        """See :meth:`Job.open_run`. The series begins here: its key is on disk before it is charged."""
         plan, folder = planned.plan, self.terms.folder
         assert isinstance(plan, SeriesPlan)
         assert folder is not None
@@ -195,10 +211,9 @@ class SeriesJob(ReleaseJob):
                 plan,
                 extractor=planned.extractor.spec(),
                 input_shape=self.opened.schema.input_shape,
-                charge=charged.note(),
                 seed=self.seed,
             )
-        return super().open_run(planned, charged, given)
+        return super().open_run(planned, in_ledger, given)
 
     def _step_for(self, planned: Planned) -> SeriesStep:
         assert self.series is not None

@@ -6,15 +6,16 @@ All of it are figures of the plan and of the ledger, and what became of the run;
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from privmix.errors import PrivmixError
 from privmix.jobs.budget import Charge
 from privmix.ledger import Budget
 from privmix.mechanisms.run import Run
+from privmix.mechanisms.run_place import RunState
 from privmix.rounding import exact, rounded_down, rounded_up
 
 _ATTRIBUTE: Final = "spent"
@@ -31,6 +32,8 @@ class Spent:
         drawn: noise may have been drawn for the records, so that answers may exist; False: nobody can have seen any.
         kept: the run is there, and goes on with ``resume``.
         mended: it goes on with mended data, too.
+        known: whether it is known that it was charged: an answer of the ledger may be lost.
+        pending: whether a charge for it is still to be made, or found.
     """
 
     epsilon: float
@@ -40,6 +43,8 @@ class Spent:
     drawn: bool
     kept: bool
     mended: bool
+    known: bool = True
+    pending: bool = False
 
     def __str__(self) -> str:
         return f"budget: {self._charged()} {self._way_on()}"
@@ -51,6 +56,8 @@ class Spent:
             if self.drawn:
                 return f"{none} noise was drawn, so count {cost} as spent."
             return f"{none} no noise was drawn and nothing was published: nothing is spent."
+        if not self.known:
+            return f"whether {cost} was charged to dataset {self.dataset!r} is not known. No record was read."
         seen = "" if self.drawn else " No noise was drawn and nothing was published."
         return f"{cost} was charged to dataset {self.dataset!r} and stays charged{self._left()}.{seen}"
 
@@ -70,6 +77,8 @@ class Spent:
                 "The run is kept: mend the data, as many records as before, and give the same command with `resume`; "
                 "that is not charged again. privmix check finds what does not fit, for your eyes alone."
             )
+        if self.kept and self.pending:
+            return "The run is kept: the same command with `resume` goes on; what was charged is not charged again."
         if self.kept:
             return "The run is kept: the same command with `resume` finishes it and costs nothing more."
         if self.dataset is None and not self.drawn:
@@ -83,36 +92,46 @@ class Spending:
 
     Attributes:
         epsilon, delta: what its charge pays for.
+        left: gives the run that can go on, if there is one.
         charged: what was charged; None before: then there is nothing to tell.
-        run: that can go on, if there is one.
+        asked: the dataset that is being charged: whether it was may not be known.
+        run: whose records are bound where noise was drawn for them.
         drawn: whether noise was drawn beside what the run knows of.
     """
 
     epsilon: float
     delta: float
+    left: Callable[[], RunState | None] = lambda: None
     charged: Charge | None = None
+    asked: str | None = None
     run: Run | None = None
     drawn: bool = False
 
     def spent(self) -> Spent | None:
         """What is to be told, looked up now."""
         charged, run = self.charged, self.run
-        if charged is None:
+        if charged is None and self.asked is None:
             return None
         state = budget = None
         with contextlib.suppress(PrivmixError):
-            budget = charged.budget()
-        if run is not None:
+            state = self.left()
+        if charged is None and state is None:
+            return None
+        if charged is not None:
             with contextlib.suppress(PrivmixError):
-                state = run.interrupted(run.out)
+                budget = charged.budget()
+        notes = () if state is None else (state.extra.get("reservation"), state.extra.get("count"))
+        reservation = None if charged is None else charged.reservation
         return Spent(
             self.epsilon,
             self.delta,
-            None if charged.reservation is None else charged.reservation.dataset,
+            self.asked if reservation is None else reservation.dataset,
             budget,
             self.drawn or (run is not None and run.bound),
             state is not None,
             state is not None and state.refused,
+            charged is not None,
+            any(note is not None and not note["charged"] for note in notes),
         )
 
 
@@ -154,7 +173,7 @@ def not_kept(error: BaseException) -> None:
     spent = spent_of(error)
     if spent is not None and spent.kept:
         error.__notes__.remove(str(spent))
-        _note(error, Spent(spent.epsilon, spent.delta, spent.dataset, spent.budget, spent.drawn, False, False))
+        _note(error, replace(spent, kept=False, mended=False))
 
 
 def _note(error: BaseException, spent: Spent | None) -> None:

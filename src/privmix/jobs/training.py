@@ -20,7 +20,7 @@ from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features import Extractor, parse_features
 from privmix.jobs.arguments import TrainingArguments
-from privmix.jobs.budget import Charge
+from privmix.jobs.budget import Cost
 from privmix.jobs.columns import Columns
 from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count, spending
 from privmix.jobs.dataset import Dataset, open_dataset
@@ -32,7 +32,7 @@ from privmix.jobs.places import check_device
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.training_options import TrainingOptions
-from privmix.jobs.work import Cost, Done, Key, PlannedJob, Work
+from privmix.jobs.work import Done, Key, PlannedJob, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.private_count import CountQuery
 from privmix.mechanisms.run_place import RunState
@@ -295,10 +295,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
             return super().spending(planned)
         return spending(self, planned.plan.records_noise_multiplier, planned.earlier[0])
 
-    def extra(self, planned: PlannedTraining) -> dict[str, Any]:
-        """See :meth:`Job.extra`: what a private count was charged."""
-        return {} if planned.counted is None else planned.counted.note()
-
     def check_resumed(self, planned: PlannedTraining, state: RunState) -> None:
         """See :meth:`Job.check_resumed`."""
         TrainingRun.check_settings(state, planned.trainer.settings())
@@ -319,7 +315,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         """See :meth:`Job.public_records`."""
         return contents_of(self._opened_public), self._origins
 
-    def open_run(self, planned: PlannedTraining, charged: Charge, given: RunArguments) -> TrainingRun:
+    def open_run(self, planned: PlannedTraining, in_ledger: str, given: RunArguments) -> TrainingRun:
         """See :meth:`Job.open_run`."""
         assert self.out is not None
         return TrainingRun(self.out, planned.trainer.settings(), **given)

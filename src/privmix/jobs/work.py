@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from privmix.accounting import Adjacency, Event
 from privmix.errors import StorageError
 from privmix.jobs.budget import Charge
 from privmix.mechanisms.plan import Plan
@@ -25,6 +24,9 @@ class Key:
     Args:
         seed: of tests and benchmarks; None: from the operating system's entropy.
 
+    Attributes:
+        run: the id of the run that has it on disk, where it served a private count.
+
     Example:
         >>> key = Key(None)
         >>> streams = key.streams()
@@ -35,6 +37,7 @@ class Key:
 
     def __init__(self, seed: int | None) -> None:
         self._seed, self.used = seed, False
+        self.run: str | None = None
         self._streams: SecretStreams | None = None
 
     def streams(self) -> SecretStreams:
@@ -53,26 +56,6 @@ class Key:
         self.used = True
         if self._streams is not None:
             self._streams.destroy()
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What a job is charged for.
-
-    Attributes:
-        event: that happens to the records.
-        adjacency: of the guarantee.
-        purpose: as the ledger notes it.
-        epsilon, delta: as its owner is told of it.
-        unit: of the guarantee: record or person.
-    """
-
-    event: Event
-    adjacency: Adjacency
-    purpose: str
-    epsilon: float
-    delta: float
-    unit: str
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -15,7 +16,7 @@ from sqlalchemy import Connection, Engine, Row, insert, select, update
 
 from privmix.accounting.events import Adjacency, Event, event_from_dict, event_to_dict
 from privmix.accounting.filters import Filter, filter_to_dict, make_filter
-from privmix.errors import InvalidInput, check_choice, check_number
+from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
 from privmix.fields import is_printable
 from privmix.ledger.contents import Contents, bind, is_known, keeps_any, keeps_listings
 from privmix.ledger.database import (
@@ -244,6 +245,8 @@ class Ledger:
         most_per_person: int | None = None,
         purpose: str,
         contents: Contents | None = None,
+        id: str | None = None,
+        again: bool = False,
     ) -> Reservation:
         """Charge ``event`` to dataset ``name``, durably. Call it before the first private row is used.
 
@@ -258,24 +261,37 @@ class Ledger:
                 :func:`privmix.accounting.groups.group_event`.
             purpose: a word for the history, such as ``"release"``.
             contents: which data it is for.
+            id: of the reservation, 32 hexadecimal digits that nobody else draws. Asked again for the same id, it
+                charges nothing and answers the same. None draws one.
+            again: it was charged under this id before, and is not charged here.
 
         Raises:
             BudgetExceeded: everything so far and this event would cost more than the budget. Nothing is charged.
-            InvalidInput: no such dataset, another adjacency or unit, or the data has its budget under another name.
+            InvalidInput: no such dataset, another adjacency or unit, or the data has its budget under another name; or
+                the id was charged on other terms, or, with ``again``, was not.
             UnsupportedEvent: the event has no price under the budget's adjacency and delta, or by its filter.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, name, lock=True)
             new = None if contents is None else bind(connection, dataset, contents)
             charged = event_for(dataset, event, unit, adjacency, most_per_person)
-            spending = self._spending(connection, dataset, charged)
-            reservation = Reservation(uuid.uuid4().hex, name, spending.epsilon)
-            charge: dict[str, Any] = {"id": reservation.id, "purpose": purpose, "event": event_to_dict(charged)}
+            charge: dict[str, Any] = {"purpose": purpose, "event": event_to_dict(charged)}
             if most_per_person is not None:
                 charge |= {CAP: most_per_person, "record_event": event_to_dict(event)}
-            if spending.cost is not None:
-                charge["cost"] = dict(vars(spending.cost))
-            _append(connection, dataset, {"kind": "reserve", **charge, "spent": spending.epsilon})
+            known = None if id is None else _reserved(connection, id)
+            if known is not None:
+                terms = {field: known[1].get(field) for field in ("purpose", "event", CAP, "record_event")}
+                if known[0] != dataset.id or canonical(terms) != canonical(dict.fromkeys(terms) | charge):
+                    raise InvalidInput("reservation", id, "one on the terms that it was made on")
+                reservation = Reservation(known[1]["id"], name, known[1]["spent"])
+            elif again:
+                raise InvalidInput("reservation", id, "one of this ledger and dataset")
+            else:
+                spending = self._spending(connection, dataset, charged)
+                reservation = Reservation(id or uuid.uuid4().hex, name, spending.epsilon)
+                charge |= {} if spending.cost is None else {"cost": dict(vars(spending.cost))}
+                entry = {"kind": "reserve", "id": reservation.id, **charge, "spent": spending.epsilon}
+                _append(connection, dataset, entry)
             if new is not None:
                 # A row is read anew: the entry above moved the end of the history.
                 _append(connection, self._dataset(connection, name), _binding(reservation, contents, new))
@@ -295,18 +311,37 @@ class Ledger:
             dataset = self._dataset(connection, name)
             self._spending(connection, dataset, event_for(dataset, event, unit, adjacency, most_per_person))
 
-    def bind(self, reservation: Reservation, contents: Contents) -> None:
-        """Record which contents a reservation that was made before is for.
+    def bind(self, reservation: Reservation, steps: Sequence[str]) -> None:
+        """Record which records the steps of a series are of, before anything is drawn for the last of ``steps``.
+
+        Args:
+            reservation: for all steps.
+            steps: of each step so far, in order, a keyed hash of its records.
 
         Raises:
-            InvalidInput: one of them has its budget under another name.
+            InvalidInput: a step was bound to other records, or to the same under another key.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
             dataset = self._dataset(connection, reservation.dataset, lock=True)
-            if reservation.id not in {content["id"] for content in _contents(connection, dataset.id, "reserve")}:
+            known = _reserved(connection, reservation.id)
+            if known is None or known[0] != dataset.id:
                 raise InvalidInput("reservation", reservation.id, "one of this dataset")
-            new = bind(connection, dataset, contents)
-            _append(connection, dataset, _binding(reservation, contents, new))
+            bound = {
+                one["step"]: one["content"]
+                for one in _contents(connection, dataset.id, "bind")
+                if one["id"] == reservation.id and "step" in one
+            }
+            for step, content in enumerate(steps, start=1):
+                if bound.get(step, content) != content:
+                    # The difference of two releases under one noise is free of noise.
+                    allowed = (
+                        f"the records that step {step} began with, under the same key, as the ledger knows them: a "
+                        "series whose private folder comes from a backup can't go on"
+                    )
+                    raise InvalidInput("data", WITHHELD, allowed)
+                if step not in bound:
+                    entry = {"kind": "bind", "id": reservation.id, "files": [], "content": content, "step": step}
+                    _append(connection, self._dataset(connection, reservation.dataset), entry)
 
     def knows(self, contents: Contents) -> bool:
         """Whether any of the files was charged to a budget here, byte by byte: the same records saved anew were not."""
@@ -462,6 +497,18 @@ def _contents(connection: Connection, dataset_id: int, kind: str) -> list[dict[s
         select(entries.c.content).where(entries.c.dataset_id == dataset_id).order_by(entries.c.number)
     )
     return [content for content in (parse(row.content) for row in rows) if content["kind"] == kind]
+
+
+def _reserved(connection: Connection, id: str) -> tuple[int, dict[str, Any]] | None:
+    """The dataset and entry of the reservation of that id, in whatever dataset it is."""
+    if re.fullmatch("[0-9a-f]{32}", id) is None:
+        raise InvalidInput("reservation", id, "32 hexadecimal digits")
+    found = connection.execute(select(entries.c.dataset_id, entries.c.content).where(entries.c.content.contains(id)))
+    for row in found:
+        content = parse(row.content)
+        if content["kind"] == "reserve" and content["id"] == id:
+            return row.dataset_id, content
+    return None
 
 
 def parse(text: str) -> dict[str, Any]:

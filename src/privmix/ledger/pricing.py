@@ -36,6 +36,7 @@ class BudgetExceeded(PrivmixError):
     """
 
     exit_code = 3
+    resumable = False
 
     def __init__(
         self,

@@ -73,10 +73,11 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[tuple[str, str]]:
     reserved: set[str] = set()
     committed: set[str] = set()
     reserves, bound = [], set()
+    steps: dict[tuple[str, int], int] = {}
     for number, content in enumerate(contents[1:], start=2):
         here = f"{where}, entry {number}"
         match content["kind"]:
-            case "reserve":
+            case "reserve" if content["id"] not in reserved:
                 check_group(content)
                 reserved.add(content["id"])
                 reserves.append(content)
@@ -84,6 +85,8 @@ def _check(dataset: Row[Any], history: list[Row[Any]]) -> set[tuple[str, str]]:
                 committed.add(content["id"])
             case "bind" if content["id"] in reserved:
                 bound |= set(bound_by(content))
+                if "step" in content and steps.setdefault((content["id"], content["step"]), number) != number:
+                    raise InvalidInput(here, content["step"], "a step of a series that was not bound before")
             case kind:
                 raise InvalidInput(here, kind, "a reservation, or what follows one")
     check_spending(dataset, reserves)

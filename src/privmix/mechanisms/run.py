@@ -3,8 +3,9 @@
 The run folder ``.NAME.run`` beside the result's place (for its owner only) holds what is needed to go on:
 
 * ``run.key``: the secret key, on disk before the first private row is used;
-* ``run.json``: settings, versions, a keyed fingerprint of the records, and what the caller must find again, such as a
-  reservation; sealed by the key;
+* ``run.json``: settings, versions, a keyed fingerprint of the records, and what the caller must find again, such as the
+  id of a charge; sealed by the key. Both are on disk before anything is charged;
+* ``run.room``: as many bytes as later notes need, so that a full disk leaves room for them;
 * what one kind of run keeps beside these: finished shards, or a checkpoint;
 * what goes to the owner beside the result, such as a sealed copy of the key;
 * the result itself, whose certificate is written last and marks that all is there.
@@ -86,10 +87,10 @@ class Run(RunPlace):
         files: of the result, that are there from the beginning, by name.
         overwrite: a result at ``out`` is replaced; an interrupted run is discarded unless ``resume``.
         resume: go on with the interrupted run.
-        paid: a ledger was charged for it, and would be again for another run.
+        paid: a ledger was charged for it, and would be again for another run; or noise was drawn for its plan.
 
     Attributes:
-        out: as given.
+        out, paid: as given; the latter is set once it is so.
         resumed: whether an earlier attempt was interrupted.
         complete: nothing is left but :meth:`publish`; there is no key and none is needed.
 
@@ -110,7 +111,7 @@ class Run(RunPlace):
     def __init__(
         self,
         out: str | Path,
-        settings: Mapping[str, Any],
+        settings: Mapping[str, Any] | None,
         *,
         streams: SecretStreams | None = None,
         extra: Mapping[str, Any] | None = None,
@@ -119,8 +120,8 @@ class Run(RunPlace):
         resume: bool = False,
         paid: bool = False,
     ) -> None:
-        self.out, self._overwrite, self._paid = Path(out), overwrite, paid
-        self._given = json.loads(json.dumps(dict(settings)))
+        self.out, self._overwrite, self.paid = Path(out), overwrite, paid
+        self._given = None if settings is None else json.loads(json.dumps(dict(settings)))
         self._held: RunFolder | None = None
         self._streams: SecretStreams | None = None
         with self.writing():
@@ -131,6 +132,16 @@ class Run(RunPlace):
             except BaseException:
                 self._close()
                 raise
+
+    @classmethod
+    def before_plan(cls, out: Path, **given: Any) -> Self:
+        """The run of a plan that is still to be made: a key and notes. Opened again, it gets its settings.
+
+        Arguments and errors as above; ``files`` come with the settings.
+        """
+        run = cls.__new__(cls)
+        Run.__init__(run, out, None, **given)
+        return run
 
     def _open(
         self, streams: SecretStreams | None, extra: Mapping[str, Any], files: Mapping[str, bytes], resume: bool
@@ -150,7 +161,8 @@ class Run(RunPlace):
         if streams is not None:
             streams.destroy()
         self._notes, self._streams = left
-        self._go_on()
+        self._folder.finish_renewal()
+        self._go_on(extra, files)
         if self._notes.get("refused") and not self.complete:
             self._renew(extra)
 
@@ -173,37 +185,50 @@ class Run(RunPlace):
                 self._held.write(name, content, shared=True)
             self._held.save_key(self.streams)
             self._held.write_notes(self.streams, self._notes)
+            self._held.make_room()
         except BaseException:
             self.discard()
             raise
 
-    def _go_on(self) -> None:
+    def _go_on(self, extra: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
         self.complete = self._folder.has(MARK)
-        self.check_settings(RunState("", self._notes["settings"], {}, self._streams is None), self._given)
+        if not self.complete:
+            made_with = {name: package_version(name) for name in self.packages}
+            check_same({"made_with": self._notes["made_with"]}, {"made_with": made_with})
+        if self._notes["settings"] is None:
+            if self._given is not None:
+                self._plan_of(extra, files)
+            return
+        self.check_settings(RunState("", self._notes["settings"], {}, self._streams is None), self._given or {})
         if self.complete:
             # All rows are there: nothing is drawn any more.
             if self._streams is not None:
                 self._streams.destroy()
-            self._streams, files = None, self.stated(self.folder).files
+            self._streams, hashes = None, self.stated(self.folder).files
         else:
-            files = self._notes["files"]
-            made_with = {name: package_version(name) for name in self.packages}
-            check_same({"made_with": self._notes["made_with"]}, {"made_with": made_with})
-        for name, digest in files.items():
+            hashes = self._notes["files"]
+        for name, digest in hashes.items():
             if not is_whole(self.folder / name, digest):
                 raise damaged(self._folder, name)
 
+    def _plan_of(self, extra: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+        """Give the run its settings, once what its plan waited for is known."""
+        for name, content in files.items():
+            self._folder.write(name, content, shared=True)
+        hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
+        notes = {**self._notes, "settings": self._given, "files": hashes, "extra": dict(extra)}
+        self._folder.write_notes(self.streams, notes)
+        self._notes = notes
+
     def _renew(self, extra: Mapping[str, Any]) -> None:
-        """Begin anew, for other records and so with another key; a kill meanwhile leaves a run that has none."""
+        """Begin anew, for other records and so with another key."""
         assert self._notes["fingerprint"] is None, "what was drawn for is bound"
-        self._folder.end_key()
-        self.streams.destroy()
-        self._streams = SecretStreams.from_entropy()
         for name in self.leaves - set(self._notes["files"]):
             self._folder.remove(name)
-        self._folder.save_key(self.streams)
-        self._notes |= {"refused": False, "extra": dict(extra)}
-        self._folder.write_notes(self.streams, self._notes)
+        streams, notes = SecretStreams.from_entropy(), {**self._notes, "refused": False, "extra": dict(extra)}
+        self._folder.renew(streams, notes)
+        self.streams.destroy()
+        self._streams, self._notes = streams, notes
 
     @property
     def folder(self) -> Path:
@@ -233,7 +258,7 @@ class Run(RunPlace):
     @property
     def settings(self) -> dict[str, Any]:
         """As the run was opened with."""
-        return dict(self._given)
+        return dict(self._given or {})
 
     @property
     def streams(self) -> SecretStreams:
@@ -265,6 +290,14 @@ class Run(RunPlace):
         elif not hmac.compare_digest(str(self._notes["fingerprint"]), fingerprint):
             # The difference of two results under one key is free of noise.
             raise InvalidInput("data", WITHHELD, "the records that the interrupted run began with, unchanged")
+
+    def note(self, **extra: Any) -> None:
+        """Change what the caller wants to find again."""
+        notes = {**self._notes, "extra": {**self._notes["extra"], **extra}}
+        if notes != self._notes:
+            with self.writing():
+                self.held.write_notes(self.streams, notes)
+            self._notes = notes
 
     def keep(self, name: str, content: bytes) -> None:
         """Keep something for a resume, with the key's seal: whole, or not at all."""
@@ -372,7 +405,7 @@ class Run(RunPlace):
             if self._is_lost():
                 self._end_lost(error)
             elif isinstance(error, PrivmixError) and not (error.resumable or self.complete):
-                if self._paid and not self.bound:
+                if self.paid and not self.bound:
                     # Without the mark it goes on with the same records alone.
                     with contextlib.suppress(OSError):
                         self._notes["refused"] = True

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import hmac
 import json
+import os
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,10 +17,14 @@ from privmix.mechanisms.streams import SecretStreams, shred
 from privmix.private_files import PrivateFolder
 from privmix.untrusted import MEBIBYTE, parse_json
 
-KEY_FILE, NOTES_FILE = "run.key", "run.json"
+KEY_FILE, NOTES_FILE, ROOM_FILE = "run.key", "run.json", "run.room"
 DISCARD: Final = "`overwrite` discards the run"
+# What takes the place of key and notes, once both are there.
+_NEXT_KEY, _NEXT_NOTES = "run.key.next", "run.json.next"
 _SEAL: Final = "seal"
 _MOST_NOTES: Final = 16 * MEBIBYTE
+# What later notes are larger by, and a block of most file systems.
+_MORE: Final = 4096
 
 
 class RunFolder(PrivateFolder):
@@ -72,19 +78,51 @@ class RunFolder(PrivateFolder):
             FileNotFoundError: it has none any more.
             InvalidInput: the file holds none, or is not the owner's alone.
         """
-        return SecretStreams.load(KEY_FILE, dir_fd=self.descriptor)
+        renewed = self.has(_NEXT_NOTES) and self.has(_NEXT_KEY)
+        return SecretStreams.load(_NEXT_KEY if renewed else KEY_FILE, dir_fd=self.descriptor)
 
     def end_key(self) -> None:
         """Overwrite and remove the key; no key, no work."""
         shred(KEY_FILE, dir_fd=self.descriptor)
 
     def write_notes(self, streams: SecretStreams, notes: Mapping[str, Any]) -> None:
-        """Keep JSON values, with the seal of the key."""
-        self.write(NOTES_FILE, sealed(streams, NOTES_FILE, notes))
+        """Keep JSON values, with the seal of the key; on a full disk in the room that is there for them."""
+        content = sealed(streams, NOTES_FILE, notes)
+        try:
+            self.write(NOTES_FILE, content)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT) or not self.has(ROOM_FILE):
+                raise
+            self.remove(ROOM_FILE)
+            self.write(NOTES_FILE, content)
+
+    def make_room(self) -> None:
+        """Take the room of later notes on the disk."""
+        with self.open(NOTES_FILE) as stream:
+            self.write(ROOM_FILE, bytes(os.fstat(stream.fileno()).st_size + _MORE))
 
     def read_notes(self, streams: SecretStreams) -> dict[str, Any]:
         """The notes; see :func:`unsealed`."""
-        return unsealed(streams, NOTES_FILE, self.read(NOTES_FILE, _MOST_NOTES))
+        name = _NEXT_NOTES if self.has(_NEXT_NOTES) else NOTES_FILE
+        return unsealed(streams, NOTES_FILE, self.read(name, _MOST_NOTES))
+
+    def renew(self, streams: SecretStreams, notes: Mapping[str, Any]) -> None:
+        """Take another key, and notes that it seals, for the old ones: a kill leaves the one pair or the other."""
+        self.remove(_NEXT_KEY)
+        streams.save(_NEXT_KEY, dir_fd=self.descriptor)
+        self.write(_NEXT_NOTES, sealed(streams, NOTES_FILE, notes))
+        self.finish_renewal()
+
+    def finish_renewal(self) -> None:
+        """Do what a kill left to do of :meth:`renew`."""
+        if not self.has(_NEXT_NOTES):
+            return
+        places = {"src_dir_fd": self.descriptor, "dst_dir_fd": self.descriptor}
+        if self.has(_NEXT_KEY):
+            self.end_key()
+            os.replace(_NEXT_KEY, KEY_FILE, **places)
+        os.replace(_NEXT_NOTES, NOTES_FILE, **places)
+        self.sync()
 
     def end(self, known: Collection[str]) -> None:
         """Destroy the key and remove the folder.
@@ -96,10 +134,12 @@ class RunFolder(PrivateFolder):
             InvalidInput: nothing in it shows that a run made it, and there is something that no run makes.
         """
         if not {KEY_FILE, NOTES_FILE} & self.names():
-            self.check_names(known)
+            self.check_names({*known, ROOM_FILE, _NEXT_KEY, _NEXT_NOTES})
         self.end_key()
+        shred(_NEXT_KEY, dir_fd=self.descriptor)
         # First of the rest: without them nothing takes the folder for a run that could go on.
-        self.remove(NOTES_FILE)
+        for name in (_NEXT_NOTES, NOTES_FILE):
+            self.remove(name)
         self.discard()
 
 

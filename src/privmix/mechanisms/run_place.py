@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, StorageError
 from privmix.folders import FolderKind, PathLock
 from privmix.mechanisms.run_folder import (
     DISCARD,
@@ -36,6 +36,7 @@ class RunState:
         complete: everything is written; resuming reads no record and uses no key, it only puts the folder in place.
         refused: its records were refused before anything was drawn for them: others may take their place, under a fresh
             key.
+        planned: whether it has settings; a private count comes before them.
     """
 
     id: str
@@ -43,6 +44,7 @@ class RunState:
     extra: Mapping[str, Any]
     complete: bool
     refused: bool = False
+    planned: bool = True
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Stated:
     beside: Mapping[str, str] = field(default_factory=dict)
 
 
-VERSION: Final = 4
+VERSION: Final = 5
 MARK: Final = "certificate.json"
 
 
@@ -81,8 +83,14 @@ class RunPlace(ABC):
         """
 
     @classmethod
-    def check(cls, out: str | Path, *, overwrite: bool = False, resume: bool = False) -> RunState | None:
+    def check(
+        cls, out: str | Path, *, overwrite: bool = False, resume: bool = False, own: str | None = None
+    ) -> RunState | None:
         """What opening asks of its place, beforehand: the state of the run to resume, or None where one is to begin.
+
+        Args:
+            out, overwrite, resume: see :class:`privmix.mechanisms.run.Run`.
+            own: the id of the run that this job began there.
 
         Raises:
             InvalidInput: as opening a run does, but for its settings; see :meth:`check_settings`.
@@ -93,8 +101,11 @@ class RunPlace(ABC):
         if run_folder_of(path).is_dir():
             with storage_errors(cls.kind.field, "write", path):
                 cls._locked(path).release()
-        found = None if overwrite and not resume else cls.interrupted(path)
-        cls._check_wanted(path, found, resume=resume)
+        found = None if overwrite and not resume and own is None else cls.interrupted(path)
+        if own is None:
+            cls._check_wanted(path, found, resume=resume)
+        elif found is None or found.id != own:
+            raise StorageError(f"{cls.kind.field}: another run took the place of this one meanwhile; nothing is done")
         return found
 
     @classmethod
@@ -117,12 +128,15 @@ class RunPlace(ABC):
                 notes, streams = left
                 if streams is not None:
                     streams.destroy()
-                refused = bool(notes.get("refused"))
-                return RunState(notes["id"], notes["settings"], notes["extra"], folder.has(MARK), refused)
+                settings, refused = notes["settings"], bool(notes.get("refused"))
+                planned = settings is not None
+                return RunState(notes["id"], settings or {}, notes["extra"], folder.has(MARK), refused, planned)
 
     @staticmethod
     def check_settings(state: RunState, settings: Mapping[str, Any]) -> None:
-        """Raise :class:`InvalidInput` unless an interrupted run has these settings."""
+        """Raise :class:`InvalidInput` unless an interrupted run has these settings, or is not planned yet."""
+        if not state.planned:
+            return
         given = json.loads(json.dumps(dict(settings)))
         # A certificate need not state all of them.
         check_same(state.settings, {name: given.get(name) for name in state.settings} if state.complete else given)

@@ -17,7 +17,7 @@ from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.reservation import ReservationNote, use
 from privmix.certificate.sealed_key import Commitment
-from privmix.certificate.series import SeriesLink, key_kept, key_warning
+from privmix.certificate.series import UNCHECKED, SeriesLink, key_kept, key_warning
 from privmix.data.overlap_rule import PUBLISHED, PUBLISHED_OF_PERSONS
 from privmix.designs.series.plan import SeriesPlan
 from privmix.errors import InvalidInput, check_number
@@ -208,7 +208,8 @@ def public_text(
         choice: as the certificate states it; None where the planner did not choose the design.
         replay: as the certificate states it; None where the key was destroyed.
         series: as the certificate states it; None where the release stands alone.
-        before: as it was written before statements said how public data were compared.
+        before: as it was written before statements said how public data were compared, and, of a series without a
+            ledger, what was not checked.
         right: see :class:`privmix.certificate.assessment.Facts`.
     """
     statements = _statements(plan, in_ledger, extractor)
@@ -223,6 +224,8 @@ def public_text(
         facts = replace(facts, key_with=replay.whom)
     if series is not None:
         step, steps = step_of(plan)
+        if in_ledger == "none" and not before:
+            warnings.append(UNCHECKED)
         warnings.append(key_warning(step, steps))
         facts = replace(facts, key_kept=key_kept(step, steps))
     return {"warnings": warnings, "statements": statements, "assessment": assess(facts)}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -84,6 +84,7 @@ class ReleaseRun(Run):
         about: the owner's words.
         auditors: whom the key is sealed for at the end; None: nobody.
         series: the step of a series that it is, whose key then makes the noise; None: it stands alone.
+        in_ledger: how the budget counts that is to be charged once the run is there; None: as ``reservation`` says.
 
     Example:
         >>> import numpy as np, tempfile
@@ -99,6 +100,7 @@ class ReleaseRun(Run):
     """
 
     kind: ClassVar = RELEASE_FOLDER
+    _members: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -114,6 +116,7 @@ class ReleaseRun(Run):
         about: About | None = None,
         auditors: Auditors | None = None,
         series: SeriesStep | None = None,
+        in_ledger: str | None = None,
         streams: SecretStreams | None = None,
         extra: Mapping[str, Any] | None = None,
         overwrite: bool = False,
@@ -128,7 +131,7 @@ class ReleaseRun(Run):
         if auditors is not None and not resume:
             check_no_sealed_key(Path(out))
         self._plan, self._reservation, self._auditors, self._root = plan, reservation, auditors, ""
-        self._series = series
+        self._series, self._members = series, frozenset(member.name for member in members(plan))
         self._carried = dict(extractor_arrays or {})
         check_carried(extractor, self._carried)
         settings = {
@@ -136,9 +139,8 @@ class ReleaseRun(Run):
             "extractor": dict(extractor),
             "input_shape": [int(size) for size in input_shape],
             # Of a run that goes on, another plan is better told by name; its certificate asks again.
-            "in_ledger": mode_of(
-                reservation, None if resume else plan, name=None if series is None else series.link.id
-            ),
+            "in_ledger": in_ledger
+            or mode_of(reservation, None if resume else plan, name=None if series is None else series.link.id),
             "choice": None if choice is None else dict(choice),
         }
         files = {} if picture is None else {PICTURE_FILE: picture}
@@ -159,10 +161,10 @@ class ReleaseRun(Run):
     @property
     def leaves(self) -> frozenset[str]:
         """See :attr:`Run.leaves`."""
-        own = {_SHARDS, DATA_FOLDER, SEALED_FILE}
+        own = {_SHARDS, DATA_FOLDER, SEALED_FILE, PICTURE_FILE, EXTRACTOR_FILE, LICENCE_FILE}
         for name in (_FEATURES, by_person(Path(_FEATURES)).name):
             own |= {name, f".{name}.partial", f".{name}.lock", f".{name}.parts", f".{name}.tiles", f".{name}.hashes"}
-        return frozenset(own | {member.name for member in members(self._plan)})
+        return frozenset(own | self._members)
 
     @classmethod
     def stated(cls, folder: Path) -> Stated:
@@ -200,6 +202,8 @@ class ReleaseRun(Run):
         workers: int | None = None,
         address: str | None = None,
         progress: Progress | None = None,
+        reservation: ReservationNote | None = None,
+        bind_steps: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> Certificate:
         """Compute the rows that are missing, write the rest, destroy the key and put the release in place.
 
@@ -210,6 +214,8 @@ class ReleaseRun(Run):
             workers: threads of this process; None uses every core.
             address: with Ray, the cluster's; None starts one on this machine.
             progress: called as work proceeds.
+            reservation: of the ledger that was charged since the run was opened.
+            bind_steps: tells that ledger of the records of a series; see :meth:`Series.bind`.
 
         Returns:
             the certificate.
@@ -218,12 +224,13 @@ class ReleaseRun(Run):
             InvalidInput: an option is out of range, or the records are not those of the first attempt.
             StorageError: the folder can't be written.
         """
+        self._reservation = reservation or self._reservation
         if not self.complete:
             if records is None:
                 raise InvalidInput("records", None, "the private records: the run is not complete")
             with self.writing():
                 self.bind(self._fingerprint(tiles_of(records)))
-                with self._noise_of(tiles_of(records)) as streams:
+                with self._noise_of(tiles_of(records), bind_steps) as streams:
                     try:
                         maker = make_engine(
                             self._plan, records, streams, engine, memory_gb=memory_gb, workers=workers, address=address
@@ -238,14 +245,14 @@ class ReleaseRun(Run):
         return read_certificate(self.out)
 
     @contextmanager
-    def _noise_of(self, records: RecordTiles) -> Iterator[SecretStreams]:
+    def _noise_of(self, records: RecordTiles, bind_steps: Callable[[Sequence[str]], None]) -> Iterator[SecretStreams]:
         """The streams that noise comes from: the run's own, or the series', once that knows the records."""
         if self._series is None:
             yield self.streams
             return
         series = self._series.series
         fingerprint = content_fingerprint(records, series.fingerprint_key(), cores())
-        self._series.bind(fingerprint, self.id)
+        self._series.bind(fingerprint, self.id, bind_steps)
         streams = series.streams()
         try:
             yield streams

@@ -18,7 +18,7 @@ import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
@@ -127,8 +127,9 @@ class Series:
         * For the owner: the key is in the private folder alone, which nobody else can enter; notes that were changed,
           or are of another key, are refused. It is overwritten when the series ends.
 
-    What can't be seen: a private folder that was copied, or taken from a backup, knows nothing of later steps. Releases
-    that lie in the series' folder and that it does not know are refused.
+    A private folder that was copied, or taken from a backup, knows nothing of later steps. Releases that lie in the
+    series' folder and that it does not know are refused. Where a ledger was charged, it knows the records of each step,
+    too. What can't be seen: a folder of before a step, where there is neither a ledger nor that step's release.
 
     Args:
         folder: of the series, where its private folder is beside.
@@ -151,7 +152,11 @@ class Series:
             StorageError: it can't be read.
         """
         if os.path.lexists(private_place(folder)):
-            return cls(folder)
+            with storage_errors(FIELD, "read", private_place(folder)), _Folder(folder) as held:
+                whole = held.has(KEY_FILE) and held.has(NOTES_FILE)
+            # A kill may leave a part of it, before anything was charged or after all of it ended.
+            if whole:
+                return cls(folder)
         if os.path.lexists(place_of_step(folder, 1)):
             raise InvalidInput(FIELD, str(folder), "one whose key is there: this one has ended, or its key was moved")
         return None
@@ -164,10 +169,9 @@ class Series:
         *,
         extractor: Mapping[str, Any],
         input_shape: Sequence[int],
-        charge: Mapping[str, Any] | None,
         seed: int | None,
     ) -> Series:
-        """Make the key and the notes of a new series; before any record of it is used.
+        """Make the key and the notes of a new series, before it is charged.
 
         Raises:
             InvalidInput: there is one; or another process makes it.
@@ -179,14 +183,16 @@ class Series:
                 folder.parent.mkdir(parents=True, exist_ok=True)
                 with _locked(folder):
                     if os.path.lexists(private_place(folder)):
-                        raise InvalidInput(FIELD, str(folder), "a new one: it began already")
+                        if cls.find(folder) is not None:
+                            raise InvalidInput(FIELD, str(folder), "a new one: it began already")
+                        _Folder(folder).end({KEY_FILE, NOTES_FILE})
                     notes = Notes(
                         _VERSION,
                         uuid.uuid4().hex,
                         plan.of_first().to_dict(),
                         dict(extractor),
                         tuple(int(size) for size in input_shape),
-                        None if charge is None else dict(charge),
+                        None,
                         seed,
                         _draws(streams),
                     )
@@ -253,7 +259,13 @@ class Series:
         finally:
             streams.destroy()
 
-    def bind(self, step: int, records: int, fingerprint: str, run: str) -> None:
+    def charged(self, note: Mapping[str, Any]) -> None:
+        """Note the charge for all steps, once it is made, by what finds it again."""
+        self._change(lambda notes: replace(notes, charge={**note, "charged": True}))
+
+    def bind(
+        self, step: int, records: int, fingerprint: str, run: str, in_ledger: Callable[[Sequence[str]], None]
+    ) -> None:
         """Note which records a step is of, before anything is drawn for them.
 
         Args:
@@ -261,9 +273,10 @@ class Series:
             records: public figure for their number.
             fingerprint: of them, under :meth:`fingerprint_key`.
             run: names the release.
+            in_ledger: tells the ledger of the records of all steps so far, by hashes; it refuses other ones.
 
         Raises:
-            InvalidInput: the step began with other records, or is not the next one.
+            InvalidInput: the step began with other records, here or in the ledger, or is not the next one.
         """
 
         def noted(notes: Notes) -> Notes:
@@ -275,7 +288,10 @@ class Series:
                     # The difference of two releases under one noise is free of noise.
                     allowed = f"the records that step {step} began with, unchanged: its noise serves no others"
                     raise InvalidInput("data", WITHHELD, allowed)
-            return _with(notes, steps=(*notes.steps[: step - 1], own))
+            steps = (*notes.steps[: step - 1], own)
+            known = [f"{notes.id} {number} {one.fingerprint}" for number, one in enumerate(steps, start=1)]
+            in_ledger([hashlib.sha256(one.encode()).hexdigest() for one in known])
+            return replace(notes, steps=steps)
 
         self._change(noted)
 
@@ -284,9 +300,7 @@ class Series:
 
         def noted(notes: Notes) -> Notes:
             own = notes.steps[step - 1]
-            return _with(
-                notes, steps=(*notes.steps[: step - 1], Step(own.records, own.fingerprint, own.run, certificate))
-            )
+            return replace(notes, steps=(*notes.steps[: step - 1], replace(own, certificate=certificate)))
 
         self._change(noted)
 
@@ -392,9 +406,9 @@ class SeriesStep:
         """For the certificate."""
         return self.series.link(self.step)
 
-    def bind(self, fingerprint: str, run: str) -> None:
+    def bind(self, fingerprint: str, run: str, in_ledger: Callable[[Sequence[str]], None]) -> None:
         """See :meth:`Series.bind`."""
-        self.series.bind(self.step, self.plan.counts[-1], fingerprint, run)
+        self.series.bind(self.step, self.plan.counts[-1], fingerprint, run, in_ledger)
 
 
 def is_series(folder: Path) -> bool:
@@ -406,10 +420,6 @@ def _check_next(notes: Notes, step: int) -> None:
     made = sum(one.certificate is not None for one in notes.steps)
     if step != made + 1:
         raise InvalidInput("step", step, f"{made + 1}, the next of the series")
-
-
-def _with(notes: Notes, *, steps: tuple[Step, ...]) -> Notes:
-    return Notes(**{**vars(notes), "steps": steps})
 
 
 def _notes(held: _Folder, streams: SecretStreams) -> Notes:

@@ -226,9 +226,7 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
         raise InvalidInput("certificate series", "another link", "one to the step before, but for the first step")
     more = commitment_of(certificate), link
     said = public_text(plan, *facts, *more, right=Guarantee.of_plan(plan).stated_right(certificate))
-    before = [public_text(plan, *facts, *more)]
-    if not {"replay", "series"} & set(certificate):
-        before.append(public_text(plan, *facts, before=True))
+    before = [public_text(plan, *facts, *more), public_text(plan, *facts, *more, before=True)]
     check_said(certificate, said, *before)
     return plan, cost
 

@@ -1,0 +1,185 @@
+"""Kills and full disks at each step up to the first draw: the job goes on, is charged once, and draws a count once."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.errors import InvalidInput
+from privmix.jobs import counting
+from privmix.ledger import Ledger, verify_ledger
+from privmix.mechanisms.run import Run
+from privmix.releases.series import private_place
+
+LEDGER, OUT, SERIES = "sqlite:///ledger.db", Path("OUT"), Path("visits")
+RECORDS = 1500
+RNG = np.random.default_rng(0)
+Y = RNG.integers(0, 2, RECORDS)
+X = (np.eye(2, 3)[Y] * 0.6 + RNG.normal(0, 0.1, (RECORDS, 3))).astype(np.float32)
+GIVEN: dict[str, Any] = {"epsilon": 2, "delta": 1e-4, "classes": 2, "features": "identity", "progress": False}
+CHARGED: dict[str, Any] = {**GIVEN, "ledger": LEDGER, "dataset": "own"}
+STEPS = {**CHARGED, "series": SERIES, "design": pm.designs.MomentsSeries(steps=3)}
+MOMENTS = {**CHARGED, "design": pm.designs.Moments(), "out": OUT}
+PERSONS = {"person": np.arange(RECORDS) // 2, "dataset": "persons"}
+# What is made, and how often it is charged.
+JOBS: dict[str, tuple[Callable[..., Any], int]] = {
+    "release": (lambda **more: pm.release((X, Y), **MOMENTS, **more), 1),
+    "release of a count": (lambda **more: pm.release((X, Y), **MOMENTS, private_count=True, **more), 2),
+    "release of persons": (lambda **more: pm.release((X, Y), **{**MOMENTS, **PERSONS}, private_count=True, **more), 2),
+    "training": (lambda **more: pm.train((X, Y), **CHARGED, epochs=1, out=OUT, **more), 1),
+    "training of a count": (
+        lambda **more: pm.train((X, Y), **CHARGED, epochs=1, out=OUT, private_count=True, **more),
+        2,
+    ),
+    "series": (lambda **more: pm.release((X, Y), **STEPS, **more), 1),
+    "later step": (lambda **more: pm.release((X, Y), **STEPS, **more), 1),
+}
+pytestmark = pytest.mark.filterwarnings("ignore:features are plain numbers", "ignore:delta")
+
+
+class Killed(BaseException):
+    """Ends a process at a step."""
+
+
+class Bound(BaseException):
+    """The records are bound, and steps after that are tested elsewhere."""
+
+
+@contextmanager
+def fault_at(number: int, error: BaseException, patch: pytest.MonkeyPatch, *, stays: bool) -> Iterator[None]:
+    """``error`` at the so many-th thing that is made durable, a charge before and after it included."""
+    done, sync, reserve = 0, os.fsync, Ledger.reserve
+
+    def step(*_: Any) -> None:
+        nonlocal done
+        done += 1
+        if done == number or (stays and done > number):
+            raise error
+
+    def fsync(descriptor: int) -> None:
+        step()
+        sync(descriptor)
+
+    def charge(self: Ledger, *given: Any, **more: Any) -> Any:
+        found = reserve(self, *given, **more)
+        if isinstance(error, Killed):
+            step()
+        return found
+
+    def bound(*_: Any) -> None:
+        raise Bound
+
+    with patch.context() as inner:
+        inner.setattr(os, "fsync", fsync)
+        inner.setattr(Ledger, "reserve", charge)
+        inner.setattr(Run, "bind", bound)
+        yield
+
+
+def entries(kind: str) -> int:
+    book = Ledger.open(LEDGER)
+    return sum(entry["kind"] == kind for name in book.names() for entry in book.history(name))
+
+
+@pytest.mark.parametrize("fault", ["killed", "full disk"])
+@pytest.mark.parametrize("job", JOBS)
+def test_a_fault_before_the_first_draw_costs_nothing(
+    job: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, charges = JOBS[job]
+    drawn: list[Any] = []
+    draw = counting.private_count
+    monkeypatch.setattr(counting, "private_count", lambda *given: drawn.append(draw(*given)) or drawn[-1])
+    for number in range(1, 60):
+        (tmp_path / str(number)).mkdir()
+        monkeypatch.chdir(tmp_path / str(number))
+        book = Ledger.create(LEDGER)
+        # Room for one job alone.
+        book.add_dataset("own", epsilon=2, delta=2.5e-4)
+        book.add_dataset("persons", epsilon=2, delta=2.5e-4, unit="person")
+        if job == "later step":
+            run()
+        drawn.clear()
+        error = Killed() if fault == "killed" else OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        try:
+            with fault_at(number, error, monkeypatch, stays=fault != "killed"):
+                run()
+        except Bound:
+            break
+        except (Killed, pm.PrivmixError):
+            pass
+        try:
+            run(resume=True)
+        except InvalidInput as refused:
+            assert refused.field == "resume", (number, refused)
+            assert entries("reserve") == (1 if job == "later step" else 0), "it was not charged yet"
+            run()
+        assert entries("reserve") == charges, number
+        assert len(set(drawn)) <= 1, "noise is drawn once"
+        assert verify_ledger(Ledger.open(LEDGER))
+        kept = {private_place(SERIES).name} if job in ("series", "later step") else set()
+        assert {path.name for path in Path().iterdir() if path.is_dir()} - {OUT.name, SERIES.name} == kept
+    else:
+        pytest.fail("the records were never bound")
+    assert number > 4
+
+
+def test_a_full_disk_leaves_room_for_what_a_refused_record_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mark that lets mended records take their place is written in the room that was kept for it."""
+    monkeypatch.chdir(tmp_path)
+    Ledger.create(LEDGER).add_dataset("own", epsilon=2, delta=2.5e-4)
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def later(self: Run, **extra: Any) -> None:
+        """From the charge on the disk is full, but for the room."""
+        create = type(self._folder).create
+
+        def refused(folder: Any, name: str, **given: Any) -> Any:
+            if folder.has("run.room"):
+                raise full
+            return create(folder, name, **given)
+
+        monkeypatch.setattr(type(self._folder), "create", refused)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "note", later)
+        with pytest.raises(InvalidInput, match="private and not shown"):
+            pm.release((bad, Y), **MOMENTS)
+    monkeypatch.undo()
+    monkeypatch.chdir(tmp_path)
+    assert not Path(".OUT.run/run.room").exists()
+    assert pm.release((X, Y), **MOMENTS, resume=True).certificate.epsilon <= 2
+    assert entries("reserve") == 1
+
+
+def test_an_answer_of_the_ledger_that_is_lost_is_told_and_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Ledger.create(LEDGER).add_dataset("own", epsilon=2, delta=2.5e-4)
+    reserve = Ledger.reserve
+
+    def lost(self: Ledger, *given: Any, **more: Any) -> Any:
+        reserve(self, *given, **more)
+        raise pm.StorageError("ledger: connection lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "reserve", lost)
+        with pytest.raises(pm.StorageError) as caught:
+            pm.release((X, Y), **MOMENTS)
+    told: Any = vars(caught.value)["spent"]
+    assert (told.known, told.kept, told.pending, told.drawn) == (False, True, True, False)
+    pm.release((X, Y), **MOMENTS, resume=True)
+    assert (entries("reserve"), entries("commit")) == (1, 1)
