@@ -41,8 +41,8 @@ def key_kept(step: int, steps: int) -> str:
 
 
 UNCHECKED: Final = (
-    "No ledger was charged, so nobody checked whether the noise of this release also served other records: from an older "
-    "copy of the series' key, as a backup holds, it could."
+    "No ledger was charged, so nobody checked whether the noise of this release also served other records: from an "
+    "older copy of the series' key, as a backup holds, it could."
 )
 
 
