@@ -104,6 +104,9 @@ def test_what_has_seen_private_records_is_in_no_public_record() -> None:
     assert beside.measurement.private
     assert beside.reference is not None
     assert beside.reference_words in beside.measurement.statements[-1]
+    # Every output names what was fitted without privacy.
+    assert beside.to_dict()["reference_words"] == beside.reference_words
+    assert beside.reference_words in str(beside.shown()[1]["accuracy without privacy"])
 
 
 @pytest.mark.parametrize("place", ["REL/picture.png", "MODEL/x/picture.svg", "picture.txt", "folder.png"])

@@ -577,7 +577,7 @@ def test_an_evaluation_shows_what_evaluate_shows() -> None:
         "in 77.0% of all pairs (AUC)",
         "log loss 0.381 against 0.445",
         "2.5 points off the share that is right",
-        "privacy costs 0.6 points of accuracy",
+        "0.6 points more.",
         "ward b",
     ):
         assert words in text, words

@@ -149,7 +149,7 @@ def _show(found: Evaluation) -> None:
         gap = 100 * (reference.accuracy - quality.accuracy)
         out.print(
             f"without privacy: accuracy {100 * reference.accuracy:.2f}%, "
-            f"balanced {100 * reference.balanced_accuracy:.2f}%{auc}; privacy costs {gap:.1f} points of accuracy",
+            f"balanced {100 * reference.balanced_accuracy:.2f}%{auc}; {gap:.1f} points more accurate",
             soft_wrap=True,
         )
         out.print(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -56,9 +56,10 @@ class Evaluation(Measured):
         """What ``privmix evaluate`` prints first."""
         title, facts = self.quality.shown()
         without = self.reference
+        beside = "" if without is None else f"{100 * without.accuracy:.2f}%, by {self.reference_words}"
         return title, {
             **{name: value for name, value in facts.items() if name != "warnings"},
-            **({} if without is None else {"accuracy without privacy": f"{100 * without.accuracy:.2f}%"}),
+            **({"accuracy without privacy": beside} if beside else {}),
             **({"groups": len(self.groups)} if self.groups else {}),
             **({"warnings": facts["warnings"]} if "warnings" in facts else {}),
         }
@@ -75,7 +76,7 @@ class Evaluation(Measured):
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         figure = None if self.figure is None else str(self.figure)
-        return {**_content(self.quality, self.reference, self.groups), "figure": figure}
+        return {**_content(self.quality, self.reference, self.groups, self.reference_words), "figure": figure}
 
 
 @shows_bars
@@ -160,7 +161,7 @@ def evaluate(
     measurement = Measurement(
         "evaluation",
         subject_of(chosen.classifier),
-        evaluation_content(quality, split, without, groups),
+        evaluation_content(quality, split, without, groups, words),
         private=not public_data or without is not None,
         settings={
             "data": "in memory" if opened.place is None else place(opened.place, private=not public_data),
@@ -191,7 +192,8 @@ def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:
         return without_privacy(
             records.features, records.labels, model.classes, facts.transform, learner, facts.input_shape
         )
-    return without_privacy(records.features, records.labels, model.classes)
+    found = without_privacy(records.features, records.labels, model.classes)
+    return replace(found, words=f"{found.words} of the same features, not by the trained network")
 
 
 def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.object_]:
@@ -284,21 +286,26 @@ def subject_of(classifier: Any) -> dict[str, Any]:
 
 
 def evaluation_content(
-    quality: Quality, split: str, reference: Quality | None = None, groups: Mapping[str, Quality] | None = None
+    quality: Quality,
+    split: str,
+    reference: Quality | None = None,
+    groups: Mapping[str, Quality] | None = None,
+    words: str = "",
 ) -> dict[str, Any]:
     """The content of an evaluation's record."""
     return {
-        **_content(quality, reference, groups or {}),
+        **_content(quality, reference, groups or {}, words),
         "classes": list(quality.classes),
         "confusion": quality.confusion.tolist(),
         "split": split,
     }
 
 
-def _content(quality: Quality, reference: Quality | None, groups: Mapping[str, Quality]) -> dict[str, Any]:
+def _content(quality: Quality, reference: Quality | None, groups: Mapping[str, Quality], words: str) -> dict[str, Any]:
     found = {**quality.to_dict(), "reference_accuracy": None if reference is None else reference.accuracy}
     if reference is not None:
         found["reference"] = reference.to_dict()
+        found |= {"reference_words": words} if words else {}
     if groups:
         found["groups"] = [{"group": name, **one.to_dict()} for name, one in groups.items()]
     return found

@@ -95,7 +95,7 @@ def _evaluation_numbers(content: Fields, reference: Fields) -> list[Number]:
     if majority is not None:
         numbers.append(Number("without a model", percent(majority), f"always {content.text('majority')}"))
     if without is not None:
-        lost = "" if accuracy is None else f"privacy costs {100 * (without - accuracy):.1f} points"
+        lost = "" if accuracy is None else f"{100 * (without - accuracy):.1f} points more"
         numbers.append(Number("without privacy", percent(without), lost))
     if (balanced := content.number("balanced_accuracy")) is not None:
         numbers.append(Number("balanced accuracy", percent(balanced), "mean of the classes' recall"))
@@ -131,8 +131,8 @@ def _evaluation_words(content: Fields, reference: Fields) -> list[str]:
         )
     if (without := reference.number("accuracy")) is not None and accuracy is not None:
         found.append(
-            f"The same learner without privacy reaches {percent(without)}; privacy costs "
-            f"{100 * (without - accuracy):.1f} points of accuracy."
+            f"Without privacy, {content.text('reference_words') or 'a classifier'} reaches {percent(without)}, "
+            f"{100 * (without - accuracy):.1f} points more."
         )
     return found
 
@@ -214,6 +214,7 @@ def _group_rows(groups: list[Fields]) -> list[tuple[str, ...]]:
 
 
 _EVALUATION_FIELDS = (
+    "reference_words",
     "accuracy",
     "balanced_accuracy",
     "majority",
