@@ -10,6 +10,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
+from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -100,7 +101,7 @@ def spelt_out(
         >>> draw("mnist", shares=1)
         Traceback (most recent call last):
         ...
-        TypeError: draw() takes no argument shares; there are: data, share
+        TypeError: draw() takes no argument shares; did you mean share? help(...) lists all
     """
     said: dict[str, Field[Any]] = {}
     for kind in kinds:
@@ -124,8 +125,7 @@ def spelt_out(
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
             if unknown := sorted(set(kwargs) - {*signature.parameters, *refused}):
-                known = ", ".join(signature.parameters)
-                raise TypeError(f"{function.__name__}() takes no argument {', '.join(unknown)}; there are: {known}")
+                raise TypeError(f"{function.__name__}() takes no argument {_way(unknown, said, signature)}")
             return function(*args, **kwargs)
 
         called.__signature__ = signature  # type: ignore[attr-defined]
@@ -133,6 +133,15 @@ def spelt_out(
         return called
 
     return change
+
+
+def _way(unknown: list[str], said: Mapping[str, Field[Any]], signature: inspect.Signature) -> str:
+    """These names, and what to say instead: what is declared of columns and images has a class of its own."""
+    named = ", ".join(unknown)
+    if "columns" in signature.parameters and set(unknown) <= set(said):
+        return f"{named}; say columns=privmix.Columns({', '.join(f'{name}=...' for name in unknown)})"
+    close = [*dict.fromkeys(near for name in unknown for near in get_close_matches(name, signature.parameters, 1))]
+    return f"{named}; {'did you mean ' + ', '.join(close) + '? ' if close else ''}help(...) lists all"
 
 
 def _typed(said: Mapping[str, Field[Any]], types: Any) -> Iterator[tuple[str, _Type]]:

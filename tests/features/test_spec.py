@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.features import base
 from privmix.features.base import Extractor, extractor_kinds, get_extractor
-from privmix.features.spec import check_spec
+from privmix.features.spec import check_shape, check_spec
 
 RAW = np.random.default_rng(0).random((20, 64)).tolist()
 HASH = "0" * 64
@@ -142,3 +142,31 @@ def test_another_packages_extractor_says_what_its_options_are(outside: Any) -> N
     check_spec(given([1.0, 2.0]))
     with pytest.raises(InvalidInput, match="bytes"):
         check_spec(given([1.0] * outside.most_text))
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape", "dim", "fits"),
+    [
+        ({"name": "pixels"}, (8, 8), 64, True),
+        ({"name": "identity"}, (6, 100), 600, True),
+        ({"name": "tabular", "options": {"columns": COLUMNS}}, (2,), 3, True),
+        ({"name": "minilm"}, (1,), 384, True),
+        ({"name": "scattering"}, (28, 28), 3969, True),
+        ({"name": "outside"}, (3, 4), 5, True),
+        ({"name": "projected", "options": {"inner": {"name": "minilm"}, "dim": 8}}, (1,), 8, True),
+        ({"name": "pixels"}, (), 1, False),
+        ({"name": "scattering"}, [], 3969, False),
+        ({"name": "identity"}, (2**31 - 1,) * 8, 600, False),
+        ({"name": "scattering"}, (2**31 - 1,) * 8, 3969, False),
+        ({"name": "tabular", "options": {"columns": COLUMNS}}, (3,), 3, False),
+        ({"name": "minilm"}, (2,), 384, False),
+        ({"name": "projected", "options": {"inner": {"name": "minilm"}, "dim": 8}}, (2**30,), 8, False),
+    ],
+)
+def test_a_shape_fits_the_features(spec: dict[str, Any], shape: tuple[int, ...], dim: int, fits: bool) -> None:
+    if fits:
+        check_shape(spec, shape, dim)
+        return
+    with pytest.raises(InvalidInput) as found:
+        check_shape(spec, shape, dim)
+    assert found.value.field == "input_shape"

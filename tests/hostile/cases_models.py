@@ -40,28 +40,33 @@ def trained_model_of_endless_layers(world: World, folder: Path) -> None:
     describe(folder, spec)
 
 
-def own(folder: Path, steps: list[Any], arrays: dict[str, Any]) -> None:
-    """A network of a stranger's own: a list of operations, with its hash where that belongs."""
-    said = {"format": "privmix-network", "schema_version": 1, "arrays": arrays, "steps": steps, "output": "%0"}
-    content = (json.dumps(said, separators=(",", ":")) + "\n").encode()
-    (folder / "network.json").write_bytes(content)
-    sha256 = {"graph_sha256": digest(folder / "network.json"), "initial_sha256": "0" * 64}
-    describe(folder, {"architecture": "module", "classes": 10, "takes_images": False, **sha256})
+def own(folder: Path, **more: Any) -> None:
+    """A network of a stranger's own, with whatever else its description says."""
+    known = {"classes": 10, "takes_images": False, "initial_sha256": "0" * 64}
+    describe(folder, {"architecture": "module", **known, **more})
 
 
 @case("trained", refused=TRAINED)
-def trained_model_of_an_operation_that_opens_a_file(world: World, folder: Path) -> None:
-    own(folder, [["aten.from_file.default", ["s:proof", True, 8], {}]], {})
+def trained_model_of_a_list_of_operations(world: World, folder: Path) -> None:
+    steps = [["aten.from_file.default", ["s:proof", True, 8], {}]]
+    said = {"format": "privmix-network", "schema_version": 1, "arrays": {}, "steps": steps, "output": "%0"}
+    (folder / "network.json").write_text(json.dumps(said))
+    own(folder, graph_sha256=digest(folder / "network.json"))
 
 
 @case("trained", refused=TRAINED)
-def trained_model_of_operations_that_take_all_memory(world: World, folder: Path) -> None:
-    own(folder, [["aten.zeros.default", [[2**20, 2**20]], {}]], {})
+def trained_model_of_a_module_with_weights_of_others(world: World, folder: Path) -> None:
+    own(folder)
 
 
 @case("trained", refused=TRAINED)
-def trained_model_that_reads_memory_nobody_wrote(world: World, folder: Path) -> None:
-    own(folder, [["aten.empty.memory_format", [[1, 10]], {}]], {})
+def trained_model_of_a_module_in_a_shape_that_fills_memory(world: World, folder: Path) -> None:
+    own(folder, record_shape=[2**31] * 8)
+
+
+@case("trained", refused=TRAINED)
+def trained_model_of_a_module_with_free_text(world: World, folder: Path) -> None:
+    own(folder, initial_sha256="private " * 100)
 
 
 def pretrained(**config: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 from sklearn.datasets import load_digits
 
@@ -110,6 +111,9 @@ def test_a_trained_model_takes_raw_inputs_too(digits: Digits, tmp_path: Path) ->
     model = pm.load(tmp_path / "MODEL")
     assert isinstance(model, pm.Model)
     assert (model.predict(x) == trained.predict(features)).all()
+    halves = torch.tensor(x).bfloat16()
+    assert (model.predict(halves) == model.predict(halves.float().numpy())).all()
+    assert model.score(halves, torch.tensor(y)) == model.score(halves.float().numpy(), y)
     model.save(tmp_path / "COPY")
     assert (tmp_path / "COPY/weights.safetensors").read_bytes() == (tmp_path / "MODEL/weights.safetensors").read_bytes()
 
@@ -121,6 +125,8 @@ def test_a_trained_model_takes_raw_inputs_too(digits: Digits, tmp_path: Path) ->
         (np.full((3, 8, 8), np.nan), "finite"),
         (np.zeros((0, 8, 8)), "at least one"),
         (np.full((3, 8, 8), "a"), "numbers"),
+        ("photos", r"privmix\.predict"),
+        (Path("photos"), r"privmix\.predict"),
     ],
 )
 def test_inputs_that_do_not_fit(release: Path, x: NDArray[np.float64], words: str) -> None:

@@ -155,7 +155,7 @@ def test_a_file_of_one_split_is_the_private_data_by_any_split(tmp_path: Path) ->
 
 def test_what_python_may_say_of_a_training_is_what_there_is() -> None:
     """Another name is refused with those that there are; what type checkers read is in tests/golden."""
-    with pytest.raises(TypeError, match=r"train\(\) takes no argument modl; there are: .*model"):
+    with pytest.raises(TypeError, match=r"train\(\) takes no argument modl; did you mean model"):
         pm.train(([[0.0]], [0]), epsilon=1.0, delta=1e-4, modl="cnn")  # type: ignore[call-arg]
     with pytest.raises(InvalidInput, match=r"features: got 'function'; allowed: the name of an extractor"):
         pm.train(([[0.0]], [0]), epsilon=1.0, delta=1e-4, classes=2, features=lambda x: x)  # type: ignore[arg-type]

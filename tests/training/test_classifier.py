@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,10 +12,10 @@ from sklearn.base import clone
 from sklearn.datasets import load_digits
 from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from privmix.accounting import epsilon, event_from_dict
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import DPClassifier, ViewConfig
 from privmix.training.models.small import LinearHead
@@ -131,3 +134,35 @@ def test_probabilities_are_in_the_order_of_sorted_classes() -> None:
     assert found.classes_.tolist() == ["ill", "well"]
     assert (found.predict(X) == y).mean() > 0.9
     assert (found.predict_proba(X)[y == "ill", 0] > 0.5).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("call", "field"),
+    [
+        (lambda x, y: small(settings={"epochs": 5}).fit(x, y), "settings"),
+        (lambda x, y: small(class_weight="balanced"), "class_weight"),
+        (lambda x, y: small().fit(x, y, sample_weight=np.ones(len(x))), "sample_weight"),
+    ],
+)
+def test_what_others_take_is_refused_with_a_way(call: Any, field: str) -> None:
+    with pytest.raises(InvalidInput) as found:
+        call(*blobs(60))
+    assert found.value.field == field
+
+
+def test_steps_that_learn_before_it_are_warned_of() -> None:
+    x, y = blobs(60)
+    with pytest.warns(NotPrivateWarning, match="StandardScaler before a DPClassifier"):
+        make_pipeline(StandardScaler(), small(epochs=1)).fit(x, y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NotPrivateWarning)
+        make_pipeline(FunctionTransformer(np.tanh), "passthrough", small(epochs=1)).fit(x, y)
+        small(epochs=1).fit(StandardScaler().fit_transform(x), y)
+
+
+def test_tensors_of_two_bytes_are_taken() -> None:
+    x, y = blobs(60)
+    for kind in (torch.bfloat16, torch.float16):
+        tensor = torch.tensor(x).to(kind)
+        model = small(epochs=1).fit(tensor, y)
+        assert np.array_equal(model.predict(tensor), model.predict(tensor.float().numpy()))

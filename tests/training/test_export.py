@@ -38,10 +38,16 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: above / name for name in ("own", "cnn-relu", "linear")}
 
 
+def loaded(folders: dict[str, Path], name: str) -> pm.Model:
+    model = pm.load(folders[name], module=module() if name == "own" else None)
+    assert isinstance(model, pm.Model)
+    return model
+
+
 @pytest.mark.parametrize("name", ["own", "cnn-relu", "linear"])
 @pytest.mark.parametrize("ending", [".pt", ".pt2"])
 def test_a_network_loads_in_torch_alone(folders: dict[str, Path], name: str, ending: str, tmp_path: Path) -> None:
-    model = pm.load(folders[name])
+    model = loaded(folders, name)
     file = model.export(tmp_path / f"net{ending}")
     x = images()[0]
     given = torch.from_numpy(x)[:, None] if name != "linear" else torch.from_numpy(x).flatten(1)
@@ -53,7 +59,7 @@ def test_a_network_loads_in_torch_alone(folders: dict[str, Path], name: str, end
 
 
 def test_it_needs_no_privmix(folders: dict[str, Path], tmp_path: Path) -> None:
-    file = pm.load(folders["own"]).export(tmp_path / "net.pt2")
+    file = loaded(folders, "own").export(tmp_path / "net.pt2")
     code = f"""
 import sys, torch
 sys.modules["privmix"] = None
@@ -64,7 +70,7 @@ print(tuple(torch.export.load({str(file)!r}).module()(torch.zeros(4, 1, {SIDE}, 
 
 
 def test_weights_have_the_names_of_the_module(folders: dict[str, Path], tmp_path: Path) -> None:
-    model = pm.load(folders["own"])
+    model = loaded(folders, "own")
     file = model.export(tmp_path / "net.safetensors")
     net = module()
     assert net.load_state_dict(load_file(file)).missing_keys == []
@@ -72,27 +78,6 @@ def test_weights_have_the_names_of_the_module(folders: dict[str, Path], tmp_path
     with torch.no_grad():
         found = net(torch.from_numpy(x)[:, None]).softmax(1).numpy()
     assert np.allclose(found, model.predict_proba(x), atol=1e-5)
-
-
-def test_a_network_that_runs_otherwise_is_not_written(tmp_path: Path) -> None:
-    rng = np.random.default_rng(0)
-
-    class Rows(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.inner, self.head = nn.LSTM(SIDE, 4, batch_first=True), nn.Linear(4, 2)
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            return self.head(self.inner(x[:, 0])[0][:, -1])
-
-    data = rng.random((40, SIDE, SIDE), np.float32), rng.integers(0, 2, 40)
-    given: dict[str, Any] = {"classes": range(2), "epsilon": 8.0, "delta": 1e-3, "epochs": 1, "batch_size": 20}
-    pm.train(data, model=Rows(), features="pixels", strategy="loop", out=tmp_path / "model", **given)
-    loaded = pm.load(tmp_path / "model")
-    with pytest.raises(InvalidInput, match=r"\.pt2"):
-        loaded.export(tmp_path / "net.pt")
-    assert not (tmp_path / "net.pt").exists()
-    assert loaded.export(tmp_path / "net.pt2").exists()
 
 
 def test_files_are_refused_where_they_do_not_belong(folders: dict[str, Path], tmp_path: Path) -> None:

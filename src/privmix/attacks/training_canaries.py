@@ -34,6 +34,7 @@ from privmix.training.batches import Batch
 from privmix.training.dp_sgd import StepObserver, drawn_records
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.mechanisms.base import mechanism_of
+from privmix.training.models import Classifier
 from privmix.training.plan import TrainingPlan
 
 # Length of a planted gradient in clipping norms: a run that does not clip shows at once.
@@ -54,6 +55,7 @@ def audit_training_canaries(
     canaries: CanaryConfig,
     *,
     plan: TrainingPlan | None = None,
+    network: Classifier | None = None,
     streams: SecretStreams,
     generator: np.random.Generator,
     progress: Progress | None = None,
@@ -78,6 +80,7 @@ def audit_training_canaries(
         records: the owner's; of persons where the config's unit is a person.
         canaries: see :class:`privmix.attacks.canaries.CanaryConfig`; ``evidence`` is for planted ones.
         plan: what ran, if it is known; None: what ``config`` asks for with as many records.
+        network: of the user's own, with the weights that training starts from.
         streams: fresh secret streams for the run; used up.
         generator: of canaries and coins; nobody who guesses may know it.
         progress: see :data:`privmix.training.private_phase.Progress`.
@@ -96,7 +99,8 @@ def audit_training_canaries(
         True
     """
     check_auditable_training(config, canaries)
-    job = Trainer(config, facts, len(records) if plan is None else plan.records, records_declared=True)
+    count = len(records) if plan is None else plan.records
+    job = Trainer(config, facts, count, records_declared=True, network=network)
     unit = unit_of(job.plan)
     check_room(canaries, weights=job.weights, records=len(records), units=unit.many)
     if plan is not None:

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
 
-from privmix.accounting import PrivacyCost, event_from_dict, event_to_dict
+from privmix.accounting import Adjacency, PrivacyCost, event_from_dict, event_to_dict
 from privmix.accounting.filters import LEDGER_MODES
 from privmix.certificate.about import check_about
 from privmix.certificate.assessment import as_rows
@@ -68,7 +68,7 @@ class Promise(Checked):
 
     epsilon: Amount | None
     delta: Fraction
-    adjacency: Words
+    adjacency: Annotated[str, Choice(*(one.value for one in Adjacency))]
     accountant: Words
     is_upper_bound: bool
 

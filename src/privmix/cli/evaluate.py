@@ -16,7 +16,7 @@ from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput
-from privmix.jobs.options import Inputs
+from privmix.jobs.options import ModelInputs
 
 if TYPE_CHECKING:
     from privmix.jobs.evaluation import Evaluation
@@ -42,7 +42,7 @@ def evaluate(
     table: Annotated[
         bool, typer.Option("--table", help="Compare rows that privmix sample makes of a release with the real ones.")
     ] = False,
-    inputs: Inputs,
+    inputs: ModelInputs,
     reference: Annotated[
         str | None,
         typer.Option(
@@ -88,7 +88,7 @@ def evaluate(
     """
     if table:
         given: dict[str, object] = {"reference": reference, "group_by": group_by, "figure": figure, "record": record}
-        given |= {"public_data": public_data or None, "features_model": inputs.features_model}
+        given |= {"public_data": public_data or None, "features_model": inputs.features_model, "module": inputs.module}
         for name, value in given.items():
             if value is not None:
                 raise InvalidInput(name, value, "none beside `table`")
@@ -113,7 +113,7 @@ def evaluate(
     keep_and_show(found, record, json_output, _show)
 
 
-def _table(release: Path, data: str, split: str | None, inputs: Inputs, json_output: bool) -> None:
+def _table(release: Path, data: str, split: str | None, inputs: ModelInputs, json_output: bool) -> None:
     with progress_bars() as progress:
         found = jobs.table_evaluation.evaluate_table(
             release, data, split=split, columns=inputs.columns, classes=inputs.classes, progress=progress

@@ -11,6 +11,7 @@ import typer
 from privmix import jobs
 from privmix.cli.app import app, out, plain
 from privmix.cli.verb import verb
+from privmix.jobs.options import MODULE_HELP
 
 _LINES: Final = {
     ".pt2": "torch.export.load({file}).module()(x)",
@@ -23,6 +24,7 @@ _LINES: Final = {
 def export(
     model: Annotated[Path, typer.Argument(help="Folder that privmix train wrote.")],
     target: Annotated[Path, typer.Option("--out", help="File to write: .pt2, .pt (TorchScript) or .safetensors.")],
+    module: Annotated[str | None, typer.Option(help=MODULE_HELP)] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:
     """Write a trained network to a file that loads in torch in one line, without privmix.
@@ -34,6 +36,6 @@ def export(
 
     Example: privmix export MODEL --out net.pt2
     """
-    place = jobs.models.model_in(model).export(target, overwrite=overwrite)
+    place = jobs.models.model_in(model, module=module).export(target, overwrite=overwrite)
     line = _LINES[place.suffix.lower()].format(file=repr(str(place)))
     out.print(f"written: {plain(shlex.quote(str(place)))}\nin torch: {plain(line)}", soft_wrap=True)

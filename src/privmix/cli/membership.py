@@ -15,7 +15,7 @@ from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_and_show
 from privmix.cli.verb import verb
-from privmix.jobs.options import Inputs, MembershipOptions
+from privmix.jobs.options import MembershipOptions, ModelInputs
 
 if TYPE_CHECKING:
     from privmix.attacks.membership import MembershipResult
@@ -28,7 +28,7 @@ def membership(
     data: Annotated[str, typer.Option(help="Dataset with labels: file, folder, pattern or address.")],
     how: MembershipOptions,
     record: Record = None,
-    inputs: Inputs,
+    inputs: ModelInputs,
     json_output: Json = False,
 ) -> None:
     """Ask of each record whether the model was made of it, and measure how often that is right.

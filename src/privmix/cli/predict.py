@@ -11,7 +11,7 @@ from privmix import jobs
 from privmix.cli.app import app, out, plain
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
-from privmix.jobs.options import Inputs
+from privmix.jobs.options import ModelInputs
 
 _MOST_CLASSES: Final = 10
 
@@ -25,7 +25,7 @@ def predict(
     split: Annotated[
         str | None, typer.Option(help="Which part of the data. Default: test, or all where there are no parts.")
     ] = None,
-    inputs: Annotated[Inputs, Take(without=["classes"])],
+    inputs: Annotated[ModelInputs, Take(without=["classes"])],
     probabilities: Annotated[
         bool, typer.Option("--probabilities/--no-probabilities", help="Write a probability of each class, too.")
     ] = True,
@@ -51,6 +51,7 @@ def predict(
             columns=inputs.columns,
             features_model=inputs.features_model,
             trust_features_model=inputs.trust_features_model,
+            module=inputs.module,
             probabilities=probabilities,
             overwrite=overwrite,
             progress=progress,

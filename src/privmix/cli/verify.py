@@ -13,6 +13,7 @@ from privmix.cli.app import app, err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.cli.options import Json
 from privmix.cli.verb import verb
+from privmix.jobs.options import MODULE_HELP
 from privmix.rounding import exact, rounded_up
 
 
@@ -28,6 +29,7 @@ def verify(
     key: Annotated[
         Path | None, typer.Option(help="Public key (PEM) of whoever must have signed it; see privmix sign.")
     ] = None,
+    module: Annotated[str | None, typer.Option(help=MODULE_HELP)] = None,
     json_output: Json = False,
 ) -> None:
     """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
@@ -37,13 +39,15 @@ def verify(
     With --key, that key must have signed every file of the folder. Take the key from where its owner publishes it, not
     from beside the folder. Without --key, a signature is named and not checked.
 
+    Of a trained network of your own --module names the module: whether it treats each record alone, and fits.
+
     A series (privmix release --series): every release is checked, and that they are the steps of one plan.
 
     A ledger's total (privmix ledger statement): the form is checked, and with --key whose it is.
 
     Example: privmix verify REL --key ana.pub.pem
     """
-    checked = jobs.checking.verify(folder, key=key)
+    checked = jobs.checking.verify(folder, key=key, module=module)
     wanted = None if checked.wanted is None else with_flags(checked.wanted)
     if json_output:
         print_json(

@@ -139,6 +139,12 @@ def array_of(tensor: Any) -> NDArray[Any]:
     return np.asarray(dense.float() if dense.is_floating_point() and dense.element_size() == 2 else dense)
 
 
+def as_array(values: Any) -> NDArray[Any]:
+    """As :func:`numpy.asarray`, which knows no tensor of two bytes."""
+    tensor = type(values).__module__.partition(".")[0] == "torch" and hasattr(values, "detach")
+    return array_of(values) if tensor else np.asarray(values)
+
+
 def no_labels(start: int, stop: int) -> NDArray[Any]:
     """In place of labels, where there are none."""
     del start, stop

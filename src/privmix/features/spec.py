@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from privmix.data.images import DECODER
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor, extractor_kinds, extractor_names
+from privmix.features.identity import Identity, Pixels
 from privmix.features.origin import OwnModel
 from privmix.features.tabular import Tabular
 
@@ -30,6 +32,9 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 # Of arrays beside a spec.
 _ARRAY_NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 _MOST_ARRAYS, _MOST_AXES = 256, 8
+
+# Numbers of one raw input.
+_MOST_VALUES: Final = 2**31
 
 # Of names of features, in bytes.
 _MOST_NAMES: Final = 2**20
@@ -154,6 +159,38 @@ def check_spec(spec: Mapping[str, Any]) -> None:
 def _decoder(spec: Mapping[str, Any]) -> int:
     """The rule that images are read by."""
     return check_integer("extractor's decoder", spec["decoder"], low=2, high=DECODER) if "decoder" in spec else 1
+
+
+def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) -> None:
+    """Raise :class:`InvalidInput` unless features of this spec may be ``dim`` numbers of raw inputs of this shape.
+
+    Computes nothing: an extractor that has a network is not asked.
+
+    Example:
+        >>> check_shape({"name": "pixels"}, (8, 8), 64)
+        >>> check_shape({"name": "pixels"}, (1234, 5678), 64)
+        Traceback (most recent call last):
+        ...
+        privmix.errors.InvalidInput: input_shape: got (1234, 5678); allowed: a shape of which pixels makes 64 features
+    """
+    # It takes time to import.
+    from privmix.features.text import TextEncoder
+
+    name, options = spec.get("name"), spec.get("options", {})
+    if isinstance(options, Mapping) and isinstance(options.get("inner"), Mapping):
+        check_shape(options["inner"], shape, None)
+        return
+    kind = extractor_kinds().get(str(name), Extractor)
+    fits = len(shape) > 0 and math.prod(shape) <= _MOST_VALUES
+    if issubclass(kind, Identity | Pixels):
+        fits = fits and dim in (None, math.prod(shape))
+    elif issubclass(kind, Tabular):
+        fits = tuple(shape) == (len(options.get("columns", ())),)
+    elif issubclass(kind, TextEncoder):
+        fits = tuple(shape) == (1,)
+    if not fits:
+        allowed = f"a shape of which {name} makes {dim or 'its'} features"
+        raise InvalidInput("input_shape", tuple(shape), allowed)
 
 
 def check_inner(spec: Any) -> None:

@@ -162,6 +162,7 @@ class MembershipArguments(TypedDict, total=False):
     classes: Any
     features_model: str | Path | None
     trust_features_model: bool
+    module: Any
 
 
 class CanaryArguments(TypedDict, total=False):
@@ -182,6 +183,7 @@ class CanaryArguments(TypedDict, total=False):
     per_person: int | None
     features_model: str | Path | None
     trust_features_model: bool
+    module: Any
     store: str | Path | None
     ledger: str | None
     dataset: str | None

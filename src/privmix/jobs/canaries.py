@@ -46,6 +46,8 @@ from privmix.training import (
     load_trained,
 )
 from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.models import Classifier
+from privmix.training.trained import initial_network
 from privmix.training.verify import plan_of, verify_trained
 
 _PROOF: Final = (
@@ -94,7 +96,11 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
     def audited(self) -> _TargetRelease | _TargetModel:
         """What is audited; its certificate holds."""
         folder = Path(self.target)
-        return (_TargetModel if kind_of(folder) == MODEL else _TargetRelease).of(folder, self.config)
+        if kind_of(folder) == MODEL:
+            return _TargetModel.of(folder, self.config, self.module)
+        if self.module is not None:
+            raise InvalidInput("module", WITHHELD, "nothing for a release")
+        return _TargetRelease.of(folder, self.config)
 
     @cached_property
     def config(self) -> CanaryConfig:
@@ -274,16 +280,18 @@ class _TargetModel:
     subject: dict[str, Any]
     config: TrainingConfig
     facts: ModelFacts
+    network: Classifier | None
 
     @classmethod
-    def of(cls, folder: Path, config: CanaryConfig) -> _TargetModel:
-        checked, model = verify_trained(folder), load_trained(folder)
+    def of(cls, folder: Path, config: CanaryConfig, module: Any) -> _TargetModel:
+        checked, model = verify_trained(folder), load_trained(folder, module)
         plan, training = plan_of(model.certificate), trained_on_records(model.certificate)
         check_auditable_training(training, config)
+        network = initial_network(model, module)
         weights = FlatParameters(model.network).size
         check_room(config, weights=weights, records=plan.records, units=unit_of(plan).many)
         subject = {"kind": "model", "id": checked.id}
-        return cls(plan, checked.epsilon, checked.delta, subject, training, model.facts_)
+        return cls(plan, checked.epsilon, checked.delta, subject, training, model.facts_, network)
 
     @property
     def described(self) -> dict[str, Any]:
@@ -328,6 +336,7 @@ class _TargetModel:
             TrainingRecords.of(found.features, found.labels, classes=len(facts.classes), persons=persons),
             config,
             plan=self.plan,
+            network=self.network,
             streams=streams,
             generator=generator,
             progress=progress,

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate import Certificate, PublicKey, Subject, Verification, claimed_key, verify_signature
+from privmix.certificate.certificate import MODEL
 from privmix.certificate.ledger_total import LedgerTotal, is_total
 from privmix.certificate.replay_end import ENDED_FILE, read_end, sealed_words
 from privmix.certificate.sealed_key import commitment_of
-from privmix.errors import InvalidInput
+from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
 from privmix.jobs.ledger_total import read_ledger_total, total_bars, words
@@ -22,6 +23,8 @@ from privmix.progress import Progress, silent
 from privmix.releases.series import is_series
 from privmix.releases.series_chain import Chain, verify_series
 from privmix.shown import Bars, Shown
+from privmix.training.trained import load_trained
+from privmix.training.verify import NO_MODULE
 
 _FITTED_UNCHECKED: Final = (
     "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
@@ -93,7 +96,9 @@ class Checked(Shown):
 
 
 @shows_bars
-def verify(folder: str | PathLike[str], *, key: str | Path | None = None, progress: Asked = None) -> Checked:
+def verify(
+    folder: str | PathLike[str], *, key: str | Path | None = None, module: Any = None, progress: Asked = None
+) -> Checked:
     """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
 
     Of a ledger's total (:func:`privmix.ledger_total`) the form is checked, and whose it is.
@@ -102,6 +107,8 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None, progre
         folder: a release, or the folder of one, of a series of them, of a trained model, or of a model fitted on a
             release; or the file of a ledger's total.
         key: public key (PEM) of whoever must have signed it. Without it a signature is named and not checked.
+        module: of a model that is a network of your own: the module that was trained, as of :func:`privmix.load`. It is
+            checked as before training, and the weights must be its. Without it the result says that this is open.
         progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
 
     Returns:
@@ -117,6 +124,13 @@ def verify(folder: str | PathLike[str], *, key: str | Path | None = None, progre
         total = stated.total
         subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency, total.unit)
         return Checked(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=stated.signature)
+    if module is not None:
+        checked = verify(path, key=key, progress=tell)
+        if checked.subject.kind != MODEL:
+            raise InvalidInput("module", WITHHELD, "nothing but for a trained model")
+        load_trained(path, module)
+        left = tuple(text for text in checked.unchecked if text != NO_MODULE)
+        return replace(checked, unchecked=left, found={**checked.found, "unchecked": list(left)})
     if key is None:
         checked, claimed = check_folder(path, tell), claimed_key(path)
         return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})

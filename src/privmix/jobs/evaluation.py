@@ -90,6 +90,7 @@ def evaluate(
     label: str | None = None,
     features_model: str | Path | None = None,
     trust_features_model: bool = False,
+    module: Any = None,
     reference: Any = None,
     reference_split: str | None = None,
     group_by: str | Sequence[Any] | NDArray[Any] | None = None,
@@ -112,6 +113,7 @@ def evaluate(
         label: the labels' column.
         features_model: your own copy of the extractor's model, where it is a file or folder.
         trust_features_model: that file may be a program, and may run.
+        module: the network of your own that was trained, for a folder; see :func:`privmix.load`.
         reference: data, as ``data``, to fit the same learner to WITHOUT privacy, and compare; see
             :func:`privmix.learning.reference.without_privacy`. Its classifier is thrown away.
         reference_split: which part of them; None: ``train``.
@@ -127,7 +129,7 @@ def evaluate(
     """
     picture = None if figure is None else Path(figure)
     check_figure(picture)
-    chosen = model_in(model, features_model, trust_features_model)
+    chosen = model_in(model, features_model, trust_features_model, module)
     declared, report = Columns.declared(columns, label), callback(progress)
 
     def opened_as(what: Any, part: str) -> Dataset:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from privmix.certificate.certificate import MODEL
 from privmix.jobs.kinds import FITTED, kind_of
@@ -11,7 +12,11 @@ from privmix.jobs.released import Release
 
 
 def load(
-    folder: str | Path, *, features_model: str | Path | None = None, trust_features_model: bool = False
+    folder: str | Path,
+    *,
+    features_model: str | Path | None = None,
+    trust_features_model: bool = False,
+    module: Any = None,
 ) -> Release | Model:
     """Read a release, a model fitted on one, or a trained model, by what the folder is.
 
@@ -20,6 +25,8 @@ def load(
     Args:
         folder: what ``privmix release``, ``privmix fit`` or ``privmix train`` wrote.
         features_model, trust_features_model: for models; see :class:`Model`.
+        module: of a model that is a network of your own: the ``torch.nn.Module`` that was trained, or
+            ``torch:FILE.py:NAME``. Its folder has weights alone: without the module the model predicts nothing.
 
     Raises:
         InvalidInput: a file is damaged, edited or not one that belongs there.
@@ -32,7 +39,7 @@ def load(
         privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
     """
     if kind_of(Path(folder)) in (MODEL, FITTED):
-        return model_in(folder, features_model, trust_features_model)
+        return model_in(folder, features_model, trust_features_model, module)
     found = Release(folder)
     # What is damaged shows now, and not when it is used.
     _ = found.dataset

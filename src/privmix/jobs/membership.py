@@ -23,8 +23,8 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.jobs.evaluation import has_splits, open_for_model
 from privmix.jobs.features import features_of_all
 from privmix.jobs.kinds import kind_of
-from privmix.jobs.models import model_in
-from privmix.jobs.options import Inputs, MembershipOptions
+from privmix.jobs.models import Model
+from privmix.jobs.options import MembershipOptions, ModelInputs
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured, Measurement
 from privmix.learning import load_model
@@ -62,7 +62,7 @@ class Membership(Measured):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class MembershipJob(Inputs, MembershipOptions):
+class MembershipJob(ModelInputs, MembershipOptions):
     """Ask of each record whether the model was made of it, and measure how often that is right.
 
     ``loss``: members have a lower loss (Yeom et al. 2018). ``lira``, ``rmia``: each record's confidence beside that of
@@ -73,7 +73,7 @@ class MembershipJob(Inputs, MembershipOptions):
         model: folder of a model, trained or fitted on a release.
         data: dataset with labels.
 
-    The rest: :class:`privmix.jobs.options.MembershipOptions` and :class:`privmix.jobs.options.Inputs`.
+    The rest: :class:`privmix.jobs.options.MembershipOptions` and :class:`privmix.jobs.options.ModelInputs`.
     """
 
     model: str | Path
@@ -92,13 +92,13 @@ class MembershipJob(Inputs, MembershipOptions):
         """
         config = self._config()
         release, work = (None if place is None else Path(place) for place in (self.release, self.work))
-        target = _Target.of(Path(self.model), release, config)
+        target = _Target.of(Path(self.model), release, config, self.module)
         if work is not None:
             check_writable("work", work)
         if self.members == self.nonmembers and self.held_out is None:
             raise InvalidInput("nonmembers", self.nonmembers, "another split than that of the members")
         facts, tell = target.model.facts_, progress or silent
-        extractor = model_in(self.model, self.features_model, self.trust_features_model).extractor
+        extractor = Model(target.model, self.features_model, self.trust_features_model).extractor
         opened = [
             open_for_model(facts, extractor, data, split, self.classes, self.columns)
             for data, split in ((self.data, self.members), self._others())
@@ -157,17 +157,19 @@ class _Target:
     trainer: ReferenceTrainer | None
 
     @classmethod
-    def of(cls, folder: Path, release: Path | None, config: MembershipConfig) -> _Target:
+    def of(cls, folder: Path, release: Path | None, config: MembershipConfig, module: Any) -> _Target:
         """The model and what it was made by."""
         if kind_of(folder) == MODEL:
             if release is not None:
                 raise InvalidInput("release", str(release), "none: the model was trained on records, not on a release")
-            trained = load_trained(folder)
+            trained = load_trained(folder, module)
             verify_trained(folder)
-            trainer = DpSgdTrainer.of(trained) if config.needs_references else None
+            trainer = DpSgdTrainer.of(trained, module=module) if config.needs_references else None
             return cls(trained, {"kind": MODEL, "id": trained.certificate.id}, trained.certificate, trainer)
         if release is not None and kind_of(release) == MODEL:
             raise InvalidInput("release", str(release), "a release's folder, not a trained model's")
+        if module is not None:
+            raise InvalidInput("module", WITHHELD, "nothing for a model that was fitted on a release")
         learner = load_model(folder)
         made_of = learner.facts_.release_id
         subject = {"kind": "release", "id": made_of if _ID.match(made_of) else None}

@@ -15,9 +15,9 @@ from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.data.frames import frame_inputs, library_of
 from privmix.data.held import is_indexed, settled
 from privmix.data.images import is_picture
-from privmix.data.memory import is_sparse
+from privmix.data.memory import as_array, is_sparse
 from privmix.data.source import as_inputs, as_table, encode_labels
-from privmix.errors import InvalidInput, check_choice
+from privmix.errors import WITHHELD, InvalidInput, check_choice
 from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
 from privmix.features.spec import title_of
 from privmix.held_folders import write_durably
@@ -118,6 +118,10 @@ class Model(Shown):
         Raises:
             InvalidInput: inputs of another shape, or values that the extractor does not take.
         """
+        if isinstance(x, str | Path):
+            raise InvalidInput(
+                "inputs", WITHHELD, "a list or array of inputs; of a file: privmix.predict(model, data=PATH)"
+            )
         extractor = self.extractor
         reads = extractor.reads
         taken = settled(x)
@@ -134,7 +138,7 @@ class Model(Shown):
         elif isinstance(reads, TextEncoder):
             raw = as_table(np.asarray(list(x), dtype=object).reshape(-1, 1), ("text",))
         else:
-            raw = as_inputs(np.asarray(x), tuple(self.facts.input_shape))
+            raw = as_inputs(as_array(x), tuple(self.facts.input_shape))
         if len(raw) == 0:
             raise InvalidInput("inputs", 0, "at least one")
         step = extractor.step
@@ -180,7 +184,7 @@ class Model(Shown):
         Raises:
             InvalidInput: as :meth:`features`, or a label is none of ``classes``, or there are more or fewer.
         """
-        labels = encode_labels(np.asarray(y).reshape(-1), self.classes)
+        labels = encode_labels(as_array(y).reshape(-1), self.classes)
         predicted = self.classifier.predict(self.features(x))
         if len(labels) != len(predicted):
             raise InvalidInput("labels", len(labels), f"{len(predicted)}, one an input")
@@ -264,15 +268,22 @@ def _needs_a_source(x: Any) -> bool:
 
 
 def model_in(
-    model: Model | str | Path, features_model: str | Path | None = None, trust_features_model: bool = False
+    model: Model | str | Path,
+    features_model: str | Path | None = None,
+    trust_features_model: bool = False,
+    module: Any = None,
 ) -> Model:
-    """A model as it is, or the one in a folder.
+    """A model as it is, or the one in a folder; ``module``: see :func:`privmix.training.load_trained`.
 
     Raises:
         InvalidInput: the folder holds a release or no model, or a file of it is damaged.
         StorageError: a file is missing or can't be read.
     """
     if isinstance(model, Model):
+        if module is not None:
+            raise InvalidInput(
+                "module", WITHHELD, "nothing with a loaded model: `pm.load(FOLDER, module=...)` takes it"
+            )
         return model
     path = Path(model)
     kind = kind_of(path)
@@ -281,7 +292,9 @@ def model_in(
             "model", str(path), "the folder of a model: this is a release, of which `privmix fit` makes one"
         )
     if kind == MODEL:
-        return Model(load_trained(path), features_model, trust_features_model)
+        return Model(load_trained(path, module), features_model, trust_features_model)
+    if module is not None:
+        raise InvalidInput("module", WITHHELD, "nothing for a model that was fitted on a release")
     from privmix.learning.model_io import load_model
 
     return Model(load_model(path), features_model, trust_features_model)

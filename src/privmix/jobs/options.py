@@ -49,6 +49,7 @@ ADDRESS_HELP: Final = "Ray: the cluster. Default: start one here."
 FEATURES_MODEL_HELP: Final = (
     "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
 )
+MODULE_HELP: Final = "Network of your own that was trained: torch:FILE.py:NAME or torch:PACKAGE.MODULE:NAME."
 TRUST_HELP: Final = "The file of `features_model` is a program (TorchScript, .pt2): let it run."
 
 
@@ -250,6 +251,7 @@ class CanaryOptions:
     persons: Persons = field(default_factory=TargetPersons)
     features_model: str | Path | None = option(None, FEATURES_MODEL_HELP, CANARIES)
     trust_features_model: bool = _option(False, TRUST_HELP)
+    module: Any = option(None, MODULE_HELP, CANARIES)
     store: str | Path | None = option(None, "Keep extracted features here (private!) and reuse them.", CANARIES)
     ledger: str | None = field(
         default=None, repr=False, metadata=said("Charge the run to this ledger before reading.", CANARIES)
@@ -368,3 +370,11 @@ class Inputs:
     columns: Columns = field(default_factory=Columns)
     features_model: str | Path | None = option(None, FEATURES_MODEL_HELP)
     trust_features_model: bool = option(False, TRUST_HELP)
+
+
+@described
+@dataclass(frozen=True, eq=False)
+class ModelInputs(Inputs):
+    """The same, where a model predicts: a network of the user's own needs its module."""
+
+    module: Any = option(None, MODULE_HELP)

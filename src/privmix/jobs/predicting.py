@@ -96,6 +96,7 @@ def predict(
     label: str | None = None,
     features_model: str | Path | None = None,
     trust_features_model: bool = False,
+    module: Any = None,
     probabilities: bool = True,
     overwrite: bool = False,
     progress: Asked = None,
@@ -115,6 +116,7 @@ def predict(
         label: a column that is no input, where the data have labels after all; they are not read.
         features_model: your own copy of the extractor's model, where it is a file or folder.
         trust_features_model: that file may be a program, and may run.
+        module: the network of your own that was trained, for a folder; see :func:`privmix.load`.
         probabilities: of each class, beside the predicted one.
         overwrite: replace the file that is there.
         progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
@@ -133,7 +135,7 @@ def predict(
     place = None if out is None else Path(out)
     if place is not None:
         check_out(place, overwrite)
-    chosen = model_in(model, features_model, trust_features_model)
+    chosen = model_in(model, features_model, trust_features_model, module)
     opened = open_unlabelled(
         data,
         chosen.extractor,

@@ -169,11 +169,7 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
     def _network(self) -> OwnNetwork | None:
         """The same, checked and ready to be trained."""
-        if self.own is None:
-            return None
-        facts = self.facts
-        images = None if facts.layout is None else facts.layout.shape
-        return OwnNetwork.of(self.own, images=images, dim=facts.dim, classes=len(facts.classes))
+        return None if self.own is None else OwnNetwork.of(self.own, self.facts)
 
     @property
     def _shared(self) -> dict[str, Any]:

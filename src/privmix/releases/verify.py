@@ -31,7 +31,7 @@ from privmix.certificate.sealed_key import commitment_of
 from privmix.certificate.series import link_of
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, check_number
-from privmix.features.spec import check_carried, check_spec, stated_names
+from privmix.features.spec import check_carried, check_shape, check_spec, stated_names
 from privmix.planning.choice import check_choice_record, check_choice_settings
 from privmix.plans import Plan, plan_from_dict
 from privmix.progress import Progress, silent
@@ -142,6 +142,7 @@ def check_but_numbers(root: Path) -> Held:
     certificate = parse_certificate(content)
     check_spec(certificate["extractor"])
     plan = plan_from_dict(certificate["plan"])
+    check_shape(certificate["extractor"], certificate["input_shape"], plan.dim)
     _check_names(certificate, plan)
     # Before anything is computed from its numbers: there is a file for every row.
     check_files(root, certificate, plan)

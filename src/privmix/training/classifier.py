@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
@@ -11,8 +12,11 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
 from privmix.bars import Asked, callback, shows_bars
+from privmix.data.memory import as_array
 from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact
@@ -89,7 +93,9 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         optimiser: OptimiserConfig | None = None,
         views: ViewConfig | None = None,
         settings: Mapping[str, Any] | None = None,
+        **unknown: Any,
     ) -> None:
+        _refuse(unknown)
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
@@ -114,6 +120,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         pool: PublicData | None = None,
         streams: SecretStreams | None = None,
         progress: Asked = None,
+        **unknown: Any,
     ) -> Self:
         """Train on private records.
 
@@ -130,11 +137,17 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
             InvalidInput: classes are not declared, a label is none of them, shapes don't fit, or the target can't be
                 met.
         """
+        _refuse(unknown)
         names = _checked(self.classes)
+        settings = dict(self.settings or {})
+        if taken := sorted(set(self.get_params()) & set(settings)):
+            allowed = f"other fields of TrainingConfig: {taken[0]} is an argument, DPClassifier({taken[0]}=...)"
+            raise InvalidInput("settings", taken, allowed)
         x = _numbers(X)
         if x.ndim < 2 or 0 in x.shape:
             raise InvalidInput("X", x.shape, "(n, d) features, or images (n, *input_shape)")
         self._warn_of_copies()
+        _warn_of_pipelines()
         shape = (int(np.prod(x.shape[1:])),) if self.input_shape is None else tuple(self.input_shape)
         facts = ModelFacts(
             tuple(map(str, names)),
@@ -154,7 +167,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
             feature_norm=self.feature_norm,
             optimiser=self.optimiser,
             views=self.views,
-            **dict(self.settings or {}),
+            **settings,
         )
         job = Trainer(config, facts, len(x), public=public, synthetic=synthetic, pool=pool)
         self.model_ = job.run(records, streams=streams, progress=callback(progress))
@@ -203,10 +216,40 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         return np.asarray(self.classes_[places])
 
 
+def _refuse(unknown: Mapping[str, Any]) -> None:
+    """Raise where an argument is none that there is; weights of classes and records are asked for most."""
+    weights = (
+        "nothing: records all count alike. Report balanced accuracy (privmix.evaluate), or choose thresholds on public "
+        "data; a release of design class-wise treats classes alike"
+    )
+    for name in unknown:
+        if name not in ("class_weight", "sample_weight"):
+            raise TypeError(f"DPClassifier takes no argument {name}")
+        raise InvalidInput(name, WITHHELD, weights)
+
+
+def _warn_of_pipelines() -> None:
+    """Say which steps of a scikit-learn pipeline saw the private records before the classifier does."""
+    frame, fitted = sys._getframe(1), []
+    while frame is not None and not fitted:
+        pipeline = frame.f_locals.get("self") if frame.f_code.co_name in ("fit", "_fit", "fit_predict") else None
+        if isinstance(pipeline, Pipeline):
+            steps = [step for _, step in pipeline.steps[:-1] if step not in (None, "passthrough")]
+            fitted = [type(step).__name__ for step in steps if get_tags(step).requires_fit]
+        frame = frame.f_back
+    if fitted:
+        words = (
+            f"{', '.join(fitted)} before a DPClassifier in a Pipeline learns from the private records without any "
+            "guarantee (a StandardScaler holds their exact means), and what it learns is in the fitted pipeline: "
+            "epsilon_ does not cover it. Scale by public constants instead, such as a FunctionTransformer"
+        )
+        warnings.warn(words, NotPrivateWarning, stacklevel=5)
+
+
 def _numbers(X: Any) -> NDArray[Any]:
     if issparse(X):
         raise InvalidInput("X", "sparse data", "a dense array")
-    x = np.asarray(X)
+    x = as_array(X)
     if x.dtype.kind == "f" and not np.isfinite(x).all():
         raise InvalidInput("X", WITHHELD, "finite numbers, neither NaN nor inf")
     return x
@@ -224,6 +267,6 @@ def _checked(classes: Sequence[Any] | None) -> list[Any]:
 def _encoded(y: Any, names: list[Any]) -> NDArray[np.int64]:
     places = {name: place for place, name in enumerate(names)}
     try:
-        return np.array([places[label] for label in np.asarray(y).reshape(-1).tolist()], dtype=np.int64)
+        return np.array([places[label] for label in as_array(y).reshape(-1).tolist()], dtype=np.int64)
     except (KeyError, TypeError):
         raise InvalidInput("y", WITHHELD, "labels of the declared classes") from None

@@ -1,7 +1,8 @@
 """A trained network for programs that have torch and not privmix: its weights, or the network itself in one file.
 
-The network takes what it was trained on: images (b, C, H, W) in [0, 1] where features are ``pixels``, else the
-extractor's features (b, d), float32; and gives logits (b, classes), in the order of the model's classes.
+The network takes what it was trained on, float32: images (b, C, H, W) in [0, 1] where features are ``pixels``, else the
+extractor's features (b, d), or records in their own shape where a module of the user's own takes these. It gives logits
+(b, classes), in the order of the model's classes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from safetensors.torch import save as dump_tensors
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.training.models.own import OwnNetwork, state_of_module
+from privmix.training.models.base import quiet_torch
+from privmix.training.models.own import OwnNetwork
 from privmix.training.trained import TrainedModel, shaped
 
 # A batch that the network is traced with, and another one, which it must be right for.
@@ -33,7 +35,7 @@ def weights(model: TrainedModel) -> bytes:
     ``net.load_state_dict(safetensors.torch.load_file(FILE))`` loads them into the module that was trained.
     """
     network = model.network
-    state = state_of_module(network) if isinstance(network, OwnNetwork) else network.state_dict()
+    state = network.module.state_dict() if isinstance(network, OwnNetwork) else network.state_dict()
     return bytes(dump_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}))
 
 
@@ -46,8 +48,7 @@ def program(model: TrainedModel) -> bytes:
     network, example = _ready(model, _TRACED)
     stream = io.BytesIO()
     try:
-        with warnings.catch_warnings(), torch.no_grad():
-            warnings.simplefilter("ignore")
+        with quiet_torch(), torch.no_grad():
             found = torch.export.export(
                 network, (example,), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},), strict=False
             )
@@ -68,10 +69,6 @@ def script(model: TrainedModel) -> bytes:
         InvalidInput: tracing does not give the network for batches of any size.
     """
     network, example = _ready(model, _TRACED)
-    if isinstance(network, OwnNetwork) and network.is_recurrent:
-        # Tracing these from a list of operations, and no more from their module, breaks torch's memory.
-        allowed = ".pt2: a recurrent network is written so where its module is at hand, right after it was trained"
-        raise InvalidInput("out", ".pt", allowed)
     stream = io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
@@ -98,7 +95,12 @@ def _ready(model: TrainedModel, records: int) -> tuple[nn.Module, Tensor]:
     """A copy of the network on the CPU, and public random inputs."""
     network = copy.deepcopy(model.network).cpu().eval().requires_grad_(False)
     x = torch.rand(records, model.facts_.dim, generator=torch.Generator().manual_seed(records))
-    return network, shaped(x, network, model.facts_).clone(memory_format=torch.contiguous_format)
+    x = shaped(x, network, model.facts_).clone(memory_format=torch.contiguous_format)
+    if not isinstance(network, OwnNetwork):
+        return network, x
+    # Raises without the module.
+    network(x)
+    return network.module, network.inputs(x)
 
 
 def _check(written: Callable[[Tensor], Tensor], model: TrainedModel) -> None:

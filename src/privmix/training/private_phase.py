@@ -129,6 +129,9 @@ class PrivatePhase:
             _restore(optimiser, method, state)
         elif run is not None and self._public.warms_up:
             run.save(0, lambda: _state(optimiser, method, None), now=True)
+        if world.is_head:
+            # Before strategies are measured and the first step is taken, which may last.
+            progress("private steps", start, self._plan.steps)
         chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
         trainer = DpSgd(
             plan=self._plan,

@@ -29,7 +29,6 @@ from privmix.folders import FolderKind
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_place import Stated
 from privmix.training.certificate import WEIGHTS_FILE
-from privmix.training.models.registry import all_files, files_of
 from privmix.training.trained import MODEL_FILE
 from privmix.untrusted import read_json
 
@@ -61,7 +60,7 @@ class TrainingRun(Run):
     @property
     def leaves(self) -> frozenset[str]:
         """See :attr:`Run.leaves`."""
-        return frozenset({_EXECUTION, _STATE, MODEL_FILE, WEIGHTS_FILE, *all_files()})
+        return frozenset({_EXECUTION, _STATE, MODEL_FILE, WEIGHTS_FILE})
 
     @classmethod
     def stated(cls, folder: Path) -> Stated:
@@ -71,7 +70,6 @@ class TrainingRun(Run):
             # What the certificate says at places of its own.
             settings = {**found["settings"], "plan": found["plan"], "public_data": found["public_data"]}
             files = {WEIGHTS_FILE: str(found["files"][0]["sha256"]), MODEL_FILE: None, CERTIFICATE_FILE: None}
-            files |= dict.fromkeys(files_of(settings.get("network")))
             return Stated(str(found["id"]), settings, files)
         except (KeyError, TypeError, IndexError):
             raise InvalidInput(CERTIFICATE_FILE, "other content", "the certificate of a trained model") from None

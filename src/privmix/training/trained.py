@@ -17,7 +17,8 @@ from safetensors.torch import load as load_tensors
 from safetensors.torch import save as dump_tensors
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
-from privmix.errors import InvalidInput, StorageError, check_integer
+from privmix.data.memory import as_array
+from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
 from privmix.fields import Count, check_fields
 from privmix.held_folders import HeldFolder, held
 from privmix.mechanisms.plan import check_classes
@@ -25,18 +26,15 @@ from privmix.rounding import exact, rounded_up
 from privmix.shown import PriceCurve, Shown
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
 from privmix.training.layout import ImageLayout
-from privmix.training.models import Classifier, model_from_spec
+from privmix.training.models import Classifier, OwnNetwork, model_from_spec
 from privmix.training.models.budget import without_memory
-from privmix.training.models.registry import files_of
-from privmix.untrusted import array_shapes, open_plain, read_json, read_plain
+from privmix.untrusted import array_shapes, open_plain, read_json
 
 FORMAT: Final = "privmix-trained-model"
 SCHEMA_VERSION: Final = 1
 MODEL_FILE = "model.json"
 _BATCH: Final = 512
 _MOST_AXES: Final = 8
-# Of a file with a network's operations.
-_MOST_BESIDE: Final = 2**22
 # Of one batch, as the first layer sees it.
 _MOST_VALUES: Final = 2**25
 
@@ -60,8 +58,8 @@ class ModelFacts:
     def __post_init__(self) -> None:
         check_fields(self)
         check_classes(self.classes)
-        if len(self.input_shape) > _MOST_AXES:
-            raise InvalidInput("input_shape", len(self.input_shape), f"at most {_MOST_AXES} sizes")
+        if not 0 < len(self.input_shape) <= _MOST_AXES:
+            raise InvalidInput("input_shape", len(self.input_shape), f"1 to {_MOST_AXES} sizes")
         for size in self.input_shape:
             check_integer("input_shape", size, low=1, high=2**31)
 
@@ -98,7 +96,7 @@ class NetworkClassifier:
         return self._softmax(features, 1.0)
 
     def _softmax(self, features: Any, temperature: float) -> NDArray[np.float32]:
-        x = np.asarray(features)
+        x = as_array(features)
         if x.ndim != 2 or x.shape[1] != self.facts_.dim or x.dtype.kind not in "biuf":
             raise InvalidInput("features", x.shape, f"numbers of shape (n, {self.facts_.dim})")
         if not np.isfinite(x).all():
@@ -169,8 +167,6 @@ class TrainedModel(Shown, NetworkClassifier):
         with held(folder) as place:
             place.write(WEIGHTS_FILE, weights_bytes(self.network), shared=True)
             place.write(MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode(), shared=True)
-            for name, beside in self.network.beside().items():
-                place.write(name, beside, shared=True)
             place.write(CERTIFICATE_FILE, self.certificate.to_bytes(), shared=True)
 
 
@@ -200,12 +196,17 @@ def weights_digest(network: Classifier) -> str:
     return hashlib.sha256(weights_bytes(network)).hexdigest()
 
 
-def load_trained(folder: str | Path) -> TrainedModel:
+def load_trained(folder: str | Path, module: Any = None) -> TrainedModel:
     """Read a model's folder; it predicts exactly what the trained one did.
 
     Formal guarantees:
         * The folder is data: nothing of it is run, no path or address that it names is opened, and no link followed.
         * Memory: the network is compared with the header of the weights file before it is built.
+
+    Args:
+        folder: that training wrote.
+        module: of a model that is a network of the user's own: the ``torch.nn.Module`` that was trained, or
+            ``torch:FILE.py:NAME``. Without it the model predicts nothing.
 
     Raises:
         StorageError: the folder or a file in it is missing or can't be read.
@@ -224,25 +225,61 @@ def load_trained(folder: str | Path) -> TrainedModel:
     )
     spec = _field(found, "network", dict)
     _check_facts(facts, spec, certificate["settings"])
-    network = _read_network(path, spec, str(certificate["files"][0]["sha256"]))
-    _check_fit(network, facts)
+    own = None
+    if module is not None:
+        if spec.get("architecture") != OwnNetwork.name:
+            raise InvalidInput("module", WITHHELD, "none: privmix has this network itself")
+        own = OwnNetwork.of(module, facts, certificate["settings"].get("model_seed", 0))
+    network = _read_network(path, spec, str(certificate["files"][0]["sha256"]), own)
+    if isinstance(network, OwnNetwork):
+        network.check_facts(facts)
+    else:
+        _check_fit(network, facts)
     return TrainedModel(network, facts, certificate)
 
 
-def _read_network(folder: Path, spec: Mapping[str, Any], sha256: str) -> Classifier:
+def initial_network(model: TrainedModel, module: Any) -> OwnNetwork | None:
+    """A network of the user's own as its training began with it, from ``module``; None for those of privmix.
+
+    Raises:
+        InvalidInput: there is no module, or it has other weights than training began with.
+    """
+    if not isinstance(model.network, OwnNetwork):
+        return None
+    found = OwnNetwork.of(module, model.facts_, model.certificate["settings"].get("model_seed", 0))
+    if found.options() != model.network.options():
+        allowed = "the module with the weights that training began with: its digest is in the certificate"
+        raise InvalidInput("module", found.title, allowed)
+    return found
+
+
+def _read_network(folder: Path, spec: Mapping[str, Any], sha256: str, own: OwnNetwork | None) -> Classifier:
     """The network that ``spec`` describes, with the weights in the folder."""
     path = folder / WEIGHTS_FILE
     shapes = {name: shape for name, (_, shape) in array_shapes(path, WEIGHTS_FILE).items()}
-    files = {name: read_plain(folder / name, name, _MOST_BESIDE) for name in files_of(spec)}
     with open_plain(path, WEIGHTS_FILE) as stream:
         content = stream.read()
     if hashlib.sha256(content).hexdigest() != sha256:
         raise InvalidInput(WEIGHTS_FILE, "other bytes", "the weights that the certificate is about")
-    network = model_from_spec(spec, shapes, files)
+    if "graph_sha256" in spec:
+        allowed = (
+            "a network that privmix has, or weights alone: train again, or load the weights into your module by "
+            "`safetensors.torch.load_file`, without `module.` in front of their names"
+        )
+        raise InvalidInput(MODEL_FILE, "a network as a list of operations, of an earlier version", allowed)
+    network = model_from_spec(spec, shapes)
     try:
-        network.load_state_dict(load_tensors(content))
+        tensors = load_tensors(content)
+        if not isinstance(network, OwnNetwork):
+            network.load_state_dict(tensors)
+            return network
     except (SafetensorError, ValueError, KeyError, RuntimeError):
         raise InvalidInput(WEIGHTS_FILE, sorted(shapes)[:3], "the weights of the network in model.json") from None
+    if own is not None:
+        if {**own.options(), "initial_sha256": network.initial_sha256} != network.options():
+            raise InvalidInput("module", own.title, "the module that was trained: this one takes another shape")
+        own.initial_sha256, network = network.initial_sha256, own
+    network.set_weights(tensors)
     return network
 
 
@@ -254,7 +291,7 @@ def _check_fit(network: Classifier, facts: ModelFacts) -> None:
         with torch.device("meta"), torch.no_grad():
             one = shaped(torch.empty(1, facts.dim), network, facts)
             fits = torch.func.functional_call(network, without_memory(network), (one,)).shape == (1, len(facts.classes))
-    except (RuntimeError, ValueError, TypeError, IndexError, AttributeError):
+    except Exception:
         fits = False
     finally:
         network.train(was_training)

@@ -25,7 +25,7 @@ from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.mechanisms.base import mechanism_of, plan_types
-from privmix.training.models import Classifier, build_model
+from privmix.training.models import Classifier, OwnNetwork, build_model
 from privmix.training.models.layers_check import check_independence, check_model
 from privmix.training.plan import TrainingPlan
 from privmix.training.private_phase import PrivatePhase
@@ -198,7 +198,7 @@ class Trainer:
         no_core_dumps()
         if run is not None and run.complete:
             run.publish()
-            return load_trained(run.out)
+            return load_trained(run.out, self.network.module if isinstance(self.network, OwnNetwork) else None)
         if (records is None) is (self.plan.steps > 0):
             allowed = "the private records: the run is not complete" if records is None else "none for epsilon 0"
             raise InvalidInput("records", None if records is None else WITHHELD, allowed)

@@ -14,11 +14,11 @@ from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_choice
-from privmix.features.spec import check_spec
-from privmix.training.certificate import WEIGHTS_FILE, public_text, read_certificate
+from privmix.features.spec import check_shape, check_spec
+from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, TrainingConfig
 from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
-from privmix.training.models.registry import files_of
+from privmix.training.models import OwnNetwork
 from privmix.training.plan import TrainingPlan
 from privmix.training.public.config import WARM_SCENARIOS
 from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trained
@@ -29,6 +29,8 @@ from privmix.untrusted import all_finite, array_shapes, check_listing, open_plai
 FILES: Final = (MODEL_FILE, WEIGHTS_FILE, CERTIFICATE_FILE)
 OPTIONAL_FILES: Final = (ATTESTATION_FILE,)
 
+_EARLIER: Final = "network.json"
+
 UNCHECKED: Final = (
     "that the weights came from running this plan: one set of weights shows nothing of the noise in it",
     "that insecure_seed is honest, and that the key was kept secret and destroyed",
@@ -37,6 +39,10 @@ UNCHECKED: Final = (
     "who made the model, unless privmix verify --key finds it signed: hashes show edits and are no signature",
 )
 """What verification can't see, in words."""
+NO_MODULE: Final = (
+    "that the weights are those of a network that treats each record alone: its code is not in the folder; the module "
+    "that was trained (`module`) shows whether they fit it"
+)
 
 # What model.json says beside its format, and the settings that must say the same.
 _EXTRACTOR: Final = {"name", "version", "options", "decoder", "weights_sha256", "files_sha256"}
@@ -57,7 +63,7 @@ _PLANNED: Final = (
 )
 
 
-def verify_trained(folder: str | Path) -> Verification:
+def verify_trained(folder: str | Path, module: Any = None) -> Verification:
     """Recompute what a trained model's certificate claims.
 
     Formal guarantees:
@@ -70,7 +76,8 @@ def verify_trained(folder: str | Path) -> Verification:
         * Words: statements and warnings are those that follow from the plan.
 
     The hash shows edits and is no signature: who may write the folder may write another certificate, but none that
-    promises more than its own plan keeps. What can't be seen is in :data:`UNCHECKED`.
+    promises more than its own plan keeps. What can't be seen is in :data:`UNCHECKED`; and :data:`NO_MODULE` where a
+    network of the user's own comes without its ``module``, so that nothing of it is computed.
 
     Raises:
         InvalidInput: a check failed; the message names it.
@@ -88,11 +95,11 @@ def verify_trained(folder: str | Path) -> Verification:
     """
     root = Path(folder)
     present = [name for name in OPTIONAL_FILES if os.path.lexists(root / name)]
-    # Where there is no certificate, the list says so.
-    stated = os.path.lexists(root / CERTIFICATE_FILE)
-    beside = files_of(read_certificate(root)["settings"].get("network")) if stated else ()
-    check_listing(root, "files", [*FILES, *beside, *present])
-    model = load_trained(root)
+    if os.path.lexists(root / _EARLIER):
+        # Says what to do with a model of an earlier version.
+        load_trained(root)
+    check_listing(root, "files", [*FILES, *present])
+    model = load_trained(root, module)
     certificate = model.certificate
     plan = plan_of(certificate)
     for name, planned in plan.to_dict().items():
@@ -111,7 +118,10 @@ def verify_trained(folder: str | Path) -> Verification:
     check_said(certificate, public_text(plan, *facts, **said, right=right), *older)
     _check_settings(certificate["settings"], plan)
     _check_files(root, model)
-    return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=UNCHECKED)
+    own = isinstance(model.network, OwnNetwork) and not model.network.computes
+    check_shape(model.facts_.extractor, model.facts_.input_shape, model.facts_.dim)
+    unchecked = (NO_MODULE, *UNCHECKED) if own else UNCHECKED
+    return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=unchecked)
 
 
 def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:

@@ -1,8 +1,7 @@
-"""Networks of the user's own: checked, trained as they are, kept without their code."""
+"""Networks of the user's own: checked, trained as they are, kept as weights alone."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,12 @@ from torch import Tensor, nn
 
 import privmix as pm
 from privmix.errors import InvalidInput, StorageError
-from privmix.training.models.own import NETWORK_FILE, OwnNetwork, own_module
+from privmix.jobs.membership import MembershipJob
+from privmix.training import ModelFacts
+from privmix.training.models.own import OwnNetwork, own_module
 from privmix.training.trained import load_trained
+from privmix.training.verify import NO_MODULE
+from tests.hostile.corpus import certify, edit
 
 SIDE, CLASSES = 6, 3
 
@@ -27,6 +30,17 @@ class Net(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.features(x).view(x.size(0), -1))
+
+
+CODE = f"""
+from torch import nn
+
+def Net():
+    return nn.Sequential(nn.Flatten(), nn.Linear({SIDE * SIDE}, {CLASSES}))
+
+ready = Net()
+number = 3
+"""
 
 
 def made(seed: int = 0, **options: Any) -> Net:
@@ -42,22 +56,33 @@ def images(records: int = 120) -> tuple[np.ndarray, np.ndarray]:
     return x, y
 
 
+def written(folder: Path) -> Path:
+    (folder / "net.py").write_text(CODE)
+    return folder / "net.py"
+
+
 def trained(model: Any, **options: Any) -> pm.Model:
     given = {"classes": range(CLASSES), "features": "pixels", "epsilon": 8.0, "delta": 1e-4, "epochs": 4, "seed": 1}
     return pm.train(images(), model=model, batch_size=30, **{**given, **options})
 
 
 def wrapped(module: nn.Module) -> OwnNetwork:
-    return OwnNetwork.of(module, images=(1, SIDE, SIDE), dim=SIDE * SIDE, classes=CLASSES)
+    return OwnNetwork.of(module, ModelFacts(("a", "b", "c"), {"name": "pixels"}, (SIDE, SIDE), dim=SIDE * SIDE))
 
 
-def test_a_module_is_trained_kept_verified_and_loaded_without_its_code(tmp_path: Path) -> None:
+def test_a_module_is_trained_kept_verified_and_loaded_with_its_module(tmp_path: Path) -> None:
     module, x = made(), images()[0]
     before = {name: tensor.clone() for name, tensor in module.state_dict().items()}
     model = trained(module, out=tmp_path / "model")
     assert all(torch.equal(tensor, before[name]) for name, tensor in module.state_dict().items())
-    assert pm.verify(tmp_path / "model").held is not None
-    loaded = pm.load(tmp_path / "model")
+    assert {file.name for file in (tmp_path / "model").iterdir()} == {
+        "certificate.json",
+        "model.json",
+        "weights.safetensors",
+    }
+    assert pm.verify(tmp_path / "model").unchecked[0] == NO_MODULE
+    assert NO_MODULE not in pm.verify(tmp_path / "model", module=made(seed=5)).unchecked
+    loaded = pm.load(tmp_path / "model", module=made(seed=5))
     assert np.allclose(loaded.predict_proba(x), model.predict_proba(x), atol=1e-6)
     assert loaded.score(*images()) > 0.6
     assert model.certificate["settings"]["model"] == "module"
@@ -164,7 +189,7 @@ def test_a_resumed_run_has_the_weights_that_it_began_with(tmp_path: Path) -> Non
     assert np.array_equal(resumed.predict_proba(images()[0]), whole.predict_proba(images()[0]))
 
 
-@pytest.mark.parametrize("file", [NETWORK_FILE, "weights.safetensors", "model.json"])
+@pytest.mark.parametrize("file", ["weights.safetensors", "model.json"])
 def test_a_folder_with_other_bytes_is_refused(tmp_path: Path, file: str) -> None:
     trained(made(), out=tmp_path / "model")
     content = (tmp_path / "model" / file).read_bytes()
@@ -173,36 +198,168 @@ def test_a_folder_with_other_bytes_is_refused(tmp_path: Path, file: str) -> None
         load_trained(tmp_path / "model")
 
 
-def test_a_folder_without_the_network_or_with_more_is_refused(tmp_path: Path) -> None:
-    trained(made(), out=tmp_path / "model")
-    (tmp_path / "model" / "more.json").write_text("{}")
-    with pytest.raises(InvalidInput, match="files"):
+def test_without_the_module_nothing_is_computed_and_what_is_certified_shows(tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    trained(f"torch:{written(tmp_path)}:Net", out=folder)
+    loaded = pm.load(folder)
+    for call in (
+        lambda: loaded.predict(images()[0]),
+        lambda: loaded.export(tmp_path / "net.pt2"),
+        lambda: pm.evaluate(folder, images()),
+        lambda: pm.predict(folder, images()[0]),
+        lambda: MembershipJob(model=folder, data=images(), held_out=images(30), attacks="lira", references=2).run(),
+    ):
+        with pytest.raises(InvalidInput) as found:
+            call()
+        assert found.value.field == "module"
+    assert loaded.certificate.epsilon <= 8
+    assert pm.evaluate(folder, images(), module=f"torch:{tmp_path / 'net.py'}:Net").quality.n == 120
+
+
+@pytest.mark.parametrize(
+    "module",
+    [nn.Sequential(nn.Flatten(), nn.Linear(36, 4), nn.Linear(4, 3)), made(norm=nn.Identity()), nn.Linear(36, 3)],
+)
+def test_another_module_is_refused_by_names_and_shapes(tmp_path: Path, module: nn.Module) -> None:
+    trained(made(), out=tmp_path / "model", epochs=1)
+    with pytest.raises(InvalidInput) as found:
+        pm.load(tmp_path / "model", module=module)
+    assert found.value.field == "module"
+
+
+def test_audits_that_train_anew_take_the_module_with_its_first_weights(tmp_path: Path) -> None:
+    name, folder = f"torch:{written(tmp_path)}:Net", tmp_path / "model"
+    trained(name, out=folder, epochs=1)
+    audit = {"data": images(), "canaries": 10, "seed": 0}
+    assert pm.audit(folder, "canaries", module=name, **audit).audit.proof.proven_epsilon <= 8
+    found = MembershipJob(
+        model=folder, data=images(), held_out=images(30), module=name, attacks="lira", references=2
+    ).run()
+    assert found.result.attacks[0].name == "lira"
+    with pytest.raises(InvalidInput, match="began with"):
+        pm.audit(folder, "canaries", module=own_module(name, 4), **audit)
+
+
+def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path: Path) -> None:
+    trained(made(), out=tmp_path / "model", epochs=1)
+    network = {"architecture": "module", "classes": 3, "takes_images": True, "graph_sha256": "0" * 64}
+    edit(tmp_path / "model" / "model.json", lambda found: found.update(network=network))
+    certify(tmp_path / "model", lambda found: found["settings"].update(network=network))
+    (tmp_path / "model" / "network.json").write_text("{}")
+    with pytest.raises(InvalidInput, match="train again, or load the weights"):
         pm.verify(tmp_path / "model")
-    (tmp_path / "model" / "more.json").unlink()
-    (tmp_path / "model" / NETWORK_FILE).unlink()
-    with pytest.raises((InvalidInput, StorageError)):
-        pm.verify(tmp_path / "model")
+
+
+def test_records_keep_their_shape(tmp_path: Path) -> None:
+    class Windows(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.head = nn.Conv1d(6, 4, 3), nn.Linear(4, 2)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.head(torch.relu(self.first(x)).mean(-1))
+
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 6, 10)).astype(np.float32), np.arange(60) % 2
+    np.savez(tmp_path / "train.npz", x=x, y=y)
+    given = {
+        "classes": 2,
+        "features": "identity",
+        "epsilon": 8.0,
+        "delta": 1e-3,
+        "epochs": 1,
+        "batch_size": 20,
+        "seed": 1,
+    }
+    module = Windows()
+    model = pm.train((x, y), model=module, out=tmp_path / "model", **given)
+    assert model.classifier.network.spec()["record_shape"] == [6, 10]
+    other = pm.train(tmp_path / "train.npz", model=module, **given)
+    loaded = pm.load(tmp_path / "model", module=Windows())
+    assert np.allclose(model.predict_proba(x), other.predict_proba(x), atol=1e-5)
+    assert np.allclose(model.predict_proba(x), loaded.predict_proba(x), atol=1e-6)
+    exported = torch.export.load(loaded.export(tmp_path / "net.pt2")).module()(torch.from_numpy(x[:3]))
+    assert np.allclose(exported.detach().softmax(1), model.predict_proba(x[:3]), atol=1e-5)
+
+
+class Watching(nn.Module):
+    """Does what no tensor shows: keeps, draws, looks at values, or gives something else than logits."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__()
+        self.what, self.head, self.calls, self._last = what, nn.Linear(SIDE * SIDE, CLASSES), 1000, None
+
+    def forward(self, x: Tensor) -> Any:
+        logits = self.head(x.flatten(1))
+        match self.what:
+            case "keeps":
+                self._last = x.detach()
+            case "counts":
+                self.calls += 1
+            case "draws":
+                torch.rand(1)
+            case "asserts":
+                assert not torch.isnan(x).any()
+            case "branches":
+                return logits if float(x.mean()) > -1e9 else 2 * logits
+            case "dict":
+                return {"logits": logits}
+            case "softmax":
+                return logits.softmax(-1)
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("what", "word"),
+    [
+        ("keeps", "_last"),
+        ("counts", "calls"),
+        ("draws", "random"),
+        ("asserts", "torch.where"),
+        ("branches", "torch.where"),
+        ("dict", "tensor of logits"),
+        ("softmax", "softmax"),
+    ],
+)
+def test_what_no_tensor_shows_is_refused(what: str, word: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidInput, match=word) as found:
+        wrapped(Watching(what))
+    assert "Watching" in str(found.value)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_layers_that_are_frozen_in_evaluation_mode_stay_so() -> None:
+    module = made(norm=nn.BatchNorm2d(4))
+    module.features.append(nn.Dropout(0.5))
+    norm, dropout = module.features[1], module.features[3]
+    with torch.no_grad():
+        norm.running_mean.uniform_(), norm.weight.uniform_()
+    dropout.eval()
+    norm.eval()
+    with pytest.raises(InvalidInput, match="BatchNorm2d"):
+        wrapped(module)
+    norm.requires_grad_(False)
+    first, *others = (trained(module, strategy=name, epochs=1) for name in ("loop", "vmap", "ghost"))
+    for model in (first, *others):
+        state = model.classifier.network.module.features[1].state_dict()
+        assert all(torch.equal(state[name], tensor) for name, tensor in norm.state_dict().items())
+        assert np.allclose(model.predict_proba(images()[0]), first.predict_proba(images()[0]), atol=1e-3)
+    norm.train()
+    with pytest.raises(InvalidInput, match="BatchNorm2d"):
+        wrapped(module)
+
+
+def test_a_network_without_weights_to_train_is_called_by_its_class() -> None:
+    with pytest.raises(InvalidInput, match="got 'Net'"):
+        trained(made().requires_grad_(False))
 
 
 def test_the_folder_holds_no_code_and_no_place(tmp_path: Path) -> None:
     source = tmp_path / "secret_place"
     source.mkdir()
-    (source / "net.py").write_text(CODE)
-    trained(f"torch:{source / 'net.py'}:Net", out=tmp_path / "model")
+    trained(f"torch:{written(source)}:Net", out=tmp_path / "model")
     for file in (tmp_path / "model").iterdir():
         assert b"secret_place" not in file.read_bytes()
-    assert json.loads((tmp_path / "model" / NETWORK_FILE).read_bytes())["format"] == "privmix-network"
-
-
-CODE = f"""
-from torch import nn
-
-def Net():
-    return nn.Sequential(nn.Flatten(), nn.Linear({SIDE * SIDE}, {CLASSES}))
-
-ready = Net()
-number = 3
-"""
 
 
 def test_modules_are_named_by_file_or_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

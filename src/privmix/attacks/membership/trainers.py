@@ -18,6 +18,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases import release_to_memory
 from privmix.training import TrainedModel, Trainer, TrainingConfig, TrainingRecords
+from privmix.training.trained import initial_network
 
 
 class ReferenceTrainer(Protocol):
@@ -96,8 +97,9 @@ class DpSgdTrainer:
     job: Trainer
 
     @classmethod
-    def of(cls, model: TrainedModel, device: str | None = None) -> DpSgdTrainer:
-        """Makes models as ``model`` was made, from the settings in its certificate.
+    def of(cls, model: TrainedModel, device: str | None = None, module: Any = None) -> DpSgdTrainer:
+        """Makes models as ``model`` was made, from the settings in its certificate; of a network of the user's own from
+        its ``module``, with the weights that training began with.
 
         Raises:
             InvalidInput: the settings need what a certificate does not hold: public data, a pool, a bank of views or
@@ -115,6 +117,7 @@ class DpSgdTrainer:
             model.facts_,
             settings["records"],
             records_declared=settings["records_declared"],
+            network=initial_network(model, module),
             device=device,
         )
         again = job.settings()

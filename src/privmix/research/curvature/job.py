@@ -42,6 +42,7 @@ def sharpness(
     columns: Columns | None = None,
     features_model: str | Path | None = None,
     trust_features_model: bool = False,
+    module: Any = None,
     ledger: str | None = None,
     iterations: int = 100,
     probes: int = 20,
@@ -56,7 +57,7 @@ def sharpness(
         model: a trained model, or its folder.
         public: labelled public data: file, folder, pattern, address, or in memory.
         columns: what is declared of columns and images.
-        features_model, trust_features_model: as for :func:`privmix.evaluate`.
+        features_model, trust_features_model, module: as for :func:`privmix.evaluate`.
         ledger: that knows the private data: an address. It recognises files that were charged to it, byte by byte, and
             not the same records saved anew: see :func:`privmix.jobs.public_data.refuse_charged`.
         iterations, probes: see :func:`privmix.research.curvature.hessian.curvature`.
@@ -66,7 +67,7 @@ def sharpness(
             or it was not trained by privmix train.
         StorageError: something can't be read.
     """
-    chosen = model_in(model, features_model, trust_features_model)
+    chosen = model_in(model, features_model, trust_features_model, module)
     if not isinstance(chosen.classifier, TrainedModel):
         raise InvalidInput("model", "fitted on a release", "one that privmix train wrote")
     trained: TrainedModel = chosen.classifier

@@ -10,7 +10,7 @@ import typer
 from privmix.cli.app import app, out, print_json
 from privmix.cli.options import Json
 from privmix.cli.verb import Take, verb
-from privmix.jobs.options import Inputs
+from privmix.jobs.options import ModelInputs
 from privmix.research import curvature
 
 
@@ -19,7 +19,7 @@ def sharpness(
     *,
     model: Annotated[Path, typer.Argument(help="Folder that privmix train wrote.")],
     public: Annotated[str, typer.Option(help="PUBLIC labelled data: file, folder, pattern or address.")],
-    inputs: Annotated[Inputs, Take("columns", "features_model", "trust_features_model")],
+    inputs: Annotated[ModelInputs, Take("columns", "features_model", "trust_features_model", "module")],
     ledger: Annotated[
         str | None,
         typer.Option(
@@ -45,6 +45,7 @@ def sharpness(
         columns=inputs.columns,
         features_model=inputs.features_model,
         trust_features_model=inputs.trust_features_model,
+        module=inputs.module,
         ledger=ledger,
         iterations=iterations,
         probes=probes,

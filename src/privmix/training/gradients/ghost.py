@@ -29,7 +29,7 @@ from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.full_precision import full_precision
 from privmix.training.gradients.ghost_expanded import EXPANSIONS, expanded, put, shares, take_back
 from privmix.training.gradients.ghost_norms import RULES, rule_of, terms_bound
-from privmix.training.gradients.parameters import FlatParameters
+from privmix.training.gradients.parameters import FlatParameters, title_of
 from privmix.training.models.layers_check import check_model
 
 _TRIAL_RECORDS, _TRIAL_VIEWS = 3, 2
@@ -88,7 +88,7 @@ def ghost_clipped_sum(
         return torch.zeros(flat.size, device=flat.device)
     reason = _known_reason(model, tuple(x.shape[2:]))
     if reason is not None:
-        raise InvalidInput("model", type(model).__name__, f"one that ghost clipping supports: {reason}")
+        raise InvalidInput("model", title_of(model), f"one that ghost clipping supports: {reason}")
     with full_precision(x.device):
         losses, norms, reach, parameters = _losses_and_norms(model, x, targets, with_reach=with_reach)
         weights = (factors(norms, reach) if with_reach else factors(norms)).detach()

@@ -30,7 +30,7 @@ class FlatParameters:
     def __init__(self, model: nn.Module) -> None:
         chosen = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
         if not chosen:
-            raise InvalidInput("model", type(model).__name__, "a model with trainable parameters")
+            raise InvalidInput("model", title_of(model), "a model with trainable parameters")
         self._tensors = [tensor for _, tensor in chosen]
         self.names = tuple(name for name, _ in chosen)
         self.shapes = tuple(tuple(tensor.shape) for tensor in self._tensors)
@@ -72,3 +72,8 @@ class FlatParameters:
         """Make ``flat`` (P,) the gradient that an optimiser sees."""
         for tensor, piece in zip(self._tensors, torch.split(flat, self._lengths), strict=True):
             tensor.grad = piece.view_as(tensor).to(tensor.dtype).clone()
+
+
+def title_of(model: nn.Module) -> str:
+    """Its name in messages: the user's own class where one is wrapped."""
+    return str(getattr(model, "title", type(model).__name__))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Self
@@ -52,14 +54,12 @@ class Classifier(nn.Module, ABC):
         called: what users call it: a name, or in words how names of it are made.
         takes_images: whether ``forward`` takes images (b, C, H, W) in [0, 1], or vectors (b, d) otherwise.
         classes: number of logits.
-        files: names of files that hold what a spec can't; see :meth:`beside`.
         certifiable: False for weights of a run that somebody looked into or changed: none may start from these.
     """
 
     name: ClassVar[str]
     called: ClassVar[str]
     takes_images: ClassVar[bool]
-    files: ClassVar[tuple[str, ...]] = ()
     certifiable: bool = True
 
     def __init__(self, classes: int) -> None:
@@ -85,6 +85,11 @@ class Classifier(nn.Module, ABC):
         """(b, C, H, W) in [0, 1], or (b, d) -> (b, classes) logits."""
 
     @property
+    def title(self) -> str:
+        """Its name in messages."""
+        return type(self).__name__
+
+    @property
     def temperature(self) -> float:
         """What logits are multiplied by before the softmax, from the weights alone; 1 where nothing is known."""
         return 1.0
@@ -96,10 +101,6 @@ class Classifier(nn.Module, ABC):
     def values_a_record(self, dim: int) -> int:
         """Numbers that the first layer sees of a record of ``dim`` values: what a batch takes in memory."""
         return dim
-
-    def beside(self) -> Mapping[str, bytes]:
-        """The content of each of ``files``, of which the spec has the hash; the constructor gets them as ``files``."""
-        return {}
 
     def spec(self) -> dict[str, Any]:
         """The architecture, without its weights: what :func:`~privmix.training.models.model_from_spec` takes."""
@@ -127,6 +128,20 @@ def seeded(seed: int) -> Iterator[None]:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(number)
         yield
+
+
+@contextmanager
+def quiet_torch() -> Iterator[None]:
+    """Without what torch logs and warns of for its own developers."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        logger.setLevel(logging.CRITICAL)
+        try:
+            yield
+        finally:
+            logger.setLevel(level)
 
 
 def centred(images: Tensor) -> Tensor:

@@ -21,20 +21,23 @@ from torch.nn.modules.lazy import LazyModuleMixin
 from privmix.errors import InvalidInput, check_integer
 
 _BATCH: Final = 3
-_RANDOM: Final = "set its rate to 0: masks differ between a record's views, and a run could not be repeated"
-_BATCH_NORM: Final = (
-    "GroupNorm or LayerNorm: batch statistics mix records (of a pretrained model: extract features with it, and train "
-    "a linear head on them)"
+_RANDOM: Final = (
+    "set its rate to 0, or call its `eval()`: masks differ between a record's views, and a run could not be repeated"
 )
+_BATCH_NORM: Final = (
+    "GroupNorm or LayerNorm: batch statistics mix records (of a pretrained network: freeze it with "
+    "`requires_grad_(False)` and call its `eval()`; such a layer stays as it is)"
+)
+_OF_ANY_MODULE: Final = frozenset(vars(nn.Module()))
 _TOLERANCES: Final = {torch.float64: 1e-9, torch.float32: 1e-4}
 
 
 def check_model(model: nn.Module) -> None:
     """Refuse every layer that is known to mix the records of a batch, to keep statistics of them, or to be random.
 
-    Refused are all kinds of batch normalisation (in evaluation mode too: one call of ``train()`` would wake it),
-    InstanceNorm with running statistics, dropout with a rate above 0 (also inside attention and recurrent layers),
-    RReLU, and lazy layers that have no shape yet.
+    Refused are all kinds of batch normalisation (in evaluation mode too: one call of ``train()`` would wake it) but
+    those that :func:`keep_in_evaluation` keeps there, InstanceNorm with running statistics, dropout with a rate above 0
+    (also inside attention and recurrent layers), RReLU, and lazy layers that have no shape yet.
 
     Formal guarantees:
         * By type: a model with one of these layers, at any depth, is refused, and the error names the layer.
@@ -55,8 +58,40 @@ def check_model(model: nn.Module) -> None:
             raise _refused(name, module, advice)
 
 
+class _KeptInEvaluation(nn.Module):
+    """A layer that stays in evaluation mode: it uses no statistics of a batch, keeps none, and draws nothing."""
+
+    def train(self, mode: bool = True) -> Any:
+        return super().train(False)
+
+
+def keep_in_evaluation(model: nn.Module) -> None:
+    """Keep frozen batch normalisation, and dropout, in evaluation mode for good where they are in it now.
+
+    Batch normalisation is then a fixed affine map of each channel.
+
+    Example:
+        >>> model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2)).requires_grad_(False)
+        >>> _ = model[0].eval()
+        >>> keep_in_evaluation(model)
+        >>> [layer.training for layer in model.train()]
+        [False, True]
+    """
+    for layer in model.modules():
+        fixed = isinstance(layer, _DropoutNd | nn.MultiheadAttention | nn.RNNBase) or (
+            isinstance(layer, _BatchNorm)
+            and layer.running_mean is not None
+            and not any(parameter.requires_grad for parameter in layer.parameters())
+        )
+        if fixed and not layer.training and not isinstance(layer, _KeptInEvaluation):
+            kind = type(layer)
+            layer.__class__ = type(kind.__name__, (_KeptInEvaluation, kind), {})
+
+
 def _advice(module: nn.Module) -> str | None:
     """What to do about a layer that may not stay, or None."""
+    if isinstance(module, _KeptInEvaluation):
+        return None
     if isinstance(module, _BatchNorm):
         return _BATCH_NORM
     if isinstance(module, _InstanceNorm) and module.track_running_stats:
@@ -79,7 +114,7 @@ def check_independence(model: nn.Module, example_shape: tuple[int, ...], *, seed
     Its parameters are jittered, so that a layer behind zero weights is seen. What is tested, in this order:
 
     * the same batch twice gives the same outputs (no random layers);
-    * no parameter and no buffer changes (no running statistics);
+    * no parameter, buffer or attribute changes (no running statistics), and no random number is drawn;
     * a batch gives what its records give one by one;
     * the gradient of a record's output by the input of another is zero.
 
@@ -120,6 +155,7 @@ def check_independence(model: nn.Module, example_shape: tuple[int, ...], *, seed
             # Some models create float32 tensors of their own.
             trial.float()
         _check_repeatable(trial, x)
+        _check_attributes(trial, x)
         _check_gradients(trial, x, _check_batch_against_single(trial, x))
 
 
@@ -134,17 +170,40 @@ def _jittered_copy(model: nn.Module) -> nn.Module:
 
 def _check_repeatable(model: nn.Module, x: Tensor) -> None:
     state = {name: tensor.clone() for name, tensor in _state(model)}
-    first = _outputs(model, x)
+    # Other inputs than before: a buffer may hold those already.
+    _outputs(model, torch.rand_like(x))
     for name, tensor in _state(model):
         # NaN equals NaN here: what was not touched is no change.
         if tensor.shape != state[name].shape or not torch.equal(tensor.nan_to_num(), state[name].nan_to_num()):
             owner = name.rpartition(".")[0]
             advice = f"a layer that keeps nothing of its inputs: this one changes {name} in its forward pass"
             raise _refused(owner, model.get_submodule(owner), advice)
-    second = _outputs(model, x)
+    first, second = _outputs(model, x), _outputs(model, x)
     for name in first:
         if not _close(first[name], second[name]):
             raise _refused(name, model.get_submodule(name), f"a layer that is not random in train mode; {_RANDOM}")
+
+
+def _check_attributes(model: nn.Module, x: Tensor) -> None:
+    """Refuse a module whose attributes change after the first pass, or that draws random numbers."""
+    before, drawn = _attributes(model), torch.get_rng_state()
+    _outputs(model, x)
+    for (name, key), value in _attributes(model).items():
+        if before.get((name, key)) != value:
+            advice = f"a layer that keeps nothing of its inputs: this one changes {key} in its forward pass"
+            raise _refused(name, model.get_submodule(name), advice)
+    if not torch.equal(drawn, torch.get_rng_state()):
+        raise _refused("", model, f"a model that draws no random numbers; {_RANDOM}")
+
+
+def _attributes(model: nn.Module) -> dict[tuple[str, str], tuple[int, int]]:
+    """(submodule, attribute) -> which object it is, and of what length."""
+    return {
+        (name, key): (id(value), len(value) if isinstance(value, list | dict | set) else 0)
+        for name, module in model.named_modules()
+        for key, value in vars(module).items()
+        if key not in _OF_ANY_MODULE
+    }
 
 
 def _check_batch_against_single(model: nn.Module, x: Tensor) -> frozenset[str]:

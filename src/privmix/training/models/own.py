@@ -1,4 +1,4 @@
-"""A network of the user's own: any :class:`torch.nn.Module` that treats each record alone, kept without its code."""
+"""A network of the user's own: any :class:`torch.nn.Module` that treats each record alone. Its folder holds weights."""
 
 from __future__ import annotations
 
@@ -6,198 +6,219 @@ import copy
 import hashlib
 import importlib
 import importlib.util
+import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.training.config import OWN, OWN_PREFIX
-from privmix.training.models.base import MODELS, Classifier, Wanted, is_out_of_memory, seeded
-from privmix.training.models.graph import CONSTANTS, MODULE, Graph, digest_of, graph_bytes, written
-from privmix.training.models.layers_check import check_independence, check_model
+from privmix.training.models.base import MODELS, Classifier, Wanted, is_out_of_memory, quiet_torch, seeded
+from privmix.training.models.layers_check import check_independence, check_model, keep_in_evaluation
 
-NETWORK_FILE: Final = "network.json"
+if TYPE_CHECKING:
+    from privmix.training.trained import ModelFacts
+
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+_MODULE: Final = "module"
 _TOLERANCE: Final = 1e-4
 _RECORDS: Final = 4
+_GIVE: Final = "the torch.nn.Module that was trained, as `module`: the folder has its weights and none of its code"
 
 
 @MODELS.register
 class OwnNetwork(Classifier):
-    """A module of the user's own; :meth:`of` checks one and wraps it.
+    """A module of the user's own; :meth:`of` checks one and wraps a copy.
 
-    While it is trained it is the module itself, a copy. What is kept is the list of its operations
-    (:mod:`privmix.training.models.graph`), which stands in a file of its own beside the weights, so that a model's
-    folder is data and whoever loads it needs none of the user's code.
+    A folder keeps its weights by name. Who loads it gives the module; without one, nothing is computed.
 
     Args:
         classes: number of logits.
-        takes_images: whether it takes images (b, C, H, W) in [0, 1], or vectors (b, d).
-        graph_sha256: of the file with its operations.
+        takes_images: whether it takes images (b, C, H, W) in [0, 1]; otherwise vectors (b, d).
         initial_sha256: of the weights that training starts from.
-        files: the file with its operations, by its name.
-
-    Raises:
-        InvalidInput: the file is another one, or no list of operations that privmix knows.
+        record_shape: shape to which the module gets vectors; None: as they are.
+        module: None: weights that :meth:`set_weights` takes as they come.
     """
 
     name: ClassVar[str] = "module"
     called: ClassVar[str] = "torch:FILE.py:NAME or torch:PACKAGE.MODULE:NAME (a torch.nn.Module of your own)"
     takes_images: ClassVar[bool] = True
-    files: ClassVar[tuple[str, ...]] = (NETWORK_FILE,)
 
     def __init__(
         self,
         *,
         classes: int,
         takes_images: bool,
-        graph_sha256: str,
         initial_sha256: str,
-        files: Mapping[str, bytes],
-        model: tuple[nn.Module, Mapping[str, Tensor]] | None = None,
+        record_shape: Sequence[int] | None = None,
+        module: nn.Module | None = None,
     ) -> None:
         super().__init__(classes)
-        content = files.get(NETWORK_FILE, b"")
-        if hashlib.sha256(content).hexdigest() != graph_sha256:
-            raise InvalidInput(NETWORK_FILE, "other bytes", "the network that the certificate is about")
+        if type(takes_images) is not bool or not isinstance(initial_sha256, str) or not _HASH.fullmatch(initial_sha256):
+            raise InvalidInput("network", "other values", "what privmix writes of a network of the user's own")
         # An object's own: modules differ in it.
-        self.__dict__["takes_images"] = bool(takes_images)
-        self._content, self._largest = content, 1
-        self._graph_sha256, self._initial_sha256 = str(graph_sha256), str(initial_sha256)
-        self._graph: Graph | None = None
-        if model is None:
-            self._graph = Graph(content, self)
-        else:
-            self.module, constants = model
-            if constants:
-                self.constants = nn.Module()
-                for name, tensor in constants.items():
-                    self.constants.register_buffer(name.removeprefix(f"{CONSTANTS}."), tensor)
+        self.__dict__["takes_images"] = takes_images
+        self.record_shape = None if record_shape is None else tuple(record_shape)
+        self.initial_sha256, self.computes = initial_sha256, module is not None
+        self.module = nn.Module() if module is None else module
 
     @classmethod
     def of_name(cls, name: str, wanted: Wanted) -> Self | None:
         """None: a name stands for code, which :func:`own_module` runs; settings alone say ``module``."""
         if name == OWN:
-            raise InvalidInput("model", name, "the module itself: to train anew, such a network needs its own code")
+            raise InvalidInput("module", None, _GIVE)
         return None
 
     @classmethod
-    def of(cls, module: Any, *, images: Sequence[int] | None, dim: int, classes: int) -> Self:
+    def of(cls, module: Any, facts: ModelFacts, seed: int = 0) -> Self:
         """Check a module and wrap a copy of it; the module itself stays as it is.
 
         Formal guarantees:
-            * Each record alone: a layer that mixes the records of a batch, keeps something of them or is random is
-              refused, by what is known of it, by its operations, and by trying on public random inputs.
+            * Each record alone: a layer that mixes the records of a batch, keeps something of them, is random, or
+              looks at values to decide what to do is refused, by what is known of it, by a run in which no value can
+              be looked at, and by trying on public random inputs.
             * Public: nothing here has seen a private record.
 
         Args:
-            module: takes images (b, C, H, W) or vectors (b, d), and gives logits (b, classes). What it shall not train
-                has ``requires_grad`` False.
-            images: (C, H, W) where records are images.
-            dim: d of vectors.
-            classes: number of classes.
+            module: gives logits (b, classes) of images (b, C, H, W), of vectors (b, d), or of numbers in the shape that
+                a record has; or what :func:`own_module` takes. What it shall not train has ``requires_grad`` False.
+                Batch normalisation that is frozen and in evaluation mode, and dropout in evaluation mode, stay so.
+            facts: public facts of the data.
+            seed: of the weights of a module that is named.
 
         Raises:
             InvalidInput: names the layer, and what to do.
 
         Example:
-            >>> network = OwnNetwork.of(nn.Linear(4, 3), images=None, dim=4, classes=3)
+            >>> from privmix.training import ModelFacts
+            >>> facts = ModelFacts(("a", "b", "c"), {"name": "identity"}, (4,), dim=4)
+            >>> network = OwnNetwork.of(nn.Linear(4, 3), facts)
             >>> network(torch.zeros(2, 4)).shape, network.spec()["architecture"]
             (torch.Size([2, 3]), 'module')
-            >>> wrong = nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3))
-            >>> OwnNetwork.of(wrong, images=None, dim=4, classes=3)  # doctest: +ELLIPSIS
+            >>> OwnNetwork.of(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), facts)  # doctest: +ELLIPSIS
             Traceback (most recent call last):
             ...
             privmix.errors.InvalidInput: layer 1 of the model: got 'BatchNorm1d'; allowed: GroupNorm or LayerNorm...
         """
+        if isinstance(module, str) and module.startswith(OWN_PREFIX):
+            module = own_module(module, seed)
+        if module is None:
+            raise InvalidInput("module", None, _GIVE)
         if not isinstance(module, nn.Module):
-            raise InvalidInput("model", type(module).__name__, "a name, or a torch.nn.Module")
-        check_model(module)
+            raise InvalidInput("model", type(module).__name__, f"a torch.nn.Module, or {cls.called}")
         try:
-            own = copy.deepcopy(module).cpu().float().train()
+            own = copy.deepcopy(module).cpu().float()
         except Exception:
             raise InvalidInput("model", type(module).__name__, "a module that copy.deepcopy can copy") from None
+        keep_in_evaluation(own)
+        own.train()
+        check_model(own)
+        images = None if facts.layout is None else facts.layout.shape
         with seeded(0):
-            shape = _shape_of(own, images, dim, classes)
+            shape = _shape_of(own, images, facts)
             check_independence(own, shape)
-            operations, constants = written(own, shape)
-        content = graph_bytes(operations)
-        found = cls(
-            classes=classes,
-            takes_images=len(shape) == 3 and images is not None,
-            graph_sha256=hashlib.sha256(content).hexdigest(),
+            _check_values(own, shape)
+            _check_modes(own, shape)
+        return cls(
+            classes=len(facts.classes),
+            takes_images=shape == images,
             initial_sha256=digest_of(own.state_dict()),
-            files={NETWORK_FILE: content},
-            model=(own, constants),
+            record_shape=None if shape in (images, (facts.dim,)) else shape,
+            module=own,
         )
-        found._check_kept(shape)
-        return found
-
-    def _check_kept(self, shape: tuple[int, ...]) -> None:
-        """Raise unless the list of operations gives what the module gives while it is trained."""
-        with seeded(0), torch.no_grad():
-            kept = type(self)(**self.options(), files={NETWORK_FILE: self._content})
-            kept.load_state_dict(self.state_dict())
-            x = torch.rand(_RECORDS, *shape)
-            wanted, found = self.train()(x), kept.eval()(x)
-        if wanted.shape != found.shape or not torch.allclose(wanted, found, _TOLERANCE, _TOLERANCE, equal_nan=True):
-            allowed = "a module that gives the same in train and in evaluation mode, for all inputs of its shape"
-            raise InvalidInput("model", type(self.module).__name__, allowed)
 
     def forward(self, x: Tensor) -> Tensor:
         """(b, C, H, W) in [0, 1], or (b, d) -> (b, classes) logits."""
-        # Images come as views of vectors. A module may view them itself, for which strides must be the usual ones, also
-        # those of axes of length 1.
-        x = x.flatten().view(x.shape)
-        if self._graph is None:
-            logits = self._answer(x)
-        elif x.is_meta:
-            logits, self._largest = self._graph.measured(x)
-        else:
-            logits = self._graph.computed(x)
-        return logits
-
-    def _answer(self, x: Tensor) -> Tensor:
+        if not self.computes:
+            raise InvalidInput("module", None, _GIVE)
         try:
-            logits: Tensor = self.module(x)
+            logits: Tensor = self.module(self.inputs(x))
             return logits
         except Exception as error:
             if is_out_of_memory(error):
                 raise
             # What a module says of its input may tell of records, their number at least.
             said = f"a module that takes any batch of its shape; its forward pass raised {type(error).__name__}"
-        raise InvalidInput("model", type(self.module).__name__, said)
+        raise InvalidInput("model", self.title, said)
 
-    def options(self) -> dict[str, Any]:
-        """Arguments of the constructor, but for the file that :meth:`beside` gives."""
-        return {
-            "classes": self.classes,
-            "takes_images": self.takes_images,
-            "graph_sha256": self._graph_sha256,
-            "initial_sha256": self._initial_sha256,
-        }
-
-    def beside(self) -> Mapping[str, bytes]:
-        """The file with its operations."""
-        return {NETWORK_FILE: self._content}
+    def inputs(self, x: Tensor) -> Tensor:
+        """The input of the module, with contiguous strides: the module may view its input itself."""
+        return x.flatten().view(x.shape if self.record_shape is None else (len(x), *self.record_shape))
 
     @property
-    def is_recurrent(self) -> bool:
-        """Whether its list of operations, where it is computed from that, has recurrent layers."""
-        return self._graph is not None and self._graph.is_recurrent
+    def title(self) -> str:
+        return type(self.module).__name__ if self.computes else self.name
 
-    def values_a_record(self, dim: int) -> int:
-        """The most numbers that one of its operations gives for a record."""
-        return max(dim, self._largest)
+    def options(self) -> dict[str, Any]:
+        """Arguments of the constructor but the module."""
+        found = {"classes": self.classes, "takes_images": self.takes_images, "initial_sha256": self.initial_sha256}
+        return found if self.record_shape is None else {**found, "record_shape": list(self.record_shape)}
+
+    def check_facts(self, facts: ModelFacts) -> None:
+        """Raise :class:`InvalidInput` unless a spec without a module goes with these facts."""
+        layout, shape = facts.layout, self.record_shape
+        if self.takes_images:
+            fits = layout is not None and layout.dim == facts.dim and shape is None
+        else:
+            fits = shape in (None, tuple(facts.input_shape))
+        if not fits or self.classes != len(facts.classes):
+            raise InvalidInput("network", "other classes or another shape", "those of the model")
+
+    def set_weights(self, tensors: Mapping[str, Tensor]) -> None:
+        """Take the weights of a folder: into the module by name, type and shape; without one, as they come.
+
+        Raises:
+            InvalidInput: they are of another module.
+        """
+        own = {name.removeprefix(f"{_MODULE}."): tensor for name, tensor in tensors.items()}
+        if len(own) != len(tensors) or not all(name.startswith(f"{_MODULE}.") for name in tensors):
+            raise InvalidInput("weights", "other names", f"names that begin with {_MODULE}.")
+        if self.computes:
+            wanted, found = _arrays(self.module.state_dict()), _arrays(own)
+            if wanted != found:
+                odd = sorted(name for name in {*wanted, *found} if wanted.get(name) != found.get(name))[0]
+                allowed = f"the module that was trained: it has {found.get(odd, 'nothing')} as {odd!s:.64}"
+                raise InvalidInput("module", wanted.get(odd, "nothing"), allowed)
+            self.module.load_state_dict(own)
+            return
+        for name, tensor in own.items():
+            # Names have points, as those of a module's state have.
+            if tensor.is_floating_point():
+                self.module._parameters[name] = nn.Parameter(tensor)
+            else:
+                self.module._buffers[name] = tensor
 
 
-def _shape_of(module: nn.Module, images: Sequence[int] | None, dim: int, classes: int) -> tuple[int, ...]:
-    """The shape of a record that the module takes, found by trying: an image, else a vector."""
-    shapes = [tuple(images), (dim,)] if images is not None else [(dim,)]
-    reasons = []
+def digest_of(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 of names, types, shapes and values; which network training starts from."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        array = tensor.detach().cpu().contiguous()
+        found.update(json.dumps([name, str(array.dtype).removeprefix("torch."), list(array.shape)]).encode())
+        found.update(
+            array.view(torch.uint8).numpy().tobytes() if array.numel() and array.dim() else repr(array).encode()
+        )
+    return found.hexdigest()
+
+
+def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, str]:
+    """Name -> type and shape, in words."""
+    return {
+        name: f"{str(one.dtype).removeprefix('torch.')} of shape {tuple(one.shape)}" for name, one in tensors.items()
+    }
+
+
+def _shape_of(module: nn.Module, images: Sequence[int] | None, facts: ModelFacts) -> tuple[int, ...]:
+    """The shape of a record that the module takes, found by trying: an image, a record's own shape, else a vector."""
+    own = facts.input_shape if facts.extractor.get("name") == "identity" else (facts.dim,)
+    shapes = list(dict.fromkeys([*([] if images is None else [tuple(images)]), tuple(own), (facts.dim,)]))
+    classes, reasons = len(facts.classes), []
     for shape in shapes:
         try:
             with torch.no_grad():
@@ -206,14 +227,41 @@ def _shape_of(module: nn.Module, images: Sequence[int] | None, dim: int, classes
             reasons.append(f"{type(error).__name__} for records of shape {shape}")
             continue
         if not isinstance(found, Tensor):
-            reasons.append(f"it gives a {type(found).__name__}")
+            reasons.append(f"it gives a {type(found).__name__}: let `forward` return the tensor of logits alone")
         elif tuple(found.shape) != (2, classes):
             reasons.append(f"it gives {tuple(found.shape)} for two records")
+        elif (found >= 0).all() and torch.allclose(found.sum(1), torch.ones(2), atol=_TOLERANCE):
+            reasons.append("its outputs are probabilities: leave out the softmax at its end")
         else:
             return shape
     wanted = " or ".join(f"(b, {', '.join(map(str, shape))})" for shape in shapes)
     allowed = f"a module from {wanted} to (b, {classes}) logits: {'; '.join(reasons)}"
     raise InvalidInput("model", type(module).__name__, allowed)
+
+
+def _check_values(module: nn.Module, shape: tuple[int, ...]) -> None:
+    """Raise where the forward pass looks at values to decide what to do: another record could have decided it."""
+    trial, x = copy.deepcopy(module), torch.rand(_RECORDS, *shape)
+    try:
+        with quiet_torch(), torch.no_grad(), FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            trial(mode.from_tensor(x))
+        return
+    except Exception as error:
+        said = type(error).__name__
+    allowed = (
+        "a module that does the same for all values of its input: remove assertions, branches and loops on values "
+        f"(torch.where does the same), and what leaves torch; without values its forward pass raises {said}"
+    )
+    raise InvalidInput("model", type(module).__name__, allowed)
+
+
+def _check_modes(module: nn.Module, shape: tuple[int, ...]) -> None:
+    """Raise unless the module gives the same in train and in evaluation mode."""
+    trial, x = copy.deepcopy(module), torch.rand(_RECORDS, *shape)
+    with torch.no_grad():
+        wanted, found = trial.train()(x), trial.eval()(x)
+    if wanted.shape != found.shape or not torch.allclose(wanted, found, _TOLERANCE, _TOLERANCE, equal_nan=True):
+        raise InvalidInput("model", type(module).__name__, "a module that gives the same in train and evaluation mode")
 
 
 def own_module(named: str, seed: int) -> nn.Module:
@@ -262,11 +310,3 @@ def own_module(named: str, seed: int) -> nn.Module:
     if not isinstance(found, nn.Module):
         raise InvalidInput("model", named, "a torch.nn.Module, or what gives one when it is called")
     return found
-
-
-def state_of_module(network: OwnNetwork) -> dict[str, Tensor]:
-    """The module's own ``state_dict``, by its own names."""
-    prefix = f"{MODULE}."
-    return {
-        name.removeprefix(prefix): tensor for name, tensor in network.state_dict().items() if name.startswith(prefix)
-    }

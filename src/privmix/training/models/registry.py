@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from privmix.errors import InvalidInput
+from privmix.training.config import OWN
 from privmix.training.models.base import MODELS, Classifier, Wanted, seeded
 from privmix.training.models.budget import check_described
 
@@ -50,21 +51,9 @@ def build_model(
     raise InvalidInput("model", name, ", ".join(sorted(kind.called for kind in MODELS.all())))
 
 
-def files_of(spec: Any) -> tuple[str, ...]:
-    """Names of the files that a network's spec needs beside the weights; none where it is no spec of a network."""
-    kind = spec.get("architecture") if isinstance(spec, Mapping) else None
-    return MODELS[kind].files if isinstance(kind, str) and kind in [*MODELS] else ()
-
-
-def all_files() -> frozenset[str]:
-    """Names of the files that any network has beside the weights."""
-    return frozenset(name for kind in MODELS.all() for name in kind.files)
-
-
 def model_from_spec(
     spec: Mapping[str, Any],
     shapes: Mapping[str, tuple[int, ...]] | None = None,
-    files: Mapping[str, bytes] | None = None,
 ) -> Classifier:
     """Rebuild the architecture that ``model.spec()`` describes; its weights are to be loaded.
 
@@ -72,7 +61,6 @@ def model_from_spec(
         spec: architecture and options; nothing in it names code, a path or an address.
         shapes: name of array -> shape of the weights at hand. The spec of a stranger needs them: a network that is
             none of these weights is refused before it takes memory.
-        files: the content of those of :func:`files_of`.
 
     Raises:
         InvalidInput: no spec of a model of this package, or of other weights.
@@ -91,17 +79,18 @@ weights of this size
     options = dict(spec)
     architecture = options.pop("architecture", None)
     kind = MODELS[architecture]
-    known = set(inspect.signature(kind.__init__).parameters) - {"self", "model", "files"}
+    known = set(inspect.signature(kind.__init__).parameters) - {"self", "model", "module"}
     if not set(options) <= known:
         raise InvalidInput(f"options of {architecture}", sorted(options), "those that its spec has")
 
     def build() -> Classifier:
         try:
-            return kind(**(options | {"files": files or {}} if kind.files else options))
+            return kind(**options)
         except TypeError:
             raise InvalidInput(f"options of {architecture}", sorted(options), "those that its spec has") from None
 
     with seeded(0):
-        if shapes is not None:
+        # One of the user's own is none of privmix's: nothing is computed without its code.
+        if shapes is not None and kind.name != OWN:
             check_described(build, options, shapes)
         return build()
