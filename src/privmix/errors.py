@@ -59,13 +59,14 @@ class InvalidInput(PrivmixError, ValueError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field, self.allowed = field, allowed
-        self.shown = "a value that is private and not shown" if value is WITHHELD else _shorten(repr(value))
+        self.shown = "a value that is private and not shown" if value is WITHHELD else _shown(value)
         super().__init__(field, self.shown, allowed)
 
     def _text(self) -> str:
         return f"{self.field}: got {self.shown}; allowed: {self.allowed}"
 
 
+_WIDTH: Final = 80
 _MARKED: Final = re.compile(r"`(\w+)`")
 
 
@@ -202,7 +203,16 @@ def _interval(low: float, high: float, low_open: bool, high_open: bool) -> str:
     return " " + " and ".join(parts) if parts else ""
 
 
-def _shorten(text: str, width: int = 80) -> str:
+def _shown(value: object) -> str:
+    """A value on one line; of a list, as many items as there is room for, none of them cut."""
+    if not isinstance(value, list | tuple) or len(shown := _shorten(repr(value), 10**4)) <= _WIDTH:
+        return _shorten(repr(value))
+    parts, room = [_shorten(repr(item)) for item in value], _WIDTH
+    kept = next((place for place, part in enumerate(parts) if (room := room - len(part) - 2) < 0), len(parts))
+    return f"{shown[0]}{', '.join(parts[: max(1, kept)])}, ... ({len(parts)}){shown[-1]}"
+
+
+def _shorten(text: str, width: int = _WIDTH) -> str:
     flat = " ".join(text.split())
     return flat if len(flat) <= width else flat[: width - 3] + "..."
 

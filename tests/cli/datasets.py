@@ -181,7 +181,13 @@ def saved_dataset(folder: Path) -> Data:
         )
         splits[split] = datasets.Dataset.from_dict({"v": x.tolist(), "label": y.tolist()}, features=features)
     datasets.DatasetDict(splits).save_to_disk(str(folder / "saved"))
-    return Data(str(folder / "saved"), str(folder / "saved"), flags=("--feature-length", "4"), own=(), dim=4)
+    return Data(
+        str(folder / "saved"),
+        str(folder / "saved"),
+        flags=("--feature-length", "4"),
+        own=("--classes", "ClassLabel"),
+        dim=4,
+    )
 
 
 def columns_csv(split: str) -> bytes:

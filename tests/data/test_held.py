@@ -68,7 +68,7 @@ def tables() -> dict[str, Any]:
 @pytest.mark.parametrize("name", list(tables()))
 def test_tables_of_any_kind_are_the_same_records(name: str) -> None:
     data = tables()[name]
-    numbers = {"number_columns": ["a", "b"], "person_column": "who"}
+    numbers = {"number_columns": ["a", "b"], "person_columns": ["who"]}
     assert read(data, classes=CLASSES, **numbers) == WANTED
     assert read(data, classes=CLASSES, columns=["who", "b"])[0] == [["p", 0.5], ["q", 1.5], ["p", 2.5]]
     # Persons, of what was read once.

@@ -98,13 +98,13 @@ def hugging_face(features: bool = True) -> Any:
 
 def test_saved_dataset(tmp_path: Path) -> None:
     hugging_face().save_to_disk(tmp_path / "d", num_shards=2)
-    source = open_dataset(tmp_path / "d", text_column="text")
+    source = open_dataset(tmp_path / "d", text_column="text", classes="ClassLabel")
     assert (source.schema.records, source.schema.classes) == (4, ("cat", "dog"))
     data = source.read()
     assert data.x.tolist() == [["a"], ["b"], [None], ["d"]]
     assert data.y.tolist() == [0, 1, 1, 0]
     with pytest.raises(InvalidInput, match="split: got 'test'"):
-        open_dataset(tmp_path / "d", text_column="text", split="test")
+        open_dataset(tmp_path / "d", text_column="text", split="test", classes="ClassLabel")
     hugging_face(features=False).save_to_disk(tmp_path / "plain")
     with pytest.raises(InvalidInput, match="never inferred"):
         open_dataset(tmp_path / "plain", text_column="text")
@@ -112,7 +112,7 @@ def test_saved_dataset(tmp_path: Path) -> None:
 
 def test_a_selection_of_a_saved_dataset(tmp_path: Path) -> None:
     hugging_face().select([3, 1]).save_to_disk(tmp_path / "d")
-    assert open_dataset(tmp_path / "d", text_column="text").read().x.tolist() == [["d"], ["b"]]
+    assert open_dataset(tmp_path / "d", text_column="text", classes="ClassLabel").read().x.tolist() == [["d"], ["b"]]
 
 
 def test_saved_splits(tmp_path: Path) -> None:
@@ -120,11 +120,16 @@ def test_saved_splits(tmp_path: Path) -> None:
     whole = hugging_face()
     splits = {"train": whole, "validation": whole.select([1])}
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "d")
-    assert open_dataset(tmp_path / "d", text_column="text").schema.records == 4
-    assert open_dataset(tmp_path / "d", text_column="text", split="val").read().y.tolist() == [1]
-    assert open_dataset(tmp_path / "d" / "validation", text_column="text", split="val").schema.records == 1
+    assert open_dataset(tmp_path / "d", text_column="text", classes="ClassLabel").schema.records == 4
+    assert open_dataset(tmp_path / "d", text_column="text", split="val", classes="ClassLabel").read().y.tolist() == [1]
+    assert (
+        open_dataset(
+            tmp_path / "d" / "validation", text_column="text", split="val", classes="ClassLabel"
+        ).schema.records
+        == 1
+    )
     with pytest.raises(InvalidInput, match="split: got 'test'"):
-        open_dataset(tmp_path / "d", text_column="text", split="test")
+        open_dataset(tmp_path / "d", text_column="text", split="test", classes="ClassLabel")
 
 
 def test_saved_images_and_numbers(tmp_path: Path) -> None:
@@ -133,15 +138,17 @@ def test_saved_images_and_numbers(tmp_path: Path) -> None:
     kinds = datasets.Features({"image": datasets.Image(), "label": label})
     images = [Image.open(io.BytesIO(png(image))) for image in IMAGES]
     datasets.Dataset.from_dict({"image": images, "label": [0, 1, 1, 0]}, features=kinds).save_to_disk(tmp_path / "i")
-    assert np.array_equal(open_dataset(tmp_path / "i", image_size=(5, 6), colour="rgb").read().x, IMAGES)
+    assert np.array_equal(
+        open_dataset(tmp_path / "i", image_size=(5, 6), colour="rgb", classes="ClassLabel").read().x, IMAGES
+    )
     vector = datasets.Sequence(datasets.Value("float32"), length=3)
     kinds = datasets.Features({"v": vector, "label": label})
     datasets.Dataset.from_dict({"v": X, "label": [0, 1, 1, 0]}, features=kinds).save_to_disk(tmp_path / "v")
-    assert np.array_equal(open_dataset(tmp_path / "v").read().x, X)
+    assert np.array_equal(open_dataset(tmp_path / "v", classes="ClassLabel").read().x, X)
     kinds = datasets.Features({"a": datasets.Value("int32"), "b": datasets.Value("float64"), "label": label})
     columns = {"a": [1, 2], "b": [0.5, 1.5], "label": [1, 0]}
     datasets.Dataset.from_dict(columns, features=kinds).save_to_disk(tmp_path / "n")
-    assert open_dataset(tmp_path / "n").read().x.tolist() == [[1.0, 0.5], [2.0, 1.5]]
+    assert open_dataset(tmp_path / "n", classes="ClassLabel").read().x.tolist() == [[1.0, 0.5], [2.0, 1.5]]
 
 
 def saved_by_hand(folder: Path) -> Path:
@@ -166,7 +173,7 @@ def saved_by_hand(folder: Path) -> Path:
         ("dataset_info.json", "[]", "dataset_info.json"),
         ("dataset_info.json", '{"features": {"label": {"names": 3}}}', "dataset_info.json"),
         ("dataset_info.json", '{"features": {"label": {"names": "ab"}}}', "dataset_info.json"),
-        ("dataset_info.json", '{"features": {"label": {"names": [3]}}}', "classes"),
+        ("dataset_info.json", '{"features": {"label": {"names": [3]}}}', "dataset_info.json"),
         ("dataset_info.json", '{"features": [3]}', "classes"),
         ("dataset_dict.json", "{}", "dataset_dict.json"),
         ("dataset_dict.json", '{"splits": ["../train"]}', "dataset_dict.json"),
@@ -177,10 +184,10 @@ def saved_by_hand(folder: Path) -> Path:
 )
 def test_damaged_descriptions(tmp_path: Path, name: str, content: str, field: str) -> None:
     folder = saved_by_hand(tmp_path / "d")
-    assert np.array_equal(open_dataset(folder, feature_length=3).read().x, X)
+    assert np.array_equal(open_dataset(folder, feature_length=3, classes="ClassLabel").read().x, X)
     (folder / name).write_text(content)
     with pytest.raises(InvalidInput) as caught:
-        open_dataset(folder, feature_length=3).read()
+        open_dataset(folder, feature_length=3, classes="ClassLabel").read()
     assert caught.value.field.endswith(field)
     assert SECRET not in str(caught.value)
 
@@ -189,10 +196,10 @@ def test_a_missing_part_of_a_saved_dataset(tmp_path: Path) -> None:
     folder = saved_by_hand(tmp_path / "d")
     (folder / "data-00000-of-00001.arrow").unlink()
     with pytest.raises(StorageError, match="no such file"):
-        open_dataset(folder)
+        open_dataset(folder, classes="ClassLabel")
     (folder / "dataset_dict.json").write_text('{"splits": ["train"]}')
     with pytest.raises(StorageError):
-        open_dataset(folder)
+        open_dataset(folder, classes="ClassLabel")
 
 
 @pytest.mark.parametrize("options", [{}, {"compression": "zstd"}, {"compat_level": polars.CompatLevel.oldest()}])

@@ -17,6 +17,8 @@ import pytest
 from privmix.data import open_dataset
 from privmix.data.persons import numbered, persons_in, persons_in_column, persons_in_list, persons_in_names
 from privmix.errors import InvalidInput
+from privmix.jobs.columns import Columns
+from privmix.jobs.persons import Persons
 
 WHO = ["anna-7", "bert", "anna-7 ", "", None, "carl"]
 FRAME = pandas.DataFrame({"who": WHO, "dose": np.arange(6.0), "label": list("ababab")})
@@ -56,7 +58,7 @@ def test_formats_agree(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "pandas", "polars", "datasets"])
 def test_the_column_is_none_of_the_inputs(kind: str, tmp_path: Path) -> None:
-    source = open_dataset(written(tmp_path, kind), classes=["a", "b"], person_column="who")
+    source = open_dataset(written(tmp_path, kind), classes=["a", "b"], person_columns=["who"])
     assert source.number_names == ("dose",)
     with pytest.raises(InvalidInput, match="person"):
         open_dataset(written(tmp_path, kind), classes=["a", "b"], person_column="dose", number_columns=["dose"])
@@ -130,3 +132,40 @@ def test_days_and_decimal_numbers_are_identifiers() -> None:
     assert numbered([Decimal(7), Decimal(8), Decimal(7)]).tolist() == [0, 1, 0]
     with pytest.raises(InvalidInput, match="texts, or whole numbers"):
         numbered([np.zeros(2), np.zeros(2)])
+
+
+TWO = {"clinic": ["a", "ab", "a", "a ", ""], "number": ["bc", "c", "bc", "bd", "c"], "dose": [1, 2, 3, 4, 5]}
+
+
+@pytest.mark.parametrize("kind", ["csv", "npz", "pandas", "polars"])
+def test_a_person_by_two_columns(kind: str, tmp_path: Path) -> None:
+    """Formal guarantee: exact. Texts that are equal side by side only are of two persons."""
+    frame = pandas.DataFrame(TWO)
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    np.savez(tmp_path / "a.npz", x=np.eye(5), **{name: np.array(cells) for name, cells in TWO.items()})
+    data = {"pandas": frame, "polars": polars.DataFrame(TWO)}.get(kind, str(tmp_path / f"a.{kind}"))
+    names = ["clinic", "number"]
+    assert persons_in_column(data, names, missing="own").tolist() == [0, 1, 0, 2, 3]
+    assert persons_in_column(data, names, missing="mark").tolist() == [0, 1, 0, 2, -1]
+    for wrong, missing in ((names, "error"), (["clinic", "street"], "own")):
+        with pytest.raises(InvalidInput, match="person") as refused:
+            persons_in_column(data, wrong, missing=missing)
+        assert "bc" not in str(refused.value)
+    if kind != "npz":
+        source = open_dataset(data, classes=1, columns=["dose"], labelled=False, person_columns=names)
+        assert source.schema.columns == ("dose",)
+        with pytest.raises(InvalidInput, match="person"):
+            open_dataset(data, classes=1, columns=["number"], labelled=False, person_columns=names)
+
+
+def test_names_of_columns_and_identifiers_are_told_apart() -> None:
+    frame = pandas.DataFrame(TWO)
+    for person in ("clinic", ["clinic", "number"], ("clinic", "number")):
+        for data in (frame, "visits.csv"):
+            persons, column = Persons.taken_from({"person": person}, data)
+            assert (persons.array, column) == (None, person)
+    for person, data in ((["anna", "bert"], frame), (np.array(["clinic", "number"]), frame), (["a", "b"], (1, 2))):
+        persons, column = Persons.taken_from({"person": person}, data)
+        assert (persons.array is person, column) == (True, None)
+    assert Columns(person='clinic, "number, old"').person_names == ["clinic", "number, old"]
+    assert Columns(person=["clinic", "number"]).person_names == ["clinic", "number"]

@@ -183,3 +183,11 @@ def test_a_failure_leaves_neither_file(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="none of this"):
         parted(tmp_path / "a", Broken(X, Y, NAMES), PublicShare(count=1))
     assert not list((tmp_path / "a").iterdir())
+
+
+def test_classes_whose_names_are_numbers_come_back(tmp_path: Path) -> None:
+    for public_or_private in parted(
+        tmp_path / "a", open_dataset((X, Y + 1), classes=["1", "2", "3"]), PublicShare(count=50)
+    ):
+        assert public_or_private.schema.classes == ("1", "2", "3")
+        assert set(public_or_private.read().y.tolist()) == {0, 1, 2}

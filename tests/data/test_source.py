@@ -47,10 +47,7 @@ def test_labels_outside_the_declared_classes_are_refused_silently(labels: list[A
     source = ArraySource(np.zeros((2, 1)), np.array(labels), CLASSES)
     with pytest.raises(InvalidInput) as caught:
         source.read()
-    assert str(caught.value) == (
-        "label: got a value that is private and not shown; allowed: one of the 3 declared classes; declare all with "
-        "`classes`"
-    )
+    assert (caught.value.field, caught.value.shown) == ("label", "a value that is private and not shown")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
@@ -102,7 +99,7 @@ def test_declared_classes_come_before_public_ones() -> None:
     assert resolve_classes(None, ("a", "b")) == ("a", "b")
 
 
-@pytest.mark.parametrize("classes", [0, -1, True, [], ["a", "a"], ["a", ""], "abc", [1, 2], 1.5])
+@pytest.mark.parametrize("classes", [0, -1, True, [], ["a", "a"], ["a", ""], "abc", [1, 1], [1.5], [None, 1], 1.5])
 def test_class_lists_that_make_no_sense(classes: Any) -> None:
     with pytest.raises(InvalidInput, match="classes"):
         resolve_classes(classes)

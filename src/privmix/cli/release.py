@@ -16,6 +16,7 @@ from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
 from privmix.errors import InvalidInput
+from privmix.jobs.dataset import PUBLISHED_NAMES
 from privmix.jobs.options import TABLE
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.plans import made_by
@@ -56,6 +57,8 @@ def release(
     if job.dry_run:
         _show_plan(planned, json_output)
         return
+    if not json_output:
+        out.print(f"{PUBLISHED_NAMES}: {plain(planned.facts()[PUBLISHED_NAMES])}", soft_wrap=True)
     with progress_bars(percent=planned.count_is_private) as progress:
         done = job.carry_out(planned, progress)
     for text in done.warnings:
@@ -102,7 +105,7 @@ def _show_plan(planned: Planned, json_output: bool) -> None:
         return
     table = Table(title="plan (public; made before any private row is used)", title_justify="left", show_header=False)
     for name, value in planned.facts().items():
-        table.add_row(name, value)
+        table.add_row(name, plain(value))
     out.print(table)
     for text in planned.reasons:
         out.print(f"- {plain(text)}", soft_wrap=True)

@@ -28,7 +28,9 @@ def spec(
     data: Annotated[str, typer.Argument(help="A table: CSV, JSON lines, Parquet or Arrow; file, folder or pattern.")],
     target: Annotated[Path, typer.Option("--out", help="File to write: .json.")],
     split: Annotated[str, typer.Option(help="Which part of a folder.")] = "train",
-    columns: Annotated[Columns, Take("label_column", "separator", "decimal", "encoding", "person")],
+    columns: Annotated[
+        Columns, Take("label_column", "separator", "decimal", "encoding", "header", "no_header", "person")
+    ],
     number: Annotated[list[str] | None, _told("number", "COLUMN=LOW:HIGH[:INTERVALS]")] = None,
     bins: Annotated[list[str] | None, _told("bins", "COLUMN=EDGE,EDGE")] = None,
     integer: Annotated[list[str] | None, _told("integer", "COLUMNS")] = None,
@@ -82,6 +84,8 @@ def spec(
             f"--number {ranges[0]}=LOW:HIGH:12",
             soft_wrap=True,
         )
+    if found.nameless:
+        out.print(f"left out, without a name of their own: {plain(', '.join(found.nameless))}", soft_wrap=True)
     if found.looked:
         err.print(
             "[yellow]private:[/] the records were looked at. What the file says of them is published with each release "

@@ -27,6 +27,8 @@ _COLUMNS = Take(
     "separator",
     "decimal",
     "encoding",
+    "header",
+    "no_header",
     "person",
 )
 _PERSONS = Take("person_pattern", "person_file", "person_missing")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from privmix.data.columns import (
     Selection,
+    check_header,
     choose_inputs,
     image_bytes,
     labels_of,
@@ -23,13 +24,17 @@ from privmix.data.columns import (
     storage,
     storage_type,
     table_of,
+    usable_names,
 )
 from privmix.data.files import decoding
 from privmix.data.images import decode_images
 from privmix.data.manifest import Manifest
 from privmix.data.reader import Request
-from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
+from privmix.data.source import NO_LABELS, Schema, Source, outside_classes, reads_places, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
+
+# (file, label's column) -> class names that its owner wrote down for them, and those of the label's ClassLabel.
+PublicNames = Callable[[Path, str], tuple[tuple[str, ...] | None, tuple[str, ...] | None]]
 
 
 class Described(NamedTuple):
@@ -60,6 +65,7 @@ class ArrowFormat:
 
     Attributes:
         kind: what a file should be, in words.
+        cure: what to do where names of columns look like cells of a record; empty: they are declared.
         describe: what a file says of its records.
         blocks: record batches of a file: (path, names of the columns wanted, records a batch, place to begin at, place
             to end before; None: the file's end).
@@ -68,6 +74,12 @@ class ArrowFormat:
     kind: str
     describe: Callable[[Path], Described]
     blocks: Callable[[Path, list[str], int, int, int | None], Iterator[Any]]
+    cure: str = "rename this column"
+
+    def check_names(self, path: Path, names: Sequence[str], values: Sequence[str]) -> None:
+        """See :func:`privmix.data.columns.check_header`."""
+        if self.cure:
+            check_header(f"header of {path}", names, values, self.cure)
 
 
 class ArrowSource(Source):
@@ -83,6 +95,7 @@ class ArrowSource(Source):
         format_: how to read them.
         selection: names of columns.
         classes: class names.
+        coded: names that numbers in the label's column stand for, as a ClassLabel has them.
 
     Raises:
         InvalidInput: no such column, wrong type, damaged file, files with different columns.
@@ -90,21 +103,27 @@ class ArrowSource(Source):
     """
 
     def __init__(
-        self, paths: Sequence[Path], format_: ArrowFormat, selection: Selection, classes: tuple[str, ...]
+        self,
+        paths: Sequence[Path],
+        format_: ArrowFormat,
+        selection: Selection,
+        classes: tuple[str, ...],
+        coded: Sequence[str] | None = None,
     ) -> None:
+        self._coded = _code(coded, classes)
         self._paths, self._format, self._selection = list(paths), format_, selection
         described = self._describe(self._paths[0])
-        arrow, records = described.schema, described.records
+        names, records = usable_names(described.schema.names), described.records
         stretches = [described.stretches]
-        if len(set(arrow.names)) != len(arrow.names):
-            raise InvalidInput(f"columns of {paths[0]}", f"{len(arrow.names)} names", "names that differ")
+        format_.check_names(self._paths[0], names, selection.undeclared(classes))
         for path in self._paths[1:]:
             other = self._describe(path)
             records += other.records
             stretches.append(other.stretches)
-            if not other.schema.equals(arrow):
+            if not other.schema.equals(described.schema):
                 raise InvalidInput(str(path), "another schema", f"the columns of {paths[0]}")
         self._shapes = described.shapes
+        arrow = pa.schema([field.with_name(name) for field, name in zip(described.schema, names, strict=True)])
         self._inputs, self._kind = choose_inputs(arrow, selection, self._shapes)
         for field, value, kind in (
             ("image_size", selection.image_size, "images"),
@@ -168,7 +187,14 @@ class ArrowSource(Source):
                 if block.column(name).null_count:
                     raise InvalidInput(f"column {name}", WITHHELD, "no missing value")
             for part in parts_of(block, self._values):
-                yield self._decode(part), labels_of(part.column(label[0])) if label else NO_LABELS
+                yield self._decode(part), self._named(labels_of(part.column(label[0]))) if label else NO_LABELS
+
+    def _named(self, labels: NDArray[Any]) -> NDArray[Any]:
+        if self._coded is None or labels.dtype.kind not in "iu":
+            return labels
+        if not np.logical_and(labels >= 0, labels < len(self._coded)).all():
+            raise outside_classes(self._schema.classes)
+        return self._coded[labels]
 
     def _blocks(self, size: int, first: int, stop: int) -> Iterator[Any]:
         begin, (last, end) = self._manifest.begin(first), self._manifest.end(max(0, stop - 1))
@@ -210,6 +236,14 @@ def array_shapes(features: Any) -> dict[str, tuple[int, ...]]:
     return {name: tuple(shape) for name, shape in said.items() if shape and all(type(size) is int for size in shape)}
 
 
+def _code(coded: Sequence[str] | None, classes: tuple[str, ...]) -> NDArray[Any] | None:
+    """Names of a ClassLabel by number, where its numbers would not be read as the classes of these names."""
+    if coded is None or not set(coded) & set(classes):
+        return None
+    same = reads_places(classes) and tuple(coded) == classes
+    return None if same else np.array(coded, dtype=object)
+
+
 def class_names(features: Any, label: str) -> tuple[str, ...] | None:
     """Class names that the library ``datasets`` publishes for a label's column, from its description of features.
 
@@ -224,17 +258,13 @@ def class_names(features: Any, label: str) -> tuple[str, ...] | None:
 
 def name_list(names: Any) -> tuple[str, ...]:
     """Class names from JSON, where they must be a list; ValueError for anything else."""
-    if not isinstance(names, list):
-        raise ValueError("not a list")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("no list of texts")
     return tuple(names)
 
 
-def open_arrow_like(
-    files: list[Path],
-    request: Request,
-    format_: ArrowFormat,
-    public_classes: Callable[[Path, str], tuple[str, ...] | None],
-) -> Source:
-    """Files of a format whose own metadata may name the classes, apart from the records."""
-    public = public_classes(files[0], request.selection.label) if request.classes is None else None
-    return ArrowSource(files, format_, request.selection, resolve_classes(request.classes, public))
+def open_arrow_like(files: list[Path], request: Request, format_: ArrowFormat, names: PublicNames) -> Source:
+    """Files of a format whose own metadata may name the classes, apart from the records; see :data:`PublicNames`."""
+    public, coded = names(files[0], request.selection.label)
+    classes = resolve_classes(request.classes, public, coded)
+    return ArrowSource(files, format_, request.selection, classes, coded)

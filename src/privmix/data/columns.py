@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -14,6 +17,19 @@ from numpy.typing import NDArray
 from privmix.data.dialect import Dialect
 from privmix.data.images import DECODER, image_shape
 from privmix.errors import WITHHELD, InvalidInput
+
+# Begins what stands for a name that no one can give.
+_UNUSABLE: Final = "\0"
+# What a record holds and a header does not. Money and per cent are numbers.
+_VALUE: Final = re.compile(
+    r"[-+(]*\s*[$\u20ac\u00a3]?\s*[-+]?(\d[\d.,' ]*|\.\d+)(e[-+]?\d+)?\s*[%\u20ac\u00a3)]?"
+    r"|\d{1,4}([-/.])\d{1,2}\3\d{1,4}([T ].*)?|\d{1,2}[- .]+[a-z]{3,9}[- .,]+\d{2,4}|\d{1,2}:\d\d(:\d\d)?"
+    r"|[-+]?(nan|inf|infinity)|true|false|\?|n/a",
+    re.IGNORECASE,
+)
+# So many names 0, 1, 2, ... are no record.
+_MANY_PLACES: Final = 8
+_MOST_LISTED: Final = 30
 
 # Decoded at once; a record may be larger.
 _PART_BYTES: Final = 2**26
@@ -36,7 +52,8 @@ class Selection:
         labelled: whether labels are read. Where they are not, there may be none: the label's column, if there is one,
             is left out of the inputs.
         dialect: how CSV files are written; None: as usual.
-        person: the column that says whose a record is, which is none of the inputs.
+        persons: the columns that say whose a record is, which are none of the inputs.
+        values: declared categories: none of them is the name of a column, unless that is declared, too.
         decoder: the rule that encoded images are read by; see :func:`privmix.data.images.decode_images`.
     """
 
@@ -51,8 +68,14 @@ class Selection:
     shape: tuple[int, ...] | None = None
     labelled: bool = True
     dialect: Dialect | None = None
-    person: str | None = None
+    persons: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     decoder: int = DECODER
+
+    def undeclared(self, values: Sequence[str]) -> list[str]:
+        """Declared classes and categories that no declared column is called after."""
+        names = {self.label, self.feature, *self.persons, *(self.table or ()), *(self.numbers or ())}
+        return [value for value in (*values, *self.values) if value not in names]
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -120,6 +143,86 @@ def check_names(field: str, names: Sequence[str] | None, label: str | None) -> t
     return tuple(names)
 
 
+def usable_names(names: Sequence[str]) -> list[str]:
+    """Names of columns, with what no one can name in place of those that are empty or there several times.
+
+    Example:
+        >>> [name.startswith(_UNUSABLE) for name in usable_names(["", "age", "dose", "dose"])]
+        [True, False, True, True]
+    """
+    times = Counter(names)
+    return [name if name and times[name] == 1 else f"{_UNUSABLE}{place},{name}" for place, name in enumerate(names, 1)]
+
+
+def is_usable(name: str) -> bool:
+    """Whether it is a name that a column alone has; see :func:`usable_names`."""
+    return not name.startswith(_UNUSABLE)
+
+
+def place_of(name: str) -> str:
+    """Where a column stands that is not usable, for people.
+
+    Example:
+        >>> [place_of(name) for name in usable_names(["", "dose", "dose"])]
+        ['column 1', 'column 2 (dose)', 'column 3 (dose)']
+    """
+    place, _, own = name[len(_UNUSABLE) :].partition(",")
+    return f"column {place}{f' ({own})' if own else ''}"
+
+
+def check_header(field: str, names: Sequence[str], values: Sequence[str], cure: str, numbered: bool = False) -> None:
+    """Raise :class:`InvalidInput` where names of columns, which are published, look like cells of a record.
+
+    Args:
+        field: whose names.
+        names: from :func:`usable_names`.
+        values: declared classes and categories.
+        cure: what to do about it.
+        numbered: whether whole numbers among them were written by a library and not by a file: these may be places.
+    """
+    cells = [name.strip() for name in names]
+    numbers = [cell for cell in cells if _VALUE.fullmatch(cell)]
+    places = numbers == [str(place) for place in range(len(numbers))] and (numbered or len(numbers) >= _MANY_PLACES)
+    kinds = dict.fromkeys(() if places else numbers, "a number, day, truth value or missing value")
+    for value in values:
+        kinds.setdefault(value.strip(), "a declared class or category")
+    for place, cell in enumerate(cells, 1):
+        if cell in kinds and not (places and cell in numbers):
+            # It may stand in a record: it is not shown.
+            allowed = f"names, which are published; a record must not be taken for them: {cure}"
+            raise InvalidInput(field, f"{kinds[cell]} as the name of column {place}", allowed)
+
+
+def no_column(field: str, name: str, names: Sequence[str], kind: str = "a column of the data") -> InvalidInput:
+    """The error for a column that is not there, or that no one can tell from others; it lists those that are.
+
+    Args:
+        field: which argument names it.
+        name: which column.
+        names: from :func:`usable_names`.
+        kind: what is wanted.
+    """
+    places = [place_of(one) for one in names if not is_usable(one) and one.endswith(f",{name}")]
+    if places:
+        return InvalidInput(field, name, f"a name that one column has, not {' and '.join(places)}")
+    known = [one for one in names if is_usable(one)]
+    near = [one for one in known if one.strip().casefold() == name.strip().casefold()]
+    near = near or difflib.get_close_matches(name, known, 1)
+    hint = f", such as {near[0]!r}" if near else ""
+    return InvalidInput(field, name, f"{kind}{hint}; there are {first_of(list(map(repr, known)))}")
+
+
+def first_of(names: Sequence[str]) -> str:
+    """Names for people, each of them whole, and how many others there are.
+
+    Example:
+        >>> first_of(["age", "dose"])
+        'age, dose'
+    """
+    more = f" and {len(names) - _MOST_LISTED:,} others" if len(names) > _MOST_LISTED else ""
+    return f"{', '.join(names[:_MOST_LISTED])}{more}"
+
+
 def choose_inputs(
     arrow: Any, selection: Selection, shapes: Mapping[str, tuple[int, ...]] = {}
 ) -> tuple[list[str], str]:
@@ -130,21 +233,25 @@ def choose_inputs(
     """
     label, feature, image = selection.label, selection.feature, selection.image
     if selection.labelled and label not in arrow.names:
-        raise InvalidInput("label column", label, "a column of the data")
+        raise no_column("label column", label, arrow.names)
     if selection.table is not None:
         for name in selection.table:
             if name not in arrow.names:
-                raise InvalidInput("columns", name, "columns of the data")
+                raise no_column("columns", name, arrow.names)
             if not _is_cell(arrow.field(name).type):
                 raise InvalidInput("columns", name, "columns of texts, numbers, truth values or dates")
         return list(selection.table), "table"
     if selection.numbers is not None:
         for name in selection.numbers:
-            if name not in arrow.names or not is_number(arrow.field(name).type):
+            if name not in arrow.names:
+                raise no_column("columns", name, arrow.names)
+            if not is_number(arrow.field(name).type):
                 raise InvalidInput("columns", name, "columns of numbers of the data")
         return list(selection.numbers), "numbers"
     if feature is not None:
-        if feature not in arrow.names or not (feature in shapes or _is_list(arrow.field(feature).type)):
+        if feature not in arrow.names:
+            raise no_column("feature column", feature, arrow.names, "a column of lists of numbers")
+        if not (feature in shapes or _is_list(arrow.field(feature).type)):
             raise InvalidInput("feature column", feature, "a column of lists of numbers")
         return [feature], "lists"
     if image in shapes:
@@ -153,7 +260,7 @@ def choose_inputs(
         if not _is_image(arrow.field(image).type):
             raise InvalidInput("image column", image, "a column of encoded images (bytes)")
         return [image], "images"
-    others = [field for field in arrow if field.name not in (label, selection.person)]
+    others = [field for field in arrow if field.name not in (label, *selection.persons)]
     return _choose_numbers(others, image, shapes)
 
 
@@ -165,12 +272,21 @@ def _choose_numbers(
         return lists, "lists"
     if len(lists) > 1:
         raise InvalidInput("feature column", None, "a choice: there are several columns of lists")
+    check_usable([field.name for field in others])
     numbers = [field.name for field in others if is_number(field.type)]
     if len(numbers) < len(others) or not numbers:
         images = "" if image is None else f", or images in column {image}"
         allowed = f"numbers, one column of lists{images}; name text_column or columns where there are texts"
         raise InvalidInput("columns", [field.name for field in others], allowed)
     return numbers, "numbers"
+
+
+def check_usable(names: Sequence[str]) -> None:
+    """Raise :class:`InvalidInput` where all columns are wanted, and one of these has no name, or that of another."""
+    for name in names:
+        if not is_usable(name):
+            allowed = "a name for each, that no other has; or `number_columns`: the names of those that are wanted"
+            raise InvalidInput("columns", f"no name of its own: {place_of(name)}", allowed)
 
 
 def is_number(kind: Any) -> bool:

@@ -11,7 +11,7 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, Final, cast
 
@@ -21,7 +21,7 @@ import pyarrow.csv as pa_csv
 from numpy.typing import NDArray
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described
-from privmix.data.columns import Selection
+from privmix.data.columns import Selection, check_header, usable_names
 from privmix.data.dialect import BrokenQuotes, Dialect, Quotes, other_separator
 from privmix.data.files import Entries, Limited, decoding, is_zipped, open_binary
 from privmix.data.reader import READERS, Reader, Request, refuse_images
@@ -32,6 +32,10 @@ _BLOCK_BYTES: Final = 2**22
 _HEADER_BYTES: Final = 2**20
 # Of a record, in characters; the parser takes no longer ones than two blocks.
 _MOST_HELD: Final = 2**26
+_CURE: Final = (
+    "where the files have no header line, declare `header` NAMES, or `no_header` and how many columns there are; where "
+    "these are the names of the columns, declare them: `header` with the same names"
+)
 _LINE_FEED, _RETURN, _QUOTE = b'\n\r"'
 
 
@@ -50,6 +54,7 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
         with open_binary(path) as stream:
             names = _header(path, stream, dialect)
         _check_header(path, names, label_column if labelled else None, dialect)
+        names = usable_names(names)
         return Described(pa.schema([(name, kind_of(name)) for name in names]), *_count(path, dialect))
 
     def kind_of(name: str) -> Any:
@@ -67,11 +72,12 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
         f"{dialect.encoding}",
         describe,
         blocks,
+        "" if dialect.header else _CURE,
     )
 
 
-def column_names(path: Path, dialect: Dialect | None = None) -> list[str]:
-    """The names in the header line of a CSV file; nothing beyond it is looked at.
+def column_names(path: Path, dialect: Dialect | None = None, values: Sequence[str] = ()) -> list[str]:
+    """The names in the header line of a CSV file, see :func:`usable_names`; nothing beyond it is looked at.
 
     Raises:
         InvalidInput: there is no such line.
@@ -81,6 +87,9 @@ def column_names(path: Path, dialect: Dialect | None = None) -> list[str]:
     with decoding(path, f"a CSV file with a header line in {dialect.encoding}"), open_binary(path) as stream:
         names = _header(path, stream, dialect)
     _check_header(path, names, None, dialect)
+    names = usable_names(names)
+    if not dialect.header:
+        check_header(f"header of {path}", names, values, _CURE)
     return names
 
 
@@ -138,14 +147,15 @@ def _cells(record: str, mark: str) -> list[str]:
 
 
 def _check_header(path: Path, names: list[str], label: str | None, dialect: Dialect) -> None:
+    if len(names) == 1 and dialect.mark in names[0]:
+        allowed = "quotes around single cells: take away those around whole lines"
+        raise InvalidInput(f"header of {path}", "a line in quotes as a whole", allowed)
     mark = other_separator(names[0], dialect) if len(names) == 1 else None
     # The header is not quoted: of a file without one it is a record.
     if mark is not None and label != names[0]:
         found = f"a single column with {mark} in its name"
         allowed = f"several columns, with {dialect.separator} between them; else declare `separator` '{mark}'"
         raise InvalidInput(f"header of {path}", found, allowed)
-    if label is not None and label not in names:
-        raise InvalidInput("label column", label, f"a column of {path}")
     if label is not None and len(names) == 1:
         raise InvalidInput(f"header of {path}", "a single column", "the label's column and others")
 
@@ -165,7 +175,7 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any], place: int, end:
     From the record on that begins at ``place`` (0: the first one), up to the one that begins at ``end``.
     """
     with open_binary(path) as stream:
-        names = _header(path, stream, dialect)
+        names = usable_names(_header(path, stream, dialect))
         if place:
             stream.seek(place)
         rest = stream if end is None else cast(IO[bytes], Limited(stream, end - stream.tell()))
@@ -192,7 +202,7 @@ def _count(path: Path, dialect: Dialect) -> tuple[int, NDArray[np.int64] | None]
     counted then, of which that record is one, and reading refuses the file.
     """
     with open_binary(path) as stream:
-        names = _header(path, stream, dialect)
+        names = usable_names(_header(path, stream, dialect))
         if _is_blank(stream):
             return 0, None
     skipped = 0
@@ -338,11 +348,25 @@ def _is_blank(stream: IO[bytes]) -> bool:
 
 
 def _header(path: Path, stream: IO[bytes], dialect: Dialect) -> list[str]:
-    """Column names; leaves the stream at the first record."""
+    """Column names; leaves the stream at the first record. A first line of the declared names is no record."""
+    if dialect.header:
+        if dialect.header != _first_cells(stream, dialect):
+            stream.seek(0)
+            stream.seek(len(codecs.BOM_UTF8) if stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0)
+        return list(dialect.header)
     names = next(csv.reader(_lines(path, stream, dialect.encoding), delimiter=dialect.mark, strict=True), [])
-    if len(set(names)) != len(names) or not all(names):
-        raise InvalidInput(f"header of {path}", f"{len(names)} names", "names that are not empty, each of them once")
+    if not names:
+        raise InvalidInput(f"header of {path}", "an empty line", "names of columns, or none with `header` NAMES")
     return names
+
+
+def _first_cells(stream: IO[bytes], dialect: Dialect) -> tuple[str, ...]:
+    """Cells of the first line, whatever it is: where it is a record, nothing must depend on it."""
+    line = stream.readline(_HEADER_BYTES).removeprefix(codecs.BOM_UTF8)
+    try:
+        return tuple(next(csv.reader([line.decode(dialect.encoding, errors="replace")], delimiter=dialect.mark), []))
+    except csv.Error:
+        return ()
 
 
 def _lines(path: Path, stream: IO[bytes], declared: str) -> Iterator[str]:
@@ -379,7 +403,8 @@ class Csv(Reader):
             numbers=asked.numbers,
             labelled=asked.labelled,
             dialect=(asked.dialect or Dialect()).of(files[0]),
-            person=asked.person,
+            persons=asked.persons,
+            values=asked.values,
         )
         format_ = csv_format(selection.label, selection.table is None, selection.labelled, selection.dialect)
         return ArrowSource(files, format_, selection, resolve_classes(request.classes))

@@ -35,7 +35,7 @@ def open_dataset(
     data: Any,
     *,
     split: str = "train",
-    classes: int | Sequence[str] | Sequence[int] | None = None,
+    classes: Any = None,
     label_column: str = "label",
     image_column: str = "image",
     feature_column: str | None = None,
@@ -48,7 +48,8 @@ def open_dataset(
     input_shape: tuple[int, ...] | None = None,
     labelled: bool = True,
     dialect: Dialect | None = None,
-    person_column: str | None = None,
+    person_columns: Sequence[str] = (),
+    values: Sequence[str] = (),
     decoder: int = DECODER,
 ) -> Source:
     """Open a dataset; only public facts are read until the source is asked for records.
@@ -80,11 +81,10 @@ def open_dataset(
             :class:`privmix.data.remote.RemoteSource`. Several files of a split are its shards: they are read one after
             the other, sorted by name (not idx and .npy: one pair a split).
         split: ``"train"``, ``"test"`` or ``"val"``.
-        classes: number or names of the classes. Not needed for the MNIST layout (ten), an .npz with an array
-            ``classes``, metadata ``classes`` of Parquet, Arrow and safetensors files, and ClassLabel features of
-            Hugging Face's library in files. Never inferred from labels, nor from folders of images, which are there for
-            them. In memory also integers, which are then meant by their value, and ``"ClassLabel"``; see
-            :func:`privmix.data.memory.declared_classes`.
+        classes: number or names of the classes (texts, integers, truth values). Not needed for the MNIST layout (ten),
+            an .npz with an array ``classes``, and metadata ``classes`` of Parquet, Arrow and safetensors files. Never
+            inferred from labels, nor from folders of images, which are there for them. ``"ClassLabel"`` takes the names
+            of a ClassLabel of Hugging Face's library; see :func:`privmix.data.source.resolve_classes`.
         label_column: formats with columns: the labels' column.
         image_column: Parquet, Arrow: the column of encoded images.
         feature_column: Parquet, Arrow, JSON lines: the column of lists of numbers; needed for JSON lines, and where
@@ -102,9 +102,11 @@ def open_dataset(
         labelled: False opens records whose labels are not read and need not be there: a column less, ``x`` without
             ``y``, images without sub-folders; :meth:`Source.inputs` reads them. The column ``label_column``, where
             there is one, is still none of the inputs.
-        dialect: CSV: separator, decimal mark and encoding, where they are not ``,``, ``.`` and UTF-8.
-        person_column: formats with columns: which one says whose a record is; it is none of the inputs. Who they are is
-            read by :mod:`privmix.data.persons`.
+        dialect: CSV: how the files are written; see :class:`privmix.data.dialect.Dialect`.
+        person_columns: formats with columns: which ones say whose a record is; they are none of the inputs. Who they
+            are is read by :mod:`privmix.data.persons`.
+        values: declared categories, which no column may be called after unless the header is declared: one that is
+            would be a record's.
         decoder: the rule that encoded images are read by; see :func:`privmix.data.images.decode_images`.
 
     Raises:
@@ -122,8 +124,9 @@ def open_dataset(
     """
     table = check_columns(text_column, columns, label_column if labelled else None)
     numbers = check_names("columns", number_columns, label_column if labelled else None)
-    if person_column is not None and person_column in (label_column, *(table or ()), *(numbers or ())):
-        raise InvalidInput("person", person_column, "a column of its own: neither the label's nor one of the inputs")
+    for name in person_columns:
+        if name in (label_column, *(table or ()), *(numbers or ())):
+            raise InvalidInput("person", name, "a column of its own: neither the label's nor one of the inputs")
     if (table is not None or numbers is not None) and feature_column is not None:
         raise InvalidInput("feature column", feature_column, "none beside other columns")
     if table is not None and numbers is not None:
@@ -142,7 +145,8 @@ def open_dataset(
         None if input_shape is None else tuple(input_shape),
         labelled,
         dialect,
-        person_column,
+        tuple(person_columns),
+        tuple(values),
         check_integer("decoder", decoder, low=1, high=DECODER),
     )
     request = Request(check_choice("split", split, SPLITS), classes, selection)

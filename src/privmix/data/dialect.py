@@ -32,6 +32,7 @@ class Dialect:
             comma in others; of .txt it must be declared.
         decimal: the mark in numbers: ``.`` or ``,``.
         encoding: of the texts; a byte order mark of UTF-8 may stand before them.
+        header: names of the columns of files that have no header line, or that one; empty: the first line says them.
         numbers: columns of a table in which ``decimal`` counts; columns of numbers are known without.
         needed: whether data in another format are refused; else the dialect is for those that are CSV.
 
@@ -46,6 +47,7 @@ class Dialect:
     separator: str | None = None
     decimal: Annotated[str, Choice(".", ",")] = "."
     encoding: Annotated[str, Choice(*_ENCODINGS)] = "utf-8"
+    header: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     needed: bool = True
 
@@ -53,6 +55,8 @@ class Dialect:
         check_fields(self)
         if self.separator is not None and self.separator not in tuple(_SEPARATORS):
             raise InvalidInput("separator", self.separator, "one of , ; | tab")
+        if len(set(self.header)) < len(self.header) or not all(self.header):
+            raise InvalidInput("header", self.header, "names that are not empty, each of them once")
 
     @property
     def mark(self) -> str:

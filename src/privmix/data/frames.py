@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described, array_shapes
-from privmix.data.columns import Selection
+from privmix.data.columns import Selection, check_header, check_usable, no_column, usable_names
 from privmix.data.files import folder_split
 from privmix.data.memory import (
     MemorySource,
     Part,
-    Translate,
     as_numbers,
     column_part,
-    declared_classes,
     no_labels,
     objects,
     plain,
 )
 from privmix.data.source import Schema, Source, resolve_classes
 from privmix.errors import InvalidInput
-
-CLASS_LABEL: Final = "ClassLabel"
-"""In place of classes: the names that a Hugging Face dataset declares for its labels are public."""
 
 
 def library_of(data: Any) -> str:
@@ -58,7 +53,7 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
 
     Args:
         frame: one record a row. pandas' NaN, NaT and NA, and null in polars, are missing values.
-        classes: K or the classes; see :func:`privmix.data.memory.declared_classes`.
+        classes: K or the classes; see :func:`privmix.data.source.resolve_classes`.
         selection: the label's column; the columns of a table or of numbers. Default: numbers in all others.
         labels: n labels that are not in the frame.
 
@@ -71,34 +66,45 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
         >>> open_frame(frame, ["cat", "dog"], Selection()).read().x.tolist()
         [[3.0], [4.5]]
     """
-    columns = [str(name) for name in frame.columns]
-    if len(set(columns)) != len(columns):
-        raise InvalidInput("columns of the frame", f"{len(columns)} names", "names that differ")
+    names = resolve_classes(classes)
+    columns = frame_columns(frame.columns, selection.undeclared(names))
     if selection.length is not None:
         raise InvalidInput("feature_length", selection.length, "none: a frame's columns hold no lists")
-    names, translate = declared_classes(classes)
     label_part: Part = no_labels
     if selection.labelled and labels is None:
         if selection.label not in columns:
-            raise InvalidInput("label column", selection.label, "a column of the frame")
+            raise no_column("label column", selection.label, columns, "a column of the frame")
         label_part = _part(frame, columns.index(selection.label))
     elif selection.labelled:
         label_part = column_part(plain(labels, "y"), "y")
         if len(labels) != len(frame):
             raise InvalidInput("y", "another number of labels", "one label a record of x")
     others = [name for name in columns if labels is not None or name != selection.label]
-    others = [name for name in others if name != selection.person]
+    others = [name for name in others if name not in selection.persons]
     wanted = selection.table or selection.numbers or others
+    check_usable(wanted)
     for name in wanted:
         if name not in (others if selection.labelled else columns):
-            raise InvalidInput("columns", name, "columns of the frame")
+            raise no_column("columns", name, columns, "columns of the frame")
     parts = [_part(frame, columns.index(name)) for name in wanted]
     inputs = _cells_of(parts) if selection.table is not None else _numbers_of(parts)
     every = _cells_of([_part(frame, place) for place in range(len(columns))])
     whole = MemorySource(Schema(len(frame), (len(columns),), names), every, label_part)
     schema = Schema(len(frame), (len(wanted),), names, selection.table)
     named = tuple(wanted) if selection.table is None else None
-    return MemorySource(schema, inputs, label_part, translate, whole, named)
+    return MemorySource(schema, inputs, label_part, whole, named)
+
+
+def frame_columns(names: Any, values: Sequence[str]) -> list[str]:
+    """Usable names of a frame's columns, see :func:`privmix.data.columns.usable_names`.
+
+    Raises:
+        InvalidInput: they look like cells of a record.
+    """
+    found = usable_names([str(name) for name in names])
+    numbered = all(isinstance(name, str) is not found[place].isdecimal() for place, name in enumerate(names))
+    check_header("columns of the frame", found, values, "rename this column", numbered)
+    return found
 
 
 def frame_inputs(frame: Any, table: tuple[str, ...] | None, numbers: tuple[str, ...] | None = None) -> NDArray[Any]:
@@ -112,11 +118,11 @@ def frame_inputs(frame: Any, table: tuple[str, ...] | None, numbers: tuple[str, 
         >>> frame_inputs(pandas.DataFrame({"a": [1, 2], "b": ["x", None]}), ("b", "a")).tolist()
         [['x', 1], [None, 2]]
     """
-    columns = [str(name) for name in frame.columns]
+    columns = usable_names([str(name) for name in frame.columns])
     wanted = table or numbers or ()
     for name in wanted:
         if name not in columns:
-            raise InvalidInput("columns", name, "columns of the frame")
+            raise no_column("columns", name, columns, "columns of the frame")
     parts = [_part(frame, columns.index(name)) for name in wanted or columns]
     return (_numbers_of(parts) if table is None else _cells_of(parts))(0, len(frame))
 
@@ -180,14 +186,8 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
         if not found:
             raise InvalidInput("split", split, "a split of the data: " + ", ".join(sorted(data)))
         data = data[found[0]]
-    declared = getattr(data.features.get(selection.label), "names", None)
-    translate: Translate | None = None
-    if classes == CLASS_LABEL:
-        if declared is None:
-            raise InvalidInput("classes", classes, f"declared classes: column {selection.label} has no ClassLabel")
-        names = resolve_classes(list(declared))
-    else:
-        names, translate = declared_classes(classes)
+    coded = getattr(data.features.get(selection.label), "names", None)
+    names = resolve_classes(classes, coded=coded)
     if data.format["type"] == "custom":
         allowed = "none: records would be read past it. Map it (`data.map`), or drop it (`data.with_format(None)`)"
         raise InvalidInput("data", "a Dataset with a transform", allowed)
@@ -203,8 +203,7 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
         lambda _: Described(content.features.arrow_schema, len(content), shapes=shapes),
         blocks,
     )
-    # Numbers of a ClassLabel are places in its list, whatever its names are.
-    return HeldTableSource(format_, selection, names, translate if declared is None else None)
+    return HeldTableSource([Path("data")], format_, selection, names, coded)
 
 
 def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
@@ -212,7 +211,7 @@ def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
 
     Args:
         data: of the library ``pyarrow``. A dataset's files are read as they are asked for.
-        classes: K or the classes; see :func:`privmix.data.memory.declared_classes`.
+        classes: K or the classes; see :func:`privmix.data.source.resolve_classes`.
         selection: names of columns, as for Parquet.
 
     Raises:
@@ -224,7 +223,6 @@ def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
         >>> open_arrow(table, ["cat", "dog"], Selection()).read().y.tolist()
         [0, 1]
     """
-    names, translate = declared_classes(classes)
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
 
     def describe(_: Path) -> Described:
@@ -236,29 +234,11 @@ def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
         else:
             yield from table.to_batches(columns=columns, batch_size=size)
 
-    return HeldTableSource(ArrowFormat("records of its schema", describe, blocks), selection, names, translate)
+    format_ = ArrowFormat("records of its schema", describe, blocks)
+    return HeldTableSource([Path("data")], format_, selection, resolve_classes(classes))
 
 
 class HeldTableSource(ArrowSource):
     """A table that its schema describes, in its own order; see :func:`open_hugging_face` and :func:`open_arrow`."""
 
-    def __init__(
-        self, format_: ArrowFormat, selection: Selection, classes: tuple[str, ...], translate: Translate | None
-    ) -> None:
-        self._translate = translate
-        super().__init__([Path("data")], format_, selection, classes)
-
     travels = False
-
-    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return super()._chunks(size)
-
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_until(first, self.schema.records, size)
-
-    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for inputs, labels in super()._chunks_until(first, stop, size):
-            yield inputs, labels if self._translate is None else self._translate(labels)

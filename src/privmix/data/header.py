@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 
-from privmix.data.columns import is_number
+from privmix.data.columns import is_number, usable_names
 from privmix.data.csv import column_names
 from privmix.data.dialect import Dialect
 from privmix.data.files import decoding, split_of
-from privmix.data.frames import library_of
+from privmix.data.frames import frame_columns, library_of
 from privmix.data.ipc import ARROW
 from privmix.data.parquet import PARQUET
-from privmix.data.reader import formats, reader_of
+from privmix.data.reader import formats, no_csv, reader_of
 from privmix.data.remote import is_remote, local_path
 from privmix.errors import InvalidInput, StorageError
 
@@ -27,8 +27,12 @@ TEXT: Final = "text"
 UNKNOWN: Final = ""
 
 
-def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") -> Mapping[str, str] | None:
+def columns_of(
+    data: Any, dialect: Dialect | None = None, split: str = "train", values: Sequence[str] = ()
+) -> Mapping[str, str] | None:
     """Columns of a table by name, each with what a schema declares it to be; no record is looked at.
+
+    Those without a name, or with the name of another, bear one of :func:`privmix.data.columns.usable_names`.
 
     Formal guarantees:
         - Unread: of a CSV file only the header line, of Parquet and Arrow only the schema, of a frame in memory only
@@ -39,6 +43,7 @@ def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") 
             counts; a pandas or polars frame, or a Hugging Face ``Dataset``.
         dialect: how CSV files are written.
         split: which part of a folder.
+        values: declared classes and categories.
 
     Returns:
         Name -> ``"number"``, ``"boolean"``, ``"date"``, ``"text"``, or ``""`` where nothing is declared; None for JSON
@@ -60,7 +65,7 @@ def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") 
         names = data.column_names if library == "datasets" else data.columns
         if isinstance(names, Mapping):
             names = next(iter(names.values()))
-        return {str(name): UNKNOWN for name in names}
+        return dict.fromkeys(frame_columns(names, values), UNKNOWN)
     if not isinstance(data, str | Path):
         raise InvalidInput("data", type(data).__name__, "a file, or a frame whose columns have names")
     if is_remote(data):
@@ -68,16 +73,18 @@ def columns_of(data: Any, dialect: Dialect | None = None, split: str = "train") 
     file = _first(local_path(data), split)
     reader = reader_of(file)
     if reader is not None and reader.name == "csv":
-        return dict.fromkeys(column_names(file, dialect), UNKNOWN)
+        return dict.fromkeys(column_names(file, dialect, values), UNKNOWN)
     if dialect is not None and reader is not None:
-        raise InvalidInput("separator, decimal, encoding", "some for other data", "none: they are for CSV files alone")
+        raise no_csv()
     if reader is not None and reader.name == "jsonl":
         return None
     format_ = None if reader is None else {"parquet": PARQUET, "arrow": ARROW}.get(reader.name)
     if format_ is not None:
         with decoding(file, format_.kind):
             schema = format_.describe(file).schema
-        return {field.name: _declared(field.type) for field in schema}
+        names = usable_names(schema.names)
+        format_.check_names(file, names, values)
+        return {name: _declared(field.type) for name, field in zip(names, schema, strict=True)}
     raise InvalidInput("data", str(data), f"a table: CSV, JSON lines, Parquet or Arrow. {formats()}")
 
 

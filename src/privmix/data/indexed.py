@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture
 from privmix.data.manifest import Manifest
-from privmix.data.memory import array_of, declared_classes, declared_shape, objects, records_of, rows_of
-from privmix.data.source import NO_LABELS, Schema, Source
+from privmix.data.memory import array_of, declared_shape, objects, records_of, rows_of
+from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
 _PIECE_VALUES: Final = 2**24
@@ -34,7 +34,7 @@ class IndexedSource(Source):
 
     Args:
         data: has ``__len__`` and ``__getitem__``.
-        classes: K or the classes; see :func:`privmix.data.memory.declared_classes`.
+        classes: K or the classes; see :func:`privmix.data.source.resolve_classes`.
         selection: what is declared of images, lists, texts or tables.
 
     Raises:
@@ -42,7 +42,7 @@ class IndexedSource(Source):
     """
 
     def __init__(self, data: Any, classes: Any, selection: Selection) -> None:
-        names, self._translate = declared_classes(classes)
+        names = resolve_classes(classes)
         self._data, self._selection = data, selection
         shape = (len(selection.table),) if selection.table is not None else declared_shape(selection)
         self._schema = Schema(len(data), shape, names, selection.table)
@@ -52,10 +52,10 @@ class IndexedSource(Source):
         """As declared."""
         return self._schema
 
-    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._given(0, size)
+    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        return self._chunks_from(0, size)
 
-    def _given(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         selection, schema = self._selection, self._schema
         step = min(size, max(1, _PIECE_VALUES // math.prod(schema.input_shape)))
         pictures = selection.table is None and is_picture(self._record(0)[0])
@@ -67,13 +67,6 @@ class IndexedSource(Source):
             else:
                 x = records_of([_last(one, schema.input_shape) for one in inputs], selection, pictures)
             yield x, objects([_label(record[1]) for record in records]) if selection.labelled else NO_LABELS
-
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for inputs, labels in self._given(first, size):
-            yield inputs, labels if self._translate is None else self._translate(labels)
 
     def manifest(self) -> Manifest:
         """A reader can begin anywhere."""

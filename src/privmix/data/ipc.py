@@ -209,7 +209,7 @@ def _blocks(path: Path, columns: list[str], size: int, place: int, end: int | No
 ARROW: Final = ArrowFormat("an Arrow IPC file or stream", _describe, _blocks)
 
 
-def arrow_classes(path: Path, label_column: str) -> tuple[str, ...] | None:
+def arrow_classes(path: Path, label_column: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
     """Class names from the schema's metadata, as for Parquet."""
     with decoding(path, ARROW.kind):
         metadata = _read_schema(path).metadata

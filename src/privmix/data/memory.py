@@ -12,12 +12,11 @@ from numpy.typing import NDArray
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture, pictures_of
 from privmix.data.manifest import Manifest
-from privmix.data.source import NO_LABELS, NUMERIC, ArraySource, Schema, Source, outside_classes, resolve_classes
+from privmix.data.source import NO_LABELS, NUMERIC, ONE_LABEL, ArraySource, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput, check_choice
 
 # (start, stop) -> those records' inputs or labels.
 Part = Callable[[int, int], NDArray[Any]]
-Translate = Callable[[NDArray[Any]], NDArray[Any]]
 _X: Final = "an array (n, ...) or sparse matrix (n, d) of numbers, n texts, n images, n rows of a table, or a frame"
 
 
@@ -34,7 +33,6 @@ class MemorySource(Source):
     Args:
         schema: public facts.
         inputs, labels: the raw records from a first to before a last.
-        translate: how raw labels become what :func:`privmix.data.source.encode_labels` takes.
         whole: all that was handed over, of which these records are a part.
         number_names: of the inputs' columns, where they are numbers in columns that have names.
     """
@@ -44,12 +42,11 @@ class MemorySource(Source):
         schema: Schema,
         inputs: Part,
         labels: Part,
-        translate: Translate | None = None,
         whole: Source | None = None,
         number_names: tuple[str, ...] | None = None,
     ) -> None:
         self.whole, self._number_names = whole, number_names
-        self._schema, self._inputs, self._labels, self._translate = schema, inputs, labels, translate
+        self._schema, self._inputs, self._labels = schema, inputs, labels
 
     @property
     def schema(self) -> Schema:
@@ -61,21 +58,14 @@ class MemorySource(Source):
         """As declared."""
         return self._number_names
 
-    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._given(0, size)
-
-    def _given(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        records = self._schema.records
-        for start in range(first, records, size):
-            stop = min(start + size, records)
-            yield self._inputs(start, stop), self._labels(start, stop)
-
     def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         return self._chunks_from(0, size)
 
     def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        for inputs, labels in self._given(first, size):
-            yield inputs, labels if self._translate is None else self._translate(labels)
+        records = self._schema.records
+        for start in range(first, records, size):
+            stop = min(start + size, records)
+            yield self._inputs(start, stop), self._labels(start, stop)
 
     def manifest(self) -> Manifest:
         """A reader can begin anywhere."""
@@ -89,7 +79,7 @@ def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
         x: (n, *input_shape) numbers (uint8 is pixels), or a list of n records, whose length or shape is then declared;
             n texts or n rows where the selection is of a table's columns; a sparse matrix (n, d) of SciPy's; a list of
             n images, Pillow's or encoded, whose size and colour are declared.
-        y: n labels: texts, or numbers; see :func:`declared_classes`. Not looked at where the selection asks for none.
+        y: n labels: see :func:`privmix.data.source.encode_labels`. Not looked at where the selection asks for none.
         classes: K or the classes, which are never taken from ``y``.
         selection: which columns; its lengths and shapes where ``x`` has none of its own.
 
@@ -100,7 +90,7 @@ def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
         >>> open_arrays(np.eye(3), ["dog", "cat", "dog"], ["cat", "dog"], Selection()).read().y.tolist()
         [1, 0, 1]
     """
-    names, translate = declared_classes(classes)
+    names = resolve_classes(classes)
     sparse = is_sparse(x)
     x = x if sparse else plain(x, "x")
     labels: Part = column_part(y := plain(y, "y"), "y") if selection.labelled else no_labels
@@ -112,7 +102,7 @@ def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
     if selection.labelled and records != len(y):
         # How many would differ between neighbours.
         raise InvalidInput("y", "another number of labels", "one label a record of x")
-    return MemorySource(Schema(records, shape, names, selection.table), inputs, labels, translate)
+    return MemorySource(Schema(records, shape, names, selection.table), inputs, labels)
 
 
 def plain(values: Any, field: str) -> Any:
@@ -159,7 +149,8 @@ def column_part(values: Any, field: str) -> Part:
     """
     if isinstance(values, np.ndarray):
         if values.shape not in ((len(values),), (len(values), 1)):
-            raise InvalidInput(f"shape of {field}", ("n", *values.shape[1:]), "(n,), one a record")
+            allowed = f"(n,), one a record{f'. {ONE_LABEL}' if field == 'y' else ''}"
+            raise InvalidInput(f"shape of {field}", ("n", *values.shape[1:]), allowed)
         flat = values.reshape(-1)
         return lambda start, stop: flat[start:stop]
     return lambda start, stop: objects(values[start:stop])
@@ -323,63 +314,6 @@ def _rows(rows: Sequence[Any], width: int) -> NDArray[np.object_]:
         for column, cell in enumerate(row):
             table[place, column] = cell
     return table
-
-
-def declared_classes(classes: Any) -> tuple[tuple[str, ...], Translate | None]:
-    """Class names, and how labels of theirs are read.
-
-    Classes declared as integers are meant by their value: with ``classes=[1, 2, 3]`` a label 1, 1.0 or ``"1"`` is the
-    class ``"1"``. Otherwise a number is an index from 0 on, as in files, and a text a name. Where names read as other
-    numbers than their indices, a number could mean either: such labels are refused.
-
-    Raises:
-        InvalidInput: none are declared, or something else.
-
-    Example:
-        >>> names, translate = declared_classes(range(1, 4))
-        >>> names, translate(np.array([3, 1])).tolist()
-        (('1', '2', '3'), [2, 0])
-    """
-    if isinstance(classes, np.ndarray) and classes.ndim == 1:
-        classes = classes.tolist()
-    if isinstance(classes, Sequence) and not isinstance(classes, str) and classes and all(map(_is_integer, classes)):
-        names = resolve_classes([str(int(name)) for name in classes])
-        if not _ambiguous(names):
-            return names, None
-        places = {int(name): place for place, name in enumerate(names)}
-        return names, lambda raw: _by_value(raw, places, names)
-    names = resolve_classes(classes)
-    return names, _names_only if _ambiguous(names) else None
-
-
-def _is_integer(name: Any) -> bool:
-    return isinstance(name, int | np.integer) and not isinstance(name, bool)
-
-
-def _ambiguous(names: Sequence[str]) -> bool:
-    """Whether a name reads as another number than its place."""
-    return any(name.lstrip("-").isdecimal() and name != str(place) for place, name in enumerate(names))
-
-
-def _by_value(raw: NDArray[Any], places: dict[int, int], names: tuple[str, ...]) -> NDArray[np.int64]:
-    try:
-        return np.array([places[_value(label)] for label in raw.tolist()], dtype=np.int64)
-    except (KeyError, ValueError, OverflowError, TypeError):
-        raise outside_classes(names) from None
-
-
-def _value(label: Any) -> int:
-    number = int(label)
-    if not isinstance(label, str | bytes) and number != label:
-        raise ValueError("a fraction")
-    return number
-
-
-def _names_only(raw: NDArray[Any]) -> NDArray[Any]:
-    if raw.dtype.kind not in "OUS" or any(isinstance(label, int | float | np.number) for label in raw.tolist()):
-        allowed = "texts, as the class names are; or classes declared as integers: a number could be a name or a place"
-        raise InvalidInput("label", WITHHELD, allowed)
-    return raw
 
 
 def embedded_digits(split: str = "train") -> Source:

@@ -44,10 +44,10 @@ def open_saved(folder: Path, request: Request) -> Source:
     """Open one split that Hugging Face's ``save_to_disk`` wrote."""
     refuse_dialect(request)
     files, label = saved_files(folder), request.selection.label
-    public = None
-    if request.classes is None:
-        public = saved_classes(folder, label) or arrow_classes(files[0], label)
-    source = ArrowSource(files, ARROW, request.selection, resolve_classes(request.classes, public))
+    public, coded = arrow_classes(files[0], label)
+    coded = saved_classes(folder, label) or coded
+    classes = resolve_classes(request.classes, public, coded)
+    source = ArrowSource(files, ARROW, request.selection, classes, coded)
     source.files = tuple(files)
     return source
 

@@ -59,8 +59,8 @@ def _blocks(path: Path, columns: list[str], size: int, place: int, end: int | No
 PARQUET: Final = ArrowFormat("a Parquet file", _describe, _blocks)
 
 
-def parquet_classes(path: Path, label_column: str) -> tuple[str, ...] | None:
-    """Class names that the schema's metadata publish, as ``datasets`` writes them or under the key ``classes``.
+def parquet_classes(path: Path, label_column: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """Class names in the schema's metadata, under the key ``classes``, and of a ClassLabel, as ``datasets`` writes it.
 
     Raises:
         InvalidInput: not a Parquet file, or other metadata under these keys.
@@ -71,13 +71,14 @@ def parquet_classes(path: Path, label_column: str) -> tuple[str, ...] | None:
     return metadata_classes(path, metadata, label_column)
 
 
-def metadata_classes(path: Path, metadata: dict[bytes, bytes] | None, label: str) -> tuple[str, ...] | None:
-    """Class names from the metadata of the Arrow schema of ``path``."""
+def metadata_classes(
+    path: Path, metadata: dict[bytes, bytes] | None, label: str
+) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
+    """As :func:`parquet_classes`, from the metadata of the Arrow schema of ``path``."""
     metadata = metadata or {}
     with decoding(path, "class names as JSON in the metadata"):
-        if b"classes" in metadata:
-            return name_list(parse_json(metadata[b"classes"], str(path)))
-        return class_names(_features(path, metadata), label)
+        public = name_list(parse_json(metadata[b"classes"], str(path))) if b"classes" in metadata else None
+        return public, class_names(_features(path, metadata), label)
 
 
 def shapes_in(path: Path, metadata: dict[bytes, bytes] | None) -> dict[str, tuple[int, ...]]:

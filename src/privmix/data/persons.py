@@ -45,7 +45,12 @@ _FILE, _PERSON = "file_name", "person"
 
 
 def persons_in_column(
-    data: Any, column: str, *, split: str = "train", dialect: Dialect | None = None, missing: str = ERROR
+    data: Any,
+    column: str | Sequence[str],
+    *,
+    split: str = "train",
+    dialect: Dialect | None = None,
+    missing: str = ERROR,
 ) -> NDArray[np.int64]:
     """(n,) whose each record is, by a column of the data; anything :func:`privmix.data.open_dataset` reads columns of.
 
@@ -53,13 +58,14 @@ def persons_in_column(
 
     Formal guarantees:
         * Exact: two records are of one person exactly where their identifiers are the same text, but for spaces around
-          it; a whole number is the text of its digits. Numbers that could have been rounded are refused.
+          it; a whole number is the text of its digits. Numbers that could have been rounded are refused. With several
+          columns, where the text in each is the same.
         * Silent: no identifier stands in an error; none is kept, nor a hash of it; numbers follow from the order of
           records alone.
 
     Args:
         data: as for :func:`privmix.data.open_dataset`.
-        column: its name.
+        column: its name, or the names of several that identify a person together.
         split: which part of the data.
         dialect: of CSV files.
         missing: what records without one are; see :data:`MISSING`.
@@ -75,12 +81,18 @@ def persons_in_column(
         [0, 1, 0]
     """
     opened = _opened(data, column, split, dialect)
-    if isinstance(opened, str):
-        return persons_in(npz_values(local_path(data), opened), missing)
-    return numbered((cell for chunk in _chunks(opened) for cell in chunk[:, 0].tolist()), missing)
+    if isinstance(opened, list):
+        arrays = [npz_values(local_path(data), member) for member in opened]
+        parts = [column_part(array, "person")(0, len(array)).tolist() for array in arrays]
+        if len(set(map(len, parts))) > 1:
+            raise InvalidInput("person", WITHHELD, "arrays of one length")
+        return numbered(zip(*parts, strict=True), missing)
+    return numbered((tuple(row) for chunk in _chunks(opened) for row in chunk.tolist()), missing)
 
 
-def check_column(data: Any, column: str, *, split: str = "train", dialect: Dialect | None = None) -> None:
+def check_column(
+    data: Any, column: str | Sequence[str], *, split: str = "train", dialect: Dialect | None = None
+) -> None:
     """Raise :class:`InvalidInput` where the data's header has no such column; no record is read.
 
     JSON lines have no header.
@@ -88,13 +100,15 @@ def check_column(data: Any, column: str, *, split: str = "train", dialect: Diale
     _opened(data, column, split, dialect)
 
 
-def _opened(data: Any, column: str, split: str, dialect: Dialect | None) -> Source | str:
-    """The column alone; of an .npz archive, the name of its member."""
+def _opened(data: Any, column: str | Sequence[str], split: str, dialect: Dialect | None) -> Source | list[str]:
+    """The columns alone; of an .npz archive, the names of its members."""
+    names = [column] if isinstance(column, str) else list(column)
     archive = local_path(data) if isinstance(data, str | Path) and not is_remote(data) else None
     if archive is not None and archive.suffix.lower() == ".npz" and archive.is_file():
-        if (member := npz_member(archive, column, split)) is None:
-            raise InvalidInput("person", column, f"an array of {archive}")
-        return member
+        members = [(name, npz_member(archive, name, split)) for name in names]
+        if lacking := [name for name, member in members if member is None]:
+            raise InvalidInput("person", lacking[0], f"an array of {archive}")
+        return [member for _, member in members if member is not None]
     inputs = data[0] if isinstance(data, tuple) and data else data
     if not isinstance(data, str | Path | RemotePath) and not library_of(inputs):
         # Whatever stands in the first column there would be taken for a person.
@@ -102,7 +116,7 @@ def _opened(data: Any, column: str, split: str, dialect: Dialect | None) -> Sour
     # Classes play no part: labels are not read.
     with in_terms_of({"columns": "person"}):
         return open_dataset(
-            data, split=split, classes=1, columns=[column], label_column="", labelled=False, dialect=dialect
+            data, split=split, classes=1, columns=names, label_column="", labelled=False, dialect=dialect
         )
 
 
@@ -219,7 +233,7 @@ def _taken(cells: Iterator[Any] | Sequence[Any], missing: str, numbering: Number
     # The key is never kept: nobody can guess at identifiers by their hashes, wherever these lie.
     key, without = secrets.token_bytes(32), []
     for place, cell in enumerate(cells):
-        text = _text(cell)
+        text = _text(cell) if not isinstance(cell, tuple) else _text_of_all(cell)
         if text:
             # Half characters, too, which names of files hold for bytes that are no text, stay what they are.
             numbering.add(hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=DIGEST).digest())
@@ -230,6 +244,14 @@ def _taken(cells: Iterator[Any] | Sequence[Any], missing: str, numbering: Number
         numbering.add(secrets.token_bytes(DIGEST))
         without.append(place)
     return without
+
+
+def _text_of_all(cells: tuple[Any, ...]) -> str:
+    """Identifiers in several columns as one text, of which none is part of another; empty where one is missing."""
+    texts = [_text(cell) for cell in cells]
+    if len(texts) == 1:
+        return texts[0]
+    return "".join(f"{len(text)}:{text}" for text in texts) if all(texts) else ""
 
 
 def _text(cell: Any) -> str:

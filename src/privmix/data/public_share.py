@@ -18,7 +18,7 @@ from typing import IO, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.source import LabelledArray, Schema, Source
+from privmix.data.source import LabelledArray, Schema, Source, reads_places
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.fields import Count, Share, Size, check_fields
 from privmix.held_folders import hold
@@ -240,7 +240,9 @@ class _ArrayWriter(_Writer):
     def close(self) -> None:
         if self._x is not None:
             self._x.close()
-        arrays = [("y", np.concatenate(self._y)), ("classes", np.array(self._schema.classes))]
+        y, names = np.concatenate(self._y), np.array(self._schema.classes)
+        # Places, unless a number would be read as a name.
+        arrays = [("y", y if reads_places(self._schema.classes) else names[y]), ("classes", names)]
         for name, array in arrays if self._whose is None else [*arrays, self._whose]:
             with self._member(name) as member:
                 np.lib.format.write_array(member, array, allow_pickle=False)

@@ -108,8 +108,14 @@ def refuse_images(request: Request) -> None:
             raise InvalidInput(field, value, "none: the inputs are not encoded images")
 
 
+def no_csv() -> InvalidInput:
+    """The error where it is declared how CSV files are written, and the data are none."""
+    fields = "separator, decimal, encoding, header"
+    return InvalidInput(fields, "some for other data", "none: they are for CSV files alone")
+
+
 def refuse_dialect(request: Request) -> None:
     """Raise :class:`InvalidInput` where it is declared how CSV files are written, and the data are none."""
     dialect = request.selection.dialect
     if dialect is not None and dialect.needed:
-        raise InvalidInput("separator, decimal, encoding", "some for other data", "none: they are for CSV files alone")
+        raise no_csv()

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
+from decimal import Decimal
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +25,14 @@ MAX_RECORD_VALUES: Final = 2**26
 # Kinds of NumPy types that are numbers.
 NUMERIC: Final = "biuf"
 _DECLARE: Final = "`classes`"
+CLASS_LABEL: Final = "ClassLabel"
+"""In place of classes: the names that a Hugging Face dataset declares for its labels are public."""
+ONE_LABEL: Final = (
+    "Only single-label classification is supported: put a real-valued target into bins first, and make one release for "
+    "each of several labels"
+)
+_NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_LONGEST_NUMBER: Final = 400
 # What a source yields in place of labels where none are asked for.
 NO_LABELS: Final = np.empty(0, dtype=object)
 
@@ -137,10 +149,6 @@ class Source(ABC):
         Batches call it before their last one, so that nobody has all records of data that changed meanwhile.
         """
         return
-
-    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """The records before anything that was declared of labels is applied: what tells data from other data."""
-        return self._chunks(size)
 
     def batches(self, size: int, first: int = 0, stop: int | None = None) -> Iterator[LabelledArray]:
         """Yield validated batches of at most ``size`` records, in the source's order.
@@ -282,38 +290,50 @@ def array_schema(
     if len(x_shape) < 2:
         raise InvalidInput("shape of x", x_shape, "(records, ...) with at least two axes")
     if y_shape not in (None, (x_shape[0],), (x_shape[0], 1)):
-        raise InvalidInput("shape of y", y_shape, f"({x_shape[0]},), one label a record")
+        raise InvalidInput("shape of y", y_shape, f"({x_shape[0]},), one label a record. {ONE_LABEL}")
     return Schema(records=x_shape[0], input_shape=x_shape[1:], classes=classes)
 
 
-def resolve_classes(declared: int | Sequence[str] | None, public: Sequence[str] | None = None) -> tuple[str, ...]:
+def resolve_classes(
+    declared: Any, public: Sequence[str] | None = None, coded: Sequence[str] | None = None
+) -> tuple[str, ...]:
     """The class list: what the caller declares, else what public metadata says, else an error.
 
     Args:
-        declared: K (classes are then named ``"0"`` to ``"K-1"``) or K distinct names.
-        public: names from public metadata, if there are any.
+        declared: K (classes are then named ``"0"`` to ``"K-1"``); K distinct names, integers or truth values, which are
+            named as Python writes them; or ``"ClassLabel"``, which takes ``coded``.
+        public: names that the owner wrote into the data for this purpose, if there are any.
+        coded: names of a ClassLabel, if there is one. They may stem from the records, so they are not taken unasked.
 
     Example:
-        >>> resolve_classes(3)
-        ('0', '1', '2')
+        >>> resolve_classes(3), resolve_classes([False, True])
+        (('0', '1', '2'), ('False', 'True'))
     """
+    if isinstance(declared, str) and declared == CLASS_LABEL:
+        if coded is None:
+            raise InvalidInput("classes", declared, "declared classes: the label's column has no ClassLabel")
+        declared = list(coded)
     if declared is None and public is None:
-        allowed = f"a number of classes or their names ({_DECLARE}); they are never inferred from labels"
+        taken = "" if coded is None else "; ClassLabel takes the names in the data, where they are public"
+        allowed = f"a number of classes or their names ({_DECLARE}); they are never inferred from labels{taken}"
         raise InvalidInput("classes", None, allowed)
     if isinstance(declared, int | np.integer):
         return tuple(map(str, range(check_integer("classes", declared, low=1, high=2**20))))
     names: Any = public if declared is None else declared
-    if not isinstance(names, Sequence) or isinstance(names, str) or not all(map(_is_name, names)):
+    if isinstance(names, np.ndarray) and names.ndim == 1:
+        names = names.tolist()
+    named = list(map(_class_name, names)) if isinstance(names, Sequence) and not isinstance(names, str) else [""]
+    if not all(named):
         # What is no class list may be the labels, given by mistake: it is not quoted.
         shown = names if isinstance(names, str | float) else type(names).__name__
-        raise InvalidInput("classes", shown, "an integer >= 1 or names that are not empty")
-    if len(names) == 0 or len(set(names)) != len(names):
-        raise InvalidInput("classes", "a name twice" if names else [], "at least one name, each of them once")
-    return tuple(names)
+        raise InvalidInput("classes", shown, "an integer >= 1, or names (texts, integers, truth values)")
+    if not named or len(set(named)) != len(named):
+        raise InvalidInput("classes", "a name twice" if named else [], "at least one name, each of them once")
+    return tuple(named)
 
 
-def _is_name(name: object) -> bool:
-    return isinstance(name, str) and bool(name)
+def _class_name(name: object) -> str:
+    return str(name) if isinstance(name, str | int | np.integer | np.bool_) else ""
 
 
 def as_inputs(raw: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
@@ -374,25 +394,36 @@ def _cell(value: Any, column: str) -> str | float | None:
 
 
 def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """Turn labels into class indices.
+    """Turn labels into class indices, each by itself: texts and numbers may stand side by side in an array of objects.
 
-    A number is an index from 0 to K - 1. A text is a class name or, failing that, such an index in digits. Each label
-    is judged by itself: texts and numbers may stand side by side in an array of objects.
+    A label whose text is a class name is that class; ``1``, ``1.0`` and ``"1"`` are one text, and so are ``True`` and
+    ``"true"``. Other numbers, and texts of their digits, are places from 0 to K - 1 where :func:`reads_places`.
 
     Example:
         >>> encode_labels(np.array(["dog", "0"]), ("cat", "dog")).tolist()
         [1, 0]
+        >>> encode_labels(np.array([True, False]), ("True", "False")).tolist()
+        [0, 1]
     """
-    if raw.dtype.kind in "OUS":
-        indices = {str(index): index for index in range(len(classes))} | {name: i for i, name in enumerate(classes)}
-        try:
-            return np.array([_index(label, indices, len(classes)) for label in raw.tolist()], dtype=np.int64)
-        except (KeyError, ValueError, OverflowError):
-            raise outside_classes(classes) from None
-    if raw.dtype.kind not in NUMERIC:
+    if raw.dtype.kind in "iuf" and reads_places(classes):
+        return check_places(raw, classes)
+    if raw.dtype.kind not in NUMERIC + "OUS":
         raise outside_classes(classes)
+    try:
+        if raw.dtype.kind not in NUMERIC:
+            return np.array([_place(label, classes) for label in raw.tolist()], dtype=np.int64)
+        values, places = np.unique(raw, return_inverse=True)
+        if len(values) > len(classes):
+            raise KeyError
+        return np.array([_place(value, classes) for value in values.tolist()], dtype=np.int64)[places]
+    except (KeyError, ValueError, TypeError):
+        raise outside_classes(classes) from None
+
+
+def check_places(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:
+    """Numbers that are class indices, as such."""
     # Comparing before the cast keeps NaN, fractions and integers beyond int64 out.
-    if not np.logical_and(raw >= 0, raw < len(classes)).all():
+    if raw.dtype.kind not in NUMERIC or not np.logical_and(raw >= 0, raw < len(classes)).all():
         raise outside_classes(classes)
     y = raw.astype(np.int64)
     if not (y == raw).all():
@@ -400,16 +431,61 @@ def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int
     return y
 
 
-def _index(label: object, indices: dict[str, int], size: int) -> int:
-    if isinstance(label, bytes | str):
-        return indices[(label.decode() if isinstance(label, bytes) else label).strip()]
-    if not isinstance(label, int | float | np.integer | np.floating):
+@lru_cache(64)
+def reads_places(classes: tuple[str, ...]) -> bool:
+    """Whether a number among labels is a place in the list: no name is a number or truth value, or each is its place.
+
+    Example:
+        >>> reads_places(("no", "yes")), reads_places(("0", "1")), reads_places(("1", "2"))
+        (True, True, False)
+    """
+    values = [name for name in map(_same_text, classes) if name in ("true", "false") or _NUMBER.fullmatch(name)]
+    return not values or classes == tuple(map(str, range(len(classes))))
+
+
+@lru_cache(64)
+def _readings(classes: tuple[str, ...]) -> tuple[dict[str, int], dict[str, int], dict[bool, int]]:
+    """Places of names as they are, of what :func:`_same_text` makes of them, and of truth values."""
+    times = Counter(map(_same_text, classes))
+    exact = {name: place for place, name in enumerate(classes)}
+    same = {text: exact[name] for name in classes if times[text := _same_text(name)] == 1}
+    if reads_places(classes):
+        same = {str(place): place for place in range(len(classes))} | same
+    lower = [name.lower() for name in classes]
+    for pair in (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t")):
+        if all(lower.count(word) == 1 for word in pair):
+            return exact, same, {value: lower.index(word) for value, word in zip((False, True), pair, strict=True)}
+    places = reads_places(classes) and not {"false", "true", "no", "yes"} & set(lower)
+    return exact, same, {bool(place): place for place in range(min(2, len(classes)))} if places else {}
+
+
+def _place(label: object, classes: tuple[str, ...]) -> int:
+    exact, same, truths = _readings(classes)
+    if isinstance(label, bool | np.bool_):
+        return truths[bool(label)]
+    if isinstance(label, int | float | np.integer | np.floating | Decimal):
+        return same[_same_text(str(label))]
+    if not isinstance(label, bytes | str):
         raise ValueError("neither a text nor a number")
-    if not (0 <= label < size and int(label) == label):
-        raise ValueError("no class")
-    return int(label)
+    text = (label.decode() if isinstance(label, bytes) else label).strip()
+    return exact[text] if text in exact else same[_same_text(text)]
+
+
+def _same_text(text: str) -> str:
+    """One text for all ways to write a number or truth value."""
+    if text.lower() in ("true", "false"):
+        return text.lower()
+    if len(text) > _LONGEST_NUMBER or not _NUMBER.fullmatch(text):
+        return text
+    number = float(text)
+    if not number.is_integer():
+        return repr(number) if math.isfinite(number) else text
+    # Beyond, floats are not every integer.
+    return str(int(number)) if abs(number) < 2**53 else str(int(text)) if text.lstrip("+-").isdecimal() else text
 
 
 def outside_classes(classes: tuple[str, ...]) -> InvalidInput:
     """The error for a label that is none of the classes."""
-    return InvalidInput("label", WITHHELD, f"one of the {len(classes)} declared classes; declare all with {_DECLARE}")
+    by_name = "" if reads_places(classes) else ", by its name: numbers are no places where a name is one"
+    allowed = f"one of the {len(classes)} declared classes{by_name}; declare all with {_DECLARE}. {ONE_LABEL}"
+    return InvalidInput("label", WITHHELD, allowed)

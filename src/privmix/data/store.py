@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from privmix.data.files import decoding, reading
 from privmix.data.partial import PartialFolder
-from privmix.data.source import Schema, as_inputs, encode_labels
+from privmix.data.source import Schema, as_inputs, check_places
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.private_files import check_private_folder
 
@@ -227,7 +227,7 @@ class FeatureStoreWriter:
             StorageError: writing failed, for example because the disk is full.
         """
         x = as_inputs(np.asarray(features), (self._dim,)).astype("<f4", copy=False)
-        y = encode_labels(np.asarray(labels), self._schema.classes)
+        y = check_places(np.asarray(labels), self._schema.classes)
         if x.ndim != 2 or len(x) != len(y) or self.rows + len(x) > self._schema.records:
             raise InvalidInput("rows", self.rows + len(x), f"{self._schema.records} rows, one label a row")
         arrays = [x, y.astype("<i8")]

@@ -176,6 +176,14 @@ class Tabular(Extractor):
         numbers = {name: kind for name, kind in self.kinds.items() if isinstance(kind, Numeric | Bins)}
         return tuple(name for name, kind in numbers.items() if kind.thousands not in (",", "."))
 
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The declared categories, as texts."""
+        named = (
+            value for entry in self._entries for kind in ("categories", "ordinal") for value in entry.get(kind, ())
+        )
+        return tuple(map(token_of, named))
+
     def options(self) -> dict[str, Any]:
         """The specification, as a list: the order of columns matters."""
         columns = {"columns": [dict(entry) for entry in self._entries]}

@@ -95,7 +95,7 @@ def audit(
         for name in ("data", "canaries"):
             if given.get(name) is None:
                 raise InvalidInput(name, None, "what `canaries` needs: the records, and how many canaries")
-        persons, person = Persons.taken_from(given)
+        persons, person = Persons.taken_from(given, given["data"])
         columns = Columns.declared(given.pop("columns", None) or TargetColumns(), person=person)
         said = {"columns": columns, "persons": persons, **given}
         job = CanaryJob(target=Path(target), confidence=confidence, seed=seed, **said)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.options import described, option
 
 if TYPE_CHECKING:
@@ -44,20 +45,39 @@ class Columns:
     decimal: str | None = option(
         None, "The decimal mark of numbers, a point or a comma. Default: a point.", "CSV files"
     )
-    person: str | None = option(
+    person: str | Sequence[str] | None = option(
         None,
-        "The column that names the person of each record; it is no input. A release's or a training's privacy is then "
-        "for persons, with all their records.",
+        "The column, or columns with commas, that name the person of each record; no input. A release's or a "
+        "training's privacy is then for persons, with all their records.",
         "Persons",
     )
     encoding: str | None = option(
         None, "utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15. Default: utf-8.", "CSV files"
     )
+    header: str | Sequence[str] | None = option(
+        None, "Names of the columns, with commas, of files without a header line.", "CSV files"
+    )
+    no_header: int | None = option(
+        None, "Files without a header line: how many columns there are, called column_1, ...", "CSV files"
+    )
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.label_column, str):
+            from privmix.data.source import ONE_LABEL
+
+            raise InvalidInput("label", self.label_column, f"the name of one column. {ONE_LABEL}")
 
     def dialect(self, numbers: Sequence[str] = (), needed: bool = True) -> Dialect | None:
         """How CSV files are written, where anything is declared of it; see :class:`privmix.data.dialect.Dialect`."""
         said = {"separator": self.separator, "decimal": self.decimal, "encoding": self.encoding}
-        given = {name: value for name, value in said.items() if value is not None}
+        given: dict[str, Any] = {name: value for name, value in said.items() if value is not None}
+        if self.header is not None and self.no_header is not None:
+            raise InvalidInput("header, no_header", "both", "one of them")
+        if self.header is not None:
+            given["header"] = tuple(listed(self.header))
+        elif self.no_header is not None:
+            count = check_integer("no_header", self.no_header, low=1, high=2**16)
+            given["header"] = tuple(f"column_{place}" for place in range(1, count + 1))
         if not given:
             return None
         # Imported here: options are listed without it.
@@ -65,16 +85,28 @@ class Columns:
 
         return Dialect(**given, numbers=tuple(numbers), needed=needed)
 
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        said = {item.name: getattr(self, item.name) for item in fields(Columns)}
+        lists = {name: list(value) for name, value in said.items() if isinstance(value, list | tuple)}
+        return {**said, **lists, "number_columns": self.number_names}
+
     @property
     def number_names(self) -> list[str] | None:
         """Names of the columns of numbers, where they are declared."""
-        if isinstance(self.number_columns, str):
-            return [name.strip() for name in self.number_columns.split(",")]
-        return None if self.number_columns is None else list(self.number_columns)
+        return None if self.number_columns is None else listed(self.number_columns)
+
+    @property
+    def person_names(self) -> list[str]:
+        """Names of the columns that say whose a record is."""
+        return [] if self.person is None else listed(self.person)
 
     @classmethod
     def declared(
-        cls, columns: Columns | str | Sequence[str] | None, label: str | None = None, person: str | None = None
+        cls,
+        columns: Columns | str | Sequence[str] | None,
+        label: str | None = None,
+        person: str | Sequence[str] | None = None,
     ) -> Columns:
         """What Python's users say: all of it, or the names of the columns of numbers; and those of labels and persons.
 
@@ -115,11 +147,27 @@ class ImageColumns(Columns):
     separator: str | None = field(default=None, init=False)
     decimal: str | None = field(default=None, init=False)
     encoding: str | None = field(default=None, init=False)
-    person: str | None = field(default=None, init=False)
+    header: str | Sequence[str] | None = field(default=None, init=False)
+    no_header: int | None = field(default=None, init=False)
+    person: str | Sequence[str] | None = field(default=None, init=False)
 
 
-def class_list(text: str | None) -> int | list[str] | None:
+def listed(names: str | Sequence[str]) -> list[str]:
+    """Names of columns, as a list or with commas between them; one with a comma in it stands in double quotes.
+
+    Example:
+        >>> listed('age, "dose, mg"'), listed(["age"])
+        (['age', 'dose, mg'], ['age'])
+    """
+    if not isinstance(names, str):
+        return list(names)
+    return [name.strip() for name in next(csv.reader([names], skipinitialspace=True), [])]
+
+
+def class_list(text: str | None) -> int | list[str] | str | None:
     """``"10"`` means ten classes "0".."9"; ``"cat,dog"`` names them; ``"@FILE"`` names a file with one a line.
+
+    ``"ClassLabel"`` stays what it is: see :func:`privmix.data.source.resolve_classes`.
 
     Raises:
         InvalidInput: no number, and not at least two names.
@@ -129,8 +177,8 @@ def class_list(text: str | None) -> int | list[str] | None:
         >>> class_list("10"), class_list("cat, dog")
         (10, ['cat', 'dog'])
     """
-    if text is None:
-        return None
+    if text is None or text == "ClassLabel":
+        return text
     if text.startswith("@"):
         try:
             names = Path(text[1:]).read_text(encoding="utf-8").splitlines()

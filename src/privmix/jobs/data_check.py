@@ -25,7 +25,7 @@ from privmix.features import Extractor, Tabular, parse_features
 from privmix.features.base import NO_TEXT, UNKNOWN
 from privmix.features.table_kinds import REFUSED, like_thousands
 from privmix.jobs.columns import Columns
-from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.persons import Persons
 from privmix.shown import Shown
 
@@ -113,6 +113,7 @@ class DataCheck(Shown):
         persons: of whom they are; None where nobody asked.
         like_thousands: columns of numbers with decimal marks -> whether each mark has three digits behind it.
         unread: what lies with the files of records and is not read; see :class:`privmix.data.Source`.
+        published_names: of columns and classes, which a release states.
     """
 
     records: int
@@ -125,12 +126,14 @@ class DataCheck(Shown):
     persons: PersonsCheck | None = None
     like_thousands: dict[str, bool] = field(default_factory=dict)
     unread: str = ""
+    published_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Counts alone. Private."""
         misfits = {f"{column or 'label'}: {why}": f"{count:,}" for (column, why, _), count in self.counts.items()}
         return f"Check of {self.records:,} records: {self.verdict}", {
             **misfits,
+            PUBLISHED_NAMES: shown_names(self.published_names),
             "clipped": f"{100 * self.clipped:.1f}% at {self.clip_norm:g}",
             **({} if self.persons is None else {"persons": str(self.persons)}),
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
@@ -196,6 +199,7 @@ class DataCheck(Shown):
             ],
             "misfits": [vars(one) for one in self.misfits],
             "classes": dict(self.classes),
+            "published_names": dict(self.published_names),
             "clip_norm": self.clip_norm,
             "clipped": self.clipped,
             "norms": dict(zip(("least", "median", "99%", "largest"), lengths, strict=True)),
@@ -246,7 +250,7 @@ def check(
     extractor = parse_features(features)
     check_number("clip_norm", clip_norm, low=0, low_open=True)
     said = {} if persons is None else dict(vars(persons))
-    persons, column = Persons.taken_from({**said, "person": person})
+    persons, column = Persons.taken_from({**said, "person": person}, data)
     declared = Columns.declared(columns, label, column)
 
     def opened(what: Any) -> Dataset:
@@ -259,6 +263,7 @@ def check(
     found = DataCheck(
         0, dict.fromkeys(schema.classes, 0), clip_norm, extractor.name == "identity", unread=source.unread
     )
+    found.published_names = dataset.published_names
     report, norms = callback(progress), []
     for part, name in _parts(source, lambda what: opened(what).source):
         look = _Look(found, part, extractor, name, declared.label_column, show_values)
@@ -275,18 +280,22 @@ def check(
     return found
 
 
+def _person_column(dataset: Dataset) -> str | None:
+    return ", ".join(dataset.columns.person_names) or None
+
+
 def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None:
     """Whose the records are, and which have no identifier where each is to have one."""
     why = "no identifier, where each record has one"
     try:
         whose = persons.read(dataset, "mark")
     except InvalidInput as refusal:
-        found.counts[dataset.columns.person, f"not {refusal.allowed}", True] += 1
+        found.counts[_person_column(dataset), f"not {refusal.allowed}", True] += 1
         return
     found.persons = PersonsCheck.of(whose)
     if persons.person_missing == "own" or not found.persons.without:
         return
-    kind = (dataset.columns.person, why, True)
+    kind = (_person_column(dataset), why, True)
     found.counts[kind] = found.persons.without
     names = dataset.source.names
     for place in np.flatnonzero(whose < 0)[:_MOST_PLACES].tolist():

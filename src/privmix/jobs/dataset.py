@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,16 +11,18 @@ import numpy as np
 
 from privmix import data as readers
 from privmix.data import Schema, Source, content_hashes
+from privmix.data.columns import first_of
 from privmix.data.fingerprint import fingerprint, hashed_files, listing_hash, records_hash
-from privmix.data.frames import CLASS_LABEL
 from privmix.data.held import may_have_splits, settled
 from privmix.data.remote import is_remote, public_name
+from privmix.data.source import reads_places
 from privmix.data.spool import Spool
 from privmix.errors import InvalidInput
 from privmix.features import Extractor, Identity, Pixels, Tabular, TextEncoder
 from privmix.jobs.columns import Columns, class_list
 
-_LATER: Final = ("separator", "decimal", "encoding", "person")
+_LATER: Final = ("separator", "decimal", "encoding", "person", "header", "no_header")
+PUBLISHED_NAMES: Final = "published names"
 # What decides which values of a file are inputs and labels, and is in no schema.
 _READ_BY: Final = (
     "label_column",
@@ -30,6 +32,8 @@ _READ_BY: Final = (
     "separator",
     "decimal",
     "encoding",
+    "header",
+    "no_header",
 )
 
 
@@ -80,8 +84,9 @@ def open_for(
         "colour": columns.colour,
         "input_shape": reads.image_shape if input_shape is None else input_shape,
         "labelled": labelled,
-        "person_column": columns.person,
         "decoder": reads.decoder,
+        "person_columns": columns.person_names,
+        "values": reads.values if isinstance(reads, Tabular) else (),
         "dialect": columns.dialect(reads.number_columns if isinstance(reads, Tabular) else ()),
     }
     source = readers.open_dataset(data, **options)
@@ -126,11 +131,17 @@ class Dataset:
         """Public facts."""
         return self.source.schema
 
+    @property
+    def published_names(self) -> dict[str, list[str]]:
+        """What a release or model names of the data, apart from what its extractor calls features."""
+        columns = self.schema.columns or self.source.number_names or ()
+        return {"columns": list(columns), "classes": list(self.schema.classes)}
+
     def identity(self) -> dict[str, Any]:
         """What an interrupted run is bound to, as JSON values."""
-        columns = {**asdict(self.columns), "number_columns": self.columns.number_names}
         # What a run began before there were these is bound to has none of them.
-        columns = {name: value for name, value in columns.items() if name not in _LATER or value is not None}
+        said = self.columns.to_dict().items()
+        columns = {name: value for name, value in said if name not in _LATER or value is not None}
         found = records_hash(self.source) if self.place is None else fingerprint(self.place)
         return {"fingerprint": found, "split": self.split, "columns": columns}
 
@@ -157,10 +168,11 @@ class Dataset:
         return self.spool.known(key, self._origin)
 
     def _origin(self) -> Mapping[str, Any]:
-        columns = {**asdict(self.columns), "number_columns": self.columns.number_names}
-        usual = asdict(Columns())
+        columns, usual = self.columns.to_dict(), Columns().to_dict()
         read = {name: columns[name] for name in _READ_BY if columns[name] != usual[name]}
-        return {**self._made_of(), **({"columns": read} if read else {})}
+        # Earlier versions took numbers for places there.
+        labels = {} if reads_places(self.schema.classes) else {"labels": "by name"}
+        return {**self._made_of(), **({"columns": read} if read else {}), **labels}
 
     def _made_of(self) -> dict[str, Any]:
         if self.place is None:
@@ -173,6 +185,16 @@ class Dataset:
             return {"split": self.split, "files": [[public_name(self.place), fingerprint(self.place)]]}
         found = hashed_files(self.source)
         return {"split": self.split, "files": [[str(path.resolve()), digest] for path, digest in found]}
+
+
+def shown_names(names: Mapping[str, Sequence[str]]) -> str:
+    """For people, see :attr:`Dataset.published_names`.
+
+    Example:
+        >>> shown_names({"columns": ["age"], "classes": ["no", "yes"]})
+        'columns age; classes no, yes'
+    """
+    return "; ".join(f"{kind} {first_of(some)}" for kind, some in names.items() if some)
 
 
 def listings_of(place: str, files: Sequence[str]) -> tuple[str, ...]:
@@ -197,7 +219,7 @@ def open_dataset(
     columns = Columns() if columns is None else columns
     # What streams does so once: persons and records are of one reading.
     data = data if isinstance(data, str | Path) else settled(data, split)
-    if isinstance(classes, str) and classes != CLASS_LABEL:
+    if isinstance(classes, str):
         classes = class_list(classes)
     source = open_for(extractor, data, split, classes, columns, input_shape, labelled)
     return Dataset(source, str(data) if isinstance(data, str | Path) else None, split, columns, data)

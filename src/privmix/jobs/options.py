@@ -211,8 +211,10 @@ class TargetColumns(Columns):
     separator: str | None = _option(None, "CSV: what stands between cells: , ; | or tab.")
     decimal: str | None = _option(None, "CSV: the decimal mark of numbers, a point or a comma.")
     encoding: str | None = _option(None, "CSV: utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15.")
-    person: str | None = option(
-        None, "The column that names the person of each record, where TARGET's unit is a person.", PERSONS_PANEL
+    header: str | Sequence[str] | None = _option(None, "CSV without a header line: names of the columns, with commas.")
+    no_header: int | None = _option(None, "CSV without a header line: how many columns there are.")
+    person: str | Sequence[str] | None = option(
+        None, "The column or columns that name a record's person, where TARGET's unit is a person.", PERSONS_PANEL
     )
 
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 PERSONS_PANEL: Final = "Persons"
 _MISSING: Final = ("error", "own")
+# That name a person together.
+_MOST_COLUMNS: Final = 8
 
 
 @described
@@ -52,15 +54,18 @@ class Persons:
     )
 
     @classmethod
-    def taken_from(cls, given: dict[str, Any]) -> tuple[Persons, str | None]:
-        """What Python's users say of persons, taken out of what they say, and the name of a column if it is one."""
+    def taken_from(cls, given: dict[str, Any], data: Any = None) -> tuple[Persons, str | Sequence[str] | None]:
+        """What Python's users say of persons, taken out of what they say, and the names of columns if these say it.
+
+        A short list of texts names columns of files, and of data in memory that have these columns.
+        """
         person = given.pop("person", None)
         others = {name: given.pop(name) for name in cls.__dataclass_fields__ if name in given}
-        if person is None or isinstance(person, str):
+        if person is None or isinstance(person, str) or _names_columns(person, data):
             return cls(**others), person
         return cls(**{**others, "array": person}), None
 
-    def declared(self, column: str | None) -> bool:
+    def declared(self, column: str | Sequence[str] | None) -> bool:
         """Whether persons are the unit.
 
         Raises:
@@ -95,12 +100,12 @@ class Persons:
         from privmix.data import persons
         from privmix.data.memory import plain
 
-        column = dataset.columns.person
-        if not self.declared(column):
+        columns = dataset.columns.person_names
+        if not self.declared(dataset.columns.person):
             return
-        if column is not None:
+        if columns:
             with _place(dataset) as data:
-                persons.check_column(data, column, split=dataset.split, dialect=dataset.columns.dialect())
+                persons.check_column(data, columns, split=dataset.split, dialect=dataset.columns.dialect())
         elif self.array is not None:
             if len(plain(self.array, "person")) != dataset.schema.records:
                 raise _another_number()
@@ -124,11 +129,11 @@ class Persons:
         """
         from privmix.data import persons
 
-        column, missing = dataset.columns.person, missing or self.person_missing
-        if column is not None:
+        columns, missing = dataset.columns.person_names, missing or self.person_missing
+        if columns:
             dialect = dataset.columns.dialect()
             with _place(dataset) as data:
-                found = persons.persons_in_column(data, column, split=dataset.split, dialect=dialect, missing=missing)
+                found = persons.persons_in_column(data, columns, split=dataset.split, dialect=dialect, missing=missing)
         elif self.array is not None:
             found = persons.persons_in(self.array, missing)
         elif self.person_pattern is not None:
@@ -146,6 +151,13 @@ class Persons:
             allowed = "none: it is for folders of images, whose files have names"
             raise InvalidInput(field, str(getattr(self, field)), allowed)
         return names
+
+
+def _names_columns(person: Any, data: Any) -> bool:
+    if not isinstance(person, list | tuple) or not 1 < len(person) <= _MOST_COLUMNS:
+        return False
+    known = data.column_names if hasattr(data, "column_names") else getattr(data, "columns", ())
+    return all(isinstance(name, str) and (isinstance(data, str | Path) or name in known) for name in person)
 
 
 @contextmanager

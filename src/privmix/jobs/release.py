@@ -24,6 +24,7 @@ from privmix.features import Extractor
 from privmix.features.tabular import Tabular
 from privmix.jobs.budget import Cost
 from privmix.jobs.counting import Counted, check_same_persons, count, spending
+from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
 from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.options import AUTO, TABLE
@@ -138,6 +139,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             **({} if self.plan.per_person is None else {"unit": unit_of(self.plan).one}),
             "choice": None if self.choice is None else self.choice.to_dict(),
             **({} if self.table is None else {"table": self.table.to_dict()}),
+            "published_names": self.job.opened.published_names,
         }
 
     def facts(self) -> dict[str, str]:
@@ -149,6 +151,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             f"{plan.counted}, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
             "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {relation}",
             **design_facts(plan),
+            PUBLISHED_NAMES: shown_names(self.job.opened.published_names),
         }
 
     def shown(self) -> tuple[str, Mapping[str, object]]:

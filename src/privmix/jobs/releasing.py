@@ -199,7 +199,7 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
     if (auditors := replay["replay_for"]) is not None:
         several = [auditors] if isinstance(auditors, str | Path) else auditors
         replay["replay_for"] = [Path(one) for one in several]
-    persons, person = Persons.taken_from(given)
+    persons, person = Persons.taken_from(given, data)
     columns = Columns.declared(given.pop("columns", None), given.pop("label", None), person)
     return job_of(
         data=data,

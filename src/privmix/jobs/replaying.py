@@ -204,7 +204,8 @@ def replay(
             "person_pattern": person_pattern,
             "person_file": person_file,
             "person_missing": person_missing,
-        }
+        },
+        data,
     )
     named = Columns.declared(columns, label, column)
     inputs = Inputs(

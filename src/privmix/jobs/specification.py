@@ -12,10 +12,11 @@ import numpy as np
 
 from privmix import data as readers
 from privmix.bars import Asked, callback, shows_bars
+from privmix.data.columns import is_usable, no_column, place_of
 from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT, columns_of
 from privmix.data.jsonl import JsonlSource
 from privmix.errors import InvalidInput, StorageError
-from privmix.features.table_kinds import INDICATOR
+from privmix.features.table_kinds import INDICATOR, token_of
 from privmix.features.table_look import Look
 from privmix.features.tabular import DRAFTED, PLACEHOLDER, DraftedColumns, Tabular
 from privmix.held_folders import new_file
@@ -48,6 +49,7 @@ class TableSpec(Shown):
         out: the file that was written, if any.
         seen: column -> what it is taken for, or why it is left out, where records were looked at. Private.
         warnings: about the records. Private.
+        nameless: columns without a name of their own, which are left out.
     """
 
     columns: Mapping[str, Mapping[str, Any]]
@@ -55,6 +57,7 @@ class TableSpec(Shown):
     out: Path | None
     seen: Mapping[str, str]
     warnings: tuple[str, ...]
+    nameless: tuple[str, ...]
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Entries of the columns."""
@@ -158,16 +161,21 @@ def spec(
         missing=missing,
         look=look,
     )
-    header = columns_of(data, declared.dialect(), split)
-    if header is not None and declared.label_column not in header:
-        raise InvalidInput("label column", declared.label_column, "the labels' column, which the header names")
-    apart = (declared.label_column, declared.person)
-    if declared.person is not None and header is not None and declared.person not in header:
-        raise InvalidInput("person", declared.person, "a column that the header names")
-    known = None if header is None else [name for name in header if name not in apart]
+    told = [
+        (field, name, what)
+        for field in ("category", "ordinal")
+        for name, what in _pairs(field, vars(asked)[field], None)
+    ]
+    apart = (declared.label_column, *declared.person_names)
+    values = {value for field, _, what in told for value in map(token_of, _values(field, what))}
+    header = columns_of(data, declared.dialect(), split, sorted(values - {*apart, *(name for _, name, _ in told)}))
+    for field, name in zip(("label column", *["person"] * len(apart)), apart, strict=False):
+        if header is not None and name not in header:
+            raise no_column(field, name, list(header), "a column that the header names")
+    known = None if header is None else [name for name in header if name not in apart and is_usable(name)]
     entries = _said(asked, known, apart)
     if known is None and look:
-        keys = [name for name in _keys(data, declared, split) if name != declared.person]
+        keys = [name for name in _keys(data, declared, split) if name not in apart]
         known = [*entries, *(name for name in keys if name not in entries)]
     if known is None and not entries:
         allowed = "what each column holds: JSON lines have no header (or `look`, which reads the records)"
@@ -191,6 +199,7 @@ def spec(
         place,
         {name: one[1] for name, one in looks.items()},
         (f"a header line stands among the records, {again:,} times: take it out of the data",) if again else (),
+        tuple(place_of(name) for name in header or () if not is_usable(name)),
     )
     # What was said must make sense now, and not when data are released.
     used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
@@ -201,7 +210,7 @@ def spec(
     return made
 
 
-def declared_table(names: Sequence[str], asked: SpecOptions, *, apart: Sequence[str | None] = ()) -> Tabular:
+def declared_table(names: Sequence[str], asked: SpecOptions, *, apart: Sequence[str] = ()) -> Tabular:
     """The features of a table by word alone, without a file: what :func:`spec` would write of these columns.
 
     Args:
@@ -250,7 +259,7 @@ def _texts(given: Any) -> list[str]:
     return [str(one).strip() for one in given or ()]
 
 
-def _said(asked: SpecOptions, known: list[str] | None, apart: tuple[str | None, ...]) -> dict[str, dict[str, Any]]:
+def _said(asked: SpecOptions, known: list[str] | None, apart: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """The entries that the owner gives."""
     gone = _gone(asked.missing, known)
 
@@ -277,7 +286,7 @@ def _said(asked: SpecOptions, known: list[str] | None, apart: tuple[str | None, 
             if name in found or name in apart:
                 raise InvalidInput(field, name, "each column once, and not the labels' or the persons'")
             if known is not None and name not in known:
-                raise InvalidInput(field, name, "columns that the header of the data names")
+                raise no_column(field, name, known, "a column that the header of the data names")
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
     for name, _ in _pairs("integer", asked.integer, known):
         if not {"range", "bins"} & set(found.get(name, ())):

@@ -10,7 +10,7 @@ from privmix import data as readers
 from privmix.data import Source
 from privmix.data.public_share import PublicShare, split_off
 from privmix.errors import InvalidInput, check_choice, in_terms_of
-from privmix.jobs.columns import Columns, class_list
+from privmix.jobs.columns import Columns, class_list, listed
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.options import SplitOptions
 from privmix.jobs.persons import Persons
@@ -73,18 +73,18 @@ def split(
     if persons.declared(columns.person):
         dataset = Dataset(source, str(data) if isinstance(data, str | Path) else None, asked.split, columns, data)
         persons.check(dataset)
-        whose = columns.person or _PERSON, persons.read(dataset)
+        whose = "_".join(columns.person_names) or _PERSON, persons.read(dataset)
     given, kept = split_off(source, wanted, public, private, label_column=columns.label_column, persons=whose)
     return Parted(public, given, private, kept)
 
 
 def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
     table = asked.table_columns
-    listed = [name.strip() for name in table.split(",")] if isinstance(table, str) else table
+    wanted = None if table is None else listed(table)
     numbers = columns.number_names
-    if listed is not None and columns.decimal == ",":
+    if wanted is not None and columns.decimal == ",":
         # Both parts are written with a decimal point, and a text that looks like a number is still a text.
-        if numbers is None or not set(numbers) <= set(listed):
+        if numbers is None or not set(numbers) <= set(wanted):
             allowed = "those of table_columns in which `decimal` counts: all other cells are kept as they are"
             raise InvalidInput("number_columns", numbers, allowed)
         dialect = columns.dialect(numbers)
@@ -99,11 +99,11 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
         image_column=columns.image_column,
         feature_column=columns.feature_column,
         text_column=asked.text_column,
-        columns=listed,
+        columns=wanted,
         number_columns=numbers,
         feature_length=columns.feature_length,
         image_size=columns.image_size,
         colour=columns.colour,
-        person_column=columns.person,
+        person_columns=columns.person_names,
         dialect=dialect,
     )

@@ -23,7 +23,7 @@ from privmix.jobs.arguments import TrainingArguments
 from privmix.jobs.budget import Cost
 from privmix.jobs.columns import Columns
 from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count, spending
-from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
 from privmix.jobs.models import Model
@@ -99,7 +99,12 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         plan = self.plan
-        return {"plan": plan.to_dict(), "epsilon": plan.cost().epsilon, "settings": self.trainer.settings()}
+        return {
+            "plan": plan.to_dict(),
+            "epsilon": plan.cost().epsilon,
+            "settings": self.trainer.settings(),
+            "published_names": self.job.opened.published_names,
+        }
 
     def facts(self) -> dict[str, str]:
         """For people, by what each is called."""
@@ -111,6 +116,7 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
             "model": f"{config.model}, {trainer.weights} trained",
             "records, features, classes": f"{plan.records:,}, {trainer.facts.dim}, {len(trainer.facts.classes)}",
             "target": asked,
+            PUBLISHED_NAMES: shown_names(self.job.opened.published_names),
         }
         if plan.steps == 0:
             return known | without
@@ -411,7 +417,7 @@ def train(
     for name in ("out", "store"):
         if given.get(name) is not None:
             given[name] = Path(given[name])
-    persons, person = Persons.taken_from(given)
+    persons, person = Persons.taken_from(given, data)
     job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label, person), persons=persons, **given)
     with job.processes() as world:
         planned = job.plan(world)

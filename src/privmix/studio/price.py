@@ -151,7 +151,7 @@ def _dim(asked: Asked, order: Order) -> int:
     if asked.what == TABLE:
         said = {name: value for name, value in order.spec.items() if name != "out"}
         names = [column.name for column in asked.declared]
-        table = declared_table(names, SpecOptions(**said), apart=(asked.label, asked.person or None))
+        table = declared_table(names, SpecOptions(**said), apart=(asked.label, asked.person))
         return table.output_dim((len(names),))
     extractor = parse_features(order.release["features"])
     if asked.what == IMAGES:

@@ -1,0 +1,176 @@
+"""One rule for labels in every reader: a value whose text is a declared name is that class."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas
+import polars
+import pyarrow as pa
+import pyarrow.feather
+import pytest
+from safetensors.numpy import save_file
+
+from privmix.data import open_dataset
+from privmix.errors import InvalidInput
+from privmix.jobs.columns import Columns
+from tests.data.helpers import idx_bytes
+
+datasets = pytest.importorskip("datasets")
+Reader = Callable[[Path, list[Any], Any], list[int]]
+
+
+def _file(name: str, write: Callable[[Path, list[Any]], object]) -> Reader:
+    def read(folder: Path, labels: list[Any], classes: Any) -> list[int]:
+        write(folder / name, labels)
+        return _read(folder / name, classes)
+
+    return read
+
+
+def _read(data: Any, classes: Any) -> list[int]:
+    options: dict[str, Any] = {"number_columns": ["a"]} if str(data).endswith(".jsonl") else {}
+    return open_dataset(data, classes=classes, **options).read().y.tolist()
+
+
+def _table(labels: list[Any]) -> dict[str, list[Any]]:
+    return {"a": list(range(len(labels))), "label": labels}
+
+
+def _x(labels: list[Any]) -> Any:
+    return np.arange(len(labels), dtype=np.float32).reshape(-1, 1)
+
+
+def _idx(path: Path, labels: list[Any]) -> None:
+    path.write_bytes(idx_bytes(np.zeros((len(labels), 2, 2), np.uint8)))
+    path.with_name("own-labels.idx").write_bytes(idx_bytes(np.array(labels, np.uint8)))
+
+
+ANY: dict[str, Reader] = {
+    "csv": _file("a.csv", lambda path, labels: pandas.DataFrame(_table(labels)).to_csv(path, index=False)),
+    "jsonl": _file(
+        "a.jsonl",
+        lambda path, labels: path.write_text(
+            "".join(json.dumps({"a": place, "label": label}) + "\n" for place, label in enumerate(labels))
+        ),
+    ),
+    "parquet": _file("a.parquet", lambda path, labels: pandas.DataFrame(_table(labels)).to_parquet(path)),
+    "dictionary": _file(
+        "b.parquet",
+        lambda path, labels: pandas.DataFrame(_table(labels)).astype({"label": "category"}).to_parquet(path),
+    ),
+    "arrow": _file("a.feather", lambda path, labels: pyarrow.feather.write_feather(pa.table(_table(labels)), path)),
+    "npz": _file("a.npz", lambda path, labels: np.savez(path, x=_x(labels), y=np.array(labels))),
+    "pandas": lambda _, labels, classes: _read(pandas.DataFrame(_table(labels)), classes),
+    "category": lambda _, labels, classes: _read(
+        pandas.DataFrame(_table(labels)).astype({"label": "category"}), classes
+    ),
+    "objects": lambda _, labels, classes: _read(pandas.DataFrame(_table(labels)).astype({"label": object}), classes),
+    "polars": lambda _, labels, classes: _read(polars.DataFrame(_table(labels)), classes),
+    "table": lambda _, labels, classes: _read(pa.table(_table(labels)), classes),
+    "datasets": lambda _, labels, classes: _read(datasets.Dataset.from_dict(_table(labels)), classes),
+    "lists": lambda _, labels, classes: _read((_x(labels), labels), classes),
+    "array": lambda _, labels, classes: _read((_x(labels), np.array(labels)), classes),
+    "items": lambda _, labels, classes: _read((_x(labels), [np.array(label)[()] for label in labels]), classes),
+}
+NUMBERS: dict[str, Reader] = ANY | {
+    "safetensors": _file(
+        "a.safetensors", lambda path, labels: save_file({"x": _x(labels), "y": np.array(labels)}, path)
+    ),
+}
+WHOLE: dict[str, Reader] = NUMBERS | {"idx": _file("own-images.idx", _idx)}
+REFUSED = None
+CASES: dict[str, tuple[dict[str, Reader], list[Any], Any, list[int] | None]] = {
+    "truth values by name": (ANY, [True, False, False], ["True", "False"], [0, 1, 1]),
+    "truth values by name, in lower case": (ANY, [True, False, False], ["true", "false"], [0, 1, 1]),
+    "truth values declared as such": (ANY, [True, False, False], [False, True], [1, 0, 0]),
+    "truth values by number": (ANY, [True, False, False], ["1", "0"], REFUSED),
+    "integers by name": (WHOLE, [1, 2, 2], ["1", "2"], [0, 1, 1]),
+    "integers by name, in another order": (WHOLE, [1, 0, 0], ["1", "0"], [0, 1, 1]),
+    "integers declared as such": (WHOLE, [2, 1, 1], range(1, 3), [1, 0, 0]),
+    "NumPy's integers declared": (WHOLE, [2, 1, 1], np.array([2, 1]), [0, 1, 1]),
+    "integers as truth values": (WHOLE, [0, 1, 1], ["False", "True"], REFUSED),
+    "a number among names": (WHOLE, [0, 1, 1], ["none", "1"], REFUSED),
+    "integers by place": (WHOLE, [0, 1, 1], ["no", "yes"], [0, 1, 1]),
+    "integers of a number of classes": (WHOLE, [0, 1, 1], 2, [0, 1, 1]),
+    "integers of a range": (WHOLE, [0, 1, 1], range(10), [0, 1, 1]),
+    "whole floats by name": (NUMBERS, [1.0, 2.0, 2.0], ["1", "2"], [0, 1, 1]),
+    "whole floats by name of a float": (NUMBERS, [1.0, 2.0, 2.0], ["2.0", "1.0"], [1, 0, 0]),
+    "whole floats by place": (NUMBERS, [0.0, 1.0, 1.0], ["no", "yes"], [0, 1, 1]),
+    "a real-valued target": (NUMBERS, [0.5, 1.0, 1.25], ["no", "yes"], REFUSED),
+    "texts by name": (ANY, ["yes", "no", "no"], ["no", "yes"], [1, 0, 0]),
+    "texts of numbers": (ANY, ["1.0", "2", "2"], ["1", "2"], [0, 1, 1]),
+    "texts of places": (ANY, ["1", "0", "0"], ["no", "yes"], [1, 0, 0]),
+    "texts of truth values": (ANY, ["true", "False", "False"], ["True", "False"], [0, 1, 1]),
+    "texts that names alone tell apart": (ANY, ["1.0", "1", "1"], ["1", "1.0"], [1, 0, 0]),
+    "numbers that names do not tell apart": (NUMBERS, [1.0, 1.0, 1.0], ["1", "1.0"], REFUSED),
+}
+
+
+@pytest.mark.parametrize(
+    ("case", "reader"), [(case, reader) for case, (readers, *_) in CASES.items() for reader in readers]
+)
+def test_a_label_is_the_same_class_in_every_reader(tmp_path: Path, case: str, reader: str) -> None:
+    readers, labels, classes, places = CASES[case]
+    if reader == "csv" and case == "numbers that names do not tell apart":
+        places = [1, 1, 1]
+    if places is not REFUSED:
+        assert readers[reader](tmp_path, labels, classes) == places
+        return
+    with pytest.raises(InvalidInput) as refused:
+        readers[reader](tmp_path, labels, classes)
+    assert refused.value.field == "label"
+    assert "single-label classification" in refused.value.allowed
+
+
+@pytest.mark.parametrize("reader", [name for name in ANY if name not in ("csv", "npz", "array", "items")])
+def test_truth_values_are_places_of_names_that_are_none(tmp_path: Path, reader: str) -> None:
+    assert ANY[reader](tmp_path, [True, False, False], ["well", "ill"]) == [1, 0, 0]
+    assert ANY[reader](tmp_path, [True, False, False], 2) == [1, 0, 0]
+    assert ANY[reader](tmp_path, [True, False, False], ["yes", "no"]) == [0, 1, 1]
+    with pytest.raises(InvalidInput):
+        ANY[reader](tmp_path, [True, False, False], ["yes", "maybe"])
+
+
+def test_each_label_is_read_by_itself() -> None:
+    for mixed in (["1", 1, 1.0, np.int64(2), "2.0"], ["1", 1, 1, 2, None], [True, 1, "1", 2, 2]):
+        try:
+            found = _read((_x(mixed), mixed), ["2", "1"])
+        except InvalidInput:
+            continue
+        assert found == [1, 1, 1, 0, 0]
+
+
+def test_numbers_of_a_class_label_are_its_names() -> None:
+    for names, classes, places in (
+        (["cat", "dog"], ["dog", "cat"], [1, 0, 0]),
+        (["2", "1"], ["2", "1"], [0, 1, 1]),
+        (["2", "1"], "ClassLabel", [0, 1, 1]),
+        (["cat", "dog"], ["chat", "chien"], [0, 1, 1]),
+        (["cat", "dog"], 2, [0, 1, 1]),
+    ):
+        features = datasets.Features(a=datasets.Value("int64"), label=datasets.ClassLabel(names=names))
+        made = datasets.Dataset.from_dict(_table([0, 1, 1]), features=features)
+        assert _read(made, classes) == places
+        with pytest.raises(InvalidInput, match="label: got a value that is private"):
+            _read(datasets.Dataset.from_dict(_table([0, -1, 1]), features=features), classes)
+
+
+def test_several_labels_a_record_are_refused_with_the_way_out() -> None:
+    y = np.eye(3)
+    for data in ((_x([0, 1, 2]), y), (_x([0, 1, 2]), y.tolist()), pa.table(_table(y.tolist()))):
+        with pytest.raises(InvalidInput) as refused:
+            _read(data, 3)
+        assert "single-label classification" in refused.value.allowed
+
+
+def test_a_list_of_labels_is_no_label() -> None:
+    for make in (lambda: Columns(label_column=["y", "ok"]), lambda: Columns.declared(None, ["y", "ok"])):  # type: ignore[arg-type,list-item]
+        with pytest.raises(InvalidInput) as refused:
+            make()
+        assert refused.value.field == "label"
+        assert "single-label classification" in refused.value.allowed
