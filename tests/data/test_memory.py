@@ -148,7 +148,7 @@ REFUSED = {
     "one-hot": ((X, np.eye(4)), "shape of y"),
     "no record": ((X[:0], []), "number of records"),
     "no column": (pandas.DataFrame({"a": [1]}), "label column"),
-    "twice": (pandas.DataFrame([[1, 2, 3]], columns=["a", "a", "label"]), "names that differ"),
+    "twice": (pandas.DataFrame([[1, 2, 3]], columns=["a", "a", "label"]), "a name for each"),
     "sparse": ((torch.eye(4).to_sparse(), Y), "sparse"),
 }
 

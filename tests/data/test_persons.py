@@ -61,7 +61,7 @@ def test_the_column_is_none_of_the_inputs(kind: str, tmp_path: Path) -> None:
     source = open_dataset(written(tmp_path, kind), classes=["a", "b"], person_columns=["who"])
     assert source.number_names == ("dose",)
     with pytest.raises(InvalidInput, match="person"):
-        open_dataset(written(tmp_path, kind), classes=["a", "b"], person_column="dose", number_columns=["dose"])
+        open_dataset(written(tmp_path, kind), classes=["a", "b"], person_columns=["dose"], number_columns=["dose"])
 
 
 def test_numbers_follow_from_the_order_of_records_alone() -> None:

@@ -62,7 +62,10 @@ def columns_of(
     """
     library = library_of(data)
     if library:
-        names = data.column_names if library == "datasets" else data.columns
+        if library == "pyarrow":
+            names = data.schema.names
+        else:
+            names = data.column_names if library == "datasets" else data.columns
         if isinstance(names, Mapping):
             names = next(iter(names.values()))
         return dict.fromkeys(frame_columns(names, values), UNKNOWN)
