@@ -58,10 +58,10 @@ def test_gzipped_and_larger_than_a_block(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "field"),
     [
-        ("", "label column"),
+        ("", "header"),
         ("a,b\n1,2\n", "label column"),
-        ("a,a,label\n1,2,0\n", "header"),
-        ("a,,label\n1,2,0\n", "header"),
+        ("a,a,label\n1,2,0\n", "columns"),
+        ("a,,label\n1,2,0\n", "columns"),
         ("label\n0\n", "header"),
         ("a,label\n", "number of records"),
         ("a,label\n1\n", "d.csv"),

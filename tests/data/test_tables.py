@@ -115,7 +115,7 @@ def test_parquet_tables(tmp_path: Path) -> None:
         (TEXT, {"columns": ["job"], "feature_column": "age"}, "feature column"),
         (TEXT, {"columns": ["job", "town"]}, "columns"),
         (TEXT, {"columns": ["job"], "image_size": 8}, "image_size"),
-        ("", {"text_column": "job"}, "label column"),
+        ("", {"text_column": "job"}, "header"),
         ("job,age\nx,1\n", {"text_column": "job"}, "label column"),
         ("job,income\n", {"text_column": "job"}, "number of records"),
         ("job,income\n\n\r\n", {"text_column": "job"}, "number of records"),

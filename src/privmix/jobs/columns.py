@@ -63,7 +63,7 @@ class Columns:
 
     def __post_init__(self) -> None:
         if not isinstance(self.label_column, str):
-            from privmix.data.source import ONE_LABEL
+            from privmix.data.source import ONE_LABEL  # type: ignore[unreachable]
 
             raise InvalidInput("label", self.label_column, f"the name of one column. {ONE_LABEL}")
 
