@@ -194,7 +194,7 @@ class ArrowSource(Source):
             return labels
         if not np.logical_and(labels >= 0, labels < len(self._coded)).all():
             raise outside_classes(self._schema.classes)
-        return self._coded[labels]
+        return np.asarray(self._coded[labels])
 
     def _blocks(self, size: int, first: int, stop: int) -> Iterator[Any]:
         begin, (last, end) = self._manifest.begin(first), self._manifest.end(max(0, stop - 1))

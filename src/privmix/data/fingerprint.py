@@ -172,7 +172,7 @@ def records_hash(source: Source) -> str:
     """
     hasher = hashlib.sha256(_RECORDS)
     try:
-        for inputs, labels in source._chunks(_BATCH):
+        for inputs, labels in source._as_given(_BATCH):
             for values in (inputs, labels):
                 hasher.update(repr(values.shape[1:]).encode())
                 hasher.update(_canonical(values))

@@ -150,6 +150,10 @@ class Source(ABC):
         """
         return
 
+    def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """All records, to tell the data from other data."""
+        return self._chunks(size)
+
     def batches(self, size: int, first: int = 0, stop: int | None = None) -> Iterator[LabelledArray]:
         """Yield validated batches of at most ``size`` records, in the source's order.
 
