@@ -350,9 +350,13 @@ def _is_blank(stream: IO[bytes]) -> bool:
 def _header(path: Path, stream: IO[bytes], dialect: Dialect) -> list[str]:
     """Column names; leaves the stream at the first record. A first line of the declared names is no record."""
     if dialect.header:
-        if dialect.header != _first_cells(stream, dialect):
-            stream.seek(0)
-            stream.seek(len(codecs.BOM_UTF8) if stream.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8 else 0)
+        with open_binary(path) as again:
+            first = again.readline(_HEADER_BYTES)
+        # Packed files are read forward alone.
+        if dialect.header == _cells_of(first, dialect):
+            stream.readline(_HEADER_BYTES)
+        elif first.startswith(codecs.BOM_UTF8):
+            stream.read(len(codecs.BOM_UTF8))
         return list(dialect.header)
     names = next(csv.reader(_lines(path, stream, dialect.encoding), delimiter=dialect.mark, strict=True), [])
     if not names:
@@ -360,11 +364,11 @@ def _header(path: Path, stream: IO[bytes], dialect: Dialect) -> list[str]:
     return names
 
 
-def _first_cells(stream: IO[bytes], dialect: Dialect) -> tuple[str, ...]:
-    """Cells of the first line, whatever it is: where it is a record, nothing must depend on it."""
-    line = stream.readline(_HEADER_BYTES).removeprefix(codecs.BOM_UTF8)
+def _cells_of(line: bytes, dialect: Dialect) -> tuple[str, ...]:
+    """Cells of a first line, whatever it is: where it is a record, nothing must depend on it."""
+    text = line.removeprefix(codecs.BOM_UTF8).decode(dialect.encoding, errors="replace")
     try:
-        return tuple(next(csv.reader([line.decode(dialect.encoding, errors="replace")], delimiter=dialect.mark), []))
+        return tuple(next(csv.reader([text], delimiter=dialect.mark), []))
     except csv.Error:
         return ()
 
