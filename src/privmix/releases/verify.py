@@ -142,11 +142,11 @@ def check_but_numbers(root: Path) -> Held:
     certificate = parse_certificate(content)
     check_spec(certificate["extractor"])
     plan = plan_from_dict(certificate["plan"])
-    check_shape(certificate["extractor"], certificate["input_shape"], plan.dim)
     _check_names(certificate, plan)
     # Before anything is computed from its numbers: there is a file for every row.
     check_files(root, certificate, plan)
     shards = check_shards(root, certificate, plan)
+    check_shape(certificate["extractor"], certificate["input_shape"], plan.dim)
     cost = check_certificate(certificate)[1]
     if content != certificate.to_bytes():
         raise InvalidInput("certificate", "another layout", "the layout in which privmix writes it")

@@ -233,7 +233,7 @@ def test_audits_that_train_anew_take_the_module_with_its_first_weights(tmp_path:
     audit = {"data": images(), "canaries": 10, "seed": 0}
     assert pm.audit(folder, "canaries", module=name, **audit).audit.proof.proven_epsilon <= 8
     found = MembershipJob(
-        model=folder, data=images(), held_out=images(30), module=name, attacks="lira", references=2
+        model=folder, data=images(), held_out=images(30), module=name, attacks="lira", references=10
     ).run()
     assert found.result.attacks[0].name == "lira"
     with pytest.raises(InvalidInput, match="began with"):
