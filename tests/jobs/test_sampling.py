@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import privmix as pm
 from privmix.cli.main import run
 from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
+from privmix.learning import table_model
 from privmix.releases.card import data_card
 
 SPEC = {
@@ -83,6 +85,70 @@ def test_rows_hang_together_as_the_records_do(rows: pm.SampledTable) -> None:
         assert np.abs(first.to_numpy() - second.to_numpy()).sum() / 2 < 0.06, (one, other)
     assert abs(frame["age"].isna().mean() - real["age"].isna().mean()) < 0.03
     assert rows.met >= len(rows.pairs) - 1
+
+
+@pytest.mark.parametrize(("noise", "seed"), [(0, 1), (3, 0)])
+def test_small_tables_keep_their_classes(noise: int, seed: int) -> None:
+    """400 records whose label follows from the ward: X'Y shows both classes, whatever the few counts say."""
+    wards = pandas.DataFrame({"ward": list("abcd") * 100})
+    wards["ill"] = np.where(wards["ward"].isin(["a", "c"]), "yes", "no")
+    spec = Tabular({"ward": {"categories": list("abcd")}})
+    made = pm.release(
+        wards, features=spec, label="ill", classes=["no", "yes"], design=pm.designs.Moments(), epsilon=1, delta=1e-4,
+        seed=noise, progress=False,
+    )  # fmt: skip
+    found = made.sample_table(2000, label="ill", seed=seed)
+    frame = found.to_frame()
+    assert abs((frame["ill"] == "yes").mean() - 0.5) < 0.1
+    assert np.abs(frame["ward"].value_counts(normalize=True) - 0.25).max() < 0.1
+    assert (frame["ward"].isin(["a", "c"]) == (frame["ill"] == "yes")).mean() > 0.9
+    assert found.model.lost == ()
+    assert found.met == 1
+
+
+def test_a_fit_that_misses_the_release_is_loud(
+    release: pm.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Parts that may tell next to nothing of a record: pairs of columns that go together can't be met."""
+    for name, value in {"_STIFF": (1e9,), "_STEPS": 30, "_TRIAL_STEPS": 10, "_AGAIN_STEPS": 10, "_STARTS": 2}.items():
+        monkeypatch.setattr(table_model, name, value)
+    with pytest.warns(UserWarning, match="missed"):
+        found = release.sample_table(label="ill")
+    lost = {pair.columns for pair in found.model.lost}
+    assert ("ward", "ill") in lost
+    assert found.shown()[1]["WARNING"] == found.warnings[0]
+    folder, out = release.save(tmp_path / "REL"), tmp_path / "rows.csv"
+    assert run(["sample", str(folder), "--out", str(out), "--label-column", "ill", "--json"]) == 4
+    said = capsys.readouterr()
+    assert "WARNING" in said.err
+    told = json.loads(said.out)
+    assert {tuple(pair["columns"]) for pair in told["pairs"] if pair["lost"]} == lost
+    assert told["warnings"] == list(found.warnings)
+    assert out.exists()
+
+
+def test_quality_is_told_in_the_rows_own_terms(rows: pm.SampledTable) -> None:
+    assert rows.forecast is not None
+    assert rows.warnings == ()
+    assert rows.told == {"ward": True, "age": True, "smoker": True}
+    assert rows.to_dict()["variation"] == rows.forecast.variation < 0.1
+    assert all(note in str(rows.shown()[1]["quality"]) for note in rows.notes)
+    assert "use `bins`" not in " ".join(rows.notes)
+
+
+def test_columns_of_which_mean_and_spread_were_released_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_STEPS", "_TRIAL_STEPS", "_AGAIN_STEPS"):
+        monkeypatch.setattr(table_model, name, 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        spec = Tabular({"age": {"range": [0, 110], "missing": "indicator"}, "smoker": {"boolean": True}})
+        made = pm.release(
+            visits()[["age", "smoker", "ill"]], features=spec, label="ill", classes=["no", "yes"],
+            design=pm.designs.Moments(), epsilon=8, delta=1e-5, seed=0,
+        )  # fmt: skip
+        found = made.sample_table(label="ill")
+    assert found.to_dict()["released"] == {"age": "mean and spread", "smoker": "shares"}
+    assert any("1 column has a range only" in note and "age" in note for note in found.notes)
 
 
 def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release) -> None:

@@ -13,7 +13,16 @@ from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
 from privmix.jobs.planning import check_goal, columns_of
 from privmix.planning import ReleaseConfig
-from privmix.planning.table import CARRIED, TableColumn, _as_shares, _variation, _weakest, forecast_table
+from privmix.planning.table import (
+    CARRIED,
+    TOO_MUCH,
+    TableColumn,
+    _as_shares,
+    _variation,
+    _weakest,
+    few_for_noise,
+    forecast_table,
+)
 
 COLUMNS = (TableColumn("ward", 4), TableColumn("stage", 5), TableColumn("place", 60))
 
@@ -80,6 +89,31 @@ def test_only_what_features_tell_is_forecast() -> None:
         {"age": {"range": [0, 110]}, "old": {"bins": [30, 60]}, "ill": {"boolean": True}, "ward": {"categories": ["a"]}}
     )
     assert {one.name: one.told for one in columns_of(spec)} == {"age": False, "old": True, "ill": True, "ward": True}
+
+
+def test_wide_tables_are_forecast_by_a_sample_of_pairs() -> None:
+    columns = [TableColumn(f"q{place}", 2 + place % 3) for place in range(400)]
+    made = ReleaseConfig(records=2000, dim=800, classes=("no", "yes"), design="moments").calibrate(2.0, 1e-5)
+    found = forecast_table(made, columns)
+    assert (len(found.pairs), found.of) == (5000, 400 * 399 // 2 + 400)
+    assert len({pair.columns for pair in found.pairs}) == 5000
+    assert "5,000 of 80,200" in " ".join(found.notes)
+    assert found.pairs == forecast_table(made, columns).pairs
+    assert {one.column for one in found.advice} == {one.name for one in columns}
+
+
+@pytest.mark.parametrize(("records", "epsilon", "few"), [(10, 1.0, True), (100, 0.1, True), (400, 1.0, False)])
+def test_few_records_are_warned_of_by_public_facts(records: int, epsilon: float, few: bool) -> None:
+    import pandas
+
+    frame = pandas.DataFrame({"one": ["a", "b"] * (records // 2), "ill": ["no", "yes"] * (records // 2)})
+    spec = Tabular({"one": {"categories": ["a", "b"]}})
+    planned = pm.plan(
+        frame, features=spec, label="ill", classes=["no", "yes"], epsilon=epsilon, delta=1e-3, design="moments"
+    )
+    assert (few_for_noise(planned.plan, epsilon, 1e-3) is not None) == few
+    assert any("are few for epsilon" in text for text in planned.warnings) == few
+    assert any("too much for rows" in text for text in planned.warnings) == (planned.forecast.variation > TOO_MUCH)
 
 
 def test_designs_of_rows_have_no_table() -> None:

@@ -29,8 +29,9 @@ def version() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit code 0 on success, 2 for bad input, 3 for an overspent budget, 4 for an audit that
-    refutes a claim, 1 for input/output trouble, 70 for a defect.
+    """Run the command line; exit code 0 on success, 2 for bad input, 3 for an overspent budget, 4 for a check that
+    fails (an audit refutes a claim, a replay differs, rows miss their release), 1 for input/output trouble, 70 for a
+    defect.
     """
     sys.exit(run(sys.argv[1:]))
 

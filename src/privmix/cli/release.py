@@ -96,7 +96,12 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
 
 
 def _next(planned: Planned, folder: str) -> str:
-    return f"privmix {f'sample {folder} --out rows.csv' if planned.job.goal == TABLE else f'fit {folder} --out MODEL'}"
+    learn, rows = f"privmix fit {folder} --out MODEL", f"privmix sample {folder} --out rows.csv"
+    if planned.job.goal == TABLE:
+        return rows
+    # Rows are made of one release, not of a series.
+    of_table = planned.forecast is not None and planned.job.terms.folder is None
+    return f"{learn}, or {rows} for rows of the table" if of_table else learn
 
 
 def _show_plan(planned: Planned, json_output: bool) -> None:

@@ -8,12 +8,15 @@ from typing import Annotated, Final
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, out, plain, print_json
+from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.flags import with_flags
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import verb
 
 _WORST: Final = 5
+# Exit code of rows that do not meet the release, as of a claim that an audit refutes.
+_LOST: Final = 4
 
 
 @verb(app)
@@ -40,25 +43,23 @@ def sample(
     bounds, missing cells missing. They are made of the released numbers alone: no private data is read, no privacy is
     spent, and no row is anybody's record.
 
-    Beside them stands how well the released numbers are met: a pair of columns is within its noise if noise alone could
-    leave as much; the ratio is the mean square of what is left over that of the noise. What more than two columns
-    have in common is in no released number, and the rows have of it what the pairs imply.
+    The command states what the noise is worth in total variation of two columns, and which columns have only mean and
+    spread released. Then how well the fit meets the released numbers: a pair of columns is within its noise if noise
+    alone could leave as much. Where no fit meets a pair it warns, and ends with exit code 4. What more than two
+    columns have in common is in no released number, and the rows have of it what the pairs imply.
 
     Example: privmix sample INCOME --out rows.csv --label-column income
     """
     with progress_bars() as progress:
-        found = jobs.sampling.sample(
-            release, records, label=label, seed=seed, out=target, overwrite=overwrite, progress=progress
-        )
+        found = jobs.sampling.sampled(release, records, label, seed, target, overwrite, progress)
+    for text in found.warnings:
+        err.print(f"[yellow]WARNING:[/] {plain(with_flags(text))}", soft_wrap=True)
     if json_output:
-        pairs = [
-            {"columns": list(pair.columns), "numbers": pair.numbers, "ratio": pair.ratio, "met": pair.met}
-            for pair in found.pairs
-        ]
-        told = {"rows": len(found), "columns": list(found.columns), "ignored": list(found.ignored), "pairs": pairs}
-        print_json(told)
-        return
+        print_json(found.to_dict())
+        raise typer.Exit(_LOST if found.model.lost else 0)
     out.print(f"sampled: {len(found):,} rows of {len(found.columns)} columns", soft_wrap=True)
+    for text in found.notes:
+        out.print(f"quality: {plain(text)}", soft_wrap=True)
     out.print(f"fit: {found.met} of {len(found.pairs)} pairs of columns are met within their noise", soft_wrap=True)
     for pair in found.worst[:_WORST]:
         names = " x ".join(plain(name) for name in pair.columns)
@@ -74,3 +75,5 @@ def sample(
             soft_wrap=True,
         )
     out.print(f"written to {plain(target)}: as public as the release", soft_wrap=True)
+    if found.model.lost:
+        raise typer.Exit(_LOST)

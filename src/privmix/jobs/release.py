@@ -38,6 +38,7 @@ from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
+from privmix.planning.table import LARGEST_TABLE, TableForecast, few_for_noise, forecast_table
 from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
@@ -107,10 +108,23 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         """Epsilon at the delta asked for, an upper bound."""
         return self.plan.cost()
 
+    @cached_property
+    def forecast(self) -> TableForecast | None:
+        """What the noise does to pairs of a table's columns; None where the release has no table of pairs."""
+        reader = self.job.reader
+        if not isinstance(reader, Tabular) or self.job.public is not None or self.plan.dim > LARGEST_TABLE:
+            return None
+        columns = columns_of(reader)
+        return forecast_table(self.plan, columns) if any(one.told for one in columns) else None
+
     @property
     def warnings(self) -> tuple[str, ...]:
         """What its owner should know before it is carried out, a sentence each."""
         found = []
+        if (few := few_for_noise(self.plan, self.job.epsilon, self.job.delta)) is not None:
+            found.append(few)
+        if self.forecast is not None and self.forecast.warning is not None:
+            found.append(self.forecast.warning)
         least = 1 / self.plan.most_units
         if self.job.delta >= least:
             found.append(f"delta {exact(self.job.delta)} is not below 1/{unit_of(self.plan).many} = {least:.3g}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +15,12 @@ from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.table_states import States, table_states
 from privmix.features.tabular import Tabular
+from privmix.jobs.planning import columns_of
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.learning.table_model import ColumnStates, PairFit, TableModel, fit_table
+from privmix.planning.table import TableForecast, forecast_table, listed, untold_note
 from privmix.plans import Plan, plan_from_dict
+from privmix.progress import Progress
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.publication.second_moments import SecondMoments
@@ -30,8 +34,6 @@ MOST_ROWS: Final = 10_000_000
 
 # A share that is so many standard deviations of its noise above 0 is one.
 _SEEN: Final = 4.0
-# Pairs that a summary names.
-_WORST: Final = 5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +51,9 @@ class SampledTable(Shown):
         ignored: declared columns that are not in the release, and so not here.
         open_ended: columns of bins whose first and last interval have one end: there cells are the number at that end.
         model: the mixture that rows are drawn from.
+        told: for each column whether the shares of its values were released, or its mean and spread alone.
+        share_error: standard deviation of the noise in a class's share, as its released count has it.
+        forecast: what the noise does to pairs of columns, from the release's plan; None where no shares were released.
         out: the file that was written, if any.
     """
 
@@ -58,6 +63,9 @@ class SampledTable(Shown):
     ignored: tuple[str, ...]
     open_ended: tuple[str, ...]
     model: TableModel
+    told: Mapping[str, bool]
+    share_error: float
+    forecast: TableForecast | None
     out: Path | None = None
 
     def __len__(self) -> int:
@@ -77,6 +85,39 @@ class SampledTable(Shown):
     def worst(self) -> tuple[PairFit, ...]:
         """The pairs that are not met, those furthest from it first."""
         return tuple(sorted((pair for pair in self.pairs if not pair.met), key=lambda pair: -pair.ratio))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the release's noise is worth in the rows' terms, a sentence each."""
+        untold = untold_note([name for name, told in self.told.items() if not told])
+        counts = f"Class counts alone tell a class's share to about {self.share_error:.2g}."
+        return (*(untold if self.forecast is None else self.forecast.notes), counts)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Why the rows are of little use, where they are."""
+        found = [] if self.forecast is None or self.forecast.warning is None else [self.forecast.warning]
+        if lost := self.model.lost:
+            names = listed(f"{' x '.join(pair.columns)} ({pair.beyond:.2f})" for pair in lost)
+            found.append(
+                f"the fit missed {len(lost)} of {len(self.pairs)} pairs of columns by more than noise and rounding "
+                f"explain, in total variation: {names}. Do not use the rows for these; another `seed` may meet them"
+            )
+        return tuple(found)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready form."""
+        fitted = [{**vars(pair), "columns": list(pair.columns), "lost": pair.lost} for pair in self.pairs]
+        return {
+            "rows": len(self),
+            "columns": list(self.columns),
+            "released": {name: "shares" if told else "mean and spread" for name, told in self.told.items()},
+            "ignored": list(self.ignored),
+            "warnings": list(self.warnings),
+            "notes": list(self.notes),
+            "variation": None if self.forecast is None else self.forecast.variation,
+            "pairs": fitted,
+        }
 
     def table(self, start: int = 0, stop: int | None = None) -> Any:
         """Rows ``start`` to before ``stop`` as an Arrow table."""
@@ -109,11 +150,13 @@ class SampledTable(Shown):
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """How many, and how well they fit."""
-        worst = ", ".join(f"{' x '.join(pair.columns)} ({pair.ratio:.1f})" for pair in self.worst[:_WORST])
+        worst = listed(f"{' x '.join(pair.columns)} ({pair.ratio:.1f})" for pair in self.worst)
         facts: dict[str, object] = {
+            **({"WARNING": "; ".join(self.warnings)} if self.warnings else {}),
             "columns": len(self.columns),
-            "pairs of columns within their noise": f"{self.met} of {len(self.pairs)}",
-            **({"furthest from it": worst} if worst else {}),
+            "quality": " ".join(self.notes),
+            "fit: pairs of columns met within noise": f"{self.met} of {len(self.pairs)}",
+            **({"mean square over the noise's": worst} if worst else {}),
             **({"not in the release": ", ".join(self.ignored)} if self.ignored else {}),
             **({} if self.out is None else {"file": self.out}),
         }
@@ -154,7 +197,22 @@ def sample(
             be one, is there already or lies in a release or model.
         StorageError: something can't be read or written.
     """
-    place = None if out is None else Path(out)
+    found = sampled(release, records, label, seed, None if out is None else Path(out), overwrite, callback(progress))
+    for text in found.warnings:
+        warnings.warn(text, stacklevel=3)
+    return found
+
+
+def sampled(
+    release: HasDataset | ReleasedDataset | str | Path,
+    records: int | None,
+    label: str,
+    seed: int,
+    place: Path | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> SampledTable:
+    """The same, whose caller shows the warnings."""
     if place is not None:
         check_out(place, overwrite)
     dataset = dataset_of(release)
@@ -172,7 +230,7 @@ def sample(
         mean_noise_std=0.0 if noise is None else noise * plan.clip_norm / moments.records,
         free_total=counted,
         seed=seed,
-        progress=callback(progress),
+        progress=progress,
     )
     generator = np.random.default_rng([seed, 1])
     places = model.sample(records or moments.records, generator)
@@ -181,7 +239,11 @@ def sample(
     names = [one.name for one in states]
     open_ended = tuple(one.name for one in states if one.open_end)
     table = pa.table([*arrays, classes], names=[*names, label])
-    found = SampledTable(table, label, model.pairs, tabular.ignored, open_ended, model, place)
+    columns = columns_of(tabular)
+    told = {one.name: one.told for one in columns}
+    forecast = forecast_table(plan, columns, label=label) if any(told.values()) else None
+    error = moments.noise_std_counts / moments.records
+    found = SampledTable(table, label, model.pairs, tabular.ignored, open_ended, model, told, error, forecast, place)
     if place is not None:
         write_table(found, place, private=False)
     return found

@@ -17,7 +17,7 @@ from privmix.features.tabular import Tabular
 from privmix.jobs.columns import Columns
 from privmix.jobs.evaluation import open_for_model
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.sampling import SampledTable, checked_table, sample
+from privmix.jobs.sampling import SampledTable, checked_table, sampled
 from privmix.jobs.table_quality import TableQuality, table_quality
 from privmix.learning.base import ReleaseFacts
 from privmix.publication import ReleasedDataset
@@ -49,6 +49,7 @@ class TableEvaluation(Shown):
         distances = {f"total variation, {way}": f"{mean:.4f} (most {most:.4f})" for way, (mean, most) in names.items()}
         real = found.real_tree
         return f"Table of {len(self.rows):,} rows beside {self.records:,} real records", {
+            **({"WARNING": "; ".join(self.rows.warnings)} if self.rows.warnings else {}),
             **distances,
             "furthest off": " x ".join(found.worst_pair),
             "Cramer's V, mean error": f"{found.association:.4f}",
@@ -105,7 +106,7 @@ def evaluate_table(
     # The real records first: what is wrong with them shows before the fit, which takes much longer.
     opened = open_for_model(facts, extractor, against, split or "train", classes, declared)
     found: PrivateRecords = features_in_memory(opened.source, extractor, tell)
-    rows = sample(dataset, records, label=declared.label_column, seed=seed, progress=tell)
+    rows = sampled(dataset, records, declared.label_column, seed, progress=tell)
     states = table_states(extractor)
     sizes = [*(len(one.shares) for one in states), len(facts.classes)]
     real = np.column_stack([_places(found.features, extractor), found.labels])

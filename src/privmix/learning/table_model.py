@@ -6,6 +6,7 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 import numpy as np
@@ -28,14 +29,18 @@ LARGEST_TABLE: Final = 2048
 PARTS: Final = 400
 """Parts of the mixture."""
 
+LOST: Final = 0.05
+"""Total variation beyond the noise by which a fit may miss a pair, before it is tried again."""
+
 # Chosen on two public tables of no other benchmark (bench_table_steps.py): rows are no better with three times as many.
 _STEPS, _TRIAL_STEPS, _AGAIN_STEPS = 300, 150, 100
 _RATE, _MOMENTUM = 0.08, (0.9, 0.99)
 # How far the parts' columns start from those of the whole table, in logarithms of shares.
 _APART: Final = 1.0
 _RAREST: Final = 1e-4
-# What a unit of information that the parts hold is weighed with, in units of the likelihood; from stiff to loose.
-_STIFF: Final = (3000.0, 1000.0, 300.0, 100.0, 30.0, 10.0)
+# What a unit of information that the parts hold is weighed with, in units of the likelihood. From loose to stiff: parts
+# that a stiff fit has made alike stay so in a looser one, with a class or a state that none of them has any more.
+_STIFF: Final = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 # Share of the noise's standard deviation that is added to make what a trial is fitted to, see `_halves`.
 _THINNED: Final = 0.5
 # Trials end where so many in a row have not been better.
@@ -44,6 +49,12 @@ _WORSE: Final = 2
 _CLIPPED_ROWS, _TRIAL_ROWS, _CLIPPED_ROUNDS = 50_000, 10_000, 3
 # A pair of columns is met where chance alone would leave more in a case out of a thousand.
 _MET: Final = 0.999
+# Where a fit loses a pair: how many starts there are, and how much looser each is.
+_STARTS, _LOOSER = 4, 3.0
+# Features that are multiplied at once: those of different columns meet nowhere, so that wide tables go in blocks.
+_BLOCK: Final = 64
+# Numbers of the rows that clipping is measured on, at most.
+_CLIPPED_NUMBERS: Final = 20_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +87,19 @@ class PairFit:
         ratio: mean of (model - released)^2 / variance of the noise over these numbers: about 1 is noise alone, less is
             a model that follows the noise, more is what the model does not know.
         met: whether noise alone could leave as much, once in a thousand pairs.
+        beyond: estimated total variation, beyond the noise, between the model and the released numbers; from 0 to 1.
     """
 
     columns: tuple[str, str]
     numbers: int
     ratio: float
     met: bool
+    beyond: float
+
+    @property
+    def lost(self) -> bool:
+        """Whether the model misses what was released of the pair, by more than noise and rounding explain."""
+        return not self.met and self.beyond > LOST
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,6 +117,11 @@ class TableModel:
     states: tuple[Reals, ...]
     pairs: tuple[PairFit, ...]
     stiffness: float
+
+    @property
+    def lost(self) -> tuple[PairFit, ...]:
+        """The pairs that no start could meet, the furthest first."""
+        return tuple(sorted((pair for pair in self.pairs if pair.lost), key=lambda pair: -pair.beyond))
 
     def sample(self, records: int, generator: np.random.Generator) -> NDArray[np.int64]:
         """(records, columns) states; see :func:`privmix.learning.table_model.draw`."""
@@ -141,15 +164,17 @@ class _Fit:
         edges = np.cumsum([0, *widths])
         self.spans = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
         # All columns at once: (all states, d) features, and where two of them are of different columns.
-        features = block_diag(*(column.features for column in columns))
-        self.features = torch.tensor(np.vstack([features, np.zeros((self.classes, moments.dim))]), dtype=torch.float32)
         self.apart = 1 - torch.tensor(block_diag(*(np.ones((width, width)) for width in widths)), dtype=torch.float32)
-        # What a part's record is on average: features, classes, squared length; one product is quicker than three.
-        classes = torch.eye(sum(self.sizes))[:, -self.classes :]
-        self.read = torch.cat([self.features, classes, self.features.square().sum(1, keepdim=True)], 1)
-        # (all states, columns): one where a state is of a column.
-        column = torch.repeat_interleave(torch.arange(len(self.sizes)), torch.tensor(self.sizes))
-        self.member = torch.nn.functional.one_hot(column).float()
+        # By block: (states, features), and (states, columns) with one where a state is of a column.
+        block = np.append(edges[:-1], edges[-2]) // _BLOCK
+        grouped = [np.flatnonzero(block == one) for one in np.unique(block)]
+        every = [*(column.features for column in columns), np.zeros((self.classes, 0))]
+        self.features = [torch.tensor(block_diag(*(every[j] for j in group)), dtype=torch.float32) for group in grouped]
+        self.member = [
+            torch.tensor(block_diag(*(np.ones((self.sizes[j], 1)) for j in group)), dtype=torch.float32)
+            for group in grouped
+        ]
+        self.lengths = torch.cat([part.square().sum(1) for part in self.features])
         self.centre = None if transform.centre is None else torch.tensor(transform.centre, dtype=torch.float32)
         largest = math.sqrt(sum(float(np.square(column.features).sum(axis=1).max()) for column in columns))
         self.clips = self.centre is not None or largest > transform.clip_norm * (1 + 1e-6)
@@ -206,8 +231,8 @@ class _Fit:
         """These, and (k,) sums of shares times their logarithms: softmax of each column, of all columns in one go."""
         left = self.logits - self.highest
         terms = left.exp()
-        sums = terms @ self.member
-        within = terms / (sums @ self.member.T)
+        sums = _by_block(terms, self.member)
+        within = terms / _by_block(sums, [part.T for part in self.member])
         # The logarithm of a share is `left` less that of its column's sum, and a column's shares add up to 1.
         return torch.softmax(self.parts, 0), within, (within * left).sum(1) - sums.log().sum(1)
 
@@ -217,14 +242,17 @@ class _Fit:
         A few steps change little of it.
         """
         columns = torch.split(self.logits.detach(), self.sizes, 1)
-        self.highest = torch.stack([column.amax(1) for column in columns], 1) @ self.member.T
+        self.highest = _by_block(torch.stack([column.amax(1) for column in columns], 1), [m.T for m in self.member])
 
     def expected(
         self, weights: torch.Tensor, within: torch.Tensor
     ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
         """X'X, X'Y and label sums per record, and the features' mean; clipped as a part's mean length says."""
-        x, label, lengths = torch.split(within @ self.read, [len(self.apart), self.classes, 1], 1)
-        y, lengths = label - self.offset, lengths.squeeze(1)
+        x, y, lengths = (
+            _by_block(within, self.features),
+            within[:, -self.classes :] - self.offset,
+            within @ self.lengths,
+        )
         first = (self.transform.clip_norm / lengths.clamp(min=1e-12).sqrt()).clamp(max=1.0)
         centre = torch.zeros(x.shape[1]) if self.centre is None else self.centre
         mean = (weights * first) @ x
@@ -236,8 +264,9 @@ class _Fit:
         once, twice = weights * second.sqrt(), weights * second
         scaled = first[:, None] * x
         # Of one column a record has one state.
-        own = (twice * first.square()) @ within
-        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + self.features.T @ (own[:, None] * self.features)
+        own = torch.split((twice * first.square()) @ within, [len(part) for part in self.features])
+        alone = [part.T @ (share[:, None] * part) for part, share in zip(self.features, own, strict=True)]
+        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + torch.block_diag(*alone)
         cross = scaled.T @ (once[:, None] * y)
         if self.centre is not None:
             moved = torch.outer(twice @ scaled, centre)
@@ -278,6 +307,7 @@ class _Fit:
     def take_clipping(self, seed: int, rows: int = _CLIPPED_ROWS) -> None:
         """Add to what is expected from now on what clipping does beyond :meth:`expected`, measured on so many rows."""
         weights, within = (found.detach() for found in self.shares())
+        rows = min(rows, _CLIPPED_NUMBERS // len(self.apart))
         drawn = draw(*_arrays(weights, within, self.sizes), rows, np.random.default_rng(seed))
         x = np.concatenate([c.features[drawn[:, j]] for j, c in enumerate(self.columns)], axis=1)
         x = self.transform(x).astype(np.float32)
@@ -350,21 +380,26 @@ def fit_table(
 
     stiffness = _judged(_Fit(*arguments), seed, tell)
     done = len(_STIFF) * _TRIAL_STEPS
-    fit = _Fit(*arguments)
-    fit.descend(fit.released, stiffness, _STEPS, _RATE, tell)
-    done += _STEPS
-    for turn in range(rounds):
-        fit.take_clipping(seed + turn)
-        fit.descend(fit.released, stiffness, _AGAIN_STEPS, _RATE / 3, tell)
-        done += _AGAIN_STEPS
-    if rounds:
-        fit.take_clipping(seed + rounds)
-    with torch.no_grad():
-        weights, within = fit.shares()
-        found, _ = fit.expected(weights, within)
-    pairs = _pairs(fit, found, label)
-    shares, states = _arrays(weights, within, fit.sizes)
-    return TableModel(shares, states, pairs, stiffness)
+    models = []
+    for start in range(_STARTS):
+        fit = _Fit(*arguments[:-1], seed + start)
+        fit.descend(fit.released, stiffness, _STEPS, _RATE, tell)
+        for turn in range(rounds):
+            done += _STEPS if turn == 0 else _AGAIN_STEPS
+            fit.take_clipping(seed + turn)
+            fit.descend(fit.released, stiffness, _AGAIN_STEPS, _RATE / 3, tell)
+        if rounds:
+            fit.take_clipping(seed + rounds)
+        with torch.no_grad():
+            weights, within = fit.shares()
+            found, _ = fit.expected(weights, within)
+        models.append(
+            TableModel(*_arrays(weights, within, fit.sizes), _pairs(fit, found, weights @ within, label), stiffness)
+        )
+        if not models[-1].lost:
+            break
+        stiffness, done = stiffness / _LOOSER, total - _STEPS - rounds * _AGAIN_STEPS
+    return min(models, key=lambda one: sum(pair.beyond for pair in one.lost))
 
 
 def _judged(fit: _Fit, seed: int, tell: Any) -> float:
@@ -409,22 +444,44 @@ def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:
     return made(_THINNED), made(-1 / _THINNED)
 
 
-def _pairs(fit: _Fit, found: tuple[torch.Tensor, ...], label: str) -> tuple[PairFit, ...]:
+def _by_block(left: torch.Tensor, blocks: Sequence[torch.Tensor]) -> torch.Tensor:
+    """``left`` times a matrix of these blocks on its diagonal."""
+    if len(blocks) == 1:
+        return left @ blocks[0]
+    parts = torch.split(left, [len(block) for block in blocks], 1)
+    return torch.cat([part @ block for part, block in zip(parts, blocks, strict=True)], 1)
+
+
+def _pairs(fit: _Fit, found: tuple[torch.Tensor, ...], whole: torch.Tensor, label: str) -> tuple[PairFit, ...]:
+    """How well the numbers ``found`` meet each pair; ``whole`` are the shares of all states in the model's table."""
     released, names = fit.released, [column.name for column in fit.columns]
     second = ((found[0] - released.second) * released.weights[0]).square().double().numpy()
     cross = ((found[1] - released.cross) * released.weights[1]).square().double().numpy()
+    # What a cell's share adds to a number: its columns' largest features, shortened as records are by clipping.
+    mean = _by_block(whole[None], fit.features).square().sum() if fit.centre is not None else 0.0
+    length = float(whole @ fit.lengths - mean)
+    kept = min(1.0, fit.transform.final_clip_norm / math.sqrt(max(length, 1e-12)))
+    tops = [kept * float(np.abs(column.features).max()) or 1.0 for column in fit.columns]
     pairs = []
     for i, span in enumerate(fit.spans):
         for j in range(i):
             # Off the diagonal of X'X noise has half the variance.
-            pairs.append(_pair((names[j], names[i]), 2 * second[span, fit.spans[j]]))
-        pairs.append(_pair((names[i], label), cross[span]))
+            noise = 1 / (math.sqrt(2) * released.weights[0] * tops[i] * tops[j])
+            pairs.append(_pair((names[j], names[i]), 2 * second[span, fit.spans[j]], noise))
+        pairs.append(_pair((names[i], label), cross[span], 1 / (released.weights[1] * tops[i])))
     return tuple(pairs)
 
 
-def _pair(columns: tuple[str, str], parts: Reals) -> PairFit:
+def _pair(columns: tuple[str, str], parts: Reals, noise: float) -> PairFit:
+    """Of the squares of what is left, in units of the noise's variance; ``noise`` is its size in shares of cells."""
     left = float(parts.sum())
-    return PairFit(columns, parts.size, left / parts.size, left <= float(chi2.ppf(_MET, parts.size)))
+    beyond = float(np.sqrt(parts).sum()) / 2 * noise * math.sqrt(max(0.0, 1 - parts.size / max(left, 1e-12)))
+    return PairFit(columns, parts.size, left / parts.size, left <= _most_left(parts.size), min(1.0, beyond))
+
+
+@cache
+def _most_left(numbers: int) -> float:
+    return float(chi2.ppf(_MET, numbers))
 
 
 def _arrays(weights: torch.Tensor, within: torch.Tensor, sizes: Sequence[int]) -> tuple[Reals, tuple[Reals, ...]]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import combinations
@@ -13,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
+from privmix.accounting.gdp import gdp_mu
 from privmix.errors import InvalidInput
 from privmix.learning.table_model import LARGEST_TABLE
 from privmix.plans import Plan
+from privmix.rounding import exact
 from privmix.shown import Bar, Bars, Shown
 
 Reals = NDArray[np.float64]
@@ -23,6 +26,14 @@ Reals = NDArray[np.float64]
 CARRIED: Final = 0.1
 """Cramer's V that has to stand out of its noise for a pair to be carried: a small association (Cohen's words)."""
 
+TOO_MUCH: Final = 0.2
+"""Total variation by noise beyond which rows say little of a pair."""
+
+# Pairs that are forecast of a wide table, and names that a sentence lists.
+_MOST_PAIRS, _MOST_NAMES = 5000, 8
+
+# A class of fewer units than this many times the noise in one sum is small.
+_FEW: Final = 10
 # A chance of one in a thousand that noise alone looks like an association.
 _CONFIDENCE: Final = 0.999
 # Synthetic tables: parts in which columns are independent, and how alike the parts are.
@@ -94,11 +105,13 @@ class TableForecast(Shown):
         pairs: of columns whose shares are told, the classes among them.
         advice: columns with more states than the budget carries.
         untold: columns of numbers with a range, of whose distribution a release tells mean and spread alone.
+        of: how many pairs there are, of which ``pairs`` are a sample where they are more than 5,000.
     """
 
     pairs: tuple[PairForecast, ...]
     advice: tuple[Advice, ...]
     untold: tuple[str, ...]
+    of: int
 
     @property
     def variation(self) -> float:
@@ -110,15 +123,39 @@ class TableForecast(Shown):
         """Pairs that lie within their noise, the worst first."""
         return tuple(sorted((pair for pair in self.pairs if not pair.carried), key=lambda pair: -pair.weakest))
 
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the noise is worth in the rows' terms, a sentence each."""
+        weak = sum(pair.variation > TOO_MUCH for pair in self.pairs)
+        found = [
+            f"Pairs of columns are known to about {self.variation:.2g} of total variation on average (0: exactly, 1: "
+            "not at all)."
+        ]
+        if len(self.pairs) < self.of:
+            found.append(f"{len(self.pairs):,} of {self.of:,} pairs were forecast, drawn at random from the columns.")
+        if weak:
+            found.append(f"{weak:,} of {len(self.pairs):,} pairs are known to no better than {TOO_MUCH}.")
+        return (*found, *untold_note(self.untold))
+
+    @property
+    def warning(self) -> str | None:
+        """What is said where noise leaves little of the pairs."""
+        if self.variation <= TOO_MUCH:
+            return None
+        return (
+            f"noise is forecast to move pairs of columns by {self.variation:.2g} of total variation on average: too "
+            "much for rows to be of use. More records, a larger epsilon, fewer columns or fewer values a column help"
+        )
+
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Pairs, and advice."""
-        lost = ", ".join(" x ".join(pair.columns) for pair in self.lost)
         return "Forecast of a table", {
             "total variation of two columns by noise": f"{self.variation:.4f}",
             "pairs that are carried": f"{len(self.pairs) - len(self.lost)} of {len(self.pairs)}",
-            **({"within their noise": lost} if lost else {}),
-            **({"more values than are carried": " ".join(map(str, self.advice))} if self.advice else {}),
-            **({"not forecast (ranges)": ", ".join(self.untold)} if self.untold else {}),
+            **({"forecast": self.notes[1]} if len(self.pairs) < self.of else {}),
+            **({"within their noise": listed(" x ".join(pair.columns) for pair in self.lost)} if self.lost else {}),
+            **({"more values than are carried": listed(map(str, self.advice), " ")} if self.advice else {}),
+            **({"not forecast (ranges)": listed(self.untold)} if self.untold else {}),
         }
 
     def picture(self) -> Bars:
@@ -131,6 +168,7 @@ class TableForecast(Shown):
         """JSON-ready form."""
         return {
             "variation": self.variation,
+            "pairs_in_all": self.of,
             "pairs": [
                 {
                     "columns": list(pair.columns),
@@ -146,10 +184,40 @@ class TableForecast(Shown):
         }
 
 
+def listed(names: Iterable[str], between: str = ", ") -> str:
+    """The first of them, and how many more there are."""
+    found = list(names)
+    more = [] if len(found) <= _MOST_NAMES else [f"and {len(found) - _MOST_NAMES:,} more"]
+    return between.join([*found[:_MOST_NAMES], *more])
+
+
+def untold_note(names: Sequence[str]) -> tuple[str, ...]:
+    """What is said of columns of whose values a release does not tell the shares."""
+    if not names:
+        return ()
+    are = "1 column has" if len(names) == 1 else f"{len(names)} columns have"
+    return (f"{are} a range only: mean and spread are released, and no shares of values; use `bins`: {listed(names)}.",)
+
+
 def has_pairs(plan: Plan) -> bool:
     """Whether what the plan releases holds second moments: of a table, every pair of its columns."""
     first = getattr(plan, "first", plan)
     return hasattr(first, "noise_std_second") and hasattr(first, "noise_std_cross")
+
+
+def few_for_noise(plan: Plan, epsilon: float, delta: float) -> str | None:
+    """What is said of a budget whose noise hides a class of the average size; from public facts alone."""
+    if not (0 < delta < 1 and math.isfinite(epsilon)):
+        return None
+    # A sum whose noise is so many times what one unit adds has about this budget.
+    noise, share = 1 / gdp_mu(epsilon, delta), plan.records / plan.num_classes
+    if share >= _FEW * noise:
+        return None
+    return (
+        f"{plan.records:,} {plan.counted} in {plan.num_classes:,} classes are few for epsilon {exact(epsilon)}: a "
+        f"class has {share:.3g} on average, and the noise in one released sum is worth {noise:.2g} of them or more. "
+        "Little can be learnt from it: release more records, fewer classes, or at a larger epsilon"
+    )
 
 
 def forecast_table(plan: Plan, columns: Sequence[TableColumn], *, label: str = "label") -> TableForecast | None:
@@ -186,12 +254,18 @@ def forecast_table(plan: Plan, columns: Sequence[TableColumn], *, label: str = "
         raise InvalidInput("features of the table", plan.dim, f"at most {LARGEST_TABLE}: fewer bins or categories")
     told = [one for one in columns if one.told]
     classes = TableColumn(label, len(plan.classes))
-    pairs = [_pair(a, b, noise[0]) for a, b in combinations(told, 2)] + [_pair(a, classes, noise[1]) for a in told]
-    if not pairs:
+    if not told:
         raise InvalidInput("columns", 0, "a column of categories or bins: ranges have no shares to forecast")
-    return TableForecast(
-        tuple(pairs), _advice(told, classes, noise), tuple(one.name for one in columns if not one.told)
-    )
+    both, of = [*told, classes], math.comb(len(told) + 1, 2)
+    places: Iterable[tuple[int, int]] = combinations(range(len(both)), 2)
+    if of > _MOST_PAIRS:
+        # The same pairs for every plan, so that plans compare.
+        first, second = np.triu_indices(len(both), 1)
+        chosen = np.sort(np.random.default_rng(of).choice(of, _MOST_PAIRS, replace=False))
+        places = zip(first[chosen].tolist(), second[chosen].tolist(), strict=True)
+    pairs = [_pair(both[a], both[b], noise[both[b] is classes]) for a, b in places]
+    untold = tuple(one.name for one in columns if not one.told)
+    return TableForecast(tuple(pairs), _advice(told, classes, noise), untold, of)
 
 
 def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | None:
@@ -227,6 +301,7 @@ def _pair(first: TableColumn, second: TableColumn, noise: float) -> PairForecast
     )
 
 
+@lru_cache(maxsize=4096)
 def _weakest(a: int, b: int, noise: float) -> float:
     """Cramer's V whose squares, in a table of even shares, stand out of the noise's: (min - 1) V^2 = ab sum d^2."""
     free = (a - 1) * (b - 1)
@@ -252,6 +327,7 @@ def _tables(a: int, b: int) -> tuple[tuple[Reals, Reals], ...]:
     return tuple(found)
 
 
+@lru_cache(maxsize=4096)
 def _variation(a: int, b: int, noise: float) -> float:
     """Mean total variation between shares and what is left of them with noise, taken to be shares again."""
     left = []
@@ -273,19 +349,25 @@ def _advice(columns: Sequence[TableColumn], classes: TableColumn, noise: tuple[f
     """The widest column of a pair that is not carried gets as many states as its pairs carry, until all are."""
     now = {place: one.states for place, one in enumerate(columns)}
     enough: dict[int, int | None] = {}
+    # Columns of one size do alike: sizes are few where columns are many.
+    sizes = Counter(now.values())
 
-    def carries(place: int, states: int) -> bool:
-        others = [size for other, size in now.items() if other != place and enough.get(other, 2) is not None]
+    def carries(own: int, states: int) -> bool:
+        others = [size for size, count in sizes.items() if count > (size == own)]
         return all(_weakest(states, size, noise[0]) <= CARRIED for size in others) and (
             _weakest(states, classes.states, noise[1]) <= CARRIED
         )
 
     for _ in columns:
-        left = [place for place in now if enough.get(place, 2) is not None and not carries(place, now[place])]
+        failing = {size for size, count in sizes.items() if count and not carries(size, size)}
+        left = [place for place in now if enough.get(place, 2) is not None and now[place] in failing]
         if not left:
             break
         widest = max(left, key=lambda place: now[place])
-        fewer = [states for states in range(2, now[widest]) if carries(widest, states)]
+        fewer = [states for states in range(2, now[widest]) if carries(now[widest], states)]
         enough[widest] = max(fewer, default=None)
+        sizes[now[widest]] -= 1
         now[widest] = enough[widest] or 2
+        if enough[widest] is not None:
+            sizes[now[widest]] += 1
     return tuple(Advice(columns[place].name, columns[place].states, most) for place, most in sorted(enough.items()))

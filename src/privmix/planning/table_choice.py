@@ -11,7 +11,7 @@ from privmix.errors import InvalidInput
 from privmix.learning.data_model import DataModel
 from privmix.planning.config import ReleaseConfig
 from privmix.planning.planner import predict_accuracy
-from privmix.planning.table import TableColumn, TableForecast, forecast_table
+from privmix.planning.table import TableColumn, TableForecast, forecast_table, listed
 from privmix.plans import Plan
 from privmix.shown import Bars, Shown
 
@@ -44,14 +44,14 @@ class TableChoice(Shown):
     def reasons(self) -> list[str]:
         """Sentences for people."""
         share, found = self.label_share, self.forecast
-        lost = "" if not found.lost else " Not: " + ", ".join(" x ".join(one.columns) for one in found.lost) + "."
+        lost = "" if not found.lost else f" Not: {listed(' x '.join(one.columns) for one in found.lost)}."
         return [
             f"Second moments were chosen for a table (label_share {share:g}): noise is forecast to move pairs of "
             f"columns by a total variation of {found.variation:.4f} on average; a classifier is predicted to reach "
             f"{100 * self.accuracy:.1f}%.",
-            f"{len(found.pairs) - len(found.lost)} of {len(found.pairs)} pairs of columns are carried.{lost}",
-            *map(str, found.advice),
-            *([f"Not forecast, having ranges and no bins: {', '.join(found.untold)}."] if found.untold else []),
+            *found.notes,
+            f"{len(found.pairs) - len(found.lost):,} of {len(found.pairs):,} pairs of columns are carried.{lost}",
+            *([listed(map(str, found.advice), " ")] if found.advice else []),
         ]
 
     def shown(self) -> tuple[str, Mapping[str, object]]:

@@ -21,7 +21,7 @@ from privmix.errors import PrivmixError
 from privmix.jobs.checking import Checked, verify
 from privmix.jobs.kinds import certified
 from privmix.jobs.report import report
-from privmix.jobs.sampling import sample
+from privmix.jobs.sampling import sampled
 from privmix.studio.asked import Problem
 from privmix.studio.desk import Desk
 
@@ -183,7 +183,7 @@ def shown_of(opened: Opened) -> Shown:
 
 
 def _rows(opened: Opened) -> tuple[list[str], list[list[Any]]]:
-    found = sample(opened.path, _ROWS, label=opened.label, progress=False)
+    found = sampled(opened.path, _ROWS, opened.label, 0)
     return list(found.columns), [list(row.values()) for row in found.table().to_pylist()]
 
 
