@@ -99,7 +99,9 @@ def test_wide_tables_are_forecast_by_a_sample_of_pairs() -> None:
     assert len({pair.columns for pair in found.pairs}) == 5000
     assert "5,000 of 80,200" in " ".join(found.notes)
     assert found.pairs == forecast_table(made, columns).pairs
-    assert {one.column for one in found.advice} == {one.name for one in columns}
+    # Not even two values would do, until one column is left, whose pair with the classes is carried.
+    assert [one.column for one in found.advice] == [one.name for one in columns[:-1]]
+    assert {one.enough for one in found.advice} == {None}
 
 
 @pytest.mark.parametrize(("records", "epsilon", "few"), [(10, 1.0, True), (100, 0.1, True), (400, 1.0, False)])
