@@ -195,8 +195,8 @@ def spent_bars(budget: float, spent: float, share: float | None = None) -> Bars:
 
 
 def _drawn(title: str, told: str, height: float, parts: Sequence[Markup]) -> Markup:
-    label, body = printable(f"{title}: {told}"), Markup("").join(parts)
-    return _SVG.format(label=label, width=_WIDTH, height=height, title=printable(title), body=body)
+    label, body = printable(f"{title}: {told}", " "), Markup("").join(parts)
+    return _SVG.format(label=label, width=_WIDTH, height=height, title=printable(title, " "), body=body)
 
 
 class Shown:
@@ -212,14 +212,16 @@ class Shown:
 
     def __repr__(self) -> str:
         title, facts = self.shown()
-        lines = (f"  {printable(name)}: {_short(value)}" for name, value in facts.items())
-        return "\n".join([printable(title), *lines])
+        lines = ("  " + printable(name, " ") + f": {_short(value)}" for name, value in facts.items())
+        return "\n".join([printable(title, " "), *lines])
 
     def _repr_html_(self) -> str:
         title, facts = self.shown()
-        rows = Markup("").join(_ROW.format(printable(name), _short(value)) for name, value in facts.items())
+        rows = Markup("").join(_ROW.format(printable(name, " "), _short(value)) for name, value in facts.items())
         drawn = self.picture()
-        return str(_CARD.format(_TABLE.format(printable(title), rows), Markup("") if drawn is None else drawn.svg()))
+        return str(
+            _CARD.format(_TABLE.format(printable(title, " "), rows), Markup("") if drawn is None else drawn.svg())
+        )
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         # Notebooks ask for this first, which estimators of scikit-learn answer with a diagram.

@@ -313,9 +313,8 @@ def test_arrays_of_hugging_faces_have_their_shape(tmp_path: Path, column: str) -
     held.to_parquet(str(tmp_path / "a.parquet"))
     several = [held, held.to_iterable_dataset(), datasets.DatasetDict(train=held)]
     for data in (*several, tmp_path / "saved", tmp_path / "a.parquet"):
-        options = {} if isinstance(data, Path) else {"classes": "ClassLabel"}
-        assert open_dataset(data, **options).schema.input_shape == (2, 3)
-        assert read(data, **options) == (x.tolist(), [1, 0])
+        assert open_dataset(data, classes="ClassLabel").schema.input_shape == (2, 3)
+        assert read(data, classes="ClassLabel") == (x.tolist(), [1, 0])
 
 
 def test_bfloat16_is_widened(tmp_path: Path) -> None:

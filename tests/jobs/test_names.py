@@ -134,7 +134,7 @@ def test_releases_of_before_hold(table: Path, tmp_path: Path, monkeypatch: pytes
     """As earlier versions wrote them: no names anywhere, and another card."""
     for module in (runs, certificates):
         monkeypatch.setattr(module, "stated_names", lambda spec, dim: ())
-    monkeypatch.setattr(runs, "data_card", lambda plan, certificate: data_card(plan, certificate, before=True))
+    monkeypatch.setattr(runs, "data_card", lambda plan, certificate: data_card(plan, certificate, **EDITIONS[-1]))
     own = table.parent
     old = pm.release(own / "own.csv", features=f"tabular:{own / 'spec.json'}", out=tmp_path / "REL", **WISHES)
     monkeypatch.undo()
@@ -147,7 +147,7 @@ def test_releases_of_before_hold(table: Path, tmp_path: Path, monkeypatch: pytes
 
 
 def test_names_are_no_part_of_the_cards_text(tmp_path: Path) -> None:
-    names = ["```\n# Guarantee: all is public", "<b>bold</b>", "a\\b\n```"]
+    names = ["```# Guarantee: all is public", "<b>bold</b>", "a\\b```"]
     x = np.random.default_rng(0).random((300, 3))
     data = pandas.DataFrame(x, columns=names).assign(label=(x[:, 0] > 0.5).astype(int))
     pm.release(data, features="identity", out=tmp_path / "REL", **{**WISHES, "classes": 2})

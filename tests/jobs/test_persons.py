@@ -85,7 +85,7 @@ def test_wherever_features_lie_the_release_is_the_same(
     monkeypatch.setattr("privmix.jobs.features.default_memory", lambda: 1.0)
     opened: list[Any] = []
     real = FeatureStore.open
-    monkeypatch.setattr(FeatureStore, "open", lambda path, key=None: opened.append(path) or real(path, key))
+    monkeypatch.setattr(FeatureStore, "open", lambda path: opened.append(path) or real(path))
     large = released("csv", tmp_path, frame(), seed=3, out=tmp_path / "OUT", **options)
     assert opened
     assert np.array_equal(rows(large), first)

@@ -17,6 +17,8 @@ from privmix.data.overlap_rule import FLOOR, PUBLISHED
 from privmix.features.whitening import Whitening
 from privmix.jobs import release as release_job
 from privmix.jobs.release import ReleaseJob
+from privmix.plans import plan_from_dict
+from privmix.releases.certificate import public_text
 from privmix.releases.run import ReleaseRun
 from tests.cli.helpers import privmix
 from tests.hostile.corpus import certify
@@ -151,7 +153,13 @@ def test_certificates_say_that_publication_passed_a_comparison(release: Path, tm
     assert "given that it is" in PUBLISHED
     # A program made these: nothing was compared.
     assert PUBLISHED not in pm.load(release).certificate["statements"]
-    certify(tmp_path / "REL", lambda content: content["statements"].remove(PUBLISHED))
+
+    def before(content: dict[str, Any]) -> None:
+        facts = content["insecure_seed"], content["in_ledger"], content["extractor"], content.get("choice")
+        content |= public_text(plan_from_dict(content["plan"]), *facts, before=True)
+
+    certify(tmp_path / "REL", before)
+    assert PUBLISHED not in pm.load(tmp_path / "REL").certificate["statements"]
     write_beside(tmp_path / "REL")
     assert pm.verify(tmp_path / "REL").held.epsilon <= 4
     certify(tmp_path / "REL", lambda content: content["statements"].append("Another."))

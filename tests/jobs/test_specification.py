@@ -275,7 +275,7 @@ def test_names_with_commas_and_equals_signs() -> None:
 
 
 def test_what_is_no_table() -> None:
-    with pytest.raises(pm.InvalidInput, match="one name"):
+    with pytest.raises(pm.InvalidInput, match="one column"):
         pm.spec(visits(), label=["ill", "sex"])  # type: ignore[arg-type]
     for data in ([[1, 2]], Path("none.csv"), "s3://bucket/d.csv"):
         with pytest.raises(pm.PrivmixError):

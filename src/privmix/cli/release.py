@@ -58,7 +58,7 @@ def release(
         _show_plan(planned, json_output)
         return
     if not json_output:
-        out.print(f"{PUBLISHED_NAMES}: {plain(planned.facts()[PUBLISHED_NAMES])}", soft_wrap=True)
+        err.print(f"{PUBLISHED_NAMES}: {plain(planned.facts()[PUBLISHED_NAMES])}", soft_wrap=True)
     with progress_bars(percent=planned.count_is_private) as progress:
         done = job.carry_out(planned, progress)
     for text in done.warnings:

@@ -54,7 +54,7 @@ def train(
             _show_plan(planned, json_output)
             return
         if world.is_head and not json_output:
-            out.print(f"{PUBLISHED_NAMES}: {plain(planned.facts()[PUBLISHED_NAMES])}", soft_wrap=True)
+            err.print(f"{PUBLISHED_NAMES}: {plain(planned.facts()[PUBLISHED_NAMES])}", soft_wrap=True)
         with progress_bars(quiet=not world.is_head, percent=planned.count_is_private) as progress:
             try:
                 done = job.carry_out(planned, progress)

@@ -185,7 +185,9 @@ def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) 
     if issubclass(kind, Identity | Pixels):
         fits = fits and dim in (None, math.prod(shape))
     elif issubclass(kind, Tabular):
-        fits = tuple(shape) == (len(options.get("columns", ())),)
+        # Ignored columns are not read.
+        read = [one for one in options.get("columns", ()) if not (isinstance(one, Mapping) and one.get("ignore"))]
+        fits = tuple(shape) == (len(read),)
     elif issubclass(kind, TextEncoder):
         fits = tuple(shape) == (1,)
     if not fits:

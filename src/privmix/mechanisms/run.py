@@ -408,7 +408,8 @@ class Run(RunPlace):
                 if self.paid and not self.bound:
                     # Without the mark it goes on with the same records alone.
                     with contextlib.suppress(OSError):
-                        self._notes["refused"] = True
+                        # A budget that does not hold it says nothing of the records.
+                        self._notes["refused"] = isinstance(error, InvalidInput)
                         self._folder.write_notes(self.streams, self._notes)
                 elif not self.resumed:
                     self.discard()

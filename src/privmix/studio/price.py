@@ -152,7 +152,7 @@ def _dim(asked: Asked, order: Order) -> int:
         said = {name: value for name, value in order.spec.items() if name != "out"}
         names = [column.name for column in asked.declared]
         table = declared_table(names, SpecOptions(**said), apart=(asked.label, asked.person))
-        return table.output_dim((len(names),))
+        return table.output_dim((len(table.columns),))
     extractor = parse_features(order.release["features"])
     if asked.what == IMAGES:
         side = whole(asked, "image_size", 4)
