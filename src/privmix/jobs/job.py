@@ -221,7 +221,7 @@ class Job(ABC, Generic[P, R]):
                 raise StorageError("out: another run took the place of the interrupted one meanwhile; nothing is done")
             streams = None if run.complete else run.streams
             # Records that are refused as it is charged again leave it to mended ones, too.
-            run.paid = bool(planned.earlier) or (note is not None and note.get("charged", True))
+            run.paid = state is not None and note is not None and note.get("charged", True)
         charged = Charge()
         if cost is not None and not free:
             # Before the first private row is read: a crash from here on leaves the budget spent.
