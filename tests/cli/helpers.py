@@ -23,10 +23,10 @@ class Outcome:
     @property
     def said(self) -> str:
         """Standard error but for the lines on what was spent, which follow an error that comes after a charge, and for
-        the warning of a bound that plain numbers do not fit.
+        the note of the names that are published, and the warning of a bound that plain numbers do not fit.
         """
         lines = self.err.splitlines(keepends=True)
-        left_out = ("budget: ", "go on: ", "warning: features are plain numbers")
+        left_out = ("budget: ", "go on: ", "published names: ", "warning: features are plain numbers")
         return "".join(line for line in lines if not line.startswith(left_out))
 
 

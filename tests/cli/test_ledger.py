@@ -223,7 +223,7 @@ def test_bad_input_is_one_line(digits: Path, url: str, tmp_path: Path, change: d
     outcome = privmix(*release_line(digits, tmp_path / "REL", **{"ledger": url, "dataset": "NAME", **change}))
     assert outcome.code == 2
     assert message in outcome.err
-    assert len(outcome.err.splitlines()) == 1
+    assert len(outcome.said.splitlines()) == 1
     assert not (tmp_path / "REL").exists()
     assert Ledger.open(url).budget("NAME").spent == 0
 
