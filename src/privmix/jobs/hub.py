@@ -205,9 +205,9 @@ def _check_size(found: int, most: int) -> None:
 
 def _meter(most: int) -> type[Any]:
     """A progress bar for the hub's client: it shows nothing, and ends a download that passes ``most`` bytes in all."""
-    from tqdm import tqdm
+    from tqdm import tqdm  # type: ignore[import-untyped]
 
-    class Meter(tqdm):  # type: ignore[type-arg]
+    class Meter(tqdm):  # type: ignore[misc]
         come: ClassVar[int] = 0
 
         def __init__(self, *args: Any, **options: Any) -> None:

@@ -16,9 +16,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
 
 from privmix.reports.sentences import figure as number_text
-from privmix.reports.sentences import percent, percent_up
+from privmix.reports.sentences import percent
 from privmix.reports.style import BLUE, GREEN, INK, MUTED, PAPER, VERMILION, drawing, inline
-from privmix.rounding import rounded_down, rounded_up
+from privmix.rounding import percent_up, rounded_down, rounded_up
 
 _LEAST_DELTA = 1e-12
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")

@@ -11,8 +11,9 @@ from privmix.reports.fields import Fields
 from privmix.reports.figures import Line, draw_roc
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
-from privmix.reports.sentences import figure, percent, percent_up
+from privmix.reports.sentences import figure, percent
 from privmix.reports.style import SERIES
+from privmix.rounding import percent_up
 
 
 @PANELS.register

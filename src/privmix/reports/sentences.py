@@ -121,11 +121,11 @@ def meaning(adjacency: str, caught: float | None, right: float | None, kind: str
     found = []
     if right is not None:
         weak = ": a weak promise, even if no attack has managed it so far" if is_weak(right) else " (guessing: 50%)"
-        text = Markup(
+        bet = Markup(
             "Suppose an attacker gives 50:50 odds {}. After seeing everything, the best possible attack is right at "
             "most <strong>{}</strong> of the time{}."
         )
-        found.append(text.format(question, percent_up(right), weak))
+        found.append(bet.format(question, percent_up(right), weak))
     if caught is not None:
         text = (
             f"An attack that wrongly accuses 5% of the {many} that are not in the data finds at most "

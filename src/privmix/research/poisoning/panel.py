@@ -14,8 +14,9 @@ from privmix.reports.context import Context, Shown
 from privmix.reports.fields import Fields
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
-from privmix.reports.sentences import capitalised, figure, percent, percent_up
+from privmix.reports.sentences import capitalised, figure, percent
 from privmix.reports.style import BLUE, INK, MUTED, PAPER, VERMILION, drawing, inline
+from privmix.rounding import percent_up
 
 # More rows than this are a table and no picture.
 _MOST_ROWS: Final = 40
