@@ -130,7 +130,8 @@ def report(found: dict[str, Any], device: str) -> None:
     rows = rows_of(runs, known)
     count = len(runs)
     whose = (
-        "One model: what another would show is not known."
+        "One model: what another would show is not known. Its images have low precision, so the page says little about "
+        "guidance."
         if count == 1
         else f"Means of {count} models, and their range."
     )

@@ -59,7 +59,9 @@ def _table(found: NoiseAudit) -> Table:
     left = ("noise", "in the certificate", "verdict")
     interval = f"{100 * found.confidence:g}% interval"
     for name in ("noise", "in the certificate", "certified", "measured", interval, "draws", "verdict"):
-        table.add_column(name, justify="left" if name in left else "right", no_wrap=name != "in the certificate")
+        # In a narrow terminal names fold; figures stay whole.
+        folds = name in left[:2]
+        table.add_column(name, justify="left" if name in left else "right", no_wrap=not folds, overflow="fold")
     for noise in found.noises:
         # In shares of the certified standard deviation.
         measured, low, high = (value / noise.certified for value in (noise.measured, noise.low, noise.high))

@@ -117,9 +117,10 @@ class Columns:
         found = columns if isinstance(columns, Columns) else cls(number_columns=columns)
         if label is not None:
             found = replace(found, label_column=label)
-        if not isinstance(found.label_column, str):
+        named: object = found.label_column
+        if not isinstance(named, str):
             allowed = "one name: a release has one column of classes, and another one is another release"
-            raise InvalidInput("label column", found.label_column, allowed)
+            raise InvalidInput("label column", named, allowed)
         return found if person is None else replace(found, person=person)
 
     def elsewhere(self) -> Columns:
