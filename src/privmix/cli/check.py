@@ -14,7 +14,6 @@ from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, help_of, verb
 from privmix.jobs.columns import Columns
-from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
 from privmix.jobs.options import CLASSES_HELP, JobOptions
 from privmix.jobs.persons import Persons
 
@@ -86,7 +85,9 @@ def _show(found: Any, most: int) -> None:
     left = sum(found.counts.values()) - min(most, len(found.misfits))
     if left > 0:
         out.print(f"  and {left:,} more values", soft_wrap=True)
-    out.print(f"{PUBLISHED_NAMES}: {plain(shown_names(found.published_names))}", soft_wrap=True)
+    out.print(
+        f"{jobs.dataset.PUBLISHED_NAMES}: {plain(jobs.dataset.shown_names(found.published_names))}", soft_wrap=True
+    )
     out.print(
         f"{100 * found.clipped:.1f}% of the records are longer than the bound {found.clip_norm:g}", soft_wrap=True
     )

@@ -16,7 +16,6 @@ from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
 from privmix.errors import InvalidInput
-from privmix.jobs.dataset import PUBLISHED_NAMES
 from privmix.jobs.options import TABLE
 from privmix.jobs.release_options import ReleaseOptions
 from privmix.plans import made_by
@@ -58,7 +57,9 @@ def release(
         _show_plan(planned, json_output)
         return
     if not json_output:
-        err.print(f"{PUBLISHED_NAMES}: {plain(planned.facts()[PUBLISHED_NAMES])}", soft_wrap=True)
+        err.print(
+            f"{jobs.dataset.PUBLISHED_NAMES}: {plain(planned.facts()[jobs.dataset.PUBLISHED_NAMES])}", soft_wrap=True
+        )
     with progress_bars(percent=planned.count_is_private) as progress:
         done = job.carry_out(planned, progress)
     for text in done.warnings:

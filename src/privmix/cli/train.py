@@ -15,7 +15,6 @@ from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
 from privmix.errors import HeadFailed
-from privmix.jobs.dataset import PUBLISHED_NAMES
 from privmix.jobs.training_options import TrainingOptions
 from privmix.rounding import exact, rounded_up
 
@@ -54,7 +53,10 @@ def train(
             _show_plan(planned, json_output)
             return
         if world.is_head and not json_output:
-            err.print(f"{PUBLISHED_NAMES}: {plain(planned.facts()[PUBLISHED_NAMES])}", soft_wrap=True)
+            err.print(
+                f"{jobs.dataset.PUBLISHED_NAMES}: {plain(planned.facts()[jobs.dataset.PUBLISHED_NAMES])}",
+                soft_wrap=True,
+            )
         with progress_bars(quiet=not world.is_head, percent=planned.count_is_private) as progress:
             try:
                 done = job.carry_out(planned, progress)
