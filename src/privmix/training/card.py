@@ -12,7 +12,7 @@ from privmix.rounding import exact, rounded_up
 from privmix.training.config import OWN
 
 CARD_FILE: Final = "README.md"
-_OWN: Final = "a network of its maker's own, whose code is not here: its weights need the module (`--module`)"
+_OWN: Final = "a network of its maker's own, whose code is not here: its weights need the module"
 
 
 def model_card(certificate: Certificate, licence: str | None = None) -> str:
@@ -27,7 +27,10 @@ def model_card(certificate: Certificate, licence: str | None = None) -> str:
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
     classes = ", ".join(f"`{name}`" for name in settings["classes"])
     network = settings["network"]["architecture"]
-    module = " --module torch:FILE.py:NAME" if network == OWN else ""
+    predict, export = "privmix predict MODEL", "privmix export MODEL"
+    if network == OWN:
+        predict = "privmix predict MODEL --module torch:FILE.py:NAME"
+        export = "privmix export MODEL --module torch:FILE.py:NAME"
     epsilon = rounded_up(certificate.epsilon, 4)
     return f"""---
 {licence_metadata(licence) if licence else ""}library_name: privmix
@@ -59,8 +62,8 @@ shape {" x ".join(map(str, settings["input_shape"]))}. Classes in order: {classe
 ```sh
 privmix pull THIS_REPOSITORY --out MODEL
 privmix verify MODEL
-privmix predict MODEL{module} --data YOUR_RECORDS --out predictions.csv
-privmix export MODEL{module} --out net.pt2
+{predict} --data YOUR_RECORDS --out predictions.csv
+{export} --out net.pt2
 ```
 
 `privmix pull` takes the model's own files and verifies them; this page is none of them. The exported file loads without
