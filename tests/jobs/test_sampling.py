@@ -116,20 +116,20 @@ def test_a_fit_that_misses_the_release_is_loud(
         found = release.sample_table(label="ill")
     lost = {pair.columns for pair in found.model.lost}
     assert ("ward", "ill") in lost
-    assert found.shown()[1]["WARNING"] == found.warnings[0]
+    assert found.shown()[1]["WARNING"] == found.cautions[0]
     folder, out = release.save(tmp_path / "REL"), tmp_path / "rows.csv"
     assert run(["sample", str(folder), "--out", str(out), "--label-column", "ill", "--json"]) == 4
     said = capsys.readouterr()
     assert "WARNING" in said.err
     told = json.loads(said.out)
     assert {tuple(pair["columns"]) for pair in told["pairs"] if pair["lost"]} == lost
-    assert told["warnings"] == list(found.warnings)
+    assert told["warnings"] == list(found.cautions)
     assert out.exists()
 
 
 def test_quality_is_told_in_the_rows_own_terms(rows: pm.SampledTable) -> None:
     assert rows.forecast is not None
-    assert rows.warnings == ()
+    assert rows.cautions == ()
     assert rows.told == {"ward": True, "age": True, "smoker": True}
     assert rows.to_dict()["variation"] == rows.forecast.variation < 0.1
     assert all(note in str(rows.shown()[1]["quality"]) for note in rows.notes)

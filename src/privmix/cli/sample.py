@@ -52,7 +52,7 @@ def sample(
     """
     with progress_bars() as progress:
         found = jobs.sampling.sampled(release, records, label, seed, target, overwrite, progress)
-    for text in found.warnings:
+    for text in found.cautions:
         err.print(f"[yellow]WARNING:[/] {plain(with_flags(text))}", soft_wrap=True)
     if json_output:
         print_json(found.to_dict())

@@ -94,7 +94,7 @@ class SampledTable(Shown):
         return (*(untold if self.forecast is None else self.forecast.notes), counts)
 
     @property
-    def warnings(self) -> tuple[str, ...]:
+    def cautions(self) -> tuple[str, ...]:
         """Why the rows are of little use, where they are."""
         found = [] if self.forecast is None or self.forecast.warning is None else [self.forecast.warning]
         if lost := self.model.lost:
@@ -113,7 +113,7 @@ class SampledTable(Shown):
             "columns": list(self.columns),
             "released": {name: "shares" if told else "mean and spread" for name, told in self.told.items()},
             "ignored": list(self.ignored),
-            "warnings": list(self.warnings),
+            "warnings": list(self.cautions),
             "notes": list(self.notes),
             "variation": None if self.forecast is None else self.forecast.variation,
             "pairs": fitted,
@@ -152,7 +152,7 @@ class SampledTable(Shown):
         """How many, and how well they fit."""
         worst = listed(f"{' x '.join(pair.columns)} ({pair.ratio:.1f})" for pair in self.worst)
         facts: dict[str, object] = {
-            **({"WARNING": "; ".join(self.warnings)} if self.warnings else {}),
+            **({"WARNING": "; ".join(self.cautions)} if self.cautions else {}),
             "columns": len(self.columns),
             "quality": " ".join(self.notes),
             "fit: pairs of columns met within noise": f"{self.met} of {len(self.pairs)}",
