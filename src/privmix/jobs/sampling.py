@@ -198,7 +198,7 @@ def sample(
         StorageError: something can't be read or written.
     """
     found = sampled(release, records, label, seed, None if out is None else Path(out), overwrite, callback(progress))
-    for text in found.warnings:
+    for text in found.cautions:
         warnings.warn(text, stacklevel=3)
     return found
 

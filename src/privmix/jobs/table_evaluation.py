@@ -49,7 +49,7 @@ class TableEvaluation(Shown):
         distances = {f"total variation, {way}": f"{mean:.4f} (most {most:.4f})" for way, (mean, most) in names.items()}
         real = found.real_tree
         return f"Table of {len(self.rows):,} rows beside {self.records:,} real records", {
-            **({"WARNING": "; ".join(self.rows.warnings)} if self.rows.warnings else {}),
+            **({"WARNING": "; ".join(self.rows.cautions)} if self.rows.cautions else {}),
             **distances,
             "furthest off": " x ".join(found.worst_pair),
             "Cramer's V, mean error": f"{found.association:.4f}",
