@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from privmix.errors import InvalidInput
-from privmix.learning.table_model import ColumnStates, TableModel, _Fit, _halves, draw, fit_table
+from privmix.learning.table_model import FINE, ColumnStates, TableModel, _Fit, _halves, draw, fit_table
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
 
@@ -81,6 +81,14 @@ def test_pairs_of_columns_come_back(usual: TableModel) -> None:
     assert len(model.pairs) == 6
     assert all(pair.met for pair in model.pairs)
     assert {pair.columns for pair in model.pairs} >= {("c0", "c1"), ("c1", "label")}
+
+
+def test_noise_that_is_next_to_nothing_is_no_fault_of_the_fit() -> None:
+    """What is left is many times the noise, and of no weight in the rows: met, with its size stated."""
+    pairs = fitted(0.5).pairs
+    assert max(pair.ratio for pair in pairs) > 10
+    assert all(pair.met == (pair.beyond <= FINE) or pair.ratio < 10 for pair in pairs)
+    assert not any(pair.lost for pair in pairs)
 
 
 def test_clipped_and_centred_records_are_taken_for_what_they_are() -> None:

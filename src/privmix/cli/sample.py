@@ -60,10 +60,10 @@ def sample(
     out.print(f"sampled: {len(found):,} rows of {len(found.columns)} columns", soft_wrap=True)
     for text in found.notes:
         out.print(f"quality: {plain(text)}", soft_wrap=True)
-    out.print(f"fit: {found.met} of {len(found.pairs)} pairs of columns are met within their noise", soft_wrap=True)
+    out.print(f"fit: {found.fit}", soft_wrap=True)
     for pair in found.worst[:_WORST]:
         names = " x ".join(plain(name) for name in pair.columns)
-        out.print(f"  {names}: {pair.ratio:.1f} times the noise's mean square", soft_wrap=True)
+        out.print(f"  {names}: off by {pair.beyond:.3f} of total variation beyond the noise", soft_wrap=True)
     if found.ignored:
         names = ", ".join(plain(name) for name in found.ignored)
         out.print(f"not in the release, and so not in the rows: {names}", soft_wrap=True)

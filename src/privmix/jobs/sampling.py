@@ -17,7 +17,7 @@ from privmix.features.table_states import States, table_states
 from privmix.features.tabular import Tabular
 from privmix.jobs.planning import columns_of
 from privmix.jobs.private_tables import check_out, write_table
-from privmix.learning.table_model import ColumnStates, PairFit, TableModel, fit_table
+from privmix.learning.table_model import FINE, ColumnStates, PairFit, TableModel, fit_table
 from privmix.planning.table import TableForecast, forecast_table, listed, untold_note
 from privmix.plans import Plan, plan_from_dict
 from privmix.progress import Progress
@@ -78,8 +78,14 @@ class SampledTable(Shown):
 
     @property
     def met(self) -> int:
-        """How many pairs of columns are met within the noise of the released numbers."""
+        """How many pairs of columns are met: within noise, or :data:`~privmix.learning.table_model.FINE`."""
         return sum(pair.met for pair in self.pairs)
+
+    @property
+    def fit(self) -> str:
+        """How many of the pairs are met, in words."""
+        pairs = f"{self.met} of {len(self.pairs)} pairs of columns are met within their noise"
+        return f"{pairs} or {FINE} of total variation"
 
     @property
     def worst(self) -> tuple[PairFit, ...]:
@@ -155,7 +161,7 @@ class SampledTable(Shown):
             **({"WARNING": "; ".join(self.cautions)} if self.cautions else {}),
             "columns": len(self.columns),
             "quality": " ".join(self.notes),
-            "fit: pairs of columns met within noise": f"{self.met} of {len(self.pairs)}",
+            "fit": self.fit,
             **({"mean square over the noise's": worst} if worst else {}),
             **({"not in the release": ", ".join(self.ignored)} if self.ignored else {}),
             **({} if self.out is None else {"file": self.out}),

@@ -29,6 +29,9 @@ LARGEST_TABLE: Final = 2048
 PARTS: Final = 400
 """Parts of the mixture."""
 
+FINE: Final = 0.005
+"""Total variation that drawing rows and ending a fit leave where the noise is next to nothing."""
+
 LOST: Final = 0.05
 """Total variation beyond the noise by which a fit may miss a pair, before it is tried again."""
 
@@ -86,7 +89,7 @@ class PairFit:
         numbers: how many released numbers tell of the pair.
         ratio: mean of (model - released)^2 / variance of the noise over these numbers: about 1 is noise alone, less is
             a model that follows the noise, more is what the model does not know.
-        met: whether noise alone could leave as much, once in a thousand pairs.
+        met: whether noise alone could leave as much, once in a thousand pairs, or ``beyond`` is at most :data:`FINE`.
         beyond: estimated total variation, beyond the noise, between the model and the released numbers; from 0 to 1.
     """
 
@@ -476,7 +479,8 @@ def _pair(columns: tuple[str, str], parts: Reals, noise: float) -> PairFit:
     """Of the squares of what is left, in units of the noise's variance; ``noise`` is its size in shares of cells."""
     left = float(parts.sum())
     beyond = float(np.sqrt(parts).sum()) / 2 * noise * math.sqrt(max(0.0, 1 - parts.size / max(left, 1e-12)))
-    return PairFit(columns, parts.size, left / parts.size, left <= _most_left(parts.size), min(1.0, beyond))
+    met = left <= _most_left(parts.size) or beyond <= FINE
+    return PairFit(columns, parts.size, left / parts.size, met, min(1.0, beyond))
 
 
 @cache
