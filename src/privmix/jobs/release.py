@@ -34,11 +34,12 @@ from privmix.jobs.release_options import DEFAULT_CLIP_NORM
 from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.work import Key, PlannedJob, Work
+from privmix.learning.table_model import LARGEST_TABLE
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
 from privmix.planning import Choice, ReleaseConfig
 from privmix.planning.config import WHY
-from privmix.planning.table import LARGEST_TABLE, TableForecast, few_for_noise, forecast_table
+from privmix.planning.table import TableForecast, few_for_noise, forecast_table
 from privmix.plans import Plan, ReleasePlan, made_by
 from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun

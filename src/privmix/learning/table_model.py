@@ -269,7 +269,7 @@ class _Fit:
         # Of one column a record has one state.
         own = torch.split((twice * first.square()) @ within, [len(part) for part in self.features])
         alone = [part.T @ (share[:, None] * part) for part, share in zip(self.features, own, strict=True)]
-        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + torch.block_diag(*alone)
+        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + torch.block_diag(*alone)  # type: ignore[no-untyped-call]
         cross = scaled.T @ (once[:, None] * y)
         if self.centre is not None:
             moved = torch.outer(twice @ scaled, centre)
