@@ -186,7 +186,7 @@ def test_the_card_says_how_rows_are_made_and_cards_of_before_hold(
     folder = release.save(tmp_path / "REL")
     assert "privmix sample THIS_FOLDER --out rows.csv" in (folder / "README.md").read_text()
     assert pm.verify(folder)
-    card = data_card(release.plan, release.certificate.to_dict(), sampled=False)
+    card = data_card(release.plan, release.certificate.to_dict(), sampled=False, titled=False)
     assert "privmix sample" not in card
     (folder / "README.md").write_text(card)
     assert pm.verify(folder)

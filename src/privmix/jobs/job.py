@@ -128,12 +128,12 @@ class Job(ABC, Generic[P, R]):
         """
         check_budget(self.ledger, self.dataset, self.seed, f"{'an' if self.made[0] in 'aeiou' else 'a'} {self.made}")
         check_cap(self.most_per_person, self.ledger)
-        check_store(self.store)
         self.check_options()
         places = {"out": None if self.out is None else Path(self.out).parent, "store": self.store}
         for name, place in places.items():
             if place is not None and not self.dry_run:
                 check_writable(name, Path(place))
+        check_store(self.store)
 
     def left(self, own: str | None = None) -> RunState | None:
         """The interrupted run that it goes on with; None where one is to begin, or where there is no place for any.
