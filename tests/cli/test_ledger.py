@@ -47,7 +47,7 @@ def test_a_release_is_charged_and_the_next_one_refused(digits: Path, url: str, t
     assert "would exceed 4 (requested" in second.err
     assert "spent" in second.err
     assert "remaining" in second.err
-    assert len(second.err.splitlines()) == 1
+    assert len(second.said.splitlines()) == 1
     assert not (tmp_path / "TWO").exists()
     history = json.loads(privmix("ledger", "history", "--dataset", "NAME", "--ledger", url, "--json").out)
     certificate = json.loads((tmp_path / "ONE" / "certificate.json").read_text())

@@ -54,7 +54,7 @@ def test_verbs_name_the_unit(made: dict[str, Any], name: str, tmp_path: Path) ->
     said("report", str(folder), "--out", str(tmp_path / "r.html"))
     page = (tmp_path / "r.html").read_text()
     assert "one person, with all records" in page
-    assert "a given person is in the data" in page
+    assert "that a person is in the data" in page
 
 
 def test_what_lies_in_the_folder_names_the_unit(made: dict[str, Any], tmp_path: Path) -> None:

@@ -133,7 +133,7 @@ RUNS: dict[str, dict[str, str | None]] = {
 def test_trained_verified_evaluated(name: str) -> None:
     outcome = train(**RUNS[name])
     assert outcome.code == 0, outcome.err
-    assert outcome.err == ""
+    assert outcome.said == ""
     assert "privmix evaluate MODEL" in outcome.out
     assert {path.name for path in Path("MODEL").iterdir()} == FILES
     assert left_over() == ({"MODEL", "STORE"} if name == "store" else {"MODEL"})
