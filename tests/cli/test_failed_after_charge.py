@@ -99,7 +99,8 @@ def raised(call: Callable[[], Any], kind: type[BaseException] = pm.InvalidInput)
 def test_a_misspelt_label_is_mended_and_paid_for_once(verb: Verb) -> None:
     outcome = verb.run()
     assert outcome.code == 2
-    assert len([line for line in outcome.err.splitlines() if not line.startswith(("warning: ", "published names: "))]) == 3
+    notes = ("warning: ", "published names: ")
+    assert len([line for line in outcome.err.splitlines() if not line.startswith(notes)]) == 3
     assert "a value that is private and not shown" in outcome.err
     assert "epsilon 2 at delta 1e-05 was charged to dataset 'own' and stays charged: epsilon " in outcome.err
     assert "of 3 is spent" in outcome.err

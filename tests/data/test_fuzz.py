@@ -128,7 +128,9 @@ def read(kind: str, content: bytes) -> None:
             assert kind in TABLES or np.isfinite(data.x).all()
             return
     assert "\n" not in str(problem)
-    assert SECRET not in str(problem)
+    # The first line of a CSV file is its header, which errors list.
+    header = content.partition(b"\n")[0] if "csv" in kind else b""
+    assert SECRET not in str(problem) or SECRET.encode() in header
     assert problem.__suppress_context__ or problem.__context__ is None
     assert problem.exit_code == (1 if isinstance(problem, StorageError) else 2)
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from privmix.data.dialect import Dialect
 from privmix.data.images import DECODER, image_shape
 from privmix.errors import WITHHELD, InvalidInput
+from privmix.fields import is_printable
 
 # Begins what stands for a name that no one can give.
 _UNUSABLE: Final = "\0"
@@ -205,7 +206,7 @@ def no_column(field: str, name: str, names: Sequence[str], kind: str = "a column
     places = [place_of(one) for one in names if not is_usable(one) and one.endswith(f",{name}")]
     if places:
         return InvalidInput(field, name, f"a name that one column has, not {' and '.join(places)}")
-    known = [one for one in names if is_usable(one)]
+    known = [one for one in names if is_usable(one) and is_printable(one)]
     near = [one for one in known if one.strip().casefold() == name.strip().casefold()]
     near = near or difflib.get_close_matches(name, known, 1)
     hint = f", such as {near[0]!r}" if near else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from types import FrameType
 from typing import Any, Self
 
 import numpy as np
@@ -230,7 +231,8 @@ def _refuse(unknown: Mapping[str, Any]) -> None:
 
 def _warn_of_pipelines() -> None:
     """Say which steps of a scikit-learn pipeline saw the private records before the classifier does."""
-    frame, fitted = sys._getframe(1), []
+    frame: FrameType | None = sys._getframe(1)
+    fitted: list[str] = []
     while frame is not None and not fitted:
         pipeline = frame.f_locals.get("self") if frame.f_code.co_name in ("fit", "_fit", "fit_predict") else None
         if isinstance(pipeline, Pipeline):
