@@ -83,10 +83,10 @@ def _show_result(model: TrainedModel, folder: Path, json_output: bool) -> None:
         return
     guarantee = model.certificate["guarantee"]
     out.print(
+        f"{'' if model.certificate['plan']['steps'] else _NOT_COMPARED}"
         f"trained: {plain(model.network.name)} to {plain(folder)}\n"
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {model.certificate.relation} (accountant {guarantee['accountant']})\n"
-        f"{'' if model.certificate['plan']['steps'] else _NOT_COMPARED}"
         f"next: privmix evaluate {plain(shlex.quote(str(folder)))} --data DIR --split test",
         soft_wrap=True,
     )

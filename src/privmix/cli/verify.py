@@ -86,9 +86,11 @@ def _held(checked: jobs.checking.Checked) -> str:
         return f"[green]well formed:[/] a model fitted on release {plain(found['fitted_on'])}"
     relation = found["adjacency"] if checked.held is None else checked.held.relation
     hashes = "the hash of 1 file holds" if checked.files == "1 file" else f"the hashes of {checked.files} hold"
+    # Epsilon 0 is of a model of public data, whose maker alone says that they are public.
+    compared = "" if found["epsilon"] else "; no private record was read, and public data were compared with none"
     return (
         f"[green]holds:[/] epsilon {rounded_up(found['epsilon'], 6)} at delta {exact(found['delta'])} "
-        f"({relation}), recomputed {rounded_up(found['recomputed_epsilon'], 6)}; {hashes}"
+        f"({relation}), recomputed {rounded_up(found['recomputed_epsilon'], 6)}; {hashes}{compared}"
     )
 
 
