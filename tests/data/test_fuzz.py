@@ -128,11 +128,19 @@ def read(kind: str, content: bytes) -> None:
             assert kind in TABLES or np.isfinite(data.x).all()
             return
     assert "\n" not in str(problem)
-    # The first line of a CSV file is its header, which errors list.
-    header = content.partition(b"\n")[0] if "csv" in kind else b""
-    assert SECRET not in str(problem) or SECRET.encode() in header
+    assert SECRET not in str(problem) or ("csv" in kind and SECRET.encode() in header_of(kind, content))
     assert problem.__suppress_context__ or problem.__context__ is None
     assert problem.exit_code == (1 if isinstance(problem, StorageError) else 2)
+
+
+def header_of(kind: str, content: bytes) -> bytes:
+    """The first line of a CSV file, quoted line ends in it: errors list its names, which are public."""
+    header = b""
+    for line in (gzip.decompress(content) if kind.endswith(".gz") else content).split(b"\n"):
+        header += line
+        if header.count(b'"') % 2 == 0:
+            break
+    return header
 
 
 @pytest.mark.parametrize("kind", FORMATS + TABLES)
