@@ -22,7 +22,7 @@ def weights(model: NotPrivateModel) -> torch.Tensor:
 
 
 def without_noise(epsilon: float, seed: int = 0, **changes: object) -> NotPrivateModel:
-    given = {"epsilon": epsilon, "warm_up": WarmUpConfig(epochs=1, batch_size=20), **changes}
+    given = {"epsilon": epsilon, "learning_rate": 1.0, "warm_up": WarmUpConfig(epochs=1, batch_size=20), **changes}
     job = job_of(config_of(**given), public=public() if "scenario" in given else None)
     return train_without_noise(job, private(), streams=SecretStreams.from_seed(seed))
 
