@@ -145,9 +145,7 @@ def test_a_store_is_not_made_in_what_others_get(data: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-def test_a_cluster_makes_the_same_release(
-    data: Path, tmp_path: Path, key: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cluster_makes_the_same_release(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """From raw records, once with a store of its own and once with the run's."""
     ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -168,7 +166,7 @@ def test_a_cluster_makes_the_same_release(
 
     assert put
     assert all(values[:4].tobytes() not in cloudpickle.dumps(one) for one in put)
-    assert set(os.listdir(tmp_path)) == {"d.parquet", "key", "A", "B"}
+    assert set(os.listdir(tmp_path)) == {"d.parquet", "A", "B"}
     assert (
         json.loads((tmp_path / "B" / "certificate.json").read_text())["files"]
         == json.loads((tmp_path / "A" / "certificate.json").read_text())["files"]
