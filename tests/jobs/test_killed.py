@@ -90,7 +90,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
             cwd=root,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=600,
             check=False,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parents[2]), *sys.path])},
         )
