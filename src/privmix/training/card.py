@@ -27,10 +27,12 @@ def model_card(certificate: Certificate, licence: str | None = None) -> str:
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
     classes = ", ".join(f"`{name}`" for name in settings["classes"])
     network = settings["network"]["architecture"]
-    predict, export = "privmix predict MODEL", "privmix export MODEL"
+    use = "privmix predict MODEL --data YOUR_RECORDS --out predictions.csv\nprivmix export MODEL --out net.pt2"
     if network == OWN:
-        predict = "privmix predict MODEL --module torch:FILE.py:NAME"
-        export = "privmix export MODEL --module torch:FILE.py:NAME"
+        use = (
+            "privmix predict MODEL --module torch:FILE.py:NAME --data YOUR_RECORDS --out predictions.csv\n"
+            "privmix export MODEL --module torch:FILE.py:NAME --out net.pt2"
+        )
     epsilon = rounded_up(certificate.epsilon, 4)
     return f"""---
 {licence_metadata(licence) if licence else ""}library_name: privmix
@@ -62,8 +64,7 @@ shape {" x ".join(map(str, settings["input_shape"]))}. Classes in order: {classe
 ```sh
 privmix pull THIS_REPOSITORY --out MODEL
 privmix verify MODEL
-{predict} --data YOUR_RECORDS --out predictions.csv
-{export} --out net.pt2
+{use}
 ```
 
 `privmix pull` takes the model's own files and verifies them; this page is none of them. The exported file loads without

@@ -5,8 +5,9 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
+from inspect import signature
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -215,6 +216,13 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """(n,) labels."""
         places = self.predict_proba(X).argmax(axis=1)
         return np.asarray(self.classes_[places])
+
+
+# scikit-learn takes the signature for the list of parameters: ``unknown`` is none.
+_GIVEN: Final = signature(DPClassifier)
+DPClassifier.__signature__ = _GIVEN.replace(  # type: ignore[attr-defined]
+    parameters=[one for one in _GIVEN.parameters.values() if one.kind is not one.VAR_KEYWORD]
+)
 
 
 def _refuse(unknown: Mapping[str, Any]) -> None:

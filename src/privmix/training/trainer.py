@@ -223,7 +223,9 @@ class Trainer:
                 self._check_same_records(records, world)
             told = json.loads(world.share(json.dumps(known).encode()))
             tell = progress or silent
+            kept = self._kept()
             self._flat.set(self._train(records, run, own, world, tell, (), watch))
+            self._check_kept(kept)
             self._public.warn_if_lost()
             model = self._finished(told["insecure"], reservation, told["id"])
             if run is not None:
@@ -233,6 +235,22 @@ class Trainer:
             # A run's own streams end with the run.
             if own is not None and run is None:
                 own.destroy()
+
+    def _kept(self) -> dict[str, torch.Tensor]:
+        """Copies of what a network of the user's own has beside the weights that are trained."""
+        if not isinstance(self.network, OwnNetwork):
+            return {}
+        trained = {id(weight) for weight in self.network.parameters() if weight.requires_grad}
+        state = self.network.state_dict(keep_vars=True)
+        return {name: tensor.detach().clone() for name, tensor in state.items() if id(tensor) not in trained}
+
+    def _check_kept(self, kept: dict[str, torch.Tensor]) -> None:
+        """Raise unless that is unchanged: what a forward pass keeps of records has no noise, and is not published."""
+        state = self.network.state_dict()
+        for name, before in kept.items():
+            if not torch.equal(before, state[name].to(before.device)):
+                allowed = f"a module that keeps nothing of its inputs: {name} changed while it was trained"
+                raise InvalidInput("model", type(self.network).__name__, allowed)
 
     def observed(
         self,

@@ -31,6 +31,7 @@ from privmix.training.gradients.ghost_expanded import EXPANSIONS, expanded, put,
 from privmix.training.gradients.ghost_norms import RULES, rule_of, terms_bound
 from privmix.training.gradients.parameters import FlatParameters, title_of
 from privmix.training.models.layers_check import check_model
+from privmix.training.models.own import OwnNetwork
 
 _TRIAL_RECORDS, _TRIAL_VIEWS = 3, 2
 # Share of the bound on what positions add that counts as reach: that bound is loose, and in no usual network is it a
@@ -122,6 +123,9 @@ def supports_ghost(model: nn.Module, example_shape: tuple[int, ...] | None = Non
         >>> supports_ghost(nn.Sequential(nn.PReLU()))
         'parameter 0.weight is of a PReLU, not of a Linear, Conv2d, StandardisedConv2d, GroupNorm or LayerNorm'
     """
+    # Between its layers, records of one call could meet: what the others have would move a record's gradient.
+    if isinstance(model, OwnNetwork):
+        return "a network of the user's own, whose operations between layers are not known"
     try:
         check_model(model)
     except InvalidInput as error:
