@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from inspect import signature
 from types import FrameType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -218,11 +218,11 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         return np.asarray(self.classes_[places])
 
 
-# scikit-learn takes the signature for the list of parameters: ``unknown`` is none.
-_GIVEN: Final = signature(DPClassifier)
-DPClassifier.__signature__ = _GIVEN.replace(  # type: ignore[attr-defined]
-    parameters=[one for one in _GIVEN.parameters.values() if one.kind is not one.VAR_KEYWORD]
-)
+# scikit-learn takes signatures for lists of parameters: ``unknown`` is none.
+for _one in (DPClassifier, DPClassifier.fit):
+    _all = signature(_one).parameters.values()
+    _known = [parameter for parameter in _all if parameter.kind is not parameter.VAR_KEYWORD]
+    _one.__signature__ = signature(_one).replace(parameters=_known)  # type: ignore[union-attr]
 
 
 def _refuse(unknown: Mapping[str, Any]) -> None:
