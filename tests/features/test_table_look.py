@@ -151,7 +151,7 @@ def test_a_draft_takes_the_records_that_it_was_made_of(cells: list[Any], times: 
     columns = Tabular({"c": entry, "d": {"range": [0, 1]}})
     unusual = list(columns.unusual(table))
     bad = {row for row, _, why in unusual if why in REFUSED}
-    assert (f"{len(bad)} of" in words) == bool(bad)
+    assert (f"; {len(bad)} of" in words and "do not fit" in words) == bool(bad)
     assert len(bad) <= len(cells) / 20
     kept = table[[row for row in range(len(cells)) if row not in bad]]
     assert columns.transform(kept).shape[0] == len(kept)
