@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import gzip
-from datetime import date
+import json
+from datetime import date, timedelta
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import datasets
 import numpy as np
+import pandas
+import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from privmix.data import open_dataset
+from privmix.data.source import CELLS
 from privmix.errors import InvalidInput
 from tests.data.helpers import png
 
@@ -142,8 +148,8 @@ def test_bad_tables_are_refused_silently(
 @pytest.mark.parametrize(
     ("columns", "field"),
     [
-        ({"x": [[1.0]], "label": [0]}, "columns"),
-        ({"x": [SECRET.encode()], "label": [0]}, "columns"),
+        ({"x": [[1.0]], "label": [0]}, "column x"),
+        ({"x": [SECRET.encode()], "label": [0]}, "column x"),
         ({"y": [SECRET], "label": [0]}, "columns"),
         ({"x": [SECRET], "label": pa.array([None], type=pa.int64())}, "column label"),
         ({"x": [float("nan")], "label": [0]}, "column x"),
@@ -195,3 +201,49 @@ def test_adult(data_root: Path) -> None:
     data = source.read()
     assert data.x[0].tolist() == ["39", "State-gov", "40"]
     assert np.bincount(data.y).tolist() == [24_720, 7_841]
+
+
+ODD = {
+    "list": pa.array([[SECRET], []]),
+    "nested": pa.array([[[SECRET]], [[]]]),
+    "struct": pa.array([{SECRET: 1}, {SECRET: 2}]),
+    "bytes": pa.array([SECRET.encode(), b""]),
+    "duration": pa.array([timedelta(days=1), None]),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("form", ["parquet", "arrow", "table", "datasets", "polars", "pandas", "jsonl", "rows"])
+def test_columns_of_lists_structs_and_durations_are_refused_by_name(tmp_path: Path, form: str, kind: str) -> None:
+    """Where a type says it, opening refuses: no record is read, and nothing was charged. No text of a cell is shown."""
+    table = pa.table({"age": [20, 30], "odd": ODD[kind], "label": ["no", "yes"]})
+    arguments: dict[str, Any] = {"columns": ["age", "odd"], "classes": ["no", "yes"]}
+    data: Any = tmp_path / f"d.{form}"
+    if form == "parquet":
+        pq.write_table(table, data)
+    elif form == "arrow":
+        with pa.ipc.new_file(data, table.schema) as out:
+            out.write_table(table)
+    elif form == "jsonl":
+        if kind in ("bytes", "duration"):
+            pytest.skip("JSON has none")
+        write(tmp_path, "".join(json.dumps(row) + "\n" for row in table.to_pylist()), data.name)
+    elif form == "rows":
+        data = (list(zip([20, 30], ODD[kind].to_pylist(), strict=True)), ["no", "yes"])
+    elif form == "datasets":
+        data = datasets.Dataset(table)
+    elif form == "pandas":
+        data = table.to_pandas(types_mapper=pandas.ArrowDtype)
+        objects = table.to_pandas()
+        with pytest.raises(InvalidInput) as caught:
+            open_dataset(objects, **arguments).read()
+        assert caught.value.field == "column odd"
+    else:
+        data = polars.from_arrow(table) if form == "polars" else table
+    read = (
+        open_dataset(data, **arguments).read if form in ("jsonl", "rows") else partial(open_dataset, data, **arguments)
+    )
+    with pytest.raises(InvalidInput) as caught:
+        read()
+    assert (caught.value.field, caught.value.allowed) == ("column odd", CELLS)
+    assert SECRET not in str(caught.value)

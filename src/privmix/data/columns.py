@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from privmix.data.dialect import Dialect
 from privmix.data.images import DECODER, image_shape
+from privmix.data.source import CELLS
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.fields import is_printable
 
@@ -239,8 +240,7 @@ def choose_inputs(
         for name in selection.table:
             if name not in arrow.names:
                 raise no_column("columns", name, arrow.names)
-            if not _is_cell(arrow.field(name).type):
-                raise InvalidInput("columns", name, "columns of texts, numbers, truth values or dates")
+            check_cells(name, arrow.field(name).type)
         return list(selection.table), "table"
     if selection.numbers is not None:
         for name in selection.numbers:
@@ -319,6 +319,13 @@ def _is_cell(kind: Any) -> bool:
     texts = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     numbers = is_number(kind) or pa.types.is_decimal(kind)
     return bool(texts or numbers or _is_time(kind) or pa.types.is_null(kind))
+
+
+def check_cells(name: str, kind: Any) -> None:
+    """Raise :class:`InvalidInput` where the Arrow type of a table's column is none of :data:`CELLS`."""
+    # A struct's type names its fields, which may stem from a record: no type is shown.
+    if not _is_cell(kind):
+        raise InvalidInput(f"column {name}", "another type", CELLS)
 
 
 def _is_time(kind: Any) -> bool:

@@ -11,7 +11,15 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from privmix.data.arrow_source import ArrowFormat, ArrowSource, Described, array_shapes
-from privmix.data.columns import Selection, check_header, check_usable, no_column, usable_names
+from privmix.data.columns import (
+    Selection,
+    check_cells,
+    check_header,
+    check_usable,
+    no_column,
+    storage_type,
+    usable_names,
+)
 from privmix.data.files import folder_split
 from privmix.data.memory import (
     MemorySource,
@@ -49,7 +57,7 @@ def library_of(data: Any) -> str:
 
 
 def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = None) -> Source:
-    """A pandas or polars frame as a source; its names of columns are taken, and its types decide nothing.
+    """A pandas or polars frame as a source; its names of columns are taken, and types of cells decide nothing.
 
     Args:
         frame: one record a row. pandas' NaN, NaT and NA, and null in polars, are missing values.
@@ -58,7 +66,8 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
         labels: n labels that are not in the frame.
 
     Raises:
-        InvalidInput: there is no such column, names are not each there once, or classes are not declared.
+        InvalidInput: there is no such column, or of a type that is no cell, names are not each there once, or classes
+            are not declared.
 
     Example:
         >>> import polars
@@ -86,6 +95,8 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
     for name in wanted:
         if name not in (others if selection.labelled else columns):
             raise no_column("columns", name, columns, "columns of the frame")
+    for name in wanted:
+        _check_type(name, frame, columns.index(name))
     parts = [_part(frame, columns.index(name)) for name in wanted]
     inputs = _cells_of(parts) if selection.table is not None else _numbers_of(parts)
     every = _cells_of([_part(frame, place) for place in range(len(columns))])
@@ -93,6 +104,18 @@ def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = Non
     schema = Schema(len(frame), (len(wanted),), names, selection.table)
     named = tuple(wanted) if selection.table is None else None
     return MemorySource(schema, inputs, label_part, whole, named)
+
+
+def _check_type(name: str, frame: Any, place: int) -> None:
+    """Raise :class:`InvalidInput` where a column's type declares lists, structs, bytes or durations."""
+    try:
+        none = (frame.to_series(place) if library_of(frame) == "polars" else frame.iloc[:, place]).head(0)
+        kind = none.to_arrow().type if library_of(frame) == "polars" else pa.array(none).type
+    except (pa.ArrowException, TypeError):
+        return
+    # polars has fixed sizes for objects alone, which may be anything: records are read for them after the charge.
+    if not pa.types.is_fixed_size_binary(kind):
+        check_cells(name, storage_type(kind))
 
 
 def frame_columns(names: Any, values: Sequence[str]) -> list[str]:

@@ -15,7 +15,7 @@ from privmix.data.files import Entries, Limited, decoding, filled_lines, is_zipp
 from privmix.data.manifest import Manifest
 from privmix.data.memory import objects
 from privmix.data.reader import READERS, Reader, Request, refuse_images
-from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
+from privmix.data.source import CELLS, NO_LABELS, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.untrusted import parse_json
 
@@ -205,7 +205,7 @@ def _table(rows: list[dict[str, Any]], names: list[str]) -> NDArray[np.object_]:
     for place, name in enumerate(names):
         values = [row.get(name) for row in rows]
         if any(isinstance(value, list | dict) for value in values):
-            raise InvalidInput(f"column {name}", WITHHELD, "texts, numbers, truth values or nothing")
+            raise InvalidInput(f"column {name}", WITHHELD, CELLS)
         table[:, place] = values
     return table
 

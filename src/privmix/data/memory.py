@@ -25,8 +25,9 @@ class MemorySource(Source):
 
     Formal guarantees:
         - Declared: shape, columns and classes come from the caller, from an array's own shape and from a frame's
-          column names; types of columns and arrays decide nothing, since one record may have decided them. Only uint8
-          arrays mean pixels: nothing infers that type.
+          column names; types of cells and arrays decide nothing, since one record may have decided them. Only uint8
+          arrays mean pixels: nothing infers that type. A frame's column of lists, structs or durations by its type is
+          refused, as one of Arrow's schema is.
         - Unread: making one looks into no record.
         - Per record: what becomes of a record depends on that record and on what is declared.
 

@@ -31,6 +31,10 @@ ONE_LABEL: Final = (
     "Only single-label classification is supported: put a real-valued target into bins first, and make one release for "
     "each of several labels"
 )
+CELLS: Final = (
+    "texts, finite numbers, truth values, days or nothing: make such columns of a list or struct, or leave this column "
+    'out ({"ignore": true} in a specification)'
+)
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _LONGEST_NUMBER: Final = 400
 # What a source yields in place of labels where none are asked for.
@@ -394,7 +398,7 @@ def _cell(value: Any, column: str) -> str | float | None:
     if isinstance(value, date | np.datetime64):
         # Nothing is equal to no time at all.
         return None if value != value else str(value)
-    raise InvalidInput(f"column {column}", WITHHELD, "texts, finite numbers, days or nothing")
+    raise InvalidInput(f"column {column}", WITHHELD, CELLS)
 
 
 def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:
