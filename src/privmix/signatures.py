@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
+from privmix.errors import WITHHELD, InvalidInput
 from privmix.options import with_default
 
 P = ParamSpec("P")
@@ -124,8 +125,12 @@ def spelt_out(
 
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            if unknown := sorted(set(kwargs) - {*signature.parameters, *refused}):
-                raise TypeError(f"{function.__name__}() takes no argument {_way(unknown, said, signature)}")
+            unknown = sorted(set(kwargs) - {*signature.parameters, *refused})
+            if unknown and "columns" in signature.parameters and set(unknown) <= set(said):
+                # What is declared of columns and images has a class of its own.
+                way = f"say columns=privmix.Columns({', '.join(f'{name}=...' for name in unknown)})"
+                raise TypeError(f"{function.__name__}() takes no argument {', '.join(unknown)}; {way}")
+            refuse_unknown(f"{function.__name__}()", unknown, signature.parameters)
             return function(*args, **kwargs)
 
         called.__signature__ = signature  # type: ignore[attr-defined]
@@ -135,13 +140,26 @@ def spelt_out(
     return change
 
 
-def _way(unknown: list[str], said: Mapping[str, Field[Any]], signature: inspect.Signature) -> str:
-    """These names, and what to say instead: what is declared of columns and images has a class of its own."""
-    named = ", ".join(unknown)
-    if "columns" in signature.parameters and set(unknown) <= set(said):
-        return f"{named}; say columns=privmix.Columns({', '.join(f'{name}=...' for name in unknown)})"
-    close = [*dict.fromkeys(near for name in unknown for near in get_close_matches(name, signature.parameters, 1))]
-    return f"{named}; {'did you mean ' + ', '.join(close) + '? ' if close else ''}help(...) lists all"
+def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:
+    """Raise where names are no arguments of a function, with the nearest that are; weights have a reason of their own.
+
+    Example:
+        >>> refuse_unknown("draw()", ["shares"], ["share"])
+        Traceback (most recent call last):
+        ...
+        TypeError: draw() takes no argument shares; did you mean share? help(...) lists all
+    """
+    unknown, known = sorted(unknown), list(known)
+    for name in {"class_weight", "sample_weight"} & set(unknown):
+        allowed = (
+            "nothing: records all count alike. Report balanced accuracy (privmix.evaluate), or choose thresholds on "
+            "public data; a release of design class-wise treats classes alike"
+        )
+        raise InvalidInput(name, WITHHELD, allowed)
+    if unknown:
+        close = [*dict.fromkeys(near for name in unknown for near in get_close_matches(name, known, 1))]
+        hint = f"did you mean {', '.join(close)}? " if close else ""
+        raise TypeError(f"{function} takes no argument {', '.join(unknown)}; {hint}help(...) lists all")
 
 
 def _typed(said: Mapping[str, Field[Any]], types: Any) -> Iterator[tuple[str, _Type]]:

@@ -14,6 +14,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
+import privmix as pm
 from privmix.accounting import epsilon, event_from_dict
 from privmix.errors import InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
@@ -142,12 +143,28 @@ def test_probabilities_are_in_the_order_of_sorted_classes() -> None:
         (lambda x, y: small(settings={"epochs": 5}).fit(x, y), "settings"),
         (lambda x, y: small(class_weight="balanced"), "class_weight"),
         (lambda x, y: small().fit(x, y, sample_weight=np.ones(len(x))), "sample_weight"),
+        (lambda x, y: small(settings={"class_weight": "balanced"}).fit(x, y), "class_weight"),
+        (lambda x, y: pm.train((x, y), epsilon=1, delta=1e-3, classes=2, class_weight=[1, 2]), "class_weight"),
     ],
 )
 def test_what_others_take_is_refused_with_a_way(call: Any, field: str) -> None:
     with pytest.raises(InvalidInput) as found:
         call(*blobs(60))
     assert found.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("call", "near"),
+    [
+        (lambda x, y: small(epoch=1), "epochs"),
+        (lambda x, y: small().fit(x, y, stream=None), "streams"),
+        (lambda x, y: small(settings={"moment": 1}).fit(x, y), "momentum"),
+        (lambda x, y: pm.train((x, y), epsilon=1, delta=1e-3, classes=2, epoch=1), "epochs"),
+    ],
+)
+def test_another_name_is_refused_with_the_nearest(call: Any, near: str) -> None:
+    with pytest.raises(TypeError, match=f"did you mean {near}"):
+        call(*blobs(60))
 
 
 def test_steps_that_learn_before_it_are_warned_of() -> None:

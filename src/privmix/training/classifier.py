@@ -22,6 +22,7 @@ from privmix.data.memory import as_array
 from privmix.errors import WITHHELD, InvalidInput, NotPrivateWarning
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact
+from privmix.signatures import refuse_unknown
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.examples import PublicData
 from privmix.training.records import TrainingRecords
@@ -97,7 +98,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         settings: Mapping[str, Any] | None = None,
         **unknown: Any,
     ) -> None:
-        _refuse(unknown)
+        refuse_unknown("DPClassifier()", unknown, signature(DPClassifier).parameters)
         self.epsilon = epsilon
         self.delta = delta
         self.classes = classes
@@ -139,7 +140,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
             InvalidInput: classes are not declared, a label is none of them, shapes don't fit, or the target can't be
                 met.
         """
-        _refuse(unknown)
+        refuse_unknown("DPClassifier.fit()", unknown, signature(DPClassifier.fit).parameters)
         names = _checked(self.classes)
         settings = dict(self.settings or {})
         if taken := sorted(set(self.get_params()) & set(settings)):
@@ -223,18 +224,6 @@ for _one in (DPClassifier, DPClassifier.fit):
     _all = signature(_one).parameters.values()
     _known = [parameter for parameter in _all if parameter.kind is not parameter.VAR_KEYWORD]
     _one.__signature__ = signature(_one).replace(parameters=_known)  # type: ignore[union-attr]
-
-
-def _refuse(unknown: Mapping[str, Any]) -> None:
-    """Raise where an argument is none that there is; weights of classes and records are asked for most."""
-    weights = (
-        "nothing: records all count alike. Report balanced accuracy (privmix.evaluate), or choose thresholds on public "
-        "data; a release of design class-wise treats classes alike"
-    )
-    for name in unknown:
-        if name not in ("class_weight", "sample_weight"):
-            raise TypeError(f"DPClassifier takes no argument {name}")
-        raise InvalidInput(name, WITHHELD, weights)
 
 
 def _warn_of_pipelines() -> None:

@@ -17,6 +17,7 @@ from privmix.accounting.events import Adjacency
 from privmix.errors import InvalidInput, check_integer, in_terms_of
 from privmix.fields import Amount, Choice, Count, Fraction, Positive, Seed, Share, Size, check_fields, read, stored
 from privmix.options import described, group, groups, leaves, made, option, variants
+from privmix.signatures import refuse_unknown
 from privmix.training.gradients.config import FLAT, ClipNorm, ClippingKind, ExecutionConfig
 from privmix.training.public.config import WARM_SCENARIOS, ExtendedConfig, Rate, Scenario, WarmUpConfig
 from privmix.training.views.config import STORED, Augmentations, ViewConfig, check_augmentations, self_augmentations
@@ -283,8 +284,7 @@ class TrainingConfig:
         model = named_model(model)
         flat = {leaf.name for leaf in leaves(cls)} | set(groups(cls))
         own = {item.name for item in fields(cls)} - flat
-        if unknown := sorted(set(given) - flat - own):
-            raise TypeError(f"{', '.join(unknown)}: no options of a training; there are {', '.join(sorted(flat))}")
+        refuse_unknown("TrainingConfig.for_model()", set(given) - flat - own, flat | own)
         said = {name: value for name, value in given.items() if value is not None}
         linear = model == LINEAR
         found = cls(
