@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,13 +35,13 @@ TRAINED = {**CHARGED, "epochs": 1, "out": OUT}
 PERSONS = {"person": np.arange(RECORDS) // 2, "dataset": "persons", "private_count": True}
 # What is made, and how often it is charged.
 JOBS: dict[str, tuple[Callable[..., Any], int]] = {
-    "release": (lambda **more: pm.release((X, Y), **MOMENTS, **more), 1),
-    "release of a count": (lambda **more: pm.release((X, Y), **MOMENTS, private_count=True, **more), 2),
-    "release of persons": (lambda **more: pm.release((X, Y), **{**MOMENTS, **PERSONS}, **more), 2),
-    "training": (lambda **more: pm.train((X, Y), **TRAINED, **more), 1),
-    "training of a count": (lambda **more: pm.train((X, Y), **TRAINED, private_count=True, **more), 2),
-    "series": (lambda **more: pm.release((X, Y), **STEPS, **more), 1),
-    "later step": (lambda **more: pm.release((X, Y), **STEPS, **more), 1),
+    "release": (lambda data=(X, Y), **more: pm.release(data, **MOMENTS, **more), 1),
+    "release of a count": (lambda data=(X, Y), **more: pm.release(data, **MOMENTS, private_count=True, **more), 2),
+    "release of persons": (lambda data=(X, Y), **more: pm.release(data, **{**MOMENTS, **PERSONS, **more}), 2),
+    "training": (lambda data=(X, Y), **more: pm.train(data, **TRAINED, **more), 1),
+    "training of a count": (lambda data=(X, Y), **more: pm.train(data, **TRAINED, private_count=True, **more), 2),
+    "series": (lambda data=(X, Y), **more: pm.release(data, **STEPS, **more), 1),
+    "later step": (lambda data=(X, Y), **more: pm.release(data, **STEPS, **more), 1),
 }
 pytestmark = pytest.mark.filterwarnings("ignore:features are plain numbers", "ignore:delta")
 
@@ -188,3 +189,94 @@ def test_an_answer_of_the_ledger_that_is_lost_is_told_and_found(
     assert (told.known, told.kept, told.pending, told.drawn) == (False, True, True, False)
     pm.release((X, Y), **MOMENTS, resume=True)
     assert (entries("reserve"), entries("commit")) == (1, 1)
+
+
+COPIED = [
+    (job, part)
+    for job, (_, charges) in JOBS.items()
+    for part in ("count", "reservation")
+    if (charges == 2 or part == "reservation") and job not in ("series", "later step")
+]
+
+
+@pytest.mark.parametrize(("job", "part"), COPIED)
+def test_a_copied_run_folder_gives_one_result_for_one_charge(
+    job: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at the charge, before its folder knows the records: two results under one key differ without noise."""
+    monkeypatch.chdir(tmp_path)
+    book = Ledger.create(LEDGER)
+    book.add_dataset("own", epsilon=2, delta=2.5e-4)
+    book.add_dataset("persons", epsilon=2, delta=2.5e-4, unit="person")
+    run, charges = JOBS[job]
+    kept, note = Path(".OUT.run"), Run.note
+
+    def killed(self: Run, **extra: Any) -> None:
+        if part in extra:
+            raise Killed
+        note(self, **extra)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Run, "note", killed)
+        with pytest.raises(Killed):
+            run()
+    shutil.copytree(kept, "copy")
+    with monkeypatch.context() as patch:
+        # Once it is noted what came of a charge, no run begins for it at all.
+        patch.setattr(Ledger, "commit", lost)
+        run(resume=True)
+    first = result()
+    OUT.rename("first")
+    number = RECORDS - 2 if part == "count" else RECORDS
+    other: dict[str, Any] = {"data": (X[:number] + np.float32(0.01), Y[:number])}
+    if job == "release of persons":
+        other["person"] = PERSONS["person"][:number]
+    shutil.copytree("copy", kept)
+    with pytest.raises(InvalidInput, match="as the ledger knows them") as refused:
+        run(resume=True, **other)
+    assert refused.value.field == "data"
+    assert not OUT.exists()
+    shutil.rmtree(kept)
+    shutil.copytree("copy", kept)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "commit", lost)
+        run(resume=True)
+    assert result() == first
+    assert (entries("reserve"), entries("commit")) == (charges, 0)
+    assert verify_ledger(book)
+
+
+def lost(*_: Any, **__: Any) -> None:
+    raise pm.StorageError("ledger: connection lost")
+
+
+def result() -> dict[str, bytes]:
+    """Files of released numbers."""
+    return {path.name: path.read_bytes() for path in OUT.rglob("*") if path.suffix in (".safetensors", ".parquet")}
+
+
+@pytest.mark.parametrize("job", ["release", "training", "training of a count"])
+def test_a_kill_while_the_records_are_bound_eats_no_budget(
+    job: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused records in between do not take the key from what the ledger knows."""
+    run, charges = JOBS[job]
+    bind = Ledger.bind
+
+    def after(self: Ledger, *given: Any) -> None:
+        bind(self, *given)
+        raise Killed
+
+    monkeypatch.chdir(tmp_path)
+    Ledger.create(LEDGER).add_dataset("own", epsilon=2, delta=2.5e-4)
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "bind", after)
+        with pytest.raises(Killed):
+            run()
+    bad = X.copy()
+    bad[3, 2] = np.nan
+    for data in ((X[1:], Y[1:]), (bad, Y)):
+        with pytest.raises(InvalidInput):
+            run(data, resume=True)
+    run(resume=True)
+    assert (entries("reserve"), entries("commit")) == (charges, charges)

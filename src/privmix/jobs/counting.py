@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -57,6 +58,7 @@ def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> C
           that is used. One that goes on has the estimate that it began with. A second one would be a second query.
         * The same persons: what is done later is refused for records that are dealt to persons in another way
           (:func:`check_same_persons`).
+        * The same records: the ledger knows what was counted, by a keyed hash, before the count is drawn.
         * Reserve before reading: the charge is durable before a record or an identifier is read.
 
     Args:
@@ -82,13 +84,19 @@ def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> C
     with telling(told), _run_of(job, key, state, note) as run:
         told.charged = charge = job.charge(cost, note)
         if run is not None:
-            run.paid = charge.reservation is not None
+            # What the ledger may know the records of goes on under its key, whatever is refused.
+            run.paid = note is not None and not note.get("bound")
             run.note(count=charged_note(note))
         whose, persons = job.whose(), None
         if whose is not None:
             digest_key = secrets.token_bytes(32)
             persons = {"key": digest_key.hex(), "digest": _digest(whose, digest_key)}
         held = job.opened.schema.records if whose is None else records_of_each(whose)
+        if run is not None:
+            run.bind_steps = charge.bind_steps
+            run.note(count=None if note is None else {**note, "charged": True, "bound": True})
+            query = [asked.per_person, asked.person_quantile, _digest(np.atleast_1d(held), run.fingerprint_key)]
+            run.bind_charge(json.dumps(query))
         told.drawn = True
         counted = Counted(private_count(asked, held, key.streams() if run is None else run.streams), charge, persons)
         if run is not None:

@@ -233,6 +233,7 @@ class Job(ABC, Generic[P, R]):
             told.charged, told.run = charged, run
         if run is not None and not whole:
             run.paid = charged.reservation is not None or bool(planned.earlier)
+            run.bind_steps = charged.bind_steps
             run.note(reservation=charged_note(note), **self.extra(planned))
         refuse_overlap(public, self.opened.source, made_of, self.whose)
         work = Work(charged, run, streams)

@@ -386,7 +386,6 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         return work.run.release(
             records,
             reservation=work.charged.reserved,
-            bind_steps=work.charged.bind_steps,
             engine=planned.engine,
             memory_gb=self.memory_gb,
             workers=self.workers,

@@ -312,11 +312,11 @@ class Ledger:
             self._spending(connection, dataset, event_for(dataset, event, unit, adjacency, most_per_person))
 
     def bind(self, reservation: Reservation, steps: Sequence[str]) -> None:
-        """Record which records the steps of a series are of, before anything is drawn for the last of ``steps``.
+        """Record which records a charge serves, before anything is drawn for the last of ``steps``.
 
         Args:
             reservation: for all steps.
-            steps: of each step so far, in order, a keyed hash of its records.
+            steps: of each step of a series so far, in order, a keyed hash of its records; any other charge has one.
 
         Raises:
             InvalidInput: a step was bound to other records, or to the same under another key.
@@ -335,8 +335,8 @@ class Ledger:
                 if bound.get(step, content) != content:
                     # The difference of two releases under one noise is free of noise.
                     allowed = (
-                        f"the records that step {step} began with, under the same key, as the ledger knows them: a "
-                        "series whose private folder comes from a backup can't go on"
+                        f"the records that step {step} of this charge began with, under the same key, as the ledger "
+                        "knows them: a copy or backup of a run's or series' folder serves no others"
                     )
                     raise InvalidInput("data", WITHHELD, allowed)
                 if step not in bound:

@@ -25,7 +25,7 @@ import json
 import os
 import uuid
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -65,6 +65,8 @@ class Run(RunPlace):
     Formal guarantees:
         * One key, one dataset: a run goes on only with the records that it began with; where it was refused for them,
           the next attempt's key is another, and the first one is overwritten.
+        * One charge, one key, one dataset: before the first draw the ledger learns a keyed hash of run, settings and
+          records. A copy of the folder goes on with these alone.
         * One key, one setting: it goes on only with the settings and in the versions that it began with.
         * Same bits: killed anywhere, it ends with the result, certificate included, that it would have had; but a key
           that is sealed is sealed anew, into other bytes.
@@ -93,6 +95,7 @@ class Run(RunPlace):
         out, paid: as given; the latter is set once it is so.
         resumed: whether an earlier attempt was interrupted.
         complete: nothing is left but :meth:`publish`; there is no key and none is needed.
+        bind_steps: tells the ledger that was charged of the records; see :meth:`privmix.ledger.Ledger.bind`.
 
     Raises:
         InvalidInput: ``out`` exists; there is an interrupted run and neither flag is given; there is none to resume, it
@@ -122,6 +125,7 @@ class Run(RunPlace):
     ) -> None:
         self.out, self._overwrite, self.paid = Path(out), overwrite, paid
         self._given = None if settings is None else json.loads(json.dumps(dict(settings)))
+        self.bind_steps: Callable[[Sequence[str]], None] = lambda _: None
         self._held: RunFolder | None = None
         self._streams: SecretStreams | None = None
         with self.writing():
@@ -281,7 +285,7 @@ class Run(RunPlace):
         """Note which records the key serves, by their fingerprint; call it before the first draw.
 
         Raises:
-            InvalidInput: a resumed run began with other records.
+            InvalidInput: a resumed run, or a copy of it, began with other records.
         """
         if self._notes["fingerprint"] is None:
             with self.writing():
@@ -290,6 +294,17 @@ class Run(RunPlace):
         elif not hmac.compare_digest(str(self._notes["fingerprint"]), fingerprint):
             # The difference of two results under one key is free of noise.
             raise InvalidInput("data", WITHHELD, "the records that the interrupted run began with, unchanged")
+        # Also of a run that was bound before: a kill may have come between.
+        self.bind_charge(fingerprint)
+
+    def bind_charge(self, fingerprint: str) -> None:
+        """Have the ledger note which records the charge serves under this key; a copied run folder knows no others.
+
+        Raises:
+            InvalidInput: it served others, or these under another key or setting.
+        """
+        known = json.dumps([self.id, self._notes["settings"], fingerprint], sort_keys=True)
+        self.bind_steps([hashlib.sha256(known.encode()).hexdigest()])
 
     def note(self, **extra: Any) -> None:
         """Change what the caller wants to find again."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -101,6 +101,7 @@ class ReleaseRun(Run):
 
     kind: ClassVar = RELEASE_FOLDER
     _members: frozenset[str] = frozenset()
+    _series: SeriesStep | None = None
 
     def __init__(
         self,
@@ -203,7 +204,6 @@ class ReleaseRun(Run):
         address: str | None = None,
         progress: Progress | None = None,
         reservation: ReservationNote | None = None,
-        bind_steps: Callable[[Sequence[str]], None] = lambda _: None,
     ) -> Certificate:
         """Compute the rows that are missing, write the rest, destroy the key and put the release in place.
 
@@ -215,7 +215,6 @@ class ReleaseRun(Run):
             address: with Ray, the cluster's; None starts one on this machine.
             progress: called as work proceeds.
             reservation: of the ledger that was charged since the run was opened.
-            bind_steps: tells that ledger of the records of a series; see :meth:`Series.bind`.
 
         Returns:
             the certificate.
@@ -230,7 +229,7 @@ class ReleaseRun(Run):
                 raise InvalidInput("records", None, "the private records: the run is not complete")
             with self.writing():
                 self.bind(self._fingerprint(tiles_of(records)))
-                with self._noise_of(tiles_of(records), bind_steps) as streams:
+                with self._noise_of(tiles_of(records)) as streams:
                     try:
                         maker = make_engine(
                             self._plan, records, streams, engine, memory_gb=memory_gb, workers=workers, address=address
@@ -245,19 +244,24 @@ class ReleaseRun(Run):
         return read_certificate(self.out)
 
     @contextmanager
-    def _noise_of(self, records: RecordTiles, bind_steps: Callable[[Sequence[str]], None]) -> Iterator[SecretStreams]:
+    def _noise_of(self, records: RecordTiles) -> Iterator[SecretStreams]:
         """The streams that noise comes from: the run's own, or the series', once that knows the records."""
         if self._series is None:
             yield self.streams
             return
         series = self._series.series
         fingerprint = content_fingerprint(records, series.fingerprint_key(), cores())
-        self._series.bind(fingerprint, self.id, bind_steps)
+        self._series.bind(fingerprint, self.id, self.bind_steps)
         streams = series.streams()
         try:
             yield streams
         finally:
             streams.destroy()
+
+    def bind_charge(self, fingerprint: str) -> None:
+        """See :meth:`Run.bind_charge`; all steps of a series have one charge, and :meth:`Series.bind` tells of each."""
+        if self._series is None:
+            super().bind_charge(fingerprint)
 
     def _go_on_from(self, engine: Any) -> None:
         """Say what the step before released, where the release is a later step of a series."""

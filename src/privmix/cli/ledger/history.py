@@ -44,7 +44,7 @@ def _what(entry: dict[str, Any]) -> str:
             if "fingerprint" in entry:
                 return f"{entry['id'][:8]} is for content {entry['fingerprint'][:12]}"
             if "step" in entry:
-                return f"{entry['id'][:8]} is, in step {entry['step']}, for records {entry['content'][:12]}"
+                return f"{entry['id'][:8]}, step {entry['step']}: for records {entry['content'][:12]}"
             new = len(entry.get("files", ()))
             files = f"{new:,} file{'' if new == 1 else 's'} of it new here"
             return f"{entry['id'][:8]} is for content {entry.get('content', '')[:12]}, {files}"
