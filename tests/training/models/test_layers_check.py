@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -151,6 +154,42 @@ class AttendsAcross(nn.Module):
         return self.attention(x[:, None], x[:, None], x[:, None])[0][:, 0]
 
 
+class FirstBatch(nn.Module):
+    """Sets its shift from the first batch, as ActNorm does, and keeps that in one of several places."""
+
+    fixed: Tensor
+
+    def __init__(self, place: str) -> None:
+        super().__init__()
+        self.place, self.ready, self.plain = place, False, torch.zeros(4)
+        self.register_buffer("fixed", torch.zeros(4))
+        self.trained = nn.Parameter(torch.zeros(4))
+        self.nested: Any = [{"means": [torch.zeros(4)]}]
+        self.apart, self.numbers = SimpleNamespace(mean=torch.zeros(4)), np.zeros(4)
+        self.hidden = [nn.Linear(4, 1)]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.ready and not (self.place == "gradients" and not torch.is_grad_enabled()):
+            mean = x.detach().mean(0)
+            match self.place:
+                case "fixed" | "trained":
+                    getattr(self, self.place).data.copy_(mean)
+                case "plain" | "gradients":
+                    self.plain = mean
+                case "nested":
+                    self.nested[0]["means"][0] = mean
+                case "apart":
+                    self.apart.mean = mean
+                case "numbers":
+                    self.numbers[:] = mean.numpy()
+                case "hidden":
+                    self.hidden[0].bias.data.fill_(float(mean[0]))
+            # The flag alone would be noticed, too.
+            self.__dict__["ready"] = self.place in ("plain", "gradients")
+        return x - self.fixed
+
+
+FIRST = ("fixed", "trained", "plain", "gradients", "nested", "apart", "numbers", "hidden")
 BY_BEHAVIOUR: dict[str, tuple[type[nn.Module], str, str]] = {
     "centre": (Centre, "layer 1.0 of the model", "changes with the others"),
     "hidden": (HiddenCentre, "layer 1.0 of the model", "changes with the others"),
@@ -174,6 +213,24 @@ def test_refused_by_behaviour(kind: str) -> None:
         check_independence(model, (6,))
     assert str(error.value).startswith(where)
     assert what in str(error.value)
+
+
+@pytest.mark.parametrize("place", FIRST)
+def test_what_the_first_batch_sets_is_refused_wherever_it_is_kept(place: str) -> None:
+    name = "plain" if place == "gradients" else place
+    model = nn.Sequential(nn.Linear(6, 4), FirstBatch(place))
+    for tried in (model, nn.Sequential(FirstBatch(place).requires_grad_(False), nn.Linear(4, 2))):
+        with pytest.raises(InvalidInput, match=rf"changes \d\.({name}|ready) ") as error:
+            check_independence(tried, (tried[0].in_features,) if tried is model else (4,))
+        assert "FirstBatch" in str(error.value)
+    assert not model[1].ready
+    assert not any(tensor.any() for tensor in (model[1].fixed, model[1].trained, model[1].plain))
+
+
+def test_what_public_inputs_set_before_is_kept() -> None:
+    model = nn.Sequential(nn.Linear(6, 4), FirstBatch("plain"))
+    model(torch.rand(3, 6))
+    check_independence(model, (6,))
 
 
 def test_batch_norm_and_dropout_show_by_behaviour_too() -> None:

@@ -7,10 +7,13 @@ depend on other records of the batch, a record acts through the others' gradient
 from __future__ import annotations
 
 import copy
+import hashlib
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -113,8 +116,8 @@ def check_independence(model: nn.Module, example_shape: tuple[int, ...], *, seed
     A copy of the model, in train mode and on the CPU (in float64 where the model can), is run on random PUBLIC inputs.
     Its parameters are jittered, so that a layer behind zero weights is seen. What is tested, in this order:
 
-    * the same batch twice gives the same outputs (no random layers);
-    * no parameter, buffer or attribute changes (no running statistics), and no random number is drawn;
+    * no parameter, buffer or attribute changes, in the first pass or later, with gradients or without;
+    * the same batch twice gives the same outputs, and no random number is drawn (no random layers);
     * a batch gives what its records give one by one;
     * the gradient of a record's output by the input of another is zero.
 
@@ -146,16 +149,13 @@ def check_independence(model: nn.Module, example_shape: tuple[int, ...], *, seed
     shape = tuple(check_integer("example shape", length, low=1) for length in example_shape)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(check_integer("seed", seed, low=0))
-        trial = _jittered_copy(model)
-        x = torch.rand(_BATCH, *shape)
+        inputs = torch.rand(_BATCH, *shape)
         try:
-            trial.double()(x.double())
-            x = x.double()
+            trial, x = _tried(model, inputs.double())
         except (RuntimeError, TypeError):
             # Some models create float32 tensors of their own.
-            trial.float()
+            trial, x = _tried(model, inputs)
         _check_repeatable(trial, x)
-        _check_attributes(trial, x)
         _check_gradients(trial, x, _check_batch_against_single(trial, x))
 
 
@@ -168,42 +168,64 @@ def _jittered_copy(model: nn.Module) -> nn.Module:
     return trial
 
 
+def _tried(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
+    """A fresh copy in the precision of ``x``, which keeps nothing of its inputs from its first pass on."""
+    trial = _jittered_copy(model).to(x.dtype)
+    before = _kept_by(trial)
+    # Training has gradients and makes the first pass.
+    for inputs, detach in ((x, False), (1 - x, True)):
+        _outputs(trial, inputs, detach=detach)
+        after = _kept_by(trial)
+        for name, key in [*before, *after]:
+            if before.get((name, key)) != after.get((name, key)):
+                advice = (
+                    f"a layer that keeps nothing of its inputs: this one changes {f'{name}.{key}'.lstrip('.')} in its "
+                    "forward pass. What takes no records is made in `__init__`, or by a call on public inputs before"
+                )
+                raise _refused(name, trial.get_submodule(name), advice)
+    return trial, x
+
+
 def _check_repeatable(model: nn.Module, x: Tensor) -> None:
-    state = {name: tensor.clone() for name, tensor in _state(model)}
-    # Other inputs than before: a buffer may hold those already.
-    _outputs(model, torch.rand_like(x))
-    for name, tensor in _state(model):
-        # NaN equals NaN here: what was not touched is no change.
-        if tensor.shape != state[name].shape or not torch.equal(tensor.nan_to_num(), state[name].nan_to_num()):
-            owner = name.rpartition(".")[0]
-            advice = f"a layer that keeps nothing of its inputs: this one changes {name} in its forward pass"
-            raise _refused(owner, model.get_submodule(owner), advice)
+    drawn = torch.get_rng_state()
     first, second = _outputs(model, x), _outputs(model, x)
     for name in first:
         if not _close(first[name], second[name]):
             raise _refused(name, model.get_submodule(name), f"a layer that is not random in train mode; {_RANDOM}")
-
-
-def _check_attributes(model: nn.Module, x: Tensor) -> None:
-    """Refuse a module whose attributes change after the first pass, or that draws random numbers."""
-    before, drawn = _attributes(model), torch.get_rng_state()
-    _outputs(model, x)
-    for (name, key), value in _attributes(model).items():
-        if before.get((name, key)) != value:
-            advice = f"a layer that keeps nothing of its inputs: this one changes {key} in its forward pass"
-            raise _refused(name, model.get_submodule(name), advice)
     if not torch.equal(drawn, torch.get_rng_state()):
         raise _refused("", model, f"a model that draws no random numbers; {_RANDOM}")
 
 
-def _attributes(model: nn.Module) -> dict[tuple[str, str], tuple[int, int]]:
-    """(submodule, attribute) -> which object it is, and of what length."""
+def _kept_by(model: nn.Module) -> dict[tuple[str, str], Any]:
+    """(submodule, name) -> what a parameter, buffer or attribute holds, at any depth."""
+    seen: set[int] = set()
     return {
-        (name, key): (id(value), len(value) if isinstance(value, list | dict | set) else 0)
+        (name, key): _content(value, seen)
         for name, module in model.named_modules()
-        for key, value in vars(module).items()
+        for key, value in {**vars(module), **module._parameters, **module._buffers}.items()
         if key not in _OF_ANY_MODULE
     }
+
+
+def _content(value: Any, seen: set[int]) -> Any:
+    """A value in words that are others once it has changed; what was ``seen`` elsewhere goes by its place."""
+    if isinstance(value, str | bytes | int | float | complex | None):
+        return repr(value)
+    if id(value) in seen:
+        return id(value)
+    seen.add(id(value))
+    if isinstance(value, Tensor) and value.layout is torch.strided:
+        array = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        return str(value.dtype), value.shape, hashlib.sha256(array).digest()
+    if isinstance(value, np.ndarray) and value.dtype != object:
+        return value.dtype, value.shape, hashlib.sha256(np.ascontiguousarray(value)).digest()
+    if isinstance(value, dict):
+        return [(_content(key, seen), _content(held, seen)) for key, held in value.items()]
+    if isinstance(value, list | tuple | set | frozenset | deque):
+        return [_content(held, seen) for held in value]
+    if isinstance(value, nn.Module) or not type(value).__module__.startswith(("torch", "builtins")):
+        return id(value), _content(getattr(value, "__dict__", None), seen)
+    return id(value)
 
 
 def _check_batch_against_single(model: nn.Module, x: Tensor) -> frozenset[str]:
@@ -254,11 +276,6 @@ def _alone(reason: str) -> str:
 
 def _refused(name: str, module: nn.Module, advice: str) -> InvalidInput:
     return InvalidInput(f"layer {name} of the model" if name else "model", type(module).__name__, advice)
-
-
-def _state(model: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    yield from model.named_parameters()
-    yield from model.named_buffers()
 
 
 def _close(first: Tensor, second: Tensor) -> bool:
