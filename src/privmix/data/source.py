@@ -37,6 +37,8 @@ CELLS: Final = (
 )
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _LONGEST_NUMBER: Final = 400
+# Words for False and True.
+_TRUTHS: Final = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))
 # What a source yields in place of labels where none are asked for.
 NO_LABELS: Final = np.empty(0, dtype=object)
 
@@ -441,14 +443,21 @@ def check_places(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int6
 
 @lru_cache(64)
 def reads_places(classes: tuple[str, ...]) -> bool:
-    """Whether a number among labels is a place in the list: no name is a number or truth value, or each is its place.
+    """Whether a number among labels is a place in the list: no name is a number, or each is its place.
+
+    One number makes numbers of a whole array of truth values. So a name that means one stands where that number is.
 
     Example:
-        >>> reads_places(("no", "yes")), reads_places(("0", "1")), reads_places(("1", "2"))
-        (True, True, False)
+        >>> [reads_places(names) for names in (("no", "yes"), ("0", "1"), ("1", "2"), ("yes", "no"))]
+        [True, True, False, False]
     """
     values = [name for name in map(_same_text, classes) if name in ("true", "false") or _NUMBER.fullmatch(name)]
-    return not values or classes == tuple(map(str, range(len(classes))))
+    if values:
+        return classes == tuple(map(str, range(len(classes))))
+    lower = [name.lower() for name in classes]
+    means = {word: place for pair in _TRUTHS for place, word in enumerate(pair) if {*pair} <= {*lower}}
+    means |= {"no": 0, "yes": 1}
+    return all(means.get(name, place) == place for place, name in enumerate(lower))
 
 
 @lru_cache(64)
@@ -460,11 +469,10 @@ def _readings(classes: tuple[str, ...]) -> tuple[dict[str, int], dict[str, int],
     if reads_places(classes):
         same = {str(place): place for place in range(len(classes))} | same
     lower = [name.lower() for name in classes]
-    for pair in (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t")):
+    for pair in _TRUTHS:
         if all(lower.count(word) == 1 for word in pair):
             return exact, same, {value: lower.index(word) for value, word in zip((False, True), pair, strict=True)}
-    places = reads_places(classes) and not {"false", "true", "no", "yes"} & set(lower)
-    return exact, same, {bool(place): place for place in range(min(2, len(classes)))} if places else {}
+    return exact, same, {bool(place): place for place in range(min(2, len(classes)))} if reads_places(classes) else {}
 
 
 def _place(label: object, classes: tuple[str, ...]) -> int:
@@ -494,6 +502,9 @@ def _same_text(text: str) -> str:
 
 def outside_classes(classes: tuple[str, ...]) -> InvalidInput:
     """The error for a label that is none of the classes."""
-    by_name = "" if reads_places(classes) else ", by its name: numbers are no places where a name is one"
+    words = (
+        "by its name: numbers are no places where a name is a number or truth value (no first and yes second may be)"
+    )
+    by_name = "" if reads_places(classes) else f", {words}"
     allowed = f"one of the {len(classes)} declared classes{by_name}; declare all with {_DECLARE}. {ONE_LABEL}"
     return InvalidInput("label", WITHHELD, allowed)
