@@ -117,7 +117,7 @@ def test_a_misspelt_label_is_mended_and_paid_for_once(verb: Verb) -> None:
         outcome = verb.run("--resume")
         assert key.read() == bytes(33), "another key, and the first one is gone"
     assert outcome.code == 0, outcome.err
-    assert kinds() == ["init", "reserve", "bind", "bind", "commit"]
+    assert kinds() == ["init", "reserve", "bind", "bind", "bind", "commit"]
     for check in (["ledger", "verify", "--ledger", LEDGER], ["verify", verb.out]):
         assert privmix(*check).code == 0
     certificate = json.loads(Path(verb.out, "certificate.json").read_text())

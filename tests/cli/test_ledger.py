@@ -51,10 +51,10 @@ def test_a_release_is_charged_and_the_next_one_refused(digits: Path, url: str, t
     assert not (tmp_path / "TWO").exists()
     history = json.loads(privmix("ledger", "history", "--dataset", "NAME", "--ledger", url, "--json").out)
     certificate = json.loads((tmp_path / "ONE" / "certificate.json").read_text())
-    assert [entry["kind"] for entry in history] == ["init", "reserve", "bind", "commit"]
+    assert [entry["kind"] for entry in history] == ["init", "reserve", "bind", "bind", "commit"]
     assert history[-1]["result"] == f"release {certificate['id']}"
     verified = privmix("ledger", "verify", "--ledger", url, "--head", history[1]["hash"])
-    assert "holds: 4 entries of 1 datasets" in verified.out
+    assert "holds: 5 entries of 1 datasets" in verified.out
     export = json.loads(privmix("ledger", "export", "--ledger", url).out)
     assert export["datasets"]["NAME"] == history
     for verb in (("show",), ("history", "--dataset", "NAME")):

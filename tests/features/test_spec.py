@@ -153,14 +153,14 @@ def test_another_packages_extractor_says_what_its_options_are(outside: Any) -> N
         ({"name": "minilm"}, (1,), 384, True),
         ({"name": "scattering"}, (28, 28), 3969, True),
         ({"name": "outside"}, (3, 4), 5, True),
-        ({"name": "projected", "options": {"inner": {"name": "minilm"}, "dim": 8}}, (1,), 8, True),
+        ({"name": "projected", "options": {"inner": {"name": "minilm"}, "dim": 8, "seed": 0}}, (1,), 8, True),
         ({"name": "pixels"}, (), 1, False),
         ({"name": "scattering"}, [], 3969, False),
         ({"name": "identity"}, (2**31 - 1,) * 8, 600, False),
         ({"name": "scattering"}, (2**31 - 1,) * 8, 3969, False),
         ({"name": "tabular", "options": {"columns": COLUMNS}}, (3,), 3, False),
         ({"name": "minilm"}, (2,), 384, False),
-        ({"name": "projected", "options": {"inner": {"name": "minilm"}, "dim": 8}}, (2**30,), 8, False),
+        ({"name": "projected", "options": {"inner": {"name": "minilm"}, "dim": 8, "seed": 0}}, (2**30,), 8, False),
     ],
 )
 def test_a_shape_fits_the_features(spec: dict[str, Any], shape: tuple[int, ...], dim: int, fits: bool) -> None:
@@ -170,3 +170,22 @@ def test_a_shape_fits_the_features(spec: dict[str, Any], shape: tuple[int, ...],
     with pytest.raises(InvalidInput) as found:
         check_shape(spec, shape, dim)
     assert found.value.field == "input_shape"
+
+
+@pytest.mark.parametrize("wrong", [None, True, -1, 1.5, float("nan"), 2**70, "x y", [], [None], [{}], {}, {"a": 1}])
+def test_a_shape_or_spec_of_wrong_types_is_refused(wrong: Any) -> None:
+    inner = {"name": "minilm", "version": 1, "options": wrong or None}
+    for spec in (
+        wrong,
+        {"name": wrong},
+        {"name": "tabular", "version": 1, "options": {"columns": wrong}},
+        {"name": "projected", "version": 1, "options": {"inner": wrong, "dim": 8, "seed": 0}},
+        {"name": "projected", "version": 1, "options": {"inner": inner, "dim": 8, "seed": 0}},
+        *({"name": name, "version": 1, "options": wrong or None} for name in ("pixels", "tabular", "outside")),
+    ):
+        with pytest.raises(InvalidInput):
+            check_shape(spec, (1,), 8)
+    for name in ("identity", "minilm", "scattering", "outside"):
+        for shape in (wrong, [wrong], [4, wrong], (0,), (-4, -4)):
+            with pytest.raises(InvalidInput):
+                check_shape({"name": name}, shape, 16)

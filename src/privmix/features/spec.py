@@ -132,11 +132,13 @@ def check_spec(spec: Mapping[str, Any]) -> None:
         ...
         privmix.errors.InvalidInput: features options: got ['records']; allowed: options of pixels: none
     """
+    if not isinstance(spec, Mapping):
+        raise InvalidInput("extractor spec", type(spec).__name__, "a JSON object")
     name, options = spec.get("name"), spec.get("options", {})
     if not isinstance(name, str) or not _PLAIN.fullmatch(name):
         raise InvalidInput("extractor's name", name, "a plain name")
     known = extractor_kinds().get(name)
-    if known is not None or options or spec.get("arrays"):
+    if known is not None or options != {} or spec.get("arrays"):
         kind, options = _read(spec)
         kind.check_stated(options)
     digests = _DIGESTS if known is None else (*known.digest_names, *(["arrays_sha256"] if known.carries else []))
@@ -164,7 +166,7 @@ def _decoder(spec: Mapping[str, Any]) -> int:
 def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) -> None:
     """Raise :class:`InvalidInput` unless features of this spec may be ``dim`` numbers of raw inputs of this shape.
 
-    Computes nothing: an extractor that has a network is not asked.
+    Computes nothing: an extractor that has a network is not asked. The spec is checked as by :func:`check_spec`.
 
     Example:
         >>> check_shape({"name": "pixels"}, (8, 8), 64)
@@ -176,23 +178,25 @@ def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) 
     # It takes time to import.
     from privmix.features.text import TextEncoder
 
-    name, options = spec.get("name"), spec.get("options", {})
-    if isinstance(options, Mapping) and isinstance(options.get("inner"), Mapping):
+    check_spec(spec)
+    name, options = spec["name"], spec.get("options", {})
+    if "inner" in options:
         check_shape(options["inner"], shape, None)
         return
-    kind = extractor_kinds().get(str(name), Extractor)
-    fits = len(shape) > 0 and math.prod(shape) <= _MOST_VALUES
+    kind = extractor_kinds().get(name, Extractor)
+    fits = isinstance(shape, list | tuple) and all(type(size) is int and size > 0 for size in shape)
+    fits = fits and len(shape) > 0 and math.prod(shape) <= _MOST_VALUES
     if issubclass(kind, Identity | Pixels):
         fits = fits and dim in (None, math.prod(shape))
     elif issubclass(kind, Tabular):
         # Ignored columns are not read.
         read = [one for one in options.get("columns", ()) if not (isinstance(one, Mapping) and one.get("ignore"))]
-        fits = tuple(shape) == (len(read),)
+        fits = fits and tuple(shape) == (len(read),)
     elif issubclass(kind, TextEncoder):
-        fits = tuple(shape) == (1,)
+        fits = fits and tuple(shape) == (1,)
     if not fits:
         allowed = f"a shape of which {name} makes {dim or 'its'} features"
-        raise InvalidInput("input_shape", tuple(shape), allowed)
+        raise InvalidInput("input_shape", shape, allowed)
 
 
 def check_inner(spec: Any) -> None:

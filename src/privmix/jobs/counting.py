@@ -84,7 +84,7 @@ def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> C
     with telling(told), _run_of(job, key, state, note) as run:
         told.charged = charge = job.charge(cost, note)
         if run is not None:
-            # What the ledger may know the records of goes on under its key, whatever is refused.
+            # Once the ledger may know the records, a refusal leaves the run its key.
             run.paid = note is not None and not note.get("bound")
             run.note(count=charged_note(note))
         whose, persons = job.whose(), None
