@@ -82,6 +82,16 @@ def test_numbers_keep_to_their_declared_bounds_and_are_whole_where_declared() ->
             assert {17, 19, 20, 90} <= set(cells)
 
 
+@pytest.mark.parametrize("extra", [{}, {"bins": [1e9 + 0.5]}])
+def test_numbers_of_a_narrow_range_far_from_zero_differ(extra: dict[str, Any]) -> None:
+    (states,) = table_states(Tabular({"x": {"range": [1e9, 1e9 + 1], **extra}}))
+    places = np.arange(1000) % len(states.shares)
+    cells = states.cells(places, np.random.default_rng(0)).to_pylist()
+    assert len(set(cells)) > 900
+    assert 1e9 <= min(cells) < 1e9 + 0.1
+    assert 1e9 + 0.9 < max(cells) <= 1e9 + 1
+
+
 def test_interval_without_a_declared_end_gives_its_one_edge() -> None:
     (states,) = table_states(Tabular({"open": COLUMNS["open"]}))
     cells = states.cells(np.array([0, 3, 4]), np.random.default_rng(0)).to_pylist()

@@ -121,7 +121,7 @@ def _(kind: Numeric, entry: Mapping[str, Any]) -> States:
         length = kind.high - kind.low
         above = math.expm1(place * math.log1p(length)) if kind.log else place * length
         found = kind.low + above
-        found = round(found) if kind.integer else float(f"{found:.{_DIGITS}g}")
+        found = round(found) if kind.integer else _short(found, length)
         return min(max(found, kind.low), kind.high)
 
     def between(low: float, high: float) -> Draw:
@@ -204,6 +204,11 @@ def _always(value: Any) -> Draw:
     return lambda _, count: [value] * count
 
 
+def _short(number: float, length: float) -> float:
+    """With few digits, unless they leave less than a thousand numbers of an interval of that length."""
+    return float(f"{number:.{_DIGITS if abs(number) < 1e3 * length else 15}g}")
+
+
 def _within(low: float, high: float, integer: bool) -> Draw:
     """A number from ``low`` on, below ``high``; of an interval with one end the number that is nearest to it."""
     if low == high or math.isinf(high):
@@ -214,7 +219,7 @@ def _within(low: float, high: float, integer: bool) -> Draw:
         return lambda generator, count: generator.integers(int(low), int(high), count).tolist()
 
     def drawn(generator: np.random.Generator, count: int) -> list[float]:
-        found = [float(f"{number:.{_DIGITS}g}") for number in generator.uniform(low, high, count).tolist()]
+        found = [_short(number, high - low) for number in generator.uniform(low, high, count).tolist()]
         return [number if low <= number < high else low for number in found]
 
     return drawn
