@@ -214,16 +214,16 @@ def _content(value: Any, seen: set[int]) -> Any:
     if id(value) in seen:
         return id(value)
     seen.add(id(value))
-    if isinstance(value, Tensor) and value.layout is torch.strided:
+    if isinstance(value, Tensor) and value.layout is torch.strided and not value.is_meta:
         array = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-        return str(value.dtype), value.shape, hashlib.sha256(array).digest()
+        return str(value.dtype), value.shape, hashlib.sha256(array.tobytes()).digest()
     if isinstance(value, np.ndarray) and value.dtype != object:
-        return value.dtype, value.shape, hashlib.sha256(np.ascontiguousarray(value)).digest()
+        return value.dtype, value.shape, hashlib.sha256(value.tobytes()).digest()
     if isinstance(value, dict):
         return [(_content(key, seen), _content(held, seen)) for key, held in value.items()]
     if isinstance(value, list | tuple | set | frozenset | deque):
         return [_content(held, seen) for held in value]
-    if isinstance(value, nn.Module) or not type(value).__module__.startswith(("torch", "builtins")):
+    if isinstance(value, nn.Module) or type(value).__module__.partition(".")[0] not in ("torch", "builtins"):
         return id(value), _content(getattr(value, "__dict__", None), seen)
     return id(value)
 
