@@ -92,6 +92,14 @@ def test_numbers_of_a_narrow_range_far_from_zero_differ(extra: dict[str, Any]) -
     assert 1e9 + 0.9 < max(cells) <= 1e9 + 1
 
 
+@pytest.mark.parametrize("values", [[0, 2**62], [0, 2**64], [0.5, 2**62], [0.5, 3]])
+@pytest.mark.parametrize("kind", ["categories", "ordinal"])
+def test_declared_numbers_of_any_size_are_drawn(kind: str, values: list[float]) -> None:
+    (states,) = table_states(Tabular({"x": {kind: values}}))
+    cells = states.cells(np.array([0, 1]), np.random.default_rng(0)).to_pylist()
+    assert [float(cell) for cell in cells] == values
+
+
 def test_interval_without_a_declared_end_gives_its_one_edge() -> None:
     (states,) = table_states(Tabular({"open": COLUMNS["open"]}))
     cells = states.cells(np.array([0, 3, 4]), np.random.default_rng(0)).to_pylist()
@@ -118,6 +126,10 @@ def test_days_are_between_the_declared_ones() -> None:
         {"bins": [1, 2], "range": [1.5, 3]},
         {"bins": [1, 2], "range": [0, 1]},
         {"bins": [1, 2], "range": 3},
+        {"bins": [-1.7e308, 1.7e308]},
+        {"bins": [0], "range": [-1.7e308, 1.7e308]},
+        {"bins": [0, 2**62], "integer": True},
+        {"range": [0, 1e30], "integer": True},
     ],
 )
 def test_what_contradicts_itself_is_refused(entry: dict[str, Any]) -> None:

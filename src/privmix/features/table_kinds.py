@@ -342,6 +342,7 @@ class Bins(_OfNumbers):
         if not isinstance(ends, list | tuple) or len(ends) != 2:
             raise InvalidInput(field, ends, "range beside bins: [low, high], around the edges")
         low, high = check_number(field, ends[0], high=numbers[0]), check_number(field, ends[1], low=numbers[-1])
+        check_number(field, high - low)
         missing = Missing.read(entry, field, lambda said: check_number(field, said))
         return cls(numbers, missing, _whole(entry, field, (low, *numbers, high)), _mark(entry, field))
 
@@ -690,8 +691,10 @@ def _tokens(field: str, word: str, given: Any) -> list[str]:
 def _whole(entry: Mapping[str, Any], field: str, bounds: Iterable[float]) -> bool:
     """Whether ``integer`` says that numbers are whole ones; then bounds are, too."""
     integer = entry.get("integer", False)
-    if not isinstance(integer, bool) or (integer and not all(float(bound).is_integer() for bound in bounds)):
-        raise InvalidInput(field, integer, "integer: true or false; true where all bounds are whole numbers")
+    exact = (float(bound).is_integer() and abs(bound) <= 2**53 for bound in bounds)
+    if not isinstance(integer, bool) or (integer and not all(exact)):
+        allowed = "integer: true or false; true where all bounds are whole numbers of at most 2^53"
+        raise InvalidInput(field, integer, allowed)
     return integer
 
 

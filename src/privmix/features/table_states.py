@@ -226,10 +226,10 @@ def _within(low: float, high: float, integer: bool) -> Draw:
 
 
 def _draws(values: Sequence[Any]) -> tuple[list[Draw], pa.DataType]:
-    """Draws of declared values, None for a missing one, and their type: texts unless all are numbers."""
+    """Draws of declared values, None for a missing one, and their type: texts unless all are numbers that it holds."""
     known = [value for value in values if value is not None]
-    numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in known)
-    whole = numbers and all(isinstance(value, int) for value in known)
+    whole = all(type(value) is int and abs(value) < 2**63 for value in known)
+    numbers = whole or all(type(value) is float or (type(value) is int and abs(value) <= 2**53) for value in known)
     kind = pa.int64() if whole else pa.float64() if numbers else pa.string()
     told = [value if value is None or numbers else token_of(value).strip() for value in values]
     return [_always(value) for value in told], kind
