@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from time import monotonic
 from typing import Final
 
@@ -26,16 +27,21 @@ def progress_bars(*, quiet: bool = False, percent: bool = False) -> Iterator[Pro
 
 
 def _lines(percent: bool) -> Progress:
-    """Where there is no terminal: a line now and then, so that a log shows that work goes on."""
-    last = monotonic()
+    """Where there is no terminal: a line now and then, so that a log shows that work goes on, and for how long."""
+    last, begun = monotonic(), dict[str, tuple[float, int]]()
 
     def update(stage: str, done: int, total: int) -> None:
         nonlocal last
-        if monotonic() - last < _SECONDS:
+        now, name = monotonic(), plain(stage.partition(" (")[0])
+        if percent:
+            # The real number of records may not be for everyone's eyes.
+            done, total = 100 * done // max(total, 1), 100
+        start, first = begun.setdefault(name, (now, done))
+        if now - last < _SECONDS:
             return
-        last = monotonic()
-        # The real number of records may not be for everyone's eyes.
-        how_far = f"{100 * done // max(total, 1)}%" if percent else f"{done:,} of {total:,}"
-        err.print(f"{plain(stage.partition(' (')[0])}: {how_far}", soft_wrap=True)
+        last = now
+        left = timedelta(seconds=round((now - start) * (total - done) / (done - first))) if done > first else None
+        how_far = f"{done}%" if percent else f"{done:,} of {total:,}"
+        err.print(f"{name}: {how_far}{'' if left is None else f', about {left} left'}", soft_wrap=True)
 
     return update
