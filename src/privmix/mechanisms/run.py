@@ -89,10 +89,10 @@ class Run(RunPlace):
         files: of the result, that are there from the beginning, by name.
         overwrite: a result at ``out`` is replaced; an interrupted run is discarded unless ``resume``.
         resume: go on with the interrupted run.
-        paid: a ledger was charged for it, and would be again for another run; or noise was drawn for its plan.
 
     Attributes:
-        out, paid: as given; the latter is set once it is so.
+        out: as given.
+        paid: a ledger was charged for it, and would be again for another run; or noise was drawn for its plan.
         resumed: whether an earlier attempt was interrupted.
         complete: nothing is left but :meth:`publish`; there is no key and none is needed.
         bind_steps: tells the ledger that was charged of the records; see :meth:`privmix.ledger.Ledger.bind`.
@@ -121,9 +121,8 @@ class Run(RunPlace):
         files: Mapping[str, bytes] | None = None,
         overwrite: bool = False,
         resume: bool = False,
-        paid: bool = False,
     ) -> None:
-        self.out, self._overwrite, self.paid = Path(out), overwrite, paid
+        self.out, self._overwrite, self.paid = Path(out), overwrite, False
         self._given = None if settings is None else json.loads(json.dumps(dict(settings)))
         self.bind_steps: Callable[[Sequence[str]], None] = lambda _: None
         self._held: RunFolder | None = None

@@ -122,7 +122,6 @@ class ReleaseRun(Run):
         extra: Mapping[str, Any] | None = None,
         overwrite: bool = False,
         resume: bool = False,
-        paid: bool = False,
     ) -> None:
         check_plan(plan)
         if not input_shape or any(int(size) < 1 for size in input_shape):
@@ -156,8 +155,7 @@ class ReleaseRun(Run):
         if self._carried:
             # Kept from the beginning: another attempt's fit may differ in last bits, and would be another extractor.
             files[EXTRACTOR_FILE] = arrays_bytes(self._carried)
-        given = {"overwrite": overwrite, "resume": resume, "paid": paid}
-        super().__init__(out, settings, streams=streams, extra=extra, files=files, **given)
+        super().__init__(out, settings, streams=streams, extra=extra, files=files, overwrite=overwrite, resume=resume)
 
     @property
     def leaves(self) -> frozenset[str]:
@@ -246,12 +244,12 @@ class ReleaseRun(Run):
     @contextmanager
     def _noise_of(self, records: RecordTiles) -> Iterator[SecretStreams]:
         """The streams that noise comes from: the run's own, or the series', once that knows the records."""
-        if self._series is None:
+        if (made := self._series) is None:
             yield self.streams
             return
-        series = self._series.series
+        series = made.series
         fingerprint = content_fingerprint(records, series.fingerprint_key(), cores())
-        self._series.bind(fingerprint, self.id, self.bind_steps)
+        series.bind(made.step, made.plan.counts[-1], fingerprint, self.id, self.bind_steps)
         streams = series.streams()
         try:
             yield streams

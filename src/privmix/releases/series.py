@@ -406,10 +406,6 @@ class SeriesStep:
         """For the certificate."""
         return self.series.link(self.step)
 
-    def bind(self, fingerprint: str, run: str, in_ledger: Callable[[Sequence[str]], None]) -> None:
-        """See :meth:`Series.bind`."""
-        self.series.bind(self.step, self.plan.counts[-1], fingerprint, run, in_ledger)
-
 
 def is_series(folder: Path) -> bool:
     """Whether a folder holds a series of releases, and is none itself."""

@@ -9,8 +9,7 @@ from __future__ import annotations
 import copy
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
@@ -303,16 +302,11 @@ def _outputs(
 
         return hook
 
-    with _hooks(model, keep), torch.set_grad_enabled(not detach):
-        model(x)
-    return found
-
-
-@contextmanager
-def _hooks(model: nn.Module, make: Callable[[str], Callable[[nn.Module, Any, Any], None]]) -> Iterator[None]:
-    handles = [module.register_forward_hook(make(name)) for name, module in model.named_modules()]
+    handles = [module.register_forward_hook(keep(name)) for name, module in model.named_modules()]
     try:
-        yield
+        with torch.set_grad_enabled(not detach):
+            model(x)
     finally:
         for handle in handles:
             handle.remove()
+    return found
