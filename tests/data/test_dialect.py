@@ -106,7 +106,7 @@ def test_encodings(tmp_path: Path, encoding: str) -> None:
     numbers = open_dataset(path, number_columns=["Größe"], classes=CLASSES, dialect=dialect)
     assert numbers.read().x.tolist() == [[1.5], [-20]]
     if not encoding.startswith("utf"):
-        with pytest.raises(InvalidInput, match="in utf-8, complete and undamaged"):
+        with pytest.raises(InvalidInput, match=r"in utf-8 .*`encoding`.*complete and undamaged"):
             open_dataset(path, columns=["Ort"], classes=CLASSES, dialect=Dialect(";"))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 from privmix.data import open_dataset
@@ -152,6 +153,18 @@ def test_a_line_without_end_is_refused_before_it_fills_the_memory(
     path = write(tmp_path, '{"x": "' + "y" * 100 + '", "label": 0}\n')
     with pytest.raises(InvalidInput, match="lines of less than 100 bytes"):
         open_dataset(path, classes=2, text_column="x").read()
+
+
+def test_an_array_is_refused_with_a_conversion_that_works(tmp_path: Path) -> None:
+    rows = [{"age": 1, "label": "cat"}, {"age": 2, "label": "dog"}]
+    path = write(tmp_path, json.dumps(rows), "a.json")
+    with pytest.raises(InvalidInput) as error:
+        open_dataset(path, number_columns=["age"], classes=CLASSES).read()
+    assert error.value.field == str(path)
+    assert 'to_json("a.jsonl", orient="records", lines=True)' in str(error.value)
+    pandas.read_json(path).to_json(tmp_path / "a.jsonl", orient="records", lines=True)
+    data = open_dataset(tmp_path / "a.jsonl", number_columns=["age"], classes=CLASSES).read()
+    assert (data.x.ravel().tolist(), data.y.tolist()) == ([1, 2], [0, 1])
 
 
 def test_missing_and_truncated(tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
     texts = "all numbers but the label" if numeric else "texts"
     return ArrowFormat(
         f"a CSV file with as many values a row as its header and quotes around whole cells alone, {texts} in "
-        f"{dialect.encoding}",
+        f"{dialect.encoding} (declare another `encoding`; convert UTF-16, as by iconv -f UTF-16 -t UTF-8)",
         describe,
         blocks,
         "" if dialect.header else _CURE,

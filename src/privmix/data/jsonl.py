@@ -19,7 +19,10 @@ from privmix.data.source import CELLS, NO_LABELS, Schema, Source, resolve_classe
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.untrusted import parse_json
 
-_KIND: Final = "JSON lines in UTF-8, one object a line"
+_KIND: Final = (
+    "JSON lines in UTF-8, one object a line (write a JSON array as such lines, as pandas does: "
+    'read_json("a.json").to_json("a.jsonl", orient="records", lines=True))'
+)
 # A longer line is no record, but a file without line breaks: refuse it before it fills the memory.
 _LINE_BYTES: Final = 2**26
 _PIECE: Final = 4096
