@@ -455,7 +455,8 @@ def reads_places(classes: tuple[str, ...]) -> bool:
     if values:
         return classes == tuple(map(str, range(len(classes))))
     lower = [name.lower() for name in classes]
-    means = {word: place for pair in _TRUTHS for place, word in enumerate(pair) if {*pair} <= {*lower}}
+    # Letters mean truth values by themselves, not among others.
+    means = {word: place for pair in _TRUTHS for place, word in enumerate(pair) if {*pair} == {*lower}}
     means |= {"no": 0, "yes": 1}
     return all(means.get(name, place) == place for place, name in enumerate(lower))
 
