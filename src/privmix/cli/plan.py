@@ -97,6 +97,6 @@ def _show(choice: Choice) -> None:
     out.print(table)
     out.print("flags of privmix release for each:")
     for item in choice.candidates:
-        out.print(f"  {labels[item.name]}: {_flags(item.config.design.settings())}", soft_wrap=True)
+        out.print(f"  {labels[item.name]}: {_flags(item.settings)}", soft_wrap=True)
     for text in (*choice.reasons, *map(str, choice.left_out)):
         out.print(f"- {plain(text)}", soft_wrap=True)

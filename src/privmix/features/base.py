@@ -62,12 +62,14 @@ class Usual:
     own_shapes: float = 0.0
     gathering: float = 0.0
     fine_shapes: float = 0.0
+    between: float | None = None
 
-    def of(self, classes: int) -> dict[str, float]:
+    def of(self, classes: int) -> dict[str, float | None]:
         """What is assumed of so many classes.
 
         The fewer they are, the more they lie along the widest axes, by ``gathering``. ``fine_shapes`` is added to what
-        shapes of their own bring where they are as many as it was measured of, 26 or more.
+        shapes of their own bring where they are as many as it was measured of, 26 or more. ``between`` is the share of
+        the variance between classes, where that is much the same for few classes and many.
 
         Returns:
             arguments of :meth:`privmix.learning.DataModel.declared`.
@@ -84,6 +86,7 @@ class Usual:
             "spectrum_decay": self.spectrum_decay,
             "concentration": self.concentration + self.gathering * math.log(_MANY / classes),
             "own_shapes": self.own_shapes + (self.fine_shapes if classes >= _MANY else 0.0),
+            "between_share": self.between,
         }
 
 

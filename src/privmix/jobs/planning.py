@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from privmix.data.overlap import Contents, Sketch
 from privmix.errors import InvalidInput, check_choice
 from privmix.features import Extractor
+from privmix.features.projected import Projected
 from privmix.features.table_states import States, table_states
 from privmix.features.tabular import Tabular
 from privmix.jobs.columns import Columns
@@ -58,6 +59,8 @@ def choose(
     columns: Columns,
     input_shape: tuple[int, ...],
     progress: Progress,
+    *,
+    project: bool = True,
 ) -> Chosen:
     """Ask the planner for the best design; no private record is looked at.
 
@@ -67,6 +70,7 @@ def choose(
         assumptions: of the records.
         extractor, columns, input_shape: of the private data, for the public ones.
         progress: called as work proceeds.
+        project: whether features may be projected, where these allow it.
 
     Raises:
         InvalidInput: the assumptions do not go together, or public data have other features.
@@ -89,7 +93,8 @@ def choose(
         model, words = public_model(config, found.features, found.labels, assumptions.holdings)
         public["proxy"] = Contents.of(proxy.source)
         made_of = origins_of({"proxy": proxy.source})
-    choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
+    project = project and projects(extractor)
+    choice = choose_design(config, epsilon, delta, model, model_words=words, project=project, progress=progress)
     return Chosen(choice, picture_of(choice), public, made_of)
 
 
@@ -123,6 +128,11 @@ def public_model(
     generator = np.random.default_rng(0)
     model = DataModel.of_public_data(features, labels, len(config.classes), transform, generator)
     return replace(model, holdings=holdings or ONE_EACH), f"{len(labels)} {PUBLIC}"
+
+
+def projects(extractor: Extractor) -> bool:
+    """Whether features may be projected: where no number means anything by itself, and nothing was fitted to them."""
+    return not (extractor.carries or isinstance(extractor, Projected | Tabular))
 
 
 def picture_of(choice: Choice) -> bytes:

@@ -21,7 +21,7 @@ from privmix.jobs.dataset import open_for
 from privmix.jobs.features import features_in_memory
 from privmix.jobs.options import CLASSIFY
 from privmix.jobs.places import check_figure
-from privmix.jobs.planning import check_goal, columns_of, declared_model, public_model
+from privmix.jobs.planning import check_goal, columns_of, declared_model, projects, public_model
 from privmix.jobs.release_options import Assumptions
 from privmix.planning import Choice, ReleaseConfig, choose_design
 from privmix.planning.config import degree_by_theory
@@ -148,7 +148,9 @@ def predict(
         model, words = public_model(config, public.features, public.labels, assumptions.holdings)
         collapse = neural_collapse(public.features, public.labels)
         distance = _distance(public.features, public.labels, clip_norm)
-    choice = choose_design(config, epsilon, delta, model, model_words=words, progress=progress)
+    choice = choose_design(
+        config, epsilon, delta, model, model_words=words, project=projects(extractor), progress=progress
+    )
     if figure is not None:
         draw_predictions(choice.to_dict(), figure)
     degree = degree_by_theory(config, Poisson(), epsilon, delta)

@@ -21,6 +21,7 @@ from privmix.engine.ray import Cluster
 from privmix.engine.shared_places import check_places
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import Extractor
+from privmix.features.projected import Projected
 from privmix.features.tabular import Tabular
 from privmix.jobs.budget import Cost
 from privmix.jobs.counting import Counted, check_same_persons, count, spending
@@ -79,6 +80,8 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
     def extractor(self) -> Extractor:
         """Of what is released; an interrupted run's own fit to public data, where there are any."""
         job, state = self.job, self._state
+        if (best := self.choice and self.choice.best) and best.project:
+            return Projected(job.reader, best.project)
         if state is None or not state.planned or job.public is None:
             return job.extractor
         assert job.out is not None
@@ -272,7 +275,9 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         shape = tuple(self.opened.schema.input_shape)
         # What whitens features need not be read where the planner has no records to look at.
         extractor = self.reader if self.assumptions.proxy is None else self.extractor
-        chosen = choose(config, self.epsilon, self.delta, self.assumptions, extractor, self.columns, shape, progress)
+        given = (config, self.epsilon, self.delta, self.assumptions, extractor, self.columns, shape, progress)
+        # A store serves other releases too, and what was fitted to public data belongs to the features as they are.
+        chosen = choose(*given, project=self.store is None and self.public is None)
         best = chosen.choice.best.config
         return chosen, best if self.rows is None else replace(best, rows=self.rows)
 
@@ -290,8 +295,11 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         if made.plan.records_noise_multiplier is not None:
             # The count was estimated and paid for by that job, and is noise about that job's data.
             raise InvalidInput("plan", "one made with a private count", "one of public facts alone")
-        for name in ("records", "dim", "classes", "per_person"):
-            if getattr(made.plan, name) != getattr(config, name):
+        facts = {name: getattr(made.plan, name) for name in ("records", "dim", "classes", "per_person")}
+        if made.choice is not None and made.choice.best.project:
+            facts["dim"] = made.job.config.dim
+        for name, value in facts.items():
+            if value != getattr(config, name):
                 # The count may be one that nobody declared public.
                 raise InvalidInput("plan", WITHHELD, f"one made for this dataset: its {name} differ")
         return made.plan

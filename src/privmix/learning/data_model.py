@@ -50,6 +50,10 @@ _TAIL = (0.2, 0.2)
 _LEAST_APART = 1e-3
 # Logarithms of the classes' sizes differ by this much.
 _UNEVEN = 0.4
+# Of a declared spectrum: what lies beyond is next to nothing.
+_MOST_AXES = 2**20
+# Keeps variances above what rounding makes of them.
+_ROUNDING = 1e-12
 # Tails beyond this would have records that no width explains.
 _HEAVIEST = 1.0
 
@@ -75,8 +79,8 @@ class DataModel:
 
     Example:
         >>> model = DataModel.declared(dim=1000, classes=10, generator=np.random.default_rng(0))
-        >>> model.means.shape, round(float(model.within.sum() + model.between.sum()), 6)
-        ((10, 256), 1.0)
+        >>> model.means.shape, round(float(model.within.sum() + model.between.sum()), 2)
+        ((10, 256), 0.99)
         >>> round(model.attainable, 2)
         0.9
     """
@@ -178,6 +182,28 @@ class DataModel:
         odds = factor * self.attainable / max(1 - self.attainable, 1e-3)
         return self.attaining(odds / (1 + odds))
 
+    @lru_cache(maxsize=16)  # noqa: B019  # few models, each of some kilobytes
+    def projected(self, dim: int) -> DataModel:
+        """The model of these records' features after a random projection to ``dim`` numbers.
+
+        Lengths are kept on average. What narrow axes hold is folded onto the others, so that classes are told apart
+        less well.
+        """
+        drawn = np.random.default_rng((dim, 2)).standard_normal((dim, len(self.within))) / math.sqrt(dim)
+        # No more axes are left than there were.
+        kept = np.asarray(np.linalg.qr(drawn, mode="r")) if dim > len(self.within) else drawn
+        within, axes = np.linalg.eigh((kept * self.within) @ kept.T)
+        beyond = max(0.0, 1.0 - float(self.within.sum() + self.between.sum()))
+        return replace(
+            self, within=np.maximum(within, 0.0) + beyond / dim + _ROUNDING, means=self.means @ kept.T @ axes, dim=dim
+        )
+
+    @lru_cache(maxsize=16)  # noqa: B019  # as above
+    def shortened(self, error: float) -> DataModel:
+        """The model of records about a centre that errs by ``error``, squared: they are clipped by as much more."""
+        part = 1 / (1 + error)
+        return replace(self, within=self.within * part, means=self.means * math.sqrt(part))
+
     def with_share_odds(self, factor: float) -> DataModel:
         """The model in which the share of the variance between classes has ``factor`` times the odds.
 
@@ -237,16 +263,18 @@ class DataModel:
         check_number("attainable", reached, low=0, high=1, low_open=True, high_open=True)
         apart = 1 - classes**-_GATHERING if between_share is None else between_share
         check_number("between_share", apart, low=0, high=1, low_open=True, high_open=True)
-        axes = np.arange(min(dim, DIRECTIONS))
+        axes = np.arange(min(dim, _MOST_AXES))
         total = (axes + _OFFSET) ** -spectrum_decay * (1 - axes / dim) ** _END
-        total /= total.sum()
+        total = total[:DIRECTIONS] / total.sum()
         shares = np.exp(_UNEVEN * generator.standard_normal(classes))
         shares /= shares.sum()
-        drawn = generator.standard_normal((classes, len(axes)))
+        drawn = generator.standard_normal((classes, len(total)))
         tail = min(_HEAVIEST, _TAIL[0] + _TAIL[1] * math.log(classes))
 
         def with_share(share: float) -> DataModel:
-            between = _with_sum(total**concentration, min(share, 0.999 * _MOST_BETWEEN), _MOST_BETWEEN * total)
+            between = _with_sum(
+                total**concentration, min(share, 0.999 * _MOST_BETWEEN) * total.sum(), _MOST_BETWEEN * total
+            )
             return cls(total - between, _means(shares, between, drawn), shares, dim, tail=tail, own_shapes=own_shapes)
 
         if between_share is None:

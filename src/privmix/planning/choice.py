@@ -22,6 +22,7 @@ _ROUNDING: Final = 2e-4
 # Far more than the planner's own curves have, and larger than any setting.
 _MOST_EPSILONS: Final = 32
 _LARGEST: Final = 2**63
+_PROJECT: Final = "project"
 _PERSONS: Final = "records_per_person"
 _RECORD_FIELDS: Final = {
     "epsilon",
@@ -51,6 +52,7 @@ class Candidate:
         accuracy: predicted, from 0 to 1.
         low, high: the same for records that are harder, and easier, to tell apart: what is not known of them.
         learner: that reaches it, by name.
+        project: what features are projected to; None leaves them as they are.
     """
 
     name: str
@@ -60,6 +62,12 @@ class Candidate:
     low: float
     high: float
     learner: str
+    project: int | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the design, and the projection where there is one."""
+        return {**self.config.design.settings(), **({} if self.project is None else {_PROJECT: self.project})}
 
 
 @dataclass(frozen=True)
@@ -143,7 +151,7 @@ class Choice(Shown):
             "labels": {item.name: labels()[item.name] for item in self.candidates},
             "predicted": {item.name: round(item.accuracy, 4) for item in self.candidates},
             "ranges": {item.name: [round(item.low, 4), round(item.high, 4)] for item in self.candidates},
-            "settings": {item.name: item.config.design.settings() for item in self.candidates},
+            "settings": {item.name: item.settings for item in self.candidates},
             "learners": {item.name: item.learner for item in self.candidates},
             "attainable": [round(value, 4) for value in self.attainable],
             "epsilons": list(self.epsilons),
@@ -319,16 +327,22 @@ def _is_best(chosen: str, predicted: Mapping[str, float]) -> bool:
 
 def check_choice_settings(record: Mapping[str, Any], plan: Plan) -> None:
     """Raise :class:`InvalidInput` unless the settings that a sound ``record`` names as chosen are the plan's."""
-    settings = record["settings"][record["chosen"]]
-    kind = made_by(plan)
-    if settings["design"] != plan.design or not kind.agrees(plan, settings):
+    settings = dict(record["settings"][record["chosen"]])
+    kind, dim = made_by(plan), settings.pop(_PROJECT, plan.dim)
+    if settings["design"] != plan.design or dim != plan.dim or not kind.agrees(plan, settings):
         raise InvalidInput("certificate choice", record["chosen"], "the design and settings of the plan")
 
 
 def _are_settings(settings: Mapping[str, Any]) -> bool:
     options = {one.name for one in design_named(settings["design"]).options()}
-    given = {name: value for name, value in settings.items() if name != "design"}
-    return set(given) <= options and all(_is_setting(value) for value in given.values())
+    given = {name: value for name, value in settings.items() if name not in ("design", _PROJECT)}
+    width = settings.get(_PROJECT, 1)
+    return (
+        set(given) <= options
+        and type(width) is int
+        and 0 < width < _LARGEST
+        and all(_is_setting(value) for value in given.values())
+    )
 
 
 def _is_setting(value: Any) -> bool:

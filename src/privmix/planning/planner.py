@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from privmix.designs.moments.plan import MOMENTS
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning import LEARNERS
 from privmix.learning.data_model import DataModel
@@ -27,12 +28,15 @@ class Prediction:
     learner: str
 
 
+_Found = tuple[ReleaseConfig, Plan, Prediction]
+
+
 def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None, draws: int = 3) -> Prediction:
     """What a learner of the release reaches on records of the model.
 
     Args:
         plan: with the noise that is to be added.
-        model: the assumed records.
+        model: the assumed records; of a plan of fewer features, these are projected.
         learner: by name; None takes the one that ``fit`` takes for the plan's design.
         draws: of noise, to average over.
 
@@ -50,6 +54,10 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
     name = made_by(plan).learner if learner is None else learner
     kind = LEARNERS[name]
     found = []
+    if plan.dim < model.dim:
+        model = model.projected(plan.dim)
+    if plan.noise_std_centre is not None:
+        model = model.shortened(plan.dim * (plan.noise_std_centre / plan.final_clip_norm) ** 2)
     for seed in range(draws):
         rule = kind.forecast(plan, model, seed)
         if rule is None:
@@ -61,6 +69,12 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
     return Prediction(max(0.0, min(accuracy, max(linear, model.attainable))), name)
 
 
+# Numbers that features may be projected to, where these are twice as many at least.
+_WIDTHS: Final = (64, 128, 256, 512, 1024, 2048)
+# Forecasts of widths are no better than that share of their errors. Of those that do as well the narrowest is taken,
+# and none where features as they are do.
+_WIDTH_MARGIN: Final = 0.05
+_WIDTH_SHARES: Final = (0.35, 0.65, 0.9)
 _DRAWS: Final = 3
 _INDIFFERENT: Final = 0.003
 # Rounds of the search over options of one price, which seldom gains in the second.
@@ -85,6 +99,7 @@ def choose_design(
     model_words: str = DECLARED,
     curve: bool = True,
     seed: int = 0,
+    project: bool = True,
     progress: Progress | None = None,
 ) -> Choice:
     """Predict every design's accuracy over its settings and choose. Reads no private row.
@@ -92,7 +107,9 @@ def choose_design(
     Every design is tried with the learner that ``fit`` takes for it. Options that change the price are tried each with
     a noise of its own; options that only divide the budget (for moments, what X'X, X'Y and the counts get) are searched
     one after the other, from the design's preferred values on. Where a simulation can't tell values apart, the
-    preferred ones stay. Settings for which no noise is found that meets the budget are left out, and said to be.
+    preferred ones stay. Second moments of features that are projected at random are tried, too, at the width whose
+    forecast is best (:class:`privmix.features.projected.Projected`). Settings for which no noise is found that meets
+    the budget are left out, and said to be.
 
     Args:
         config: what is given: records, dim, classes, clipping, centring, rows. Its design and the settings that
@@ -102,6 +119,7 @@ def choose_design(
         model_words: where ``model`` comes from: :data:`DECLARED`, or a number and :data:`PUBLIC`.
         curve: predict at other epsilons too, for the picture.
         seed: of the declared model; it is public and protects nothing.
+        project: weigh projections of the features.
         progress: called with a stage's name, steps done, steps in all.
 
     Raises:
@@ -134,8 +152,10 @@ def choose_design(
         # Persons' records may be as good as equal: each then shows no more than one.
         edges.append(replace(harder, holdings=ONE_EACH))
     trials = _trials(config)
+    if project:
+        trials += _projections(config, epsilon, delta, model)
     steps = len(trials) + (len(_CURVE) if curve else 0)
-    best: dict[str, tuple[ReleaseConfig, Plan, Prediction]] = {}
+    best: dict[str, _Found] = {}
     refusals: list[tuple[LeftOut, InvalidInput]] = []
     for done, (name, trial) in enumerate(trials, start=1):
         try:
@@ -145,7 +165,7 @@ def choose_design(
             refusals.append((LeftOut(name, trial.design.settings(), why), refusal))
         else:
             found = _searched(trial, plan, model)
-            if name not in best or found[2].accuracy > best[name][2].accuracy:
+            if name not in best or _is_better(found, best[name]):
                 best[name] = found
         if progress:
             progress("planning", done, steps)
@@ -160,6 +180,7 @@ def choose_design(
             predicted.accuracy,
             *_range(plan, edges, predicted.accuracy),
             predicted.learner,
+            None if chosen.dim == config.dim else chosen.dim,
         )
         for name, (chosen, plan, predicted) in sorted(
             best.items(), key=lambda item: counted_error(item[0], item[1][2].accuracy)
@@ -185,7 +206,7 @@ def choose_design(
 
 def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, float]:
     """The least and the most that is predicted of records like any of these, and of those that are expected."""
-    found = [expected, *(predict_accuracy(plan, edge).accuracy for edge in edges)]
+    found = [expected, *(predict_accuracy(plan, edge, draws=1).accuracy for edge in edges)]
     return min(found), max(found)
 
 
@@ -214,17 +235,49 @@ def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
     return found
 
 
+def _projections(
+    config: ReleaseConfig, epsilon: float, delta: float, model: DataModel
+) -> list[tuple[str, ReleaseConfig]]:
+    """Moments of projected features, at the narrowest width that does as well as the best."""
+    narrow = [replace(config, dim=width, channels=1) for width in _WIDTHS if 2 * width <= config.dim]
+    trials = [trial for one in narrow for trial in _trials(one) if trial[0] == MOMENTS]
+    if not trials:
+        return []
+    try:
+        # What a query costs does not depend on the number of features.
+        noise = trials[0][1].calibrate(epsilon, delta)
+    except InvalidInput:
+        return []
+
+    def forecast(trial: ReleaseConfig) -> float:
+        designs = (replace(trial.design, **{"label_share": share}) for share in _WIDTH_SHARES)
+        plans = (
+            replace(trial, design=one).with_noise(noise.noise_multiplier, noise.centre_noise_multiplier)
+            for one in designs
+        )
+        return max(predict_accuracy(plan, model, draws=2).accuracy for plan in plans)
+
+    errors = [1 - forecast(trial) for _, trial in trials]
+    most = (1 + _WIDTH_MARGIN) * min(errors)
+    return [next(trial for trial, error in zip(trials, errors, strict=True) if error <= most)]
+
+
+def _is_better(found: _Found, other: _Found) -> bool:
+    margin = _WIDTH_MARGIN if found[1].dim < other[1].dim else 0.0
+    return 1 - found[2].accuracy < (1 - margin) * (1 - other[2].accuracy)
+
+
 def _keeps(config: ReleaseConfig, option: str) -> bool:
     return option == "label_noise_ratio" and hasattr(config.design, option)
 
 
-def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> tuple[ReleaseConfig, Plan, Prediction]:
+def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> _Found:
     """The settings and plan with the best of the options that do not change the price."""
-    known: dict[tuple[float, ...], tuple[ReleaseConfig, Plan, Prediction]] = {}
+    known: dict[tuple[float, ...], _Found] = {}
     ranges = config.design.ranges()
     chosen = {name: values[0] for name, values in ranges.items()}
 
-    def tried(values: dict[str, float]) -> tuple[ReleaseConfig, Plan, Prediction]:
+    def tried(values: dict[str, float]) -> _Found:
         key = tuple(values.values())
         if key not in known:
             variant = replace(config, design=replace(config.design, **values))

@@ -18,7 +18,7 @@ from privmix.errors import InvalidInput, PrivmixError
 from privmix.features import parse_features
 from privmix.jobs.columns import class_list
 from privmix.jobs.options import SpecOptions
-from privmix.jobs.planning import declared_model
+from privmix.jobs.planning import declared_model, projects
 from privmix.jobs.release_options import Assumptions
 from privmix.jobs.specification import declared_table
 from privmix.ledger import Budget, BudgetExceeded, Ledger
@@ -316,7 +316,15 @@ def forecast_of(facts: Facts, tell: Callable[[Forecast], None]) -> Forecast:
         def step(stage: str, done: int, total: int) -> None:
             tell(Forecast(done=min(done, total - 1), total=total))
 
-        choice = choose_design(facts.config, facts.epsilon, facts.delta, model, model_words=words, progress=step)
+        choice = choose_design(
+            facts.config,
+            facts.epsilon,
+            facts.delta,
+            model,
+            model_words=words,
+            project=projects(parse_features(facts.features)),
+            progress=step,
+        )
         curve = dict(zip(choice.epsilons, choice.curves[choice.best.name], strict=True))
         found = Forecast(curve, 1, 1, choice)
         tell(found)
