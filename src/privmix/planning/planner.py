@@ -250,7 +250,8 @@ def _projections(
         return []
 
     def forecast(trial: ReleaseConfig) -> float:
-        designs = (replace(trial.design, **{"label_share": share}) for share in _WIDTH_SHARES)
+        given = ({"label_share": share} for share in _WIDTH_SHARES)
+        designs = (replace(trial.design, **options) for options in given)
         plans = (
             replace(trial, design=one).with_noise(noise.noise_multiplier, noise.centre_noise_multiplier)
             for one in designs
