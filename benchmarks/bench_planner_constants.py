@@ -159,6 +159,12 @@ def shapes_in_releases(x: NDArray[Any], labels: NDArray[np.int64]) -> tuple[floa
     return math.log(linear / all_of_it) / directions, directions
 
 
+def taken_of(name: str, classes: int) -> list[str]:
+    """What the planner takes; a share between classes that follows from the accuracy has no value of its own."""
+    values = parse_features(name).usual.of(classes).values()
+    return ["-" if value is None else f"{value:.3g}" for value in values]
+
+
 def main() -> None:
     found: list[dict[str, Any]] = []
     for what, name, x, y in records():
@@ -197,7 +203,7 @@ def main() -> None:
         "tail",
     ]
     taken = [
-        [name, str(classes), *(f"{value:.3g}" for value in parse_features(name).usual.of(classes).values())]
+        [name, str(classes), *taken_of(name, classes)]
         for name, several in (("scattering", [10]), ("pixels", [10]), ("minilm", [2, 6, 26]), ("identity", [10]))
         for classes in several
     ]
@@ -205,7 +211,7 @@ def main() -> None:
         common.table(header, rows),
         f"Texts by least squares: concentration {level:.2f} + {slope:.3f} log(26 / classes).",
         "What the planner takes:",
-        common.table(["features", "classes", "decay", "concentration", "own shapes"], taken),
+        common.table(["features", "classes", "decay", "concentration", "own shapes", "between"], taken),
     ]
     settings = {
         "characters": f"{DRAWN} of each generator, seed 0",

@@ -69,7 +69,7 @@ class Usual:
 
         The fewer they are, the more they lie along the widest axes, by ``gathering``. ``fine_shapes`` is added to what
         shapes of their own bring where they are as many as it was measured of, 26 or more. ``between`` is the share of
-        the variance between classes, where that is much the same for few classes and many.
+        the variance between classes, where that is much the same for ten classes and more.
 
         Returns:
             arguments of :meth:`privmix.learning.DataModel.declared`.
@@ -86,7 +86,7 @@ class Usual:
             "spectrum_decay": self.spectrum_decay,
             "concentration": self.concentration + self.gathering * math.log(_MANY / classes),
             "own_shapes": self.own_shapes + (self.fine_shapes if classes >= _MANY else 0.0),
-            "between_share": self.between,
+            "between_share": None if self.between is None else min(self.between, 1 - classes**-0.25),
         }
 
 

@@ -44,8 +44,8 @@ class Assumptions:
     )
     between_share: float | None = option(
         None,
-        "Planner without `proxy`: share of variance between classes. Default: what fits `attainable`, at most 1 - "
-        "K^-0.25.",
+        "Planner without `proxy`: share of variance between classes. Default: 0.28 for scattering, else what fits "
+        "`attainable`; at most 1 - K^-0.25.",
     )
     attainable: float | None = option(
         None, "Planner without `proxy`: accuracy that you expect WITHOUT privacy, from what is public. Default 0.9."
