@@ -328,3 +328,18 @@ def test_plain_numbers_at_the_default_bound_are_warned_of() -> None:
     assert "a column of large numbers hides the others" in said
     assert pm.plan(numbers, features="identity", clip_norm=60.0, **wishes).warnings == ()
     assert pm.plan((numbers[0].reshape(-1, 1, 2), numbers[1]), features="pixels", **wishes).warnings == ()
+
+
+def test_few_records_of_many_features_are_released_projected() -> None:
+    """The planner's width is the release's; what is fitted takes raw inputs. A store is for other releases, too."""
+    x = RNG.normal(size=(300, 1000)) / np.arange(1, 1001) + Y[50:350, None] / np.arange(1, 1001)
+    wishes = {**WISHES, "design": "auto", "classes": 2, "clip_norm": 2.0}
+    release = pm.release((x, Y[50:350]), **wishes, out="REL")
+    assert release.plan.dim in planner._WIDTHS
+    choice = json.loads(Path("REL/certificate.json").read_text())["choice"]
+    assert choice["settings"][choice["chosen"]]["project"] == release.plan.dim
+    pm.verify("REL")
+    assert pm.fit(release).predict(x).shape == (300,)
+    np.savez("data.npz", x=x, y=Y[50:350])
+    kept = pm.release("data.npz", **wishes, store=Path("STORE"))
+    assert kept.plan.dim == 1000
