@@ -359,7 +359,9 @@ def test_what_is_predicted_is_what_a_release_reaches(design: Design) -> None:  #
 
 
 def test_features_too_wide_for_moments_still_get_a_design() -> None:
-    found = choose_design(config(dim=9000, records=3000), 1.0, 1e-5, curve=False)
+    projected = choose_design(config(dim=9000, records=3000), 1.0, 1e-5, curve=False)
+    assert {item.name: item.project for item in projected.candidates}["moments"]
+    found = choose_design(config(dim=9000, records=3000), 1.0, 1e-5, curve=False, project=False)
     assert "moments" not in {item.name for item in found.candidates}
 
 

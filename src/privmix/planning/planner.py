@@ -206,7 +206,7 @@ def choose_design(
 
 def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, float]:
     """The least and the most that is predicted of records like any of these, and of those that are expected."""
-    found = [expected, *(predict_accuracy(plan, edge, draws=1).accuracy for edge in edges)]
+    found = [expected, *(predict_accuracy(plan, edge).accuracy for edge in edges)]
     return min(found), max(found)
 
 
