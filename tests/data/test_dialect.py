@@ -152,6 +152,19 @@ def test_a_header_that_is_one_column_names_the_option(
         assert f"`separator` '{mark}'" in str(caught.value)
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("declared", ["utf-8", "latin-1"])
+def test_a_header_in_utf_16_names_a_conversion(tmp_path: Path, encoding: str, declared: str) -> None:
+    path = write(tmp_path, "age,y\n1,yes\n", encoding)
+    for call in (
+        lambda: pm.check(path, features="identity", label="y", classes=CLASSES, columns=pm.Columns(encoding=declared)),
+        lambda: columns_of(path, Dialect(encoding=declared)),
+    ):
+        with pytest.raises(InvalidInput, match="iconv -f UTF-16 -t UTF-8") as caught:
+            call()
+        assert "\0" not in str(caught.value)
+
+
 def test_a_header_that_may_be_a_record_is_not_shown(tmp_path: Path) -> None:
     path = write(tmp_path, f"{SECRET};31\nx;20\n")
     for call in (lambda: open_dataset(path, classes=CLASSES), lambda: columns_of(path)):

@@ -151,15 +151,16 @@ def test_a_header_line_among_the_records_is_named() -> None:
     assert [(one.record, one.column, "header" in one.why) for one in numbers.misfits] == [(2, None, True)]
 
 
-def test_each_reason_is_shown_once_before_any_is_shown_again() -> None:
-    Path("d.csv").write_text("age,label\n" + "x,no\n" * 30 + "200,yes\n,no\n")
+def test_refusals_are_shown_first_and_each_reason_once_before_any_again() -> None:
+    Path("d.csv").write_text("age,label\n,no\n" + "x,no\n" * 30 + "200,yes\n1.5%,no\n,no\n")
     found = pm.check("d.csv", features=Tabular({"age": {"range": [0, 90], "missing": 5}}), classes=CLASSES)
-    first = [(one.why, one.refused) for one in told(found).misfits[:4]]
-    assert [refused for _, refused in first] == [True, False, False, True]
-    assert len(set(first[:3])) == 3
-    taken = Tabular({"age": {"range": [0, 90], "missing": 5, "missing_tokens": ["x"]}})
+    shown = told(found).misfits
+    assert [one.refused for one in shown] == [True] * 31 + [False] * 3
+    assert shown[0].why != shown[1].why
+    assert shown[-3].why != shown[-2].why
+    taken = Tabular({"age": {"range": [0, 90], "missing": 5, "missing_tokens": ["x", "1.5%"]}})
     cut = pm.check("d.csv", features=taken, classes=CLASSES)
-    assert cut.verdict.startswith("no record is refused; 32 values")
+    assert cut.verdict.startswith("no record is refused; 34 values")
 
 
 def test_several_files_images_and_memory(tmp_path: Path) -> None:
@@ -197,6 +198,9 @@ def test_the_command_tells_its_owner_alone() -> None:
     assert SECRET in privmix(*line, "--show-values").out
     assert json.loads(privmix(*line, "--json").out)["fits"] is False
     assert os.listdir() == ["d.csv"]
+    Path("texts.csv").write_text("age,state\nx,yes\ny,no\n")
+    unread = privmix("check", "texts.csv", *line[2:])
+    assert (unread.code, "classes:" in unread.out, "classes:" in outcome.out) == (2, False, True)
     numbers()
     assert privmix(*line, "--clip-norm", "100").code == 0
 

@@ -88,12 +88,11 @@ def _show(found: Any, most: int) -> None:
     out.print(
         f"{jobs.dataset.PUBLISHED_NAMES}: {plain(jobs.dataset.shown_names(found.published_names))}", soft_wrap=True
     )
-    out.print(
-        f"{100 * found.clipped:.1f}% of the records are longer than the bound {found.clip_norm:g}", soft_wrap=True
-    )
-    total = sum(found.classes.values()) or 1
-    shares = ", ".join(f"{plain(name)} {count:,} ({100 * count / total:.1f}%)" for name, count in _largest(found))
-    out.print(f"classes: {shares}", soft_wrap=True)
+    if len(found.norms):
+        out.print(f"{100 * found.clipped:.1f}% of the records are longer than the bound {found.clip_norm:g}")
+    if total := sum(found.classes.values()):
+        shares = ", ".join(f"{plain(name)} {count:,} ({100 * count / total:.1f}%)" for name, count in _largest(found))
+        out.print(f"classes: {shares}", soft_wrap=True)
     if found.persons is not None:
         out.print(f"persons: {found.persons}", soft_wrap=True)
     for text in found.warnings:

@@ -36,6 +36,7 @@ _CURE: Final = (
     "where the files have no header line, declare `header` NAMES, or `no_header` and how many columns there are; where "
     "these are the names of the columns, declare them: `header` with the same names"
 )
+_ENCODED: Final = "declare another `encoding`; convert UTF-16, as by iconv -f UTF-16 -t UTF-8"
 _LINE_FEED, _RETURN, _QUOTE = b'\n\r"'
 
 
@@ -69,7 +70,7 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
     texts = "all numbers but the label" if numeric else "texts"
     return ArrowFormat(
         f"a CSV file with as many values a row as its header and quotes around whole cells alone, {texts} in "
-        f"{dialect.encoding} (declare another `encoding`; convert UTF-16, as by iconv -f UTF-16 -t UTF-8)",
+        f"{dialect.encoding} ({_ENCODED})",
         describe,
         blocks,
         "" if dialect.header else _CURE,
@@ -84,7 +85,10 @@ def column_names(path: Path, dialect: Dialect | None = None, values: Sequence[st
         StorageError: the file can't be read.
     """
     dialect = (dialect or Dialect()).of(path)
-    with decoding(path, f"a CSV file with a header line in {dialect.encoding}"), open_binary(path) as stream:
+    with (
+        decoding(path, f"a CSV file with a header line in {dialect.encoding} ({_ENCODED})"),
+        open_binary(path) as stream,
+    ):
         names = _header(path, stream, dialect)
     _check_header(path, names, None, dialect)
     names = usable_names(names)
@@ -361,6 +365,8 @@ def _header(path: Path, stream: IO[bytes], dialect: Dialect) -> list[str]:
     names = next(csv.reader(_lines(path, stream, dialect.encoding), delimiter=dialect.mark, strict=True), [])
     if not names:
         raise InvalidInput(f"header of {path}", "an empty line", "names of columns, or none with `header` NAMES")
+    if any("\0" in name for name in names):
+        raise InvalidInput(f"header of {path}", "a NUL character, as of UTF-16", f"{dialect.encoding} ({_ENCODED})")
     return names
 
 

@@ -517,10 +517,10 @@ def _line(
 
 
 def told(found: DataCheck) -> DataCheck:
-    """The same with the first of each kind before the second of any, and refusals first, for people."""
+    """The same with refusals first, and of these and of the rest the first of each kind before the second of any."""
     times: Counter[tuple[str | None, str]] = Counter()
-    ranked: list[tuple[int, bool, int]] = []
+    ranked: list[tuple[bool, int, int]] = []
     for one in found.misfits:
-        ranked.append((times[one.column, one.why], not one.refused, len(ranked)))
+        ranked.append((not one.refused, times[one.column, one.why], len(ranked)))
         times[one.column, one.why] += 1
-    return replace(found, misfits=[found.misfits[place] for _, _, place in sorted(ranked)])
+    return replace(found, misfits=[found.misfits[place] for *_, place in sorted(ranked)])
