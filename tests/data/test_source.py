@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -181,6 +182,14 @@ def test_days_in_tables_are_their_texts() -> None:
     raw = np.array([[day] for day in days], dtype=object)
     expected = ["2026-01-02", "2026-01-02 03:04:00", "2026-01-02", None, None]
     assert as_table(raw, ("a",))[:, 0].tolist() == expected
+
+
+def test_exact_decimals_in_tables_are_numbers() -> None:
+    raw = np.array([[Decimal("1.25")], [Decimal(3)], [None]], dtype=object)
+    assert as_table(raw, ("a",))[:, 0].tolist() == [1.25, 3.0, None]
+    for value in (Decimal("sNaN"), Decimal("Infinity"), Decimal("1e400")):
+        with pytest.raises(InvalidInput, match="private and not shown"):
+            as_table(np.array([[value]], dtype=object), ("a",))
 
 
 @pytest.mark.parametrize("value", [b"Smith", [1], {"Smith": 1}, 1j, np.timedelta64(3, "D"), 10**400])

@@ -198,9 +198,10 @@ def test_the_command_tells_its_owner_alone() -> None:
     assert SECRET in privmix(*line, "--show-values").out
     assert json.loads(privmix(*line, "--json").out)["fits"] is False
     assert os.listdir() == ["d.csv"]
-    Path("texts.csv").write_text("age,state\nx,yes\ny,no\n")
+    Path("texts.csv").write_text('age,state\n"1,5",yes\ny,no\n')
     unread = privmix("check", "texts.csv", *line[2:])
     assert (unread.code, "classes:" in unread.out, "classes:" in outcome.out) == (2, False, True)
+    assert "decimal comma" in unread.out
     numbers()
     assert privmix(*line, "--clip-norm", "100").code == 0
 

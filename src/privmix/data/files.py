@@ -297,7 +297,8 @@ class _Bounded(io.RawIOBase):
         archive = self._ends.enter_context(zipfile.ZipFile(self._path))
         members = [one for one in archive.infolist() if not one.is_dir()]
         if len(members) != 1 or members[0].flag_bits & 1:
-            raise InvalidInput(str(self._path), f"{len(members)} files", "an archive of one file, without a password")
+            allowed = "an archive of one file, without a password (of Excel's, a table saved as CSV)"
+            raise InvalidInput(str(self._path), f"{len(members)} files", allowed)
         # zipfile unpacks other methods without a bound.
         if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
             raise InvalidInput(str(self._path), "another compression", "an archive that is stored or deflated")

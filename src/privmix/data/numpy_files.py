@@ -17,6 +17,7 @@ from privmix.data.shards import joined
 from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Schema, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
+_PLAIN: Final = "numbers or text; pickled objects are not loaded: save x.astype(float), y.astype(str)"
 _HEADER_READERS: Final = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
@@ -199,7 +200,7 @@ def _read_header(file: IO[bytes]) -> tuple[tuple[int, ...], np.dtype[Any], int, 
 
 def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None:
     if dtype.hasobject:
-        raise InvalidInput("type of array", str(dtype), "numbers or text; pickled objects are not loaded")
+        raise InvalidInput("type of array", str(dtype), _PLAIN)
     if min(shape, default=0) < 0 or math.prod(shape[1:]) > MAX_RECORD_VALUES:
         raise InvalidInput("shape of array", shape, f"records of at most {MAX_RECORD_VALUES} values")
     if math.prod(shape) * dtype.itemsize != size:

@@ -390,10 +390,10 @@ def _cells(values: list[Any], column: str) -> list[str | float | None]:
 def _cell(value: Any, column: str) -> str | float | None:
     if value is None or isinstance(value, str):
         return value
-    if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_):
+    if isinstance(value, bool | int | float | np.integer | np.floating | np.bool_ | Decimal):
         try:
             number = float(value)
-        except (OverflowError, TypeError):
+        except (OverflowError, TypeError, ValueError):
             number = math.inf
         if math.isfinite(number):
             return number

@@ -23,7 +23,7 @@ from privmix.data.source import Source, as_inputs, as_table, encode_labels
 from privmix.errors import InvalidInput, PrivmixError, check_number
 from privmix.features import Extractor, Tabular, parse_features
 from privmix.features.base import NO_TEXT, UNKNOWN
-from privmix.features.table_kinds import REFUSED, like_thousands
+from privmix.features.table_kinds import REFUSED, Missing, Numeric, like_thousands
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.persons import Persons
@@ -45,6 +45,7 @@ _BROKEN_QUOTES: Final = (
     "quotes that are not around whole cells, or not closed: what is behind can't be told apart, and was not looked at"
 )
 _NO_CLASS: Final = "none of the declared classes"
+_NUMBER: Final = Numeric(0, 1, False, Missing())
 _HEADER: Final = "the names of the columns: a header line that stands among the records"
 
 
@@ -509,7 +510,7 @@ def _line(
         try:
             numbers.append(float(dialect.point(cells[name])))
         except ValueError:
-            why = "no number" if cells[name].strip() else "missing, where only numbers are"
+            why = _NUMBER.why_refused(cells[name]) if cells[name].strip() else "missing, where only numbers are"
             wrong.append((name, why, cells[name]))
     if wrong:
         raise _WrongCells(wrong)
