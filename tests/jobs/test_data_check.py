@@ -163,6 +163,14 @@ def test_refusals_are_shown_first_and_each_reason_once_before_any_again() -> Non
     assert cut.verdict.startswith("no record is refused; 34 values")
 
 
+def test_text_in_another_encoding_is_refused_in_columns_that_are_not_read() -> None:
+    Path("d.csv").write_bytes(b"name,age,label\nJos\x9d,20,no\nAnn,200,yes\n")
+    features = Tabular({"name": {"ignore": True}, "age": {"range": [0, 90]}})
+    found = pm.check("d.csv", features=features, classes=CLASSES, columns=pm.Columns(encoding="cp1252"))
+    assert ("name", "not in cp1252", True) in found.counts
+    assert not found.fits
+
+
 def test_several_files_images_and_memory(tmp_path: Path) -> None:
     for part, label in (("a", "yes"), ("b", "maybe")):
         Path(f"part-{part}.csv").write_text(f"x,label\n1,yes\n2,{label}\n")

@@ -423,7 +423,7 @@ class _Look:
         Returns:
             lengths of the features of those that fit.
         """
-        before, good = sum(self._found.counts.values()), []
+        before, good = self._refusals(), []
         for number, read in enumerate(self._readers(columns)):
             if number < self._done:
                 continue
@@ -440,10 +440,13 @@ class _Look:
                 continue
             if not self._labels(raw_y) | self._inputs(raw_x):
                 good.append(raw_x)
-        if sum(self._found.counts.values()) == before:
+        if self._refusals() == before:
             allowed = error.allowed if isinstance(error, InvalidInput) else str(error)
             self._tell(0, None, f"from about here on it can't be read; allowed: {allowed}", True, None)
         return self._lengths(np.concatenate(good)) if good else np.empty(0)
+
+    def _refusals(self) -> int:
+        return sum(count for (_, _, refused), count in self._found.counts.items() if refused)
 
     def _readers(self, columns: Columns) -> Iterator[Callable[[], tuple[NDArray[Any], NDArray[Any]]]]:
         """What reads each record of the source, whatever becomes of those before it."""
@@ -498,8 +501,10 @@ def _line(
     if len(row) != len(names):
         raise _WrongCells([(None, f"{len(row)} cells, where the header has {len(names)}", ",".join(row))])
     cells = dict(zip(names, row, strict=True))
+    # Other encodings are read whole.
+    read = [*inputs, label] if dialect.encoding == "utf-8" else names
     wrong: list[tuple[str | None, str, str]] = [
-        (name, f"not in {dialect.encoding}", cells[name]) for name in [*inputs, label] if "\ufffd" in cells[name]
+        (name, f"not in {dialect.encoding}", cells[name]) for name in read if "\ufffd" in cells[name]
     ]
     y = np.array([cells[label]], dtype=object)
     if not numeric and not wrong:
