@@ -69,8 +69,10 @@ def test_a_linear_heads_rate_follows_from_records_and_budget() -> None:
     rates = [rate(records) for records in (300, 3000, 30_000)]
     assert rates == sorted(rates)
     assert rate(3000, 1.0) < rate(3000, 8.0)
-    # MNIST's size bears the rate that was set on it; nothing bears more, and a warm-up alone takes it, too.
-    assert rate(60_000) == rate(10**9, 8.0) == rate(300, 0.0) == 16.0
+    # More than at the small sizes, but less than in proportion: noise is not all that there is.
+    assert rate(60_000) / rate(30_000) < 2 < rate(600) / rate(300)
+    # Nothing bears more, and a warm-up alone takes it, too.
+    assert rate(10**9, 8.0) == rate(300, 0.0) == 16.0
 
 
 @pytest.mark.parametrize(

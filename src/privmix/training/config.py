@@ -40,10 +40,11 @@ _NETWORK_SHARE: Final = 4096 / 50_000
 _ADAM_RATE: Final = 1e-3
 # A record's share of a linear head's step is clipped for almost all records, so scores move by rate x C x feature norm.
 # What all steps may move without noise taking over follows from n mu, mu = epsilon / sqrt(2 log(1.25 / delta)), the
-# signal to noise of one query (chosen on digits and MNIST, of 700 to 60,000 records).
+# signal to noise of one query: the lesser of two powers of it (the first chosen on digits and MNIST of 700 to 60,000
+# records, the second on rendered letters, docstrings, questions and MNIST at epsilon 8).
 _LARGEST_RATE: Final = 16.0
 _CLIP, _LENGTH, _MOMENTUM = 0.1, 16.0, 0.9
-_REACH, _GROWTH = 0.055, 1.25
+_REACHES: Final = ((0.055, 1.25), (0.87, 0.86))
 _LINEAR_EPOCHS: Final = 60.0
 _NETWORK_EPOCHS: Final = 50.0
 # Settings come in this order since there have been certificates.
@@ -315,7 +316,8 @@ class TrainingConfig:
         """The learning rate of a linear head that n, the budget and the other settings bear."""
         signal = records * self.epsilon / math.sqrt(2 * math.log(1.25 / self.delta))
         steps = self.epochs * records / self.batch_size
-        rate = min(_REACH * signal**_GROWTH / steps, _LARGEST_RATE) if self.epsilon else _LARGEST_RATE
+        reach = min(reach * signal**growth for reach, growth in _REACHES)
+        rate = min(reach / steps, _LARGEST_RATE) if self.epsilon else _LARGEST_RATE
         scale = self.clip_norm * (self.feature_norm or 1.0) / (1 - self.optimiser.momentum)
         return float(f"{rate * _CLIP * _LENGTH / (1 - _MOMENTUM) / scale:.3g}")
 
