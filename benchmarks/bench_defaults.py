@@ -269,8 +269,8 @@ def main() -> None:
         "figures": "mean (standard deviation, runs) on one half of what is held out; lost: points to the best setting",
         "simple settings of releases": f"second moments, projected to {WIDTHS}, label share 0.35; class sums",
         "simple settings of trainings": "; ".join(HEADS),
-        "vowel, ag, trec, fashion": "public files: vowel sounds of The Elements of Statistical Learning, 3,000 texts of "
-        "AG News' test file, TREC's questions, the 900 pictures of Fashion-MNIST's sprite",
+        "vowel, ag, trec, fashion": "public files: vowel sounds of The Elements of Statistical Learning, 3,000 texts "
+        "of AG News' test file, TREC's questions, the 900 pictures of Fashion-MNIST's sprite",
         "EuroSAT": f"not trained: too slow for this page; features of 7,680 images, projected to {MOST} before",
         "commit": commit.strip(),
         "date": datetime.now(UTC).date().isoformat(),
