@@ -126,17 +126,6 @@ def test_the_end(place: Path) -> None:
     assert "destroyed on" in privmix("inspect", "REL").out
 
 
-def test_several_auditors(place: Path) -> None:
-    both = ["--replay-for=aud.pub.pem", "--replay-for=bo.pub.pem"]
-    assert release("ANY", *both, "--replay-together=1").code == 0
-    for name in ("aud", "bo"):
-        assert privmix("replay", "ANY", "--data=own.npz", f"--key={name}.pem").code == 0
-    pytest.importorskip("Crypto", reason="pycryptodome is not installed")
-    assert release("BOTH", *both).code == 0
-    assert privmix("replay", "BOTH", "--data=own.npz", "--key=aud.pem").code == 2
-    assert privmix("replay", "BOTH", "--data=own.npz", "--key=aud.pem", "--key=bo.pem").code == 0
-
-
 def test_an_end_is_asked_for(place: Path) -> None:
     refused = release("NEW", "--replay-for=aud.pub.pem", until="2020-01-01")
     assert (refused.code, "replay-until" in refused.err) == (2, True)

@@ -94,12 +94,9 @@ def _flat(kind: type[Any]) -> Iterator[tuple[str, str]]:
         elif kind is Persons and item.name == "array":
             # A column's name, or these.
             yield "person", "Any"
-        elif item.name == "replay_for":
-            # One, or several; these are made paths of.
-            yield item.name, "str | Path | Sequence[str | Path] | None"
         elif isinstance(written[item.name], str):
             # These are made paths of.
-            place = item.name in ("out", "store") and "str" not in written[item.name]
+            place = item.name in ("out", "store", "replay_for") and "str" not in written[item.name]
             wide = written[item.name].replace("Path", "str | Path") if place else ""
             ranged = written[item.name].startswith(("Annotated", "_", "Day"))
             yield item.name, wide or (_plain(hints[item.name]) if ranged else written[item.name])

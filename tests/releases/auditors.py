@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from privmix.certificate.auditor_keys import AuditorKey
-from privmix.certificate.sealed_key import SEALED_FILE, Auditors, bound_to, commitment_of, open_sealed
+from privmix.certificate.sealed_key import SEALED_FILE, Auditor, bound_to, commitment_of, open_sealed
 from privmix.engine.records import RecordSource
 from privmix.mechanisms.run_folder import beside
 from privmix.mechanisms.streams import SecretStreams
@@ -24,18 +24,18 @@ def release_for(
     """Make a release whose key is sealed for one auditor; with a seed, the same rows each time."""
     streams = None if seed is None else SecretStreams.from_seed(seed)
     asked = {"extractor": {"name": "identity"}, "input_shape": (plan.dim,), **options}
-    with ReleaseRun(out, plan, auditors=Auditors((key.public,), UNTIL, 1), streams=streams, **asked) as run:
+    with ReleaseRun(out, plan, auditor=Auditor(key.public, UNTIL), streams=streams, **asked) as run:
         run.release(records)
 
 
-def opened(out: Path, *keys: AuditorKey) -> SecretStreams:
+def opened(out: Path, key: AuditorKey) -> SecretStreams:
     """The streams of the release at ``out``, by its sealed key."""
     certificate = check_but_numbers(out).certificate
     sealed = commitment_of(certificate)
     assert sealed is not None
     bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
     content = beside(out, SEALED_FILE).read_bytes()
-    return SecretStreams.of_entrusted(open_sealed(content, sealed, bound, keys))
+    return SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
 
 
 def replayed(out: Path, records: RecordSource, key: AuditorKey, **options: Any) -> Comparison:

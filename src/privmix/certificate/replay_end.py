@@ -129,7 +129,7 @@ def sealed_words(commitment: Commitment, ended: Ended | None, checked: bool = Fa
     """
     today = today or datetime.now(UTC).date().isoformat()
     if ended is not None:
-        gone = " with keys of its auditors" if ended.ending.auditor_keys else ""
+        gone = " with its auditor's key" if ended.ending.auditor_keys else ""
         known = "checked" if checked else "not checked"
         by = f"says key {ended.key_id} ({known}); that no copy is left is its word"
         return f"destroyed on {ended.ending.date}{gone}, {by}"

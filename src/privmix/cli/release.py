@@ -76,9 +76,9 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
     beside = made_by(plan).released
     if planned.reasons:
         out.print(f"design: {plain(planned.reasons[0])}", soft_wrap=True)
-    if (auditors := planned.job.auditors) is not None:
+    if (auditor := planned.job.auditor) is not None:
         place = plain(planned.job.sealed_key)
-        told = f"for {auditors.terms.whom} until {auditors.until}: hand it to nobody else"
+        told = f"for {auditor.terms.whom} until {auditor.until}: hand it to nobody else"
         out.print(f"sealed key: {place}, {told}", soft_wrap=True)
     if (kept := planned.job.terms.folder) is not None:
         words = made_by(plan).shown(plan)["step"]

@@ -26,10 +26,10 @@ def replay(
     release: Annotated[Path, typer.Argument(help="Folder that privmix release --replay-for wrote.")],
     data: Annotated[str | None, typer.Option(help="The private dataset, as the release read it.")] = None,
     key: Annotated[
-        list[Path] | None,
+        Path | None,
         typer.Option(
-            help=f"An auditor's private key (PEM); once for each that it takes. Its passphrase is asked for, or in "
-            f"{VARIABLE}. With --destroy: to be destroyed, too."
+            help=f"The auditor's private key (PEM). Its passphrase is asked for, or in {VARIABLE}. With --destroy: to "
+            "be destroyed, too."
         ),
     ] = None,
     asked: ReplayOptions,
@@ -47,24 +47,24 @@ def replay(
     was used twice, other records, another plan. Exit code 4 if anything differs. Tell nobody more of it than "equal".
 
     With --destroy the sealed key ends: it is overwritten and removed, and a signed statement of that becomes part of
-    the release. It is the signer's word: that no copy is left can be shown by nobody. With --key the auditors' private
-    keys end, too, and with them all copies that only these open.
+    the release. It is the signer's word: that no copy is left can be shown by nobody. With --key the auditor's private
+    key ends, too, and with it all copies that only this one opens.
 
     Example: privmix replay REL --data mnist --key auditor.pem
 
     Its end: privmix replay REL --destroy --sign-key ana.pem
     """
     if destroy:
-        _destroy(release, data, key or [], asked, sign_key, json_output)
+        _destroy(release, data, key, asked, sign_key, json_output)
         return
     if sign_key is not None:
         raise InvalidInput("sign_key", str(sign_key), "nothing without --destroy")
-    if data is None or not key:
+    if data is None or key is None:
         missing = "data" if data is None else "key"
         raise InvalidInput(missing, None, "the private dataset and an auditor's key, to make the release again")
-    keys = [certificate.AuditorKey.read(path, passphrase_of(path)) for path in key]
+    opened = certificate.AuditorKey.read(key, passphrase_of(key))
     with progress_bars() as progress:
-        found = jobs.replaying.carry_out(release, data, keys, asked, progress)
+        found = jobs.replaying.carry_out(release, data, opened, asked, progress)
     if json_output:
         print_json(found.to_dict())
     else:
@@ -90,14 +90,14 @@ def _show(found: Replay) -> None:
 
 
 def _destroy(
-    release: Path, data: str | None, keys: list[Path], asked: ReplayOptions, sign_key: Path | None, json_output: bool
+    release: Path, data: str | None, key: Path | None, asked: ReplayOptions, sign_key: Path | None, json_output: bool
 ) -> None:
     if data is not None:
         raise InvalidInput("data", data, "none with --destroy")
     if sign_key is None:
         raise InvalidInput("sign_key", None, "a private key to sign with (privmix keygen), with --destroy")
     ended = jobs.replaying.end_replay(
-        release, sign_key=sign_key, sealed_key=asked.sealed_key, key=keys, passphrase=passphrase_of
+        release, sign_key=sign_key, sealed_key=asked.sealed_key, key=key, passphrase=passphrase_of
     )
     if json_output:
         print_json({"statement": str(ended.statement), "key_id": ended.key_id, **vars(ended.ending)})

@@ -137,9 +137,8 @@ class ReleaseArguments(TypedDict, total=False):
     person_file: Path | None
     person_missing: str
     per_person: int | None
-    replay_for: str | Path | Sequence[str | Path] | None
+    replay_for: str | Path | None
     replay_until: str | None
-    replay_together: int | None
     series: Path | None
     step: int | None
     project: int | None

@@ -138,9 +138,9 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
                 "record only the proportions are left, so a column of large numbers hides the others. Give a bound by "
                 "what is public of their ranges (`clip_norm`), or ranges and categories (`features` tabular:SPEC.json)"
             )
-        if (auditors := self.job.auditors) is not None:
+        if (auditor := self.job.auditor) is not None:
             found.append(
-                f"the run's key is not destroyed but sealed for {auditors.terms.whom}, until {auditors.until}: whoever "
+                f"the run's key is not destroyed but sealed for {auditor.terms.whom}, until {auditor.until}: whoever "
                 "opens it can take off all the noise"
             )
         if self.job.seed is not None:
@@ -222,7 +222,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             identity = self.opened.identity()
             if state.extra["data"] != identity and not state.refused:
                 raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
-        if state is not None and state.refused and self.private_count and self.auditors is not None:
+        if state is not None and state.refused and self.private_count and self.auditor is not None:
             # The records that take the place of the refused ones get a fresh key, which drew no count.
             raise InvalidInput("resume", True, "a new run: with a private count no other records can be replayed")
         # A card that can't be read is found before anything is paid for.
@@ -360,7 +360,7 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             in_ledger=in_ledger,
             choice=None if chosen is None else chosen.choice.to_dict(),
             picture=None if chosen is None else chosen.picture,
-            auditors=self.auditors,
+            auditor=self.auditor,
             series=self._step_for(planned),
             **given,
         )

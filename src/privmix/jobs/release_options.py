@@ -16,7 +16,7 @@ from privmix.jobs.persons import PERSONS_PANEL, Persons
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
-    from privmix.certificate.sealed_key import Auditors
+    from privmix.certificate.sealed_key import Auditor
     from privmix.learning.holdings import Holdings
     from privmix.plans import Design
 
@@ -121,55 +121,48 @@ class Prior:
                 raise InvalidInput(name, _shown(getattr(self, name)), "nothing without `public`")
 
 
-_REPLAY: Final = "Replay by auditors"
+_REPLAY: Final = "Replay by an auditor"
 
 
 @described
 @dataclass(frozen=True, eq=False)
 class ReplayTerms:
-    """Who may make the release again, beside the records: auditors to whose public keys the run's key is sealed."""
+    """Who may make the release again next to the records: an auditor to whose public key the run's key is sealed."""
 
-    replay_for: list[Path] | None = option(
+    replay_for: Path | None = option(
         None,
-        "Seal the run's key to this auditor's public key (privmix keygen --auditor) in place of destroying it, as "
-        "OUT.sealed-key.json: keep that closed. Whoever opens it can take off all noise. Once for each auditor.",
+        "Seal the run's key to this auditor's public key (privmix keygen --auditor) instead of destroying it, as "
+        "OUT.sealed-key.json: keep that closed. Anyone who opens it can remove all noise.",
         _REPLAY,
     )
     replay_until: str | None = option(
         None, "YYYY-MM-DD: by the end of that day the sealed key is to be destroyed. Needed with `replay_for`.", _REPLAY
     )
-    replay_together: int | None = option(
-        None, "How many of several auditors it takes to open it. Default: all of them.", _REPLAY
-    )
 
     @property
     def given(self) -> bool:
         """Whether anything is asked for."""
-        return any(getattr(self, name) is not None for name in self.__dataclass_fields__)
+        return self.replay_for is not None or self.replay_until is not None
 
-    def auditors(self) -> Auditors | None:
+    def auditor(self) -> Auditor | None:
         """Whom the key is to be sealed for; None: nobody.
 
         Raises:
-            InvalidInput: options do not go together, or a file holds no auditor's public key.
-            StorageError: one can't be read.
-            MissingExtra: several auditors are needed together, and what shares keys is not installed.
+            InvalidInput: options do not go together, or the file holds no auditor's public key.
+            StorageError: it can't be read.
         """
         if not self.given:
             return None
-        if not self.replay_for:
-            name = "replay_until" if self.replay_until is not None else "replay_together"
-            raise InvalidInput(name, getattr(self, name), "nothing without `replay_for`")
+        if self.replay_for is None:
+            raise InvalidInput("replay_until", self.replay_until, "nothing without `replay_for`")
         if self.replay_until is None:
             raise InvalidInput("replay_until", None, "the day, YYYY-MM-DD, by whose end the sealed key is destroyed")
         # Help is made without it.
         from privmix.certificate.auditor_keys import AuditorPublicKey
-        from privmix.certificate.sealed_key import Auditors
+        from privmix.certificate.sealed_key import Auditor
 
-        together = len(self.replay_for) if self.replay_together is None else self.replay_together
-        keys = tuple(AuditorPublicKey.read(Path(path)) for path in self.replay_for)
-        with in_terms_of({"until": "replay_until", "together": "replay_together", "auditors": "replay_for"}):
-            return Auditors(keys, self.replay_until, together)
+        with in_terms_of({"until": "replay_until"}):
+            return Auditor(AuditorPublicKey.read(Path(self.replay_for)), self.replay_until)
 
 
 _SERIES: Final = "Data that grow"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from privmix.accounting.pricing import count_noise
-from privmix.certificate.sealed_key import SEALED_FILE, Auditors
+from privmix.certificate.sealed_key import SEALED_FILE, Auditor
 from privmix.data.overlap import Sketch
 from privmix.designs.series.plan import MOMENTS_SERIES
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, check_choice, check_integer, check_number
@@ -74,14 +74,14 @@ class ReleaseSetting(ReleaseOptions):
         return open_dataset(self.data, self.reader, split=self.split, classes=self.classes, columns=self.columns)
 
     @cached_property
-    def auditors(self) -> Auditors | None:
+    def auditor(self) -> Auditor | None:
         """Whom the run's key is sealed for at its end, if anybody."""
-        return self.replay.auditors()
+        return self.replay.auditor()
 
     @property
     def sealed_key(self) -> Path | None:
         """Where the sealed key goes, if there is one: beside the release."""
-        return None if self.auditors is None or self.out is None else beside(self.out, SEALED_FILE)
+        return None if self.auditor is None or self.out is None else beside(self.out, SEALED_FILE)
 
     @property
     def of_persons(self) -> bool:
@@ -150,14 +150,14 @@ class ReleaseSetting(ReleaseOptions):
             raise InvalidInput(name, value, f"no value with `goal` {TABLE}, whose design has no such option")
 
     def _check_replay(self) -> None:
-        if self.auditors is None:
+        if self.auditor is None:
             return
         if self.out is not None and not self.resume:
             check_no_sealed_key(self.out)
         today = datetime.now(UTC).date().isoformat()
         # A run that goes on keeps to the day that it began with.
-        if self.auditors.until < today and not self.resume:
-            raise InvalidInput("replay_until", self.auditors.until, f"today ({today}, UTC) or a later day")
+        if self.auditor.until < today and not self.resume:
+            raise InvalidInput("replay_until", self.auditor.until, f"today ({today}, UTC) or a later day")
 
     @cached_property
     def config(self) -> ReleaseConfig:

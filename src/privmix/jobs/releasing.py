@@ -156,7 +156,7 @@ def release(
         if given := [*given, *(name for name, asked in counting.items() if asked)]:
             raise InvalidInput("plan", given, "none of these beside a plan")
         job = replace(plan.job, data=data, dry_run=False, **running)
-    if out is None and job.auditors is not None:
+    if out is None and job.auditor is not None:
         raise InvalidInput("out", None, "a folder, with `replay_for`: the sealed key is kept beside it")
     if job.terms.given:
         if out is not None:
@@ -196,9 +196,6 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
     about = {name: given.pop(name, None) for name in About.__dataclass_fields__}
     replay = {name: given.pop(name, None) for name in ReplayTerms.__dataclass_fields__}
     terms = {name: given.pop(name, None) for name in SeriesTerms.__dataclass_fields__}
-    if (auditors := replay["replay_for"]) is not None:
-        several = [auditors] if isinstance(auditors, str | Path) else auditors
-        replay["replay_for"] = [Path(one) for one in several]
     persons, person = Persons.taken_from(given, data)
     columns = Columns.declared(given.pop("columns", None), given.pop("label", None), person)
     return job_of(

@@ -54,7 +54,6 @@ from privmix.untrusted import read_plain
 TOLERANCE: Final = 0.01
 """Length, as a share of its own, by which a record's features may be off where they come from a store."""
 
-Keys = str | Path | AuditorKey
 _MOST_KEY_BYTES: Final = 2**16
 
 
@@ -81,7 +80,7 @@ class SpotChecks:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Replay(Shown):
-    """A release that was made again. It says whether these are its records: for its owner and its auditors alone.
+    """A release that was made again. It says whether these are its records: for its owner and its auditor alone.
 
     Attributes:
         release: its id.
@@ -153,7 +152,7 @@ def replay(
     release: str | os.PathLike[str],
     data: Any,
     *,
-    key: Keys | Sequence[Keys],
+    key: str | Path | AuditorKey,
     sealed_key: str | Path | None = None,
     split: str = "train",
     classes: Any = None,
@@ -176,7 +175,7 @@ def replay(
     """Make every byte of a release again, beside its records and by an auditor's key, and say whether they are equal.
 
     This finds with certainty what no test of the released numbers can: noise of another law, size or key, noise used
-    twice, other records, another plan. It takes the release's own key, sealed for auditors by ``replay_for`` of
+    twice, other records, another plan. It takes the release's own key, sealed for an auditor by ``replay_for`` of
     :func:`privmix.release`; what that key tells, and what a replay does not show, is in docs/security.md. It costs no
     privacy as long as nothing of it but "equal" is told to others.
 
@@ -184,7 +183,7 @@ def replay(
         release: a release, or its folder.
         data, split, classes, columns, label, person, person_pattern, person_file, person_missing: as the release read
             them; see :func:`privmix.release`. Classes are the release's where nothing is said.
-        key: an auditor's private key (PEM without passphrase) or :class:`AuditorKey`; several where it takes several.
+        key: the auditor's private key (PEM without passphrase) or :class:`AuditorKey`.
         sealed_key: its file; None: beside the release.
         features_model, trust_features_model: for an extractor whose model no package brings.
         features_store: the features' store of the release, for an extractor whose last bits differ on this machine; see
@@ -223,12 +222,11 @@ def replay(
         workers=workers,
         ray_address=ray_address,
     )
-    keys = [key] if isinstance(key, str | Path | AuditorKey) else list(key)
-    opened = [one if isinstance(one, AuditorKey) else AuditorKey.read(Path(one)) for one in keys]
+    opened = key if isinstance(key, AuditorKey) else AuditorKey.read(Path(key))
     return carry_out(Path(release), data, opened, asked, callback(progress))
 
 
-def carry_out(folder: Path, data: Any, keys: Sequence[AuditorKey], asked: ReplayOptions, progress: Progress) -> Replay:
+def carry_out(folder: Path, data: Any, key: AuditorKey, asked: ReplayOptions, progress: Progress) -> Replay:
     """See :func:`replay`."""
     no_core_dumps()
     held = check_but_numbers(folder)
@@ -244,7 +242,7 @@ def carry_out(folder: Path, data: Any, keys: Sequence[AuditorKey], asked: Replay
     check_store(asked.features_store)
     content = _read_sealed(asked.sealed_key or beside(folder, SEALED_FILE))
     bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
-    streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, keys))
+    streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
     with ScratchFolder() as scratch:
         try:
             whose = None if plan.per_person is None else asked.persons.read(dataset)
@@ -379,9 +377,8 @@ class ReplayEnded(Shown):
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What is stated, by whom."""
-        keys = ", ".join(self.ending.auditor_keys) or "none"
         return f"Release {self.ending.release}: the sealed key is destroyed", {
-            "auditors' keys destroyed": keys,
+            "auditor's key destroyed": ", ".join(self.ending.auditor_keys) or "none",
             "signed by": self.key_id,
             "statement": self.statement,
             "what it shows": "its signer's word; that no copy is left can't be shown",
@@ -393,13 +390,13 @@ def end_replay(
     *,
     sign_key: str | Path | PrivateKey,
     sealed_key: str | Path | None = None,
-    key: str | Path | Sequence[str | Path] = (),
+    key: str | Path | None = None,
     passphrase: Callable[[Path], bytes | None] = lambda _: None,
 ) -> ReplayEnded:
     """Overwrite and remove the sealed key of a release, and state so under a signature, in the release's folder.
 
-    A statement is somebody's word. It can't show that no copy of the sealed key is left; with the auditors' private
-    keys (``key``) all copies end that can only be opened by these.
+    A statement is somebody's word. It can't show that no copy of the sealed key is left; with the auditor's private
+    key (``key``) all copies end that only this one opens.
 
     Formal guarantees:
         * That one: a file that is not the sealed key that the certificate commits to is neither removed nor stated.
@@ -410,7 +407,7 @@ def end_replay(
         release: a release, or its folder. If it is signed, sign it anew afterwards: there is one more file.
         sign_key: private key (PEM) of whoever vouches for the end; see :func:`privmix.certificate.new_key_files`.
         sealed_key: its file; None: beside the release.
-        key: files of auditors' private keys, to be destroyed too. What else was sealed to them does not open any more.
+        key: the file of the auditor's private key, to be destroyed too: nothing else that was sealed to it opens then.
         passphrase: of the file of a key, where it has one.
 
     Raises:
@@ -424,28 +421,27 @@ def end_replay(
     signing = (
         sign_key if isinstance(sign_key, PrivateKey) else PrivateKey.read(Path(sign_key), passphrase(Path(sign_key)))
     )
-    files = [Path(key)] if isinstance(key, str | Path) else [Path(one) for one in key]
-    auditors = {path: AuditorKey.read(path, passphrase(path)).public.key_id for path in files if path.exists()}
-    for name in auditors.values():
-        if name not in sealed.auditors:
-            raise InvalidInput("key", f"key {name[:16]}", f"that of {sealed.whom}")
+    file = None if key is None else Path(key)
+    opened = AuditorKey.read(file, passphrase(file)).public.key_id if file is not None and file.exists() else None
+    if opened not in (None, sealed.auditor):
+        raise InvalidInput("key", f"key {opened[:16]}", f"that of {sealed.whom}")
     digest = hashlib.sha256(read_plain(folder / CERTIFICATE_FILE, "certificate", MOST_BYTES)).hexdigest()
     draft = beside(folder, ENDED_FILE)
     left = read_end(draft, held.certificate.id, sealed, digest)
     if os.path.lexists(place) or left is None:
-        if missing := [path for path in files if path not in auditors]:
-            raise StorageError(f"key: there is none at {missing[0]}")
+        if file is not None and opened is None:
+            raise StorageError(f"key: there is none at {file}")
         if hashlib.sha256(_read_sealed(place)).hexdigest() != sealed.sealed_sha256:
             raise InvalidInput("sealed key", place.name, "the file whose SHA-256 is in the certificate")
         today = datetime.now(UTC).date().isoformat()
-        ending = Ending(held.certificate.id, sealed.sealed_sha256, tuple(auditors.values()), today)
+        ending = Ending(held.certificate.id, sealed.sealed_sha256, () if opened is None else (opened,), today)
         with hold(folder.parent) as above:
             above.write(draft.name, state_end(ending, digest, signing), shared=True)
         private_files.shred(place, "sealed key", MOST_SEALED_BYTES)
-    elif len(files) < len(left.ending.auditor_keys):
-        raise InvalidInput("key", len(files), f"the {len(left.ending.auditor_keys)} files of the interrupted call")
-    for path in files:
-        private_files.shred(path, "key", _MOST_KEY_BYTES)
+    elif file is None and left.ending.auditor_keys:
+        raise InvalidInput("key", None, "the file of the interrupted call")
+    if file is not None:
+        private_files.shred(file, "key", _MOST_KEY_BYTES)
     with hold(folder.parent) as above, hold(folder) as inside:
         os.replace(draft.name, ENDED_FILE, src_dir_fd=above.descriptor, dst_dir_fd=inside.descriptor)
         inside.sync()

@@ -4,7 +4,7 @@ Beside key, notes and the release itself, its folder holds
 
 * ``run.shards``: the finished shards and their hashes, each line sealed by the key;
 * ``features/``: if the caller wants, the features while the run needs them;
-* ``sealed-key.json``: where auditors may replay the release, the key sealed to them, once all rows are there.
+* ``sealed-key.json``: where an auditor may replay the release, the key sealed to them, once all rows are there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from privmix.certificate.about import LICENCE_FILE, About, has_licence_file
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.certificate.croissant import CROISSANT_FILE, croissant
 from privmix.certificate.reservation import ReservationNote, mode_of
-from privmix.certificate.sealed_key import SEALED_FILE, Auditors, Commitment, Terms, bound_to, commitment_of
+from privmix.certificate.sealed_key import SEALED_FILE, Auditor, Commitment, Terms, bound_to, commitment_of
 from privmix.engine.engines import make_engine
 from privmix.engine.grouping import by_person
 from privmix.engine.record_tree import commitment_key, records_root
@@ -67,7 +67,7 @@ class ReleaseRun(Run):
     No record is read before :meth:`release`, so features may still have to be extracted: into ``features_folder``, if
     they should outlive a kill and then be gone.
 
-    Formal guarantees, where auditors may replay it:
+    Formal guarantees, where an auditor may replay it:
         * Sealed, then ended: the key is sealed to them once all rows are there, and is destroyed as always once that
           copy is in its place; the sealed copy is the owner's, beside the release and no part of it.
         * Never replaced: a sealed key that lies there ends the run before it begins.
@@ -82,7 +82,7 @@ class ReleaseRun(Run):
         picture: SVG of the planner's predictions; given exactly with ``choice``.
         extractor_arrays: what the extractor carries.
         about: the owner's words.
-        auditors: whom the key is sealed for at the end; None: nobody.
+        auditor: whom the key is sealed for at the end; None: nobody.
         series: the step of a series that it is, whose key then makes the noise; None: it stands alone.
         in_ledger: how the budget counts that is to be charged once the run is there; None: as ``reservation`` says.
 
@@ -115,7 +115,7 @@ class ReleaseRun(Run):
         picture: bytes | None = None,
         extractor_arrays: Mapping[str, NDArray[np.float32]] | None = None,
         about: About | None = None,
-        auditors: Auditors | None = None,
+        auditor: Auditor | None = None,
         series: SeriesStep | None = None,
         in_ledger: str | None = None,
         streams: SecretStreams | None = None,
@@ -128,9 +128,9 @@ class ReleaseRun(Run):
             raise InvalidInput("input_shape", tuple(input_shape), "positive sizes")
         if (choice is None) != (picture is None):
             raise ValueError("a choice and its picture come together")
-        if auditors is not None and not resume:
+        if auditor is not None and not resume:
             check_no_sealed_key(Path(out))
-        self._plan, self._reservation, self._auditors, self._root = plan, reservation, auditors, ""
+        self._plan, self._reservation, self._auditor, self._root = plan, reservation, auditor, ""
         self._series, self._members = series, frozenset(member.name for member in members(plan))
         self._carried = dict(extractor_arrays or {})
         check_carried(extractor, self._carried)
@@ -150,8 +150,8 @@ class ReleaseRun(Run):
                 files[LICENCE_FILE] = licence
         if series is not None:
             settings["series"] = stored(series.link)
-        if auditors is not None:
-            settings["replay"] = stored(auditors.terms)
+        if auditor is not None:
+            settings["replay"] = stored(auditor.terms)
         if self._carried:
             # Kept from the beginning: another attempt's fit may differ in last bits, and would be another extractor.
             files[EXTRACTOR_FILE] = arrays_bytes(self._carried)
@@ -269,19 +269,18 @@ class ReleaseRun(Run):
     def _fingerprint(self, records: RecordTiles) -> str:
         """What binds the run to its records, and what the certificate commits to of them where it does."""
         workers = cores()
-        if self._auditors is None:
+        if self._auditor is None:
             return content_fingerprint(records, self.fingerprint_key, workers)
         self._root = records_root(records, commitment_key(self.streams), workers)
         return self._root
 
     def _sealed(self) -> Commitment | None:
-        """Seal the key to its auditors, if there are any; what the certificate states of it."""
-        auditors = self._auditors
-        if auditors is None:
+        """Seal the key to its auditor, if there is one; what the certificate states of it."""
+        if (auditor := self._auditor) is None:
             return None
-        terms = auditors.terms
+        terms = auditor.terms
         bound = bound_to(terms, self.id, self.settings["plan"], self._root)
-        sealed = self.streams.entrust(lambda key: auditors.seal(key, bound))
+        sealed = self.streams.entrust(lambda key: auditor.seal(key, bound))
         self.held.write(SEALED_FILE, sealed)
         digest = hashlib.sha256(sealed).hexdigest()
         return Commitment(**vars(terms), records_root=self._root, sealed_sha256=digest)
