@@ -9,7 +9,7 @@ DOCS := $(VENV)/.docs
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-all docs package lint format fuzz bench setup clean
+.PHONY: demo test test-change test-all docs package lint format fuzz bench setup clean
 
 setup: $(DEV)
 
@@ -34,13 +34,17 @@ demo: $(DEMO)
 	$(BIN)/privmix demo --out demo-output --overwrite
 
 # One thread a worker: threads of several workers on few cores spend their time waiting for each other. Processes that
-# tests start read the package's byte code, also where a machine would not have it written. tests/conftest.py says which
-# files come first.
+# tests start read the package's byte code, also where a machine would not have it written. tests/conftest.py orders the
+# files.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40
 
 # One of each kind; what every design, page and reader has to pass in all its forms is in test-all.
 test: $(DEV)
 	$(PYTEST) -m "not thorough"
+
+# The thorough tests near to a change, and one of four parts of the others: tests/selection.py.
+test-change: $(DEV)
+	files=$$($(BIN)/python -m tests.selection) && $(PYTEST) -m thorough $$files
 
 test-all: $(DEV)
 	$(PYTEST)

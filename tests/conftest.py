@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durations import leave_out
+from tests.durations import leave_out, recorded
 
 
 @pytest.fixture(scope="session")
@@ -18,24 +18,6 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip(f"no datasets at {root}: set PRIVMIX_DATA to a folder with mnist/, cifar10/, ...")
     return root
-
-
-# The dearest files, which run first: processes take whole files, and one that began such a file last would end alone.
-FIRST = (
-    "tests/test_site.py",
-    "tests/test_docs.py",
-    "tests/planning/test_planner.py",
-    "tests/audits/test_planted_bugs.py",
-    "tests/hostile/test_hostile.py",
-    "tests/cli/test_path.py",
-    "tests/audits/test_worst_case.py",
-    "tests/engine/test_ray.py",
-    "tests/attacks/test_canaries.py",
-    "tests/cli/test_interrupted.py",
-    "tests/cli/test_train_interrupted.py",
-    "tests/training/gradients/test_strategies.py",
-    "tests/reports/test_page.py",
-)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -56,9 +38,12 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    root = Path(__file__).parents[1]
-    ranks = {root / file: rank for rank, file in enumerate(FIRST)}
-    items.sort(key=lambda item: ranks.get(item.path, len(FIRST)))
+    """Slow files first: a process takes whole files, and a slow file at the end would run alone. Files that share a
+    cluster follow each other, so that a process starts it once.
+    """
+    root, seconds = Path(__file__).parents[1], recorded().seconds
+    clustered = {item.path for item in items if "cluster" in getattr(item, "fixturenames", ())}
+    items.sort(key=lambda item: (item.path not in clustered, -seconds.get(item.path.relative_to(root).as_posix(), 0.0)))
     leave_out(items)
 
 

@@ -4,8 +4,9 @@ A line of JSON for each phase of a test: its name, the phase, seconds, CPU secon
 waited for, too), the outcome, whether it is left out by ``make test``, and what was set up for it and for others, with
 seconds. ``benchmarks/bench_suite.py`` adds them up.
 
-``python -m tests.durations FILE...`` writes ``tests/thorough.txt`` of such notes: the tests that take most of the time
-and that ``make test`` leaves out beside those that say so themselves. Of a test with many cases its first one stays.
+``python -m tests.durations FILE...`` writes ``tests/thorough.txt`` from such notes: the seconds of each test file, and
+the slow tests, which ``make test`` leaves out in addition to tests with the marker ``thorough``. The first case of a
+slow test with many fast cases stays. Files without notes keep their lines.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,16 +30,43 @@ _MANY, _DEAR, _SHARED = 0.25, 0.5, 5.0
 # Set up daily, whatever it takes.
 _IN_ANY_CASE = ("tests/engine @ cluster",)
 _SETS_UP = " @ "
+_HEAD = """\
+# Written by `python -m tests.durations`. FILE SECONDS: of all its tests. Below it those that `make test` leaves out; of
+# those with a star the first case runs. PLACE @ FIXTURE: of tests that use it, those run that catch planted faults."""
 # Seconds of waiting that count as one of work: who waits holds a process, but leaves its core to others.
 _WAITED = 2
 
 
-def listed() -> dict[str, bool]:
-    """Test, or place and fixture of several -> whether its first case runs daily."""
-    lines = THOROUGH.read_text(encoding="utf-8").splitlines() if THOROUGH.exists() else []
-    return {
-        line.removesuffix(ALL_BUT_FIRST): line.endswith(ALL_BUT_FIRST) for line in lines if line[:1] not in ("", "#")
-    }
+@dataclass(frozen=True)
+class Recorded:
+    """Content of ``tests/thorough.txt``.
+
+    Attributes:
+        seconds: test file -> seconds of all its tests.
+        left_out: slow test -> whether its first case runs daily.
+        set_up: place and name of each slow fixture that several tests share.
+    """
+
+    seconds: dict[str, float]
+    left_out: dict[str, bool]
+    set_up: list[tuple[str, str]]
+
+
+def recorded() -> Recorded:
+    """Read the file; empty if there is none."""
+    found, file = Recorded({}, {}, []), ""
+    for line in THOROUGH.read_text(encoding="utf-8").splitlines() if THOROUGH.exists() else []:
+        if line.startswith("#"):
+            continue
+        if _SETS_UP in line:
+            place, fixture = line.split(_SETS_UP)
+            found.set_up.append((place, fixture))
+        elif line.startswith(" "):
+            found.left_out[f"{file}::{line.strip().removesuffix(ALL_BUT_FIRST)}"] = line.endswith(ALL_BUT_FIRST)
+        else:
+            file, seconds = line.split(" ")
+            found.seconds[file] = float(seconds)
+    return found
 
 
 def catching() -> set[str]:
@@ -49,12 +78,12 @@ def catching() -> set[str]:
 
 def leave_out(items: list[pytest.Item]) -> None:
     """Mark what is listed as thorough."""
-    known, seen, kept = listed(), set[str](), catching()
-    shared = [tuple(line.split(_SETS_UP)) for line in known if _SETS_UP in line]
+    record, seen, kept = recorded(), set[str](), catching()
+    known = record.left_out
     for item in items:
         name = item.nodeid.split("[")[0]
         own = getattr(item, "fixturenames", ())
-        dear_set_up = any(name.startswith(place) and fixture in own for place, fixture in shared)
+        dear_set_up = any(name.startswith(place) and fixture in own for place, fixture in record.set_up)
         if name in known:
             if dear_set_up or not known[name] or name in seen:
                 item.add_marker(pytest.mark.thorough)
@@ -63,19 +92,26 @@ def leave_out(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.thorough)
 
 
-def dear(notes: list[Path], kept: set[str]) -> list[str]:
-    """Lines of the list, by what tests took; ``kept`` run daily as a whole, since they catch planted faults."""
+def measured(notes: list[Path], kept: set[str]) -> Recorded:
+    """Add up notes; ``kept`` run daily as a whole, since they catch planted faults."""
     cases: dict[str, dict[str, float]] = {}
-    found = set[str]()
+    found = Recorded({}, {}, [])
     for place in notes:
         taken: dict[str, float] = {}
+        files: dict[str, float] = {}
         for text in place.read_text(encoding="utf-8").splitlines():
             name, phase, seconds, cpu, outcome, _, *fixtures = json.loads(text)
+            file = name.split("::")[0]
+            files[file] = files.get(file, 0.0) + seconds
             if outcome != "skipped" and phase != "teardown":
                 # Who comes first pays for what is set up for all.
                 both = sum(sum(one.values()) for one in fixtures)
                 taken[name] = taken.get(name, 0.0) + max(0.0, max(cpu, seconds / _WAITED) - both)
-            found |= {line for one in fixtures for line, time in one.items() if time > _SHARED}
+            for one in fixtures:
+                shared = [line for line, time in one.items() if time > _SHARED and line not in _IN_ANY_CASE]
+                found.set_up.extend((place, fixture) for place, fixture in (line.split(_SETS_UP) for line in shared))
+        for file, total in files.items():
+            found.seconds[file] = min(total, found.seconds.get(file, total))
         for name, cost in taken.items():
             own = cases.setdefault(name.split("[")[0], {})
             own[name] = min(cost, own.get(name, cost))
@@ -83,10 +119,28 @@ def dear(notes: list[Path], kept: set[str]) -> list[str]:
         if name in kept or name.split("::")[0] in kept:
             continue
         if len(own) > 1 and sum(own.values()) > _MANY:
-            found.add(name + ("" if max(own.values()) > _DEAR else ALL_BUT_FIRST))
+            found.left_out[name] = max(own.values()) <= _DEAR
         elif len(own) == 1 and sum(own.values()) > _DEAR:
-            found.add(name)
-    return sorted(found - set(_IN_ANY_CASE))
+            found.left_out[name] = False
+    return found
+
+
+def lines(before: Recorded, now: Recorded) -> list[str]:
+    """Lines of the new file: measured files, and the earlier lines of all others."""
+
+    def stays(file: str) -> bool:
+        return file not in now.seconds and (THOROUGH.parents[1] / file).exists()
+
+    kept = [one for one in before.set_up if stays(one[0])]
+    found = [_HEAD, *(_SETS_UP.join(one) for one in sorted({*kept, *now.set_up}))]
+    seconds = {file: total for file, total in before.seconds.items() if stays(file)} | now.seconds
+    left_out = {name: first for name, first in before.left_out.items() if stays(name.split("::")[0])} | now.left_out
+    for file, total in sorted(seconds.items()):
+        own = [name.removeprefix(f"{file}::") for name in sorted(left_out) if name.startswith(f"{file}::")]
+        if own or total >= 1:
+            found.append(f"{file} {total:.0f}")
+        found += [f" {name}" + (ALL_BUT_FIRST if left_out[f"{file}::{name}"] else "") for name in own]
+    return found
 
 
 class Notes:
@@ -142,10 +196,5 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 if __name__ == "__main__":
-    THOROUGH.write_text(
-        "# Written by `python -m tests.durations`: left out by `make test`; of those with a star the first case runs.\n"
-        "# PLACE @ FIXTURE: of tests that use it, those run that catch planted faults.\n"
-        + "\n".join(dear([Path(word) for word in sys.argv[1:]], catching()))
-        + "\n",
-        encoding="utf-8",
-    )
+    text = lines(recorded(), measured([Path(word) for word in sys.argv[1:]], catching()))
+    THOROUGH.write_text("\n".join(text) + "\n", encoding="utf-8")

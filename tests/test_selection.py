@@ -1,0 +1,244 @@
+"""The tests that a change has to pass: import distances, equal parts, the time, and where a change begins."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import durations, selection
+from tests.imports import ImportGraph
+
+ROOT = Path(__file__).parents[1]
+TESTS = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").rglob("test_*.py"))
+
+CHECKOUT = {
+    "src/privmix/__init__.py": "if TYPE_CHECKING:\n    from privmix.sums.total import total\nelse: ...\n",
+    "src/privmix/sums/__init__.py": "if TYPE_CHECKING:\n    from privmix.sums.total import total\n",
+    "src/privmix/sums/total.py": "def total():\n    from privmix.noise import draw\n",
+    "src/privmix/sums/mean.py": "from privmix.sums import total\n",
+    "src/privmix/noise.py": '"""Beside privmix.plan."""\n',
+    "src/privmix/plan.py": 'ENGINE = "privmix.noise:draw"\nif TYPE_CHECKING:\n    from privmix.sums import mean\n',
+    "src/privmix/page/markup.py": 'PAGE = "page.js"\n',
+    "src/privmix/page/page.js": "",
+    "tests/conftest.py": "",
+    "tests/sums/conftest.py": "from tests.sums.helpers import records\n",
+    "tests/sums/helpers.py": "",
+    "tests/sums/test_total.py": "from privmix.sums.total import total\n",
+    "tests/sums/test_mean.py": "import privmix as pm\npm.sums.mean.mean\n",
+    "tests/sums/frozen.bin": "",
+    "tests/test_lent.py": "import privmix as pm\ndef test(): pm.total()\n",
+    "tests/test_plan.py": 'SCRIPT = "from privmix import plan; from privmix.plan import ENGINE"\n',
+    "tests/test_markup.py": "from privmix.page import markup\n",
+    "tests/test_docs.py": 'PAGES = ROOT / "docs"\n',
+    "tests/test_other.py": "import os\n",
+    "docs/index.md": "",
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name, text in CHECKOUT.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("changed", "distances"),
+    [
+        # Imports in functions and of lazy packages, and modules that strings name.
+        ("src/privmix/noise.py", {"sums/test_total": 2, "sums/test_mean": 3, "test_lent": 2, "test_plan": 2}),
+        ("src/privmix/sums/total.py", {"sums/test_total": 0, "sums/test_mean": 2, "test_lent": 1}),
+        # The import for type checkers in plan never runs.
+        ("src/privmix/sums/mean.py", {"sums/test_mean": 0}),
+        ("src/privmix/__init__.py", {"test_lent": 1, "sums/test_mean": 1}),
+        ("tests/sums/helpers.py", {"sums/test_total": 2, "sums/test_mean": 2}),
+        ("tests/sums/test_mean.py", {"sums/test_mean": 0}),
+        ("tests/sums/frozen.bin", {"sums/test_total": 0, "sums/test_mean": 0}),
+        ("src/privmix/page/page.js", {"test_markup": 1}),
+        ("docs/index.md", {"test_docs": 0}),
+        ("src/privmix/removed.py", {}),
+        ("CHANGELOG.md", {}),
+    ],
+)
+def test_distances_count_imports(checkout: Path, changed: str, distances: dict[str, int]) -> None:
+    found = selection.near(ImportGraph(checkout), [changed])
+    assert found == {f"tests/{name}.py": distance for name, distance in distances.items()}
+
+
+@pytest.mark.parametrize("changed", selection.EVERYWHERE)
+def test_shared_files_reach_all_tests_after_nearer_ones(checkout: Path, changed: str) -> None:
+    found = selection.near(ImportGraph(checkout), [changed, "tests/test_other.py"])
+    assert set(found) == set(ImportGraph(checkout).tests)
+    assert found.pop("tests/test_other.py") == 0
+    assert set(found.values()) == {selection.FAR}
+
+
+def test_tests_of_changed_modules_are_nearest_in_this_checkout() -> None:
+    graph = ImportGraph(ROOT)
+    modules = [path.relative_to(ROOT).as_posix() for path in sorted((ROOT / "src").rglob("*.py"))]
+    mirrors = {module: test for module in modules if (test := graph.mirror(module))}
+    assert mirrors["src/privmix/data/csv.py"] == "tests/data/test_csv.py"
+    assert mirrors["src/privmix/training/gradients/ghost.py"] == "tests/training/gradients/test_ghost.py"
+    for module in ("src/privmix/data/csv.py", "src/privmix/training/gradients/ghost.py", "src/privmix/rounding.py"):
+        found = selection.select(graph, [module], 0, durations.recorded().seconds)
+        assert mirrors[module] in {*found.touched, *found.part}
+    # A wide change is bounded by the time, and every test that it reaches is either selected or listed as left.
+    found = selection.select(graph, ["src/privmix/errors.py"], 1, durations.recorded().seconds)
+    assert set(selection.near(graph, ["src/privmix/errors.py"])) <= {*found.part, *found.touched, *found.left}
+    assert found.left
+
+
+SECONDS = st.dictionaries(st.sampled_from(TESTS[:40]), st.floats(0, 300))
+
+
+@given(SECONDS)
+def test_every_file_is_in_one_part_and_parts_take_equal_times(seconds: dict[str, float]) -> None:
+    parts = selection.parts(TESTS[:40], seconds)
+    assert len(parts) == selection.PARTS
+    assert sorted(test for part in parts for test in part) == TESTS[:40]
+    times = [sum(seconds.get(test, selection.UNRECORDED) for test in part) for part in parts]
+    assert max(times) - min(times) <= max([selection.UNRECORDED, *seconds.values()]) + 1e-6
+
+
+def test_every_thorough_test_is_in_one_part_that_leaves_time_for_the_change() -> None:
+    record = durations.recorded()
+    parts = selection.parts(TESTS, record.seconds)
+    assert {test.split("::")[0] for test in record.left_out} | set(record.seconds) <= set(TESTS)
+    assert sorted(test for part in parts for test in part) == TESTS
+    for part in parts:
+        assert sum(record.seconds.get(test, selection.UNRECORDED) for test in part) <= 0.85 * selection.BUDGET
+
+
+@given(SECONDS, st.integers(0, 2**160), st.floats(0, 3000))
+def test_time_is_kept_and_the_nearest_come_first(seconds: dict[str, float], number: int, budget: float) -> None:
+    class Graph(ImportGraph):
+        """Distances by position."""
+
+        tests = TESTS[:40]
+
+        def __init__(self) -> None: ...
+
+        def distances(self, changed: object) -> dict[str, int]:
+            return {test: rank // 4 for rank, test in enumerate(self.tests)}
+
+    def cost(tests: list[str]) -> float:
+        return sum(seconds.get(test, selection.UNRECORDED) for test in tests)
+
+    found = selection.select(Graph(), [], number, seconds, budget)
+    assert found.part == selection.parts(Graph.tests, seconds)[number % selection.PARTS]
+    assert sorted([*found.part, *found.touched, *found.left]) == Graph.tests
+    assert cost([*found.part, *found.touched]) <= max(budget, cost(found.part)) + 1e-6
+    ranks = Graph().distances([])
+    assert [ranks[test] for test in found.touched] == sorted(ranks[test] for test in found.touched)
+    # A file is left only where nearer files used the time.
+    for test in found.left:
+        before = [other for other in found.touched if ranks[other] <= ranks[test]]
+        assert cost([*found.part, *before, test]) > budget - 1e-6
+
+
+def test_an_unknown_base_is_followed_by_the_next_parts(checkout: Path) -> None:
+    graph = ImportGraph(checkout)
+    parts = selection.parts(graph.tests, {})
+    found = selection.select(graph, None, 2, {}, budget=len(parts[2]) + len(parts[3]) + 1)
+    assert found.part == parts[2]
+    assert found.touched[: len(parts[3])] == parts[3]
+    assert len(found.touched) == len(parts[3]) + 1
+
+
+class Repository:
+    def __init__(self, place: Path) -> None:
+        self.place = place
+        place.mkdir()
+        self.git("init", "-q", "-b", "main")
+
+    def git(self, *arguments: str, hour: int = 0) -> str:
+        date = f"@{1_000_000_000 + 3600 * hour} +0000"
+        dates = {"GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+        who = {f"GIT_{role}_{what}": "nobody" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        alone = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        done = subprocess.run(
+            ["git", *arguments],
+            cwd=self.place,
+            env=os.environ | dates | who | alone,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout.strip()
+
+    def commit(self, name: str, hour: int) -> str:
+        (self.place / name).write_text(name, encoding="utf-8")
+        self.git("add", "--all")
+        self.git("commit", "-q", "-m", name, hour=hour)
+        return self.git("rev-parse", "HEAD")
+
+
+def test_a_change_begins_at_the_first_commit_that_the_rules_find(tmp_path: Path) -> None:
+    origin = Repository(tmp_path / "origin")
+    first, second = origin.commit("a", 0), origin.commit("b", 5)
+    assert selection.base(origin.place) == first, "the oldest commit"
+    third = origin.commit("c", 14)
+    assert selection.base(origin.place) == first, "twelve hours before"
+    fourth = origin.commit("d", 18)
+    assert selection.base(origin.place) == second
+    assert selection.base(origin.place, named=third) == third
+
+    origin.git("clone", "-q", str(origin.place), str(tmp_path / "clone"))
+    assert selection.base(tmp_path / "clone") == second, "the default branch of origin is HEAD itself"
+    clone = Repository.__new__(Repository)
+    clone.place = tmp_path / "clone"
+    clone.git("checkout", "-q", "-b", "change")
+    clone.commit("e", 40)
+    assert selection.base(clone.place) == fourth, "where HEAD leaves the default branch"
+
+    origin.git("clone", "-q", "--depth", "1", origin.place.as_uri(), str(tmp_path / "shallow"))
+    assert selection.base(tmp_path / "shallow") is None
+    assert selection.base(tmp_path) is None, "no repository"
+    with pytest.raises(SystemExit):
+        selection.base(clone.place, named="unknown")
+
+
+def test_changes_are_those_of_commits_and_of_the_working_tree(tmp_path: Path) -> None:
+    repository = Repository(tmp_path / "one")
+    begin = repository.commit("a", 0)
+    repository.commit("b c", 1)
+    repository.git("mv", "a", "d")
+    (repository.place / "new é").write_text("", encoding="utf-8")
+    assert selection.changed_since(repository.place, begin) == ["a", "b c", "d", "new é"]
+
+
+def test_notes_replace_the_lines_of_their_files_alone(tmp_path: Path) -> None:
+    notes = tmp_path / "notes.jsonl"
+    file = "tests/test_fields.py"
+    lines = [
+        [f"{file}::test_fast", "call", 0.1, 0.1, "passed", False],
+        [f"{file}::test_slow", "call", 7.0, 7.0, "passed", False],
+        *([f"{file}::test_cases[{case}]", "call", 0.2, 0.2, "passed", True] for case in range(5)),
+        [f"{file}::test_kept", "call", 9.0, 9.0, "passed", False],
+        [f"{file}::test_shares", "setup", 6.0, 6.0, "passed", False, {f"{file} @ built": 6.0}],
+    ]
+    notes.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
+    now = durations.measured([notes], {f"{file}::test_kept"})
+    assert now.seconds == {file: pytest.approx(23.1)}
+    assert now.left_out == {f"{file}::test_slow": False, f"{file}::test_cases": True}
+    before = durations.Recorded(
+        {file: 5.0, "tests/test_site.py": 100.0, "tests/test_removed.py": 3.0},
+        {f"{file}::test_old": False, "tests/test_site.py::test_links": True, "tests/test_removed.py::test": False},
+        [("tests/test_site.py", "site"), (file, "old")],
+    )
+    assert durations.lines(before, now)[1:] == [
+        f"{file} @ built",
+        "tests/test_site.py @ site",
+        f"{file} 23",
+        " test_cases *",
+        " test_slow",
+        "tests/test_site.py 100",
+        " test_links *",
+    ]
