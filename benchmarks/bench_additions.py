@@ -113,7 +113,8 @@ VERB = '''"""``privmix greet``: say hello."""
 
 from __future__ import annotations
 
-from privmix.cli.app import app, out
+from privmix.cli.app import app
+from privmix.cli.console import out
 from privmix.cli.verb import verb
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import typer
 
 import privmix as pm
-from privmix.cli.app import app, out, print_json
+from privmix.cli.app import app
+from privmix.cli.console import out, print_json
 from privmix.cli.options import Json
 from privmix.cli.recording import Record, keep
 from privmix.cli.verb import verb

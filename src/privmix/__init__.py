@@ -35,6 +35,11 @@ if TYPE_CHECKING:
         PoissonSampled,
         Repeated,
     )
+    from privmix.commands.evaluate import Evaluation, evaluate
+    from privmix.commands.evaluate_table import TableEvaluation, evaluate_table
+    from privmix.commands.predict import Predictions, predict
+    from privmix.commands.spec import TableSpec, spec
+    from privmix.commands.transform import transform
     from privmix.designs.moments.learner import SecondMomentsClassifier
     from privmix.designs.stages.three_learner import ThreeStageClassifier
     from privmix.designs.stages.two_learner import TwoStageClassifier
@@ -45,7 +50,6 @@ if TYPE_CHECKING:
     from privmix.jobs.classifier import ReleaseClassifier
     from privmix.jobs.columns import Columns
     from privmix.jobs.data_check import DataCheck, check
-    from privmix.jobs.evaluation import evaluate
     from privmix.jobs.extracting import ExtractedFeatures, extract_features
     from privmix.jobs.fitting import fit
     from privmix.jobs.hub import pull, push
@@ -53,15 +57,12 @@ if TYPE_CHECKING:
     from privmix.jobs.loading import load
     from privmix.jobs.models import Model
     from privmix.jobs.picturing import ClassPictures, ClassTexts, picture
-    from privmix.jobs.predicting import Predictions, predict
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.replaying import end_replay, replay
     from privmix.jobs.report import report
     from privmix.jobs.sampling import SampledTable, sample
     from privmix.jobs.series import end_series
-    from privmix.jobs.specification import TableSpec, spec
-    from privmix.jobs.table_evaluation import TableEvaluation, evaluate_table
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
@@ -88,6 +89,7 @@ __all__ = [
     "DPClassifier",
     "DataCheck",
     "DiscriminantClassifier",
+    "Evaluation",
     "Event",
     "ExtractedFeatures",
     "FixedSizeSampled",
@@ -142,5 +144,6 @@ __all__ = [
     "sample",
     "spec",
     "train",
+    "transform",
     "verify",
 ]

@@ -45,11 +45,12 @@ def said(text: str, panel: str | None = None, **more: Any) -> dict[str, Any]:
     Args:
         text: what the option is; other fields stand between backticks.
         panel: under which help shows it.
-        more: ``flag`` and ``off``, as :mod:`privmix.cli.verb` reads them; ``where_used`` and ``stored``, as
-            :mod:`privmix.fields` does; and of leaves of a tree: ``name``, its flat name, where it is not the field's;
-            ``unset``, where it is left to the model or preset unless it is given, and the text says what that is;
-            ``read``, what makes the field's value of what is given, and ``kind``, what that is, if no text; ``nested``,
-            where it has no flat name and is said in its own config alone.
+        more: ``argument`` (given by its place on the command line), ``several`` (given once or more there; how one
+            looks), ``python`` (for Python alone), ``flag`` and ``off``, as :mod:`privmix.cli.verb` reads them;
+            ``where_used`` and ``stored``, as :mod:`privmix.fields` does; and of leaves of a tree: ``name``, its flat
+            name, where it is not the field's; ``unset``, where it is left to the model or preset unless it is given,
+            and the text says what that is; ``read``, what makes the field's value of what is given, and ``kind``, what
+            that is, if no text; ``nested``, where it has no flat name and is said in its own config alone.
     """
     return {"help": text, **({"panel": panel} if panel else {}), **more}
 
@@ -89,6 +90,19 @@ def variants(
     """
     words = {**said(text, **more), _VARIANTS: options, "by": by, "called": called, "several": several}
     return field(default=() if several else None, metadata=words)
+
+
+def in_order(kind: type[Any]) -> list[Field[Any]]:
+    """The options of a dataclass: its own, then those of the dataclasses that it inherits, in their order.
+
+    Example:
+        >>> from privmix.jobs.columns import Columns
+        >>> [item.name for item in in_order(Columns)][:2]
+        ['columns', 'text_column']
+    """
+    known = {item.name: item for item in fields(kind) if item.init}
+    names = dict.fromkeys(name for base in kind.__mro__ for name in inspect.get_annotations(base) if name in known)
+    return [known[name] for name in names]
 
 
 def options_for(kinds: Sequence[type[Any]], held: Sequence[Any]) -> tuple[Any, ...]:

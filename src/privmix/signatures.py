@@ -15,7 +15,7 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.options import with_default
+from privmix.options import in_order, with_default
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -138,6 +138,31 @@ def spelt_out(
         return called
 
     return change
+
+
+def taking(function: Callable[P, R], kind: type[Any]) -> Callable[P, R]:
+    """The function, with the options of a dataclass as its arguments: in its signature, its help and its errors.
+
+    Args:
+        function: takes what makes a ``kind``.
+        kind: whose ``run`` gives what the function gives.
+    """
+    listed = {item.name: item for item in in_order(kind)}
+    made = readable(kind).parameters
+    signature = _Signature(
+        sorted((made[name] for name in listed), key=lambda one: one.kind),
+        return_annotation=readable(kind.run).return_annotation,
+    )
+
+    @wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        refuse_unknown(f"{function.__name__}()", set(kwargs) - set(listed), listed)
+        signature.bind(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    called.__signature__ = signature  # type: ignore[attr-defined]
+    called.__doc__ = _told(kind.__doc__, listed)
+    return called
 
 
 def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:

@@ -208,5 +208,4 @@ def test_of_many_options_the_needed_stand_first_and_the_rest_in_panels() -> None
     assert "--spectrum-decay" not in first
     assert "--residual-clip-norm" in last
     # Few options need no panels; what several verbs share is in a panel of one alone.
-    assert "Expert" not in privmix("predict", "--help").out
     assert "Expert" not in privmix("train", "--help").out

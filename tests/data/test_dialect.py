@@ -125,7 +125,7 @@ def test_the_decimal_mark_is_declared(tmp_path: Path) -> None:
 
 def test_numbers_of_a_table_are_those_of_its_specification(tmp_path: Path) -> None:
     path = write(tmp_path, "dose;code;label\n" + '"2,5";1,5;yes\n"x";"1,5";no\n' * 2)
-    spec = pm.spec(path, number={"dose": (0, 5)}, category={"code": ["1,5"]}, columns=pm.Columns(separator=";"))
+    spec = pm.spec(path, number={"dose": (0, 5)}, category={"code": ["1,5"]}, separator=";")
     columns = pm.Columns(separator=";", decimal=",")
     found = pm.check(path, features=spec.extractor(), classes=CLASSES, columns=columns)
     assert dict(found.counts) == {("dose", "no number", True): 2}
@@ -144,7 +144,7 @@ def test_a_header_that_is_one_column_names_the_option(
     path = write(tmp_path, text)
     for call in (
         lambda: pm.check(path, features="identity", label="y", classes=CLASSES, columns=pm.Columns(**said)),
-        lambda: pm.spec(path, label="y", columns=pm.Columns(**said)),
+        lambda: pm.spec(path, label="y", **said),
     ):
         with pytest.raises(InvalidInput) as caught:
             call()
@@ -217,7 +217,7 @@ def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None
     path = write(tmp_path, "dose;born;code;label\n" + lines * 10)
     asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,born,code", seed=0)
     places = tmp_path / "public.jsonl", tmp_path / "private.jsonl"
-    columns = pm.Columns(separator=";", decimal=",", number_columns="dose")
+    columns = pm.Columns(separator=";", decimal=",", columns="dose")
     split(path, *places, columns, asked)
     public, private = ([json.loads(line) for line in place.read_text().splitlines()] for place in places)
     assert (len(public), len(private)) == (4, 16)
@@ -233,8 +233,8 @@ def test_parts_with_decimal_commas_say_which_columns_hold_numbers(tmp_path: Path
 
     path = write(tmp_path, "dose;code;size;label\n" + "2,5;1,5;1;yes\n3,5;0.7;2;no\n" * 10)
     asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,code", seed=0)
-    columns = pm.Columns(separator=";", decimal=",", number_columns=numbers)
-    with pytest.raises(InvalidInput, match=r"number_columns.*`decimal` counts"):
+    columns = pm.Columns(separator=";", decimal=",", columns=numbers)
+    with pytest.raises(InvalidInput, match=r"columns.*`decimal` counts"):
         split(path, tmp_path / "public.jsonl", tmp_path / "private.jsonl", columns, asked)
     assert list(tmp_path.iterdir()) == [path]
 

@@ -59,7 +59,7 @@ def test_numeric_keys_and_lists(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({}, "`number_columns` NAMES for numbers"),
+        ({}, "`columns` NAMES for numbers"),
         ({"feature_column": "x"}, "`feature_length` N"),
         ({"feature_column": "label", "feature_length": 2}, "feature column: got 'label'"),
         ({"number_columns": ["a", "a"]}, "columns: got"),

@@ -191,7 +191,7 @@ def test_several_labels_a_record_are_refused_with_the_way_out() -> None:
 
 
 def test_a_list_of_labels_is_no_label() -> None:
-    for make in (lambda: Columns(label_column=["y", "ok"]), lambda: Columns.declared(None, ["y", "ok"])):  # type: ignore[arg-type,list-item]
+    for make in (lambda: Columns(label=["y", "ok"]), lambda: Columns.declared(None, ["y", "ok"])):  # type: ignore[arg-type,list-item]
         with pytest.raises(InvalidInput) as refused:
             make()
         assert refused.value.field == "label"

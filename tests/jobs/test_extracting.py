@@ -112,7 +112,7 @@ def test_a_store_is_of_the_columns_that_it_was_made_of(tmp_path: Path) -> None:
     wishes = {**WISHES, "out": tmp_path / "STORE"}
     usual = {"feature_column": "v", "feature_length": 1}
     pm.extract_features(tmp_path / "d.parquet", **wishes, columns=pm.Columns(**usual))
-    for other in ({"label_column": "other"}, {"feature_column": "w"}):
+    for other in ({"label": "other"}, {"feature_column": "w"}):
         with pytest.raises(pm.InvalidInput, match="columns"):
             pm.extract_features(tmp_path / "d.parquet", **wishes, columns=pm.Columns(**{**usual, **other}))
     assert pm.extract_features(tmp_path / "d.parquet", **wishes, columns=pm.Columns(**usual)).records == 2

@@ -124,8 +124,8 @@ def test_pictures_are_refused_before_a_record_is_read(place: str, monkeypatch: p
 
 def test_no_figure_is_made_that_can_not_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     records = pm.evaluate("FIT", "own").quality.n
-    monkeypatch.setattr("privmix.jobs.evaluation.features_in_memory", _unread)
-    monkeypatch.setattr("privmix.jobs.evaluation._MOST_GROUPS", 9)
+    monkeypatch.setattr("privmix.jobs.features.features_in_memory", _unread)
+    monkeypatch.setattr("privmix.commands.evaluate._MOST_GROUPS", 9)
     Path("file").touch()
     for option in ("--record=file", "--figure=file/picture.png"):
         outcome = privmix("evaluate", "FIT", "--data=own", option)

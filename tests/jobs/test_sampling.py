@@ -200,7 +200,7 @@ def test_options_that_a_table_has_no_use_for_are_refused(
     release: pm.Release, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:
     folder = str(release.save(tmp_path / "REL"))
-    assert run(["evaluate", folder, "--table", "--against", "x.csv", option]) == 2
+    assert run(["evaluate-table", folder, "--data", "x.csv", option]) == 2
     assert option.split("=")[0] in capsys.readouterr().err
 
 

@@ -1,17 +1,14 @@
-"""The Typer application, its console and how errors become exit codes."""
+"""The Typer application: its commands, in the order and under the headings that help has."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from privmix import __version__
+from privmix.cli.console import out
 from privmix.cli.lazy_verbs import Verb, lazy_app
-from privmix.fields import printable
 
 REFUTED: Final = 4
 """Exit code of an audit that refutes what it was asked about; what it found is shown and kept all the same."""
@@ -30,7 +27,13 @@ VERBS: Final = {
         "privmix.cli.features",
         "Make the features of a private dataset in a store, for --store of privmix release and privmix train.",
     ),
-    "evaluate": Verb("privmix.cli.evaluate", "Measure a model on your own labelled data: raw inputs in, accuracy out."),
+    "evaluate": Verb(
+        "privmix.commands.evaluate:Evaluate", "Measure a model on your own labelled data: raw inputs in, accuracy out."
+    ),
+    "evaluate-table": Verb(
+        "privmix.commands.evaluate_table:EvaluateTable",
+        "Sample rows from a release of a table and compare them with real records of it.",
+    ),
     "report": Verb(
         "privmix.cli.report",
         "Write one self-contained HTML page: what was guaranteed, what it is good for, and what attacks could do.",
@@ -51,7 +54,8 @@ VERBS: Final = {
         "Predict every design's accuracy at a budget, and name the best. Reads no private data.",
     ),
     "predict": Verb(
-        "privmix.cli.predict", "Predict the classes of records without labels, and write them to a file of your own."
+        "privmix.commands.predict:Predict",
+        "Predict the classes of records without labels, and write them to a file of your own.",
     ),
     "picture": Verb(
         "privmix.cli.picture",
@@ -62,7 +66,7 @@ VERBS: Final = {
         "Make rows in the columns that a table's specification declares, from a release of the table.",
     ),
     "transform": Verb(
-        "privmix.cli.transform",
+        "privmix.commands.transform:Transform",
         "Do to new records what was done to those of a release: what any learner of its rows must see.",
     ),
     "pull": Verb(
@@ -90,8 +94,8 @@ VERBS: Final = {
         "Sign every file of a release or model, once it verifies: others then see that it is yours and unchanged.",
     ),
     "spec": Verb(
-        "privmix.cli.spec",
-        "Draft the specification of a table from its header and your word: what `--features tabular:SPEC.json` takes.",
+        "privmix.commands.spec:Spec",
+        "Draft the specification of a table from its header and your word, for features tabular:SPEC.json.",
     ),
     "split": Verb(
         "privmix.cli.split",
@@ -138,17 +142,3 @@ app = lazy_app(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-# Results go to standard output, everything else to standard error, so --json output can be piped.
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-
-
-def plain(text: object) -> str:
-    """Text from a file, safe to print: no markup, no control characters."""
-    return escape(printable(str(text)))
-
-
-def print_json(content: Any) -> None:
-    """Write ``content`` as JSON to standard output."""
-    typer.echo(json.dumps(content, indent=2))

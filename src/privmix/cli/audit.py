@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from privmix import jobs
-from privmix.cli.app import REFUTED, app, err
+from privmix.cli.app import REFUTED, app
 from privmix.cli.canary_audit import audit_with_canaries
+from privmix.cli.console import err
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars

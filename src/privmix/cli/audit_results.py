@@ -10,8 +10,8 @@ from rich.table import Table
 
 from privmix.attacks.noise_scale import AS_CERTIFIED, FALSE_ALARM, NoiseAudit
 from privmix.audits.verdict import Audit
-from privmix.cli.app import out
 from privmix.cli.assumed import means_in_words
+from privmix.cli.console import out
 from privmix.rounding import exact, rounded_down, rounded_up
 
 

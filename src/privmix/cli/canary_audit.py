@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from privmix.cli.app import REFUTED, err, out, plain, print_json
+from privmix.cli.app import REFUTED
 from privmix.cli.assumed import apart_in_words, means_in_words
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import keep
 from privmix.rounding import exact, rounded_down, rounded_up

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from privmix.attacks.membership import MembershipResult
 from privmix.audits.verdict import Audit
-from privmix.cli.app import out, plain
+from privmix.cli.console import out, plain
 from privmix.cli.demo_attacks import attack_demo
 from privmix.cli.demo_steps import DemoResult, Digits, run_demo
 from privmix.cli.progress import progress_bars

@@ -14,9 +14,8 @@ from privmix.cli.recording import keep_record
 from privmix.data import embedded_digits
 from privmix.engine import PrivateRecords
 from privmix.features import Extractor, get_extractor
-from privmix.jobs.evaluation import evaluation_content
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.quality import Quality
+from privmix.jobs.quality import Quality, evaluation_content
 from privmix.learning import NoiseAwareRidgeClassifier, save_model
 from privmix.planning import ReleaseConfig
 from privmix.plans import ReleasePlan

@@ -9,7 +9,8 @@ from typing import Annotated, Final
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, out, plain
+from privmix.cli.app import app
+from privmix.cli.console import out, plain
 from privmix.cli.verb import verb
 from privmix.jobs.options import MODULE_HELP
 

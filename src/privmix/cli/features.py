@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, err, out, plain
+from privmix.cli.app import app
+from privmix.cli.console import err, out, plain
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import help_of, verb
 from privmix.jobs.columns import Columns

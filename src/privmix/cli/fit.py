@@ -9,7 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, out, plain
+from privmix.cli.app import app
+from privmix.cli.console import out, plain
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb
 from privmix.jobs.options import FitOptions

@@ -15,7 +15,7 @@ from privmix.certificate.assessment import COLUMNS, as_rows
 from privmix.certificate.certificate import MODEL, Certificate
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.registry_entry import as_yaml, missing, registry_entry
-from privmix.cli.app import err, out, plain, print_json
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.errors import InvalidInput
 from privmix.features import wanted_model

@@ -8,7 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from privmix import certificate
-from privmix.cli.app import app, out, plain
+from privmix.cli.app import app
+from privmix.cli.console import out, plain
 from privmix.cli.passphrase import VARIABLE, new_passphrase
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from privmix.cli.verb import add_command
 from privmix.errors import InvalidInput
 
 VERBS_GROUP: Final = "privmix.verbs"
@@ -33,7 +34,7 @@ class Verb:
     """What a group says of a verb without importing it.
 
     Attributes:
-        module: registers the verb when it is imported.
+        module: registers the verb when it is imported; or MODULE:NAME, a command of :mod:`privmix.commands.base`.
         help: the first paragraph of the verb's own help.
         panel: under which heading help lists it, if not with most verbs.
     """
@@ -46,9 +47,9 @@ class Verb:
 class _Unread(TyperCommand):
     """Stands for a verb in lists and completions until the verb is needed."""
 
-    def __init__(self, name: str, verb: Verb, group: Callable[[], TyperGroup], markup: Any) -> None:
+    def __init__(self, name: str, verb: Verb, app: typer.Typer, markup: Any) -> None:
         super().__init__(name, callback=_never, help=verb.help, rich_help_panel=verb.panel, rich_markup_mode=markup)
-        self._module, self._group = verb.module, group
+        self._module, self._app = verb.module, app
 
     def read(self) -> Any:
         """The verb itself.
@@ -56,8 +57,11 @@ class _Unread(TyperCommand):
         Raises:
             InvalidInput: its module registers no such verb.
         """
-        importlib.import_module(self._module)
-        found = self._group().commands.get(self.name or "")
+        module, _, kind = self._module.partition(":")
+        found = importlib.import_module(module)
+        if kind:
+            add_command(self._app, getattr(found, kind), self.rich_help_panel)
+        found = get_group(self._app).commands.get(self.name or "")
         if found is None or isinstance(found, _Unread):
             raise InvalidInput(f"verb {self.name}", self._module, "a module that registers it")
         return found
@@ -78,7 +82,7 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
         def __init__(self, *, commands: Any = None, **rest: Any) -> None:
             super().__init__(commands={}, **rest)
             for name, verb in verbs.items():
-                self.commands[name] = commands.get(name) or _Unread(name, verb, group, self.rich_markup_mode)
+                self.commands[name] = commands.get(name) or _Unread(name, verb, app, self.rich_markup_mode)
             self.commands.update({name: command for name, command in commands.items() if name not in verbs})
 
         def list_commands(self, ctx: Any) -> list[str]:
@@ -102,11 +106,8 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
             found = copy(self)
             found.commands = dict(self.commands)
             for name, verb in verbs_from_elsewhere(place).items():
-                found.commands.setdefault(name, _Unread(name, verb, group, self.rich_markup_mode))
+                found.commands.setdefault(name, _Unread(name, verb, app, self.rich_markup_mode))
             return found
-
-    def group() -> TyperGroup:
-        return get_group(app)
 
     # A callback makes it a group, however few of its verbs are there yet.
     app = typer.Typer(cls=Group, **{"callback": _nothing, **settings})
@@ -139,7 +140,7 @@ def verbs_from_elsewhere(place: str = "") -> dict[str, Verb]:
     for point in sorted(entry_points(group=VERBS_GROUP), key=lambda point: point.name):
         group, _, name = point.name.rpartition(".")
         if group == place:
-            found[name] = Verb(point.module, *_said_of(name, point.module))
+            found[name] = Verb(point.value, *_said_of(name, point.module))
     return found
 
 
@@ -147,12 +148,17 @@ def _said_of(verb: str, module: str) -> tuple[str, str | None]:
     """The first paragraph of a verb's help, and its heading, as the source of its module has them, if it has."""
     with suppress(OSError, SyntaxError, ValueError, ImportError):
         for node in ast.parse(_source(module)).body:
+            if isinstance(node, ast.ClassDef) and node.name.lower() == verb.replace("-", ""):
+                return _first(node), None
             if isinstance(node, ast.FunctionDef):
                 for call in node.decorator_list:
                     if isinstance(call, ast.Call) and verb in _names(node, call):
-                        first = inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n")[0]
-                        return " ".join(first.split()), _text(call, "panel")
+                        return _first(node), _text(call, "panel")
     return "", None
+
+
+def _first(node: ast.FunctionDef | ast.ClassDef) -> str:
+    return " ".join(inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n")[0].split())
 
 
 def _names(node: ast.FunctionDef, call: ast.Call) -> set[str | None]:

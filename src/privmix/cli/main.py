@@ -10,7 +10,8 @@ import typer
 from rich.markup import escape
 
 from privmix import __version__
-from privmix.cli.app import app, err, out
+from privmix.cli.app import app
+from privmix.cli.console import err, out
 from privmix.cli.flags import message
 from privmix.cli.lazy_verbs import command
 from privmix.cli.spending import tell_spent

@@ -9,8 +9,8 @@ import typer
 from rich.table import Table
 
 from privmix import jobs
-from privmix.cli.app import err, out, plain
 from privmix.cli.attack import attack
+from privmix.cli.console import err, out, plain
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_and_show

@@ -9,7 +9,7 @@ from typing import Final
 
 import typer
 
-from privmix.cli.app import err
+from privmix.cli.console import err
 from privmix.errors import InvalidInput
 from privmix.untrusted import open_plain
 

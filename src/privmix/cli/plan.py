@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from privmix import jobs
-from privmix.cli.app import app, out, plain, print_json
+from privmix.cli.app import app
+from privmix.cli.console import out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import verb

@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Final
 
 from privmix.bars import progress_bars as bars_on
-from privmix.cli.app import err, plain
+from privmix.cli.console import err, plain
 from privmix.progress import Progress
 
 # Between two lines where no bars can be drawn.

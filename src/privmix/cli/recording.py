@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from privmix import jobs
-from privmix.cli.app import err, plain, print_json
+from privmix.cli.console import err, plain, print_json
 from privmix.jobs.places import check_unpublished, check_writable
 
 Found = TypeVar("Found", bound="jobs.recording.Measured")

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from privmix import certificate, jobs
-from privmix.cli.app import REFUTED, app, err, out, plain, print_json
+from privmix.cli.app import REFUTED, app
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.passphrase import VARIABLE, passphrase_of
 from privmix.cli.progress import progress_bars

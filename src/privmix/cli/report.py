@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, err, out, plain
+from privmix.cli.app import app
+from privmix.cli.console import err, out, plain
 from privmix.cli.verb import verb
 from privmix.reports.context import OWNER, PUBLIC
 

@@ -8,7 +8,8 @@ from typing import Annotated, Final
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.app import app
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars

@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from privmix import certificate, jobs
-from privmix.cli.app import app, out, plain
+from privmix.cli.app import app
+from privmix.cli.console import out, plain
 from privmix.cli.passphrase import VARIABLE, passphrase_of
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
-from privmix.cli.app import err, plain
+from privmix.cli.console import err, plain
 from privmix.cli.flags import with_flags
 
 _SECRET: Final = re.compile(r"://[^/]*:[^/]*@")

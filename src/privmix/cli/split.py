@@ -8,7 +8,8 @@ from typing import Annotated
 import typer
 
 from privmix import jobs
-from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.app import app
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.options import Data, Json
 from privmix.cli.verb import Take, verb
 from privmix.jobs.columns import Columns
@@ -17,12 +18,12 @@ from privmix.jobs.persons import Persons
 
 # A table's texts are among its columns: no extractor says here what they are.
 _COLUMNS = Take(
-    "label_column",
+    "label",
     "image_column",
     "feature_column",
     "image_size",
     "colour",
-    "number_columns",
+    "columns",
     "feature_length",
     "separator",
     "decimal",

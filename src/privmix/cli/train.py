@@ -10,7 +10,8 @@ import typer
 from rich.table import Table
 
 from privmix import jobs
-from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.app import app
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import Take, verb

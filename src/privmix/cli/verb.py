@@ -15,6 +15,7 @@ switched on, unless its metadata say what begins the flag that switches it off: 
 from __future__ import annotations
 
 import inspect
+import re
 import types
 from collections.abc import Callable, Sequence
 from copy import copy
@@ -26,9 +27,13 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, ge
 
 import typer
 
+from privmix.cli.console import out, plain, print_json
 from privmix.cli.flags import with_flags
+from privmix.cli.progress import progress_bars
 from privmix.cli.spending import tell_spent
+from privmix.commands.base import Command
 from privmix.fields import NotImported, bare, hints_of
+from privmix.options import in_order
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _CONTEXT: Final = "_context"
@@ -39,8 +44,8 @@ _OFTEN: Final = frozenset(
     [
         "features",
         "classes",
-        "label_column",
-        "number_columns",
+        "label",
+        "columns",
         "text_column",
         "split",
         "design",
@@ -113,7 +118,7 @@ class Take:
         """The fields of ``kind`` that are options."""
         known = {
             item.name: item
-            for item in fields(kind)
+            for item in (in_order(kind) if issubclass(kind, Command) else fields(kind))
             if item.init and item.name not in self._without and not item.metadata.get("python")
         }
         return [known[name] for name in self._names or known]
@@ -190,10 +195,17 @@ def option(
     words, kind = item.metadata, _simple(hint, default)
     name = name or item.name
     flag, off = words.get("flag") or (name.replace("_", "-") if kind is bool else None), words.get("off")
+    if words.get("argument"):
+        # The base of a folder or file is said in the text.
+        argument = typer.Argument(help=with_flags(words["help"]), show_default=False)
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, argument])
+    if "several" in words:
+        kind = list[str] | None
     info = typer.Option(
         *([f"--{flag}{f'/--{off}-{flag}' if off else ''}"] if flag else []),
         help=with_flags(words.get("help", "")),
         rich_help_panel=panel or words.get("panel"),
+        metavar=words.get("several"),
     )
     return inspect.Parameter(
         name,
@@ -222,6 +234,46 @@ def verb(group: typer.Typer, name: str | None = None, panel: str | None = None) 
         return function
 
     return register
+
+
+def add_command(group: typer.Typer, kind: type[Command[Any]], panel: str | None = None) -> None:
+    """Make a dataclass of options a command of ``group``.
+
+    Args:
+        group: the application or a group of it.
+        kind: the command.
+        panel: heading under which help lists it; None: with most.
+    """
+
+    def run(asked: Command[Any], json_output: bool) -> None:
+        with progress_bars() as progress:
+            found = asked.run(progress)
+        if (place := getattr(asked, "record", None)) is not None:
+            # Imported here: few commands measure, and recording takes what measures.
+            from privmix.cli.recording import keep
+
+            keep(found, place)
+        tell(found, json_output)
+
+    json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+    only = inspect.Parameter.KEYWORD_ONLY
+    asked = inspect.Parameter("asked", only, annotation=kind)
+    as_json = inspect.Parameter("json_output", only, default=False, annotation=json)
+    run.__signature__ = inspect.Signature([asked, as_json])  # type: ignore[attr-defined]
+    # What follows is for Python.
+    told = re.split(r"\n\n(?=(?:Formal guarantees|Raises|Example):\n)", inspect.cleandoc(kind.__doc__ or ""))[0]
+    flags = {item.name: f"--{item.metadata.get('flag', item.name.replace('_', '-'))}" for item in in_order(kind)}
+    run.__doc__ = with_flags(f"{told}\n\nExample: {kind.example}", flags)
+    group.command(kind.words(), rich_help_panel=panel)(expanded(run))
+
+
+def tell(found: Any, json_output: bool) -> None:
+    """Print what a command found: a few facts, or JSON."""
+    if json_output:
+        print_json(found.to_dict())
+    else:
+        for line in repr(found).splitlines():
+            out.print(plain(with_flags(line)), soft_wrap=True)
 
 
 def expanded(function: Callable[..., Any]) -> Callable[..., Any]:

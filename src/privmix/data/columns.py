@@ -286,7 +286,7 @@ def check_usable(names: Sequence[str]) -> None:
     """Raise :class:`InvalidInput` where all columns are wanted, and one of these has no name, or that of another."""
     for name in names:
         if not is_usable(name):
-            allowed = "a name for each, that no other has; or `number_columns`: the names of those that are wanted"
+            allowed = "a name for each, that no other has; or `columns`: the names of those that are wanted"
             raise InvalidInput("columns", f"no name of its own: {place_of(name)}", allowed)
 
 

@@ -153,7 +153,7 @@ def _declared(selection: Selection) -> tuple[list[str], str]:
     if selection.numbers is not None:
         return list(selection.numbers), "numbers"
     allowed = (
-        "JSON lines have no header, so declare what to read: `number_columns` NAMES for numbers, `feature_column` NAME "
+        "JSON lines have no header, so declare what to read: `columns` NAMES for numbers, `feature_column` NAME "
         "with `feature_length` N for lists, `text_column` NAME for texts, or the columns of a tabular: file"
     )
     raise InvalidInput("columns", None, allowed)

@@ -158,9 +158,9 @@ class MembershipArguments(TypedDict, total=False):
     confidence: float
     highest: int
     public_data: bool
-    classes: Any
     features_model: str | Path | None
     trust_features_model: bool
+    classes: Any
     module: Any
 
 

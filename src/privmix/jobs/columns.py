@@ -16,40 +16,22 @@ if TYPE_CHECKING:
 
 
 @described
-@dataclass(frozen=True)
-class Columns:
-    """Which columns and images of a dataset are meant, and what is declared of them.
+@dataclass(frozen=True, kw_only=True)
+class TableColumns:
+    """What is declared of a table: its label column, its persons, and how CSV files are written."""
 
-    Example:
-        >>> Columns(number_columns="age, dose").number_names
-        ['age', 'dose']
-    """
-
-    label_column: str = option("label", "The labels' column.")
-    image_column: str = option("image", "The column of encoded images.")
-    feature_column: str | None = option(None, "The column of number lists, where there are several.")
-    text_column: str | None = option(None, "The texts' column. Default for text extractors: text.")
-    image_size: int | None = option(
-        None, "Encoded images: the side, in pixels, that each is scaled and cropped to; needed."
-    )
-    colour: str | None = option(None, "Encoded images: grey or rgb, which each is converted to; needed.")
-    number_columns: str | Sequence[str] | None = option(
-        None, "Columns of numbers, with commas. Default: all but the label's; needed for JSON lines.", flag="columns"
-    )
-    feature_length: int | None = option(
-        None, "How many numbers each list has; needed where the file's schema does not fix it."
+    label: str = option("label", "The labels' column.", flag="label-column")
+    person: str | Sequence[str] | None = option(
+        None,
+        "The column, or columns with commas, that name the person of each record; no input. A release's or a "
+        "training's privacy is then for persons, with all their records.",
+        "Persons",
     )
     separator: str | None = option(
         None, "Field separator: , ; | or tab. Default: a comma; of .tsv files a tab.", "CSV files"
     )
     decimal: str | None = option(
         None, "The decimal mark of numbers, a point or a comma. Default: a point.", "CSV files"
-    )
-    person: str | Sequence[str] | None = option(
-        None,
-        "The column, or columns with commas, that name the person of each record; no input. A release's or a "
-        "training's privacy is then for persons, with all their records.",
-        "Persons",
     )
     encoding: str | None = option(
         None, "utf-8, latin-1, cp1252 (Windows), cp1250 or iso-8859-15. Default: utf-8.", "CSV files"
@@ -62,10 +44,26 @@ class Columns:
     )
 
     def __post_init__(self) -> None:
-        if not isinstance(self.label_column, str):
+        if not isinstance(self.label, str):
             from privmix.data.source import ONE_LABEL  # type: ignore[unreachable]
 
-            raise InvalidInput("label", self.label_column, f"the name of one column. {ONE_LABEL}")
+            raise InvalidInput("label", self.label, f"the name of one column. {ONE_LABEL}")
+
+    def settled(self) -> Columns:
+        """What is declared, apart from what else a command holds.
+
+        A :class:`Columns` that was given as ``columns`` holds, but for what is declared beside it.
+
+        Example:
+            >>> Columns(columns=Columns(label="ill", person="who"), label="dead").settled()
+            Columns(label='dead', person='who')
+        """
+        said = {item.name: getattr(self, item.name) for item in fields(Columns) if hasattr(self, item.name)}
+        whole = said.get("columns")
+        if not isinstance(whole, Columns):
+            return Columns(**said)
+        usual = {item.name: item.default for item in fields(Columns)}
+        return replace(whole, **{name: one for name, one in said.items() if name != "columns" and one != usual[name]})
 
     def dialect(self, numbers: Sequence[str] = (), needed: bool = True) -> Dialect | None:
         """How CSV files are written, where anything is declared of it; see :class:`privmix.data.dialect.Dialect`."""
@@ -85,16 +83,51 @@ class Columns:
 
         return Dialect(**given, numbers=tuple(numbers), needed=needed)
 
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class Columns(TableColumns):
+    """Which columns and images of a dataset are meant, and what is declared of them.
+
+    Example:
+        >>> Columns(columns="age, dose").number_names
+        ['age', 'dose']
+    """
+
+    columns: str | Sequence[str] | Columns | None = option(
+        None, "Columns of numbers, with commas. Default: all but the label's; needed for JSON lines."
+    )
+    text_column: str | None = option(None, "The texts' column. Default for text extractors: text.")
+    feature_column: str | None = option(None, "The column of number lists, where there are several.")
+    feature_length: int | None = option(
+        None, "How many numbers each list has; needed where the file's schema does not fix it."
+    )
+    image_column: str = option("image", "The column of encoded images.")
+    image_size: int | None = option(
+        None, "Encoded images: the side, in pixels, that each is scaled and cropped to; needed."
+    )
+    colour: str | None = option(None, "Encoded images: grey or rgb, which each is converted to; needed.")
+
+    def __repr__(self) -> str:
+        said = {item.name: (getattr(self, item.name), item.default) for item in fields(Columns)}
+        return f"Columns({', '.join(f'{name}={one!r}' for name, (one, usual) in said.items() if one != usual)})"
+
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
         said = {item.name: getattr(self, item.name) for item in fields(Columns)}
         lists = {name: list(value) for name, value in said.items() if isinstance(value, list | tuple)}
-        return {**said, **lists, "number_columns": self.number_names}
+        # As files and charges of earlier versions name them.
+        renamed = {"label_column": self.label, "number_columns": self.number_names}
+        return {
+            **renamed,
+            **{name: lists.get(name, value) for name, value in said.items() if name not in ("label", "columns")},
+        }
 
     @property
     def number_names(self) -> list[str] | None:
         """Names of the columns of numbers, where they are declared."""
-        return None if self.number_columns is None else listed(self.number_columns)
+        assert not isinstance(self.columns, Columns)
+        return None if self.columns is None else listed(self.columns)
 
     @property
     def person_names(self) -> list[str]:
@@ -111,17 +144,12 @@ class Columns:
         """What Python's users say: all of it, or the names of the columns of numbers; and those of labels and persons.
 
         Example:
-            >>> Columns.declared(["age", "dose"], "ill") == Columns("ill", number_columns=["age", "dose"])
+            >>> Columns.declared(["age", "dose"], "ill") == Columns(label="ill", columns=["age", "dose"])
             True
         """
-        found = columns if isinstance(columns, Columns) else cls(number_columns=columns)
-        if label is not None:
-            found = replace(found, label_column=label)
-        named: object = found.label_column
-        if not isinstance(named, str):
-            allowed = "one name: a release has one column of classes, and another one is another release"
-            raise InvalidInput("label column", named, allowed)
-        return found if person is None else replace(found, person=person)
+        found = columns if isinstance(columns, Columns) else cls(columns=columns)
+        given = {"label": label, "person": person}
+        return replace(found, **{name: one for name, one in given.items() if one is not None})
 
     def elsewhere(self) -> Columns:
         """For another dataset of the same inputs, whose format may differ: its shape is declared by the first's."""
@@ -143,7 +171,7 @@ class ImageColumns(Columns):
 
     feature_column: str | None = field(default=None, init=False)
     text_column: str | None = field(default=None, init=False)
-    number_columns: str | Sequence[str] | None = field(default=None, init=False)
+    columns: str | Sequence[str] | Columns | None = field(default=None, init=False)
     feature_length: int | None = field(default=None, init=False)
     separator: str | None = field(default=None, init=False)
     decimal: str | None = field(default=None, init=False)

@@ -267,7 +267,7 @@ def check(
     found.published_names = dataset.published_names
     report, norms = callback(progress), []
     for part, name in _parts(source, lambda what: opened(what).source):
-        look = _Look(found, part, extractor, name, declared.label_column, show_values)
+        look = _Look(found, part, extractor, name, declared.label, show_values)
         try:
             for lengths in look.chunks():
                 norms.append(lengths)
@@ -460,7 +460,7 @@ class _Look:
             dialect = (columns.dialect() or Dialect()).of(self._file)
             with open_binary(self._file) as stream:
                 lines = rows_of(self._file, stream, dialect)
-                names, label = next(lines) or [], columns.label_column
+                names, label = next(lines) or [], columns.label
                 wanted = source.schema.columns or columns.number_names
                 inputs = list(wanted or [name for name in names if name != label])
                 numeric = source.schema.columns is None

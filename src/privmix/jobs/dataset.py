@@ -68,12 +68,12 @@ def open_for(
     elif text is not None:
         raise InvalidInput("text_column", text, "an extractor of texts: minilm or text:MODEL")
     table = reads.columns if isinstance(reads, Tabular) else None
-    if columns.number_columns is not None and (text is not None or table is not None):
-        raise InvalidInput("number_columns", columns.number_columns, "none with an extractor of texts or tables")
+    if columns.columns is not None and (text is not None or table is not None):
+        raise InvalidInput("columns", columns.columns, "none with an extractor of texts or tables")
     options: dict[str, Any] = {
         "split": split,
         "classes": classes,
-        "label_column": columns.label_column,
+        "label_column": columns.label,
         "image_column": columns.image_column,
         "feature_column": columns.feature_column,
         "text_column": text,

@@ -16,8 +16,8 @@ from privmix.features import Extractor, from_spec, parse_features
 from privmix.jobs.class_texts import class_prior
 from privmix.jobs.columns import Columns
 from privmix.jobs.encoding import encoded
-from privmix.jobs.evaluation import open_for_model, split_of
 from privmix.jobs.features import features_in_memory
+from privmix.jobs.model_data import open_for_model, split_of
 from privmix.jobs.models import Model
 from privmix.jobs.options import AUTO
 from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier

@@ -20,9 +20,9 @@ from privmix.attacks.membership import (
 )
 from privmix.certificate.certificate import MODEL
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.jobs.evaluation import has_splits, open_for_model
 from privmix.jobs.features import features_of_all
 from privmix.jobs.kinds import kind_of
+from privmix.jobs.model_data import has_splits, open_for_model
 from privmix.jobs.models import Model
 from privmix.jobs.options import MembershipOptions, ModelInputs
 from privmix.jobs.places import check_writable

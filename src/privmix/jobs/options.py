@@ -50,6 +50,8 @@ FEATURES_MODEL_HELP: Final = (
     "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
 )
 MODULE_HELP: Final = "Network of your own that was trained: torch:FILE.py:NAME or torch:PACKAGE.MODULE:NAME."
+UNLABELLED_HELP: Final = "Records, with or without labels: file, folder, pattern or address; in Python in memory, too."
+PART_HELP: Final = "Which part of the data. Default: test where there is one, else all that names no part."
 TRUST_HELP: Final = "The file of `features_model` is a program (TorchScript, .pt2): let it run."
 
 
@@ -99,31 +101,50 @@ Said = Mapping[str, Any] | Sequence[str] | None
 """Column -> what is said of it, or texts ``"COLUMN=WHAT"``."""
 
 
+_SAID: Final = "What columns hold, by public knowledge"
+
+
 @described
 @dataclass(frozen=True, kw_only=True)
 class SpecOptions:
     """What columns hold, by public knowledge."""
 
     number: Said = option(
-        None, "A number between bounds: age=0:120, or in 12 intervals: age=0:120:12. Once for each column, as the next."
+        None,
+        "A number between bounds: age=0:120, or in 12 intervals: age=0:120:12. Once for each column, as the next.",
+        _SAID,
+        several="COLUMN=LOW:HIGH[:INTERVALS]",
     )
-    bins: Said = option(None, "A number by intervals: age=18,40,65, with bounds age=0:18,40,65:120.")
-    integer: Said = option(None, "Columns of number and bins that hold whole numbers, with commas.")
-    category: Said = option(None, "One of some values: sex=F,M.")
-    ordinal: Said = option(None, "One of some values in order: stage=I,II,III.")
+    bins: Said = option(
+        None, "A number by intervals: age=18,40,65, with bounds age=0:18,40,65:120.", _SAID, several="COLUMN=EDGE,EDGE"
+    )
+    integer: Said = option(
+        None, "Columns of number and bins that hold whole numbers, with commas.", _SAID, several="COLUMNS"
+    )
+    category: Said = option(None, "One of some values: sex=F,M.", _SAID, several="COLUMN=VALUE,VALUE")
+    ordinal: Said = option(None, "One of some values in order: stage=I,II,III.", _SAID, several="COLUMN=VALUE,VALUE")
     date: Said = option(
         None,
         "A day between two days: admitted=2015-01-01:2025-12-31; how it is written may follow, as "
         "birth=1900-01-01:2025-12-31:%d.%m.%Y.",
+        _SAID,
+        several="COLUMN=FIRST:LAST",
     )
     boolean: Said = option(
-        None, "True or false: names of columns, with commas; or their texts for both: smoker=ja:nein."
+        None,
+        "True or false: names of columns, with commas; or their texts for both: smoker=ja:nein.",
+        _SAID,
+        several="COLUMN[=TRUE:FALSE]",
     )
-    ignore: Said = option(None, "Not used, as names and identifiers: names of columns, with commas.")
+    ignore: Said = option(
+        None, "Not used, as names and identifiers: names of columns, with commas.", _SAID, several="COLUMNS"
+    )
     missing: Said = option(
         None,
         "Texts that mean a missing value, as empty cells do: weight=NA,-999; without a column, in all. It has a "
         "feature of its own then. Without texts, weight=, empty cells alone.",
+        _SAID,
+        several="[COLUMN=]TEXT,TEXT",
     )
     look: bool = option(
         False,
@@ -196,17 +217,17 @@ _option = partial(option, panel=CANARIES)
 
 
 @described
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TargetColumns(Columns):
     """Columns of the records that a release or model was made of, which says what images and lists are like."""
 
-    label_column: str = _option("label", "The labels' column.")
+    label: str = _option("label", "The labels' column.", flag="label-column")
     image_column: str = _option("image", "The column of encoded images.")
     feature_column: str | None = _option(None, "The column of number lists.")
     text_column: str | None = _option(None, "The texts' column.")
     image_size: int | None = _option(None, "Side that images are scaled to. Default: TARGET's.")
     colour: str | None = _option(None, "grey or rgb, for images. Default: as TARGET's.")
-    number_columns: str | Sequence[str] | None = _option(None, "Columns of numbers, with commas.", flag="columns")
+    columns: str | Sequence[str] | Columns | None = option(None, "Columns of numbers, with commas.", CANARIES)
     feature_length: int | None = _option(None, "How many numbers each list has. Default: TARGET's.")
     separator: str | None = _option(None, "CSV: what stands between cells: , ; | or tab.")
     decimal: str | None = _option(None, "CSV: the decimal mark of numbers, a point or a comma.")
@@ -365,13 +386,46 @@ class FitOptions:
 
 @described
 @dataclass(frozen=True, kw_only=True)
-class Inputs:
+class ModelFiles:
+    """Files of a user's own that an extractor needs."""
+
+    features_model: str | Path | None = option(None, FEATURES_MODEL_HELP)
+    trust_features_model: bool = option(False, TRUST_HELP)
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class Recorded:
+    """Where figures are kept."""
+
+    record: str | Path | None = option(
+        None, "Run folder to keep the figures in, not in a release or model; privmix report makes a page of them."
+    )
+
+    def check_record(self) -> None:
+        """Records may be private, and what is in a release or a model is handed to others; asked before the work."""
+        from privmix.jobs.places import check_unpublished, check_writable
+
+        if self.record is not None:
+            check_unpublished("record", Path(self.record))
+            check_writable("record", Path(self.record))
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class NewFile:
+    """What is there already."""
+
+    overwrite: bool = option(False, "Replace the file that is there.")
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class Inputs(ModelFiles):
     """What is declared of a dataset that a model or release, or what was asked, says how to read."""
 
     classes: Any = option(None, CLASSES_HELP)
     columns: Columns = field(default_factory=Columns)
-    features_model: str | Path | None = option(None, FEATURES_MODEL_HELP)
-    trust_features_model: bool = option(False, TRUST_HELP)
 
 
 @described

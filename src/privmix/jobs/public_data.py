@@ -150,7 +150,7 @@ def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:
     """How a public dataset beside the private one is opened; its shapes are the private one's."""
     text = columns.text_column or ("text" if extractor.reads.name in ("minilm", "text") else None)
     return {
-        "label_column": columns.label_column,
+        "label_column": columns.label,
         "image_column": columns.image_column,
         "feature_column": columns.feature_column,
         "text_column": text,

@@ -14,6 +14,8 @@ from sklearn.metrics import log_loss, roc_auc_score
 from privmix.shown import Bar, Bars, Shown
 
 _BINS: Final = 15
+# Classes whose recall a summary names.
+_MOST_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,9 +115,21 @@ class Quality(Shown):
             f"always {self.majority}": f"{100 * self.majority_accuracy:.2f}%",
             "balanced accuracy": f"{100 * self.balanced_accuracy:.2f}%",
             **({} if self.auc is None else {f"AUC for {self.classes[1]}": f"{self.auc:.3f}"}),
-            **({} if self.log_loss is None else {"log loss": f"{self.log_loss:.3f}"}),
+            **self._shown_probabilities(),
+            "recall, the lowest first": self._shown_recall(),
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
+
+    def _shown_probabilities(self) -> Mapping[str, object]:
+        if self.log_loss is None or self.calibration is None:
+            return {}
+        loss = f"{self.log_loss:.3f} ({self.guessing_log_loss:.3f} by the classes' shares alone)"
+        return {"log loss": loss, "calibration error": f"{100 * self.calibration.error:.1f}%"}
+
+    def _shown_recall(self) -> str:
+        known = sorted((share, name) for name, share in self.recall.items() if share is not None)
+        more = f", and {len(known) - _MOST_SHOWN} classes more" if len(known) > _MOST_SHOWN else ""
+        return ", ".join(f"{name} {100 * share:.1f}%" for share, name in known[:_MOST_SHOWN]) + more
 
     def picture(self, without: Quality | None = None) -> Bars:
         """Accuracy, beside that of a classifier ``without`` privacy where there is one."""
@@ -199,3 +213,32 @@ class Quality(Shown):
             "n": self.n,
             "warnings": list(self.warnings),
         }
+
+
+def evaluation_content(
+    quality: Quality,
+    split: str,
+    reference: Quality | None = None,
+    groups: Mapping[str, Quality] | None = None,
+    words: str = "",
+) -> dict[str, Any]:
+    """The content of an evaluation's record."""
+    return {
+        **content_of(quality, reference, groups or {}, words),
+        "classes": list(quality.classes),
+        "confusion": quality.confusion.tolist(),
+        "split": split,
+    }
+
+
+def content_of(
+    quality: Quality, reference: Quality | None, groups: Mapping[str, Quality], words: str
+) -> dict[str, Any]:
+    """The figures of an evaluation, JSON values."""
+    found = {**quality.to_dict(), "reference_accuracy": None if reference is None else reference.accuracy}
+    if reference is not None:
+        found["reference"] = reference.to_dict()
+        found |= {"reference_words": words} if words else {}
+    if groups:
+        found["groups"] = [{"group": name, **one.to_dict()} for name, one in groups.items()]
+    return found

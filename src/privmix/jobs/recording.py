@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.data.remote import public_name
-from privmix.jobs.places import check_unpublished
 from privmix.packages import package_version
 from privmix.reports.places import last_name
 from privmix.reports.records import RunRecord, write_record
@@ -60,6 +58,9 @@ class Measurement:
             InvalidInput: the folder is in a release or a model, which are handed to others.
             StorageError: it can't be written.
         """
+        # Imported here: it takes the readers of data, and help of a command that measures does not.
+        from privmix.jobs.places import check_unpublished
+
         check_unpublished("record", Path(run))
         return write_record(self.record(command), Path(run))
 
@@ -94,4 +95,6 @@ def place(text: str, *, private: bool) -> str:
     """
     if not private:
         return last_name(text)
+    from privmix.data.remote import public_name
+
     return public_name(text) if "://" in text else text

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privmix.bars import Asked
+from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import check_choice
 from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.hub import Pushed, push
-from privmix.jobs.transforming import transform
+from privmix.jobs.transformed import transformed
 from privmix.plans import Plan, plan_from_dict
 from privmix.publication import ReleasedDataset
 from privmix.releases import load_release, verify_release
@@ -109,6 +109,7 @@ class Release(Shown):
             return pandas.DataFrame(columns, columns=names)
         return pa.Table.from_arrays([pa.array(column) for column in columns.T], names)
 
+    @shows_bars
     def transform(
         self,
         data: Any,
@@ -141,16 +142,9 @@ class Release(Shown):
             InvalidInput: the data have other inputs than the release.
             StorageError: something can't be read.
         """
-        return transform(
-            self,
-            data,
-            split=split,
-            columns=columns,
-            label=label,
-            features_model=features_model,
-            trust_features_model=trust_features_model,
-            progress=progress,
-        ).features
+        asked = Columns.declared(columns, label)
+        model, trust = features_model, trust_features_model
+        return transformed(self, data, asked, split, model, trust, callback(progress)).features
 
     def sample(self, records: int = SAMPLED, *, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[Any]]:
         """Labelled records that the release could be of, for learners that know nothing of noise.

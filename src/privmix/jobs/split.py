@@ -74,7 +74,7 @@ def split(
         dataset = Dataset(source, str(data) if isinstance(data, str | Path) else None, asked.split, columns, data)
         persons.check(dataset)
         whose = "_".join(columns.person_names) or _PERSON, persons.read(dataset)
-    given, kept = split_off(source, wanted, public, private, label_column=columns.label_column, persons=whose)
+    given, kept = split_off(source, wanted, public, private, label_column=columns.label, persons=whose)
     return Parted(public, given, private, kept)
 
 
@@ -86,7 +86,7 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
         # Both parts are written with a decimal point, and a text that looks like a number is still a text.
         if numbers is None or not set(numbers) <= set(wanted):
             allowed = "those of table_columns in which `decimal` counts: all other cells are kept as they are"
-            raise InvalidInput("number_columns", numbers, allowed)
+            raise InvalidInput("columns", numbers, allowed)
         dialect = columns.dialect(numbers)
         numbers = None
     else:
@@ -95,7 +95,7 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
         data,
         split=asked.split,
         classes=class_list(asked.classes) if isinstance(asked.classes, str) else asked.classes,
-        label_column=columns.label_column,
+        label_column=columns.label,
         image_column=columns.image_column,
         feature_column=columns.feature_column,
         text_column=asked.text_column,

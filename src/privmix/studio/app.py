@@ -203,7 +203,7 @@ class Studio:
         """A release that is made, or was."""
         run = self._found(request)
         if run.state == DONE:
-            return self.desk.to(f"folder/{self.folders.open(run.out, run.order.columns.get('label_column', 'label'))}")
+            return self.desk.to(f"folder/{self.folders.open(run.out, run.order.columns.get('label', 'label'))}")
         return self.desk.page("run", run=run, key=self.desk.keys.new())
 
     async def progress(self, request: Request) -> Response:

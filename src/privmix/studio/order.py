@@ -5,14 +5,14 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from privmix.commands.spec import TableSpec, spec
 from privmix.errors import InvalidInput
 from privmix.jobs.columns import Columns
 from privmix.jobs.released import Release
 from privmix.jobs.releasing import release
-from privmix.jobs.specification import TableSpec, spec
 from privmix.progress import Progress, silent
 from privmix.studio.asked import (
     AUTO,
@@ -26,6 +26,7 @@ from privmix.studio.asked import (
     whole,
 )
 
+_FLAGS: Final = {item.name: item.metadata["flag"] for item in fields(Columns) if "flag" in item.metadata}
 _FEATURES: Final = {IMAGES: "pixels", TEXTS: "minilm"}
 
 
@@ -54,7 +55,7 @@ class Order:
         """
         declared: dict[str, Any] = {}
         if asked.what != IMAGES:
-            declared["label_column"] = asked.label
+            declared["label"] = asked.label
         if asked.what == TEXTS:
             declared["text_column"] = asked.text_column
         if asked.what == IMAGES:
@@ -77,12 +78,16 @@ class Order:
         found["out"] = asked.out
         return cls(asked.data, declared, found, {**made, **_said(asked)} if asked.what == TABLE else {})
 
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What a specification needs, too."""
+        return {name: value for name, value in self.columns.items() if name in ("label", "person")}
+
     def command(self, *, resume: bool = False) -> str:
         """The same on the command line: a line a command, to be run in the studio's folder."""
         lines = []
-        shared = _flags({name: value for name, value in self.columns.items() if name in ("label_column", "person")})
         if self.spec:
-            lines.append(["privmix", "spec", self.data, *shared, *_flags({**self.spec, "overwrite": True})])
+            lines.append(["privmix", "spec", self.data, *_flags({**self._shared, **self.spec, "overwrite": True})])
         given = {"data": self.data, **self.columns, **self.release, **({"resume": True} if resume else {})}
         lines.append(["privmix", "release", *_flags(given)])
         return "\n".join(shlex.join(line) for line in lines)
@@ -92,8 +97,9 @@ class Order:
         columns = ", ".join(f"{name}={value!r}" for name, value in self.columns.items())
         lines = ["import privmix as pm", "", f"columns = pm.Columns({columns})"]
         if self.spec:
-            lines += ["pm.spec(", f"    {self.data!r},", "    columns=columns,"]
-            lines += [*(f"    {name}={value!r}," for name, value in self.spec.items()), "    overwrite=True,", ")"]
+            lines += ["pm.spec(", f"    {self.data!r},"]
+            said = {**self._shared, **self.spec, "overwrite": True}
+            lines += [*(f"    {name}={value!r}," for name, value in said.items()), ")"]
         lines += ["release = pm.release(", f"    {self.data!r},", "    columns=columns,"]
         lines += [*(f"    {name}={value!r}," for name, value in self.release.items()), ")"]
         return "\n".join(lines)
@@ -106,7 +112,7 @@ class Order:
         """
         columns = Columns(**self.columns)
         if self.spec:
-            _check_declared(spec(self.data, columns=columns, overwrite=True, progress=False, **self.spec))
+            _check_declared(spec(self.data, overwrite=True, progress=False, **self._shared, **self.spec))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
             made = release(self.data, columns=columns, progress=progress, resume=resume, **self.release)
@@ -136,7 +142,7 @@ def _flags(arguments: Mapping[str, Any]) -> list[str]:
     found = []
     for name, value in arguments.items():
         for one in value if isinstance(value, list) else [value]:
-            flag, text = f"--{name.replace('_', '-')}", str(one)
+            flag, text = f"--{_FLAGS.get(name, name.replace('_', '-'))}", str(one)
             # What begins with a hyphen would be read as an option.
             found += [flag] if one is True else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
     return found

@@ -20,7 +20,7 @@ from privmix.jobs.columns import class_list
 from privmix.jobs.options import SpecOptions
 from privmix.jobs.planning import declared_model, projects
 from privmix.jobs.release_options import Assumptions
-from privmix.jobs.specification import declared_table
+from privmix.jobs.table_words import declared_table
 from privmix.ledger import Budget, BudgetExceeded, Ledger
 from privmix.mechanisms.plan import Unit, unit_of
 from privmix.planning import Choice, ReleaseConfig, choose_design

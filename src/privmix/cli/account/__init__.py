@@ -8,7 +8,8 @@ import typer
 from rich.table import Table
 
 from privmix import jobs
-from privmix.cli.app import app, out, print_json
+from privmix.cli.app import app
+from privmix.cli.console import out, print_json
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.lazy_verbs import Verb, lazy_app
 from privmix.cli.options import Json

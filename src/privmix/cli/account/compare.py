@@ -9,7 +9,7 @@ import typer
 
 from privmix import jobs
 from privmix.cli.account import account
-from privmix.cli.app import out, print_json
+from privmix.cli.console import out, print_json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import verb
 from privmix.errors import InvalidInput

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from privmix import jobs
 from privmix.cli.account import account
-from privmix.cli.app import out, print_json
+from privmix.cli.console import out, print_json
 from privmix.cli.design_options import DesignOptions, GivenDesign
 from privmix.cli.options import Json
 from privmix.cli.verb import Take, verb

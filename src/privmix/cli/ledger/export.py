@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privmix import ledger as ledgers
-from privmix.cli.app import print_json
+from privmix.cli.console import print_json
 from privmix.cli.ledger import ledger
 from privmix.cli.ledger.words import Url
 from privmix.cli.verb import verb

@@ -9,7 +9,7 @@ import typer
 from privmix import ledger as ledgers
 from privmix.accounting import filters
 from privmix.accounting.events import Adjacency
-from privmix.cli.app import out, plain
+from privmix.cli.console import out, plain
 from privmix.cli.ledger import ledger
 from privmix.cli.ledger.words import ADAPTIVE, KNOWN_BY, PLANNED, Dataset, Url, said_of
 from privmix.cli.verb import verb

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from privmix import ledger as ledgers
-from privmix.cli.app import out, plain, print_json
+from privmix.cli.console import out, plain, print_json
 from privmix.cli.ledger import ledger
 from privmix.cli.ledger.words import ADAPTIVE, PLANNED, Url, said_of
 from privmix.cli.options import Json

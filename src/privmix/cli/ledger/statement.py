@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from privmix import jobs
-from privmix.cli.app import err, out, plain, print_json
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.ledger import ledger
 from privmix.cli.ledger.words import Dataset, Url
 from privmix.cli.options import Json

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from privmix import ledger as ledgers
-from privmix.cli.app import out
+from privmix.cli.console import out
 from privmix.cli.ledger import ledger
 from privmix.cli.ledger.words import Url
 from privmix.cli.verb import verb

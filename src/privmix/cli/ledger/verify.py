@@ -9,7 +9,7 @@ import typer
 
 from privmix import jobs
 from privmix import ledger as ledgers
-from privmix.cli.app import out, plain, print_json
+from privmix.cli.console import out, plain, print_json
 from privmix.cli.ledger import ledger
 from privmix.cli.ledger.words import Url
 from privmix.cli.options import Json

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from privmix.cli.app import app, out, print_json
+from privmix.cli.app import app
+from privmix.cli.console import out, print_json
 from privmix.cli.options import Json
 from privmix.cli.verb import Take, verb
 from privmix.jobs.options import ModelInputs

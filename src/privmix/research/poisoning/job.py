@@ -17,7 +17,7 @@ from privmix.errors import InvalidInput, check_integer, in_terms_of
 from privmix.features import Pixels
 from privmix.features.identity import unit_range
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.evaluation import has_splits
+from privmix.jobs.model_data import has_splits
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured, Measurement, place
 from privmix.progress import Progress, silent

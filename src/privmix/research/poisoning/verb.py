@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 from rich.table import Table
 
-from privmix.cli.app import err, out, plain
 from privmix.cli.attack import attack
+from privmix.cli.console import err, out, plain
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.recording import Record, keep_and_show

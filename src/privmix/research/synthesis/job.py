@@ -168,7 +168,7 @@ class SynthesisJob(SynthesisOptions):
             place,
             split=split or "train",
             classes=class_list(self.classes) if isinstance(self.classes, str) else self.classes,
-            label_column=columns.label_column,
+            label_column=columns.label,
             image_column=columns.image_column,
             feature_column=columns.feature_column,
             image_size=columns.image_size,

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from privmix.cli.app import app, err, out, plain, print_json
+from privmix.cli.app import app
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.options import Json
 from privmix.cli.progress import progress_bars
 from privmix.cli.verb import verb

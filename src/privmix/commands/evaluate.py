@@ -1,0 +1,278 @@
+"""Accuracy of a model on its user's own labelled data."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.commands.base import Command, function
+from privmix.errors import InvalidInput
+from privmix.jobs.columns import Columns
+from privmix.jobs.options import CLASSES_HELP, MODULE_HELP, ModelFiles, Recorded
+from privmix.jobs.recording import Measured, Measurement, place
+from privmix.options import option
+from privmix.progress import Progress
+from privmix.shown import Bars
+
+if TYPE_CHECKING:
+    from privmix.engine import PrivateRecords
+    from privmix.jobs.dataset import Dataset
+    from privmix.jobs.models import Model
+    from privmix.jobs.quality import Quality
+    from privmix.learning.reference import Reference
+
+_GROUP_STEP: Final = 65_536
+_MOST_GROUPS: Final = 1000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluation(Measured):
+    """How well a model does on the records that it was evaluated on. It is about these; no guarantee covers them.
+
+    Attributes:
+        quality: accuracy, and what it is worth: see :class:`privmix.jobs.quality.Quality`.
+        figure: the picture of the confusion matrix, where one was asked for.
+        reference: the same of a classifier fitted without privacy, where one was asked for.
+        reference_words: what that classifier is, for people.
+        groups: by the value of the column that the records were grouped by: the same of each group.
+    """
+
+    quality: Quality
+    figure: Path | None = None
+    reference: Quality | None = None
+    reference_words: str = ""
+    groups: Mapping[str, Quality] = field(default_factory=dict)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The figures, beside what takes no model and no privacy."""
+        title, facts = self.quality.shown()
+        without = self.reference
+        beside = "" if without is None else f"{100 * without.accuracy:.2f}%, by {self.reference_words}"
+        return title, {
+            **{name: value for name, value in facts.items() if name != "warnings"},
+            **({"accuracy without privacy": beside} if beside else {}),
+            **{f"group {name}": _group(one) for name, one in self.groups.items()},
+            **({} if self.figure is None else {"picture": self.figure}),
+            **({"warnings": facts["warnings"]} if "warnings" in facts else {}),
+        }
+
+    def picture(self) -> Bars:
+        """Accuracy, beside what takes no model or no privacy."""
+        return self.quality.picture(self.reference)
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the records whose class was found."""
+        return self.quality.accuracy
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        from privmix.jobs.quality import content_of
+
+        figure = None if self.figure is None else str(self.figure)
+        return {**content_of(self.quality, self.reference, self.groups, self.reference_words), "figure": figure}
+
+
+def _group(one: Quality) -> str:
+    auc = "" if one.auc is None else f", AUC {one.auc:.3f}"
+    shares = f"accuracy {100 * one.accuracy:.1f}%, balanced {100 * one.balanced_accuracy:.1f}%"
+    return f"{one.n:,} records: {shares}, always one class {100 * one.majority_accuracy:.1f}%{auc}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Evaluate(Recorded, Columns, ModelFiles, Command[Evaluation]):
+    """Measure a model on your own labelled data: raw inputs in, accuracy out.
+
+    Beside the accuracy stands what takes no model: always saying the most frequent class. Balanced accuracy is the mean
+    of the classes' recall (the share of a class's records that are found). AUC, of two classes, is the chance that a
+    record of the second class gets a higher score than one of the first: 0.5 is guessing. Log loss judges the
+    probabilities, smaller is better; beside it stands that of the classes' shares, which need no model. The calibration
+    error is the mean gap between the probability that is stated and the share that is right.
+
+    The figures are about the data you pass and are not covered by any guarantee. A record of them (`record`) and the
+    picture are private, and left out of public reports, unless you say that the data are public. A record that holds
+    figures of a reference is private whatever you say: its classifier has seen the reference's records.
+
+    Raises:
+        InvalidInput: the data have other inputs or classes than the model, or the picture can't be drawn there.
+        StorageError: something can't be read or written.
+    """
+
+    example = "privmix evaluate MODEL --data mnist --split test --reference mnist"
+
+    model: Model | str | Path = option(
+        MISSING, "A model of privmix fit or privmix train, or its folder.", argument=True
+    )
+    data: Any = option(MISSING, "Dataset with labels: file, folder, pattern or address; in Python in memory, too.")
+    _: KW_ONLY
+    split: str | None = option(None, "Which part of it. Default: test, or all of what is in memory.")
+    reference: Any = option(
+        None,
+        "Data to fit the same learner to WITHOUT privacy, to compare with: the private training data, say. For their "
+        "owner alone: a record of it is private.",
+    )
+    reference_split: str | None = option(None, "Which part of `reference`. Default: train.")
+    group_by: str | Sequence[Any] | NDArray[Any] | None = option(
+        None, "A column of the data (in Python also a value for each record): the same figures for each of its values."
+    )
+    figure: str | Path | None = option(
+        None,
+        "Draw the confusion matrix here (.png, .svg, .pdf), and whether probabilities hold. With `record` it is drawn "
+        "there: confusion-SPLIT.png.",
+    )
+    public_data: bool = option(False, "The data are public: record and picture may be shown.")
+    classes: Any = option(None, CLASSES_HELP)
+    module: Any = option(None, MODULE_HELP)
+
+    def run(self, progress: Progress) -> Evaluation:
+        """Measure."""
+        from privmix.jobs.features import features_in_memory
+        from privmix.jobs.model_data import has_splits, open_for_model, split_of, subject_of
+        from privmix.jobs.models import model_in
+        from privmix.jobs.places import check_figure
+        from privmix.jobs.quality import Quality, evaluation_content
+        from privmix.training import TrainedModel
+
+        self.check_record()
+        picture = None if self.figure is None else Path(self.figure)
+        split = self.split or ("test" if has_splits(self.data) else "in memory")
+        if self.record is not None and picture is None:
+            # Of private records, so never in the model's folder, which may be handed on.
+            picture = Path(self.record) / f"confusion-{split}.png"
+        check_figure(picture)
+        chosen = model_in(self.model, self.features_model, self.trust_features_model, self.module)
+        declared = self.settled()
+
+        def opened_as(what: Any, part: str) -> Dataset:
+            return open_for_model(chosen.facts, chosen.extractor, what, part, self.classes, declared)
+
+        opened = opened_as(self.data, split_of(self.data, self.split))
+        known = None if self.reference is None else opened_as(self.reference, self.reference_split or "train")
+        names = self.classes or list(chosen.facts.classes)
+        told_apart = None if self.group_by is None else _group_values(opened, self.group_by, names)
+        records = features_in_memory(opened.source, chosen.extractor, progress)
+        # What is wrong with either shows before the work.
+        compared = None if known is None else features_in_memory(known.source, chosen.extractor, progress)
+        scores = chosen.scores(records.features)
+        trained = isinstance(chosen.classifier, TrainedModel)
+        told = scores if trained else chosen.classifier.predict_proba(records.features)
+        quality = Quality.of(scores, records.labels, chosen.classes, told)
+        without, words = None, ""
+        statements = ["Measured on labelled data of whoever evaluated; no guarantee covers those data."]
+        if known is not None and compared is not None:
+            fitted = _fitted_without_privacy(chosen, compared)
+            without = _quality_of(fitted.classifier, records, chosen.classes)
+            words = f"{fitted.words}, of {known.schema.records:,} records"
+            statements.append(f"Without privacy: {words}. It is not private: for the owner of these records alone.")
+        groups = {} if told_apart is None else _by_group(scores, told, records.labels, chosen.classes, told_apart)
+        if picture is not None:
+            _draw(quality, picture, public=self.public_data)
+        measurement = Measurement(
+            "evaluation",
+            subject_of(chosen.classifier),
+            evaluation_content(quality, split, without, groups, words),
+            private=not self.public_data or without is not None,
+            settings={
+                "data": "in memory" if opened.place is None else place(opened.place, private=not self.public_data),
+                "split": split,
+                "reference_split": None if known is None else known.split,
+                "group_by": self.group_by if isinstance(self.group_by, str) else None,
+                "public_data": self.public_data,
+                "extractor": dict(chosen.facts.extractor),
+            },
+            title=f"Accuracy on split {split}",
+            statements=statements,
+        )
+        return Evaluation(measurement, quality, picture, without, words, groups)
+
+
+evaluate = function(Evaluate)
+
+
+def _draw(quality: Quality, picture: Path, *, public: bool) -> None:
+    from privmix.private_files import file_mode
+    from privmix.reports.pictures import draw_confusion
+
+    with file_mode(private=not public):
+        picture.parent.mkdir(parents=True, exist_ok=True)
+        held = quality.calibration
+        bins = None if held is None else (held.counts, held.confidence, held.accuracy)
+        draw_confusion(quality.confusion, list(quality.classes), quality.accuracy, picture, bins)
+
+
+def _quality_of(classifier: Any, records: PrivateRecords, classes: tuple[str, ...]) -> Quality:
+    from privmix.jobs.quality import Quality
+
+    features = records.features
+    return Quality.of(
+        classifier.decision_function(features), records.labels, classes, classifier.predict_proba(features)
+    )
+
+
+def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:
+    """The reference for a model; a trained network is compared with a linear discriminant of its features."""
+    from privmix.learning.base import ReleaseLearner
+    from privmix.learning.reference import without_privacy
+
+    learner = model.classifier
+    if isinstance(learner, ReleaseLearner):
+        facts = learner.facts_
+        return without_privacy(
+            records.features, records.labels, model.classes, facts.transform, learner, facts.input_shape
+        )
+    found = without_privacy(records.features, records.labels, model.classes)
+    return replace(found, words=f"{found.words} of the same features, not by the trained network")
+
+
+def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.object_]:
+    """(n,) what each record is told apart by.
+
+    Raises:
+        InvalidInput: there is no such column, there are more or fewer values than records, or so many different ones
+            that they are no grouping.
+    """
+    if isinstance(group_by, str):
+        if opened.place is None:
+            raise InvalidInput("group_by", group_by, "values, one a record, for data in memory")
+        from privmix.data import open_dataset as open_table
+
+        found = open_table(
+            opened.place,
+            split=opened.split,
+            classes=classes,
+            label_column=opened.columns.label,
+            columns=[group_by],
+        )
+        values = np.concatenate([batch.x[:, 0] for batch in found.batches(_GROUP_STEP)])
+    else:
+        values = np.asarray(group_by, dtype=object).reshape(-1)
+    if len(values) != opened.schema.records:
+        raise InvalidInput("group_by", len(values), f"{opened.schema.records} values, one a record")
+    told = ["" if value is None else str(value) for value in values]
+    if (groups := len(set(told))) > _MOST_GROUPS:
+        raise InvalidInput("group_by", f"{groups} different values", f"a column of at most {_MOST_GROUPS}")
+    return np.asarray(told, dtype=object)
+
+
+def _by_group(
+    scores: NDArray[Any],
+    told: NDArray[Any],
+    labels: NDArray[np.int64],
+    classes: tuple[str, ...],
+    values: NDArray[np.object_],
+) -> dict[str, Quality]:
+    """Quality of each group, the largest first."""
+    from privmix.jobs.quality import Quality
+
+    names, which, counts = np.unique(values, return_inverse=True, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return {
+        str(names[one]): Quality.of(scores[mine], labels[mine], classes, told[mine])
+        for one in order
+        for mine in [which == one]
+    }

@@ -1,0 +1,144 @@
+"""Rows of a release beside real records of the table, for the owner of these."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.commands.base import Command, function
+from privmix.jobs.columns import TableColumns
+from privmix.jobs.options import CLASSES_HELP
+from privmix.options import option
+from privmix.progress import Progress
+from privmix.shown import Shown
+
+if TYPE_CHECKING:
+    from privmix.features.tabular import Tabular
+    from privmix.jobs.sampling import SampledTable
+    from privmix.jobs.table_quality import TableQuality
+    from privmix.publication import ReleasedDataset
+    from privmix.publication.dataset import HasDataset
+
+STATEMENT = "Of real records, and covered by no guarantee: for their owner alone, unless they are public."
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableEvaluation(Shown):
+    """How near the rows of a release are to real records. It is about these, and private as they are.
+
+    Attributes:
+        quality: see :class:`privmix.jobs.table_quality.TableQuality`.
+        records: how many real ones there are.
+        rows: the rows that were compared.
+    """
+
+    quality: TableQuality
+    records: int
+    rows: SampledTable
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """The distances, and what trees learn."""
+        found = self.quality
+        names = {"one column": found.one_way, "two columns": found.two_way, "three columns": found.three_way}
+        distances = {f"total variation, {way}": f"{mean:.4f} (most {most:.4f})" for way, (mean, most) in names.items()}
+        real = found.real_tree
+        return f"Table of {len(self.rows):,} rows beside {self.records:,} real records", {
+            **({"WARNING": "; ".join(self.rows.cautions)} if self.rows.cautions else {}),
+            **distances,
+            "furthest off": " x ".join(found.worst_pair),
+            "Cramer's V, mean error": f"{found.association:.4f}",
+            "tree trained on the rows": _tree(found.tree),
+            **({} if real is None else {"tree trained on real records": _tree(real)}),
+            "note": STATEMENT,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {**self.quality.to_dict(), "records": self.records, "rows": len(self.rows), "statement": STATEMENT}
+
+
+def _tree(found: Any) -> str:
+    auc = "" if found.auc is None else f", AUC {found.auc:.3f}"
+    return f"accuracy {100 * found.accuracy:.2f}%{auc}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class EvaluateTable(TableColumns, Command[TableEvaluation]):
+    """Sample rows from a release of a table and compare them with real records of it.
+
+    Total variation is half the sum of what shares of one, two and three columns' values differ by; a gradient-boosted
+    tree learns from the rows and is tested on the real records. What comes out is about the real records: it is covered
+    by no guarantee and, where they are private, for their owner alone.
+
+    Raises:
+        InvalidInput: the release is of no table or has no second moments, or the records have other columns or classes.
+        StorageError: something can't be read.
+    """
+
+    example = "privmix evaluate-table REL --data real.csv --label-column income"
+
+    release: HasDataset | ReleasedDataset | str | Path = option(
+        MISSING, "A release that privmix sample takes, or its folder.", argument=True
+    )
+    data: Any = option(MISSING, "Real records with labels: file, folder, pattern or address; in Python in memory, too.")
+    _: KW_ONLY
+    split: str | None = option(None, "Which part of them. Default: train, or all of what is in memory.")
+    classes: Any = option(None, CLASSES_HELP)
+    records: int | None = option(None, "How many rows to sample. Default: as many records as the release is of.")
+    seed: int = option(0, "Of the rows.")
+
+    def run(self, progress: Progress) -> TableEvaluation:
+        """Sample and compare."""
+        from privmix.features.table_states import table_states
+        from privmix.jobs.features import features_in_memory
+        from privmix.jobs.model_data import open_for_model
+        from privmix.jobs.sampling import checked_table, sampled
+        from privmix.jobs.table_quality import table_quality
+        from privmix.learning.base import ReleaseFacts
+        from privmix.releases.at_hand import dataset_of
+
+        dataset = dataset_of(self.release)
+        extractor, _ = checked_table(dataset, self.records, self.label, self.seed)
+        facts = ReleaseFacts.of(dataset)
+        # The real records first: what is wrong with them shows before the fit, which takes much longer.
+        opened = open_for_model(facts, extractor, self.data, self.split or "train", self.classes, self.settled())
+        found = features_in_memory(opened.source, extractor, progress)
+        rows = sampled(dataset, self.records, self.label, self.seed, progress=progress)
+        states = table_states(extractor)
+        sizes = [*(len(one.shares) for one in states), len(facts.classes)]
+        real = np.column_stack([_places(found.features, extractor), found.labels])
+        made = np.column_stack([_places(_encoded(rows, extractor), extractor), _labels(rows, facts.classes)])
+        names = [*(one.name for one in states), rows.label]
+        return TableEvaluation(table_quality(made, real, sizes, names), len(real), rows)
+
+
+evaluate_table = function(EvaluateTable)
+
+
+def _encoded(rows: SampledTable, extractor: Tabular) -> NDArray[np.float32]:
+    """The rows' cells as features."""
+    cells = np.empty((len(rows), len(extractor.columns)), dtype=object)
+    for place, name in enumerate(extractor.columns):
+        cells[:, place] = rows.arrow.column(name).to_pylist()
+    return extractor.transform(cells)
+
+
+def _labels(rows: SampledTable, classes: Sequence[str]) -> NDArray[np.int64]:
+    places = {name: place for place, name in enumerate(classes)}
+    return np.array([places[name] for name in rows.arrow.column(rows.label).to_pylist()], np.int64)
+
+
+def _places(features: NDArray[np.float32], extractor: Tabular) -> NDArray[np.int64]:
+    from privmix.features.table_states import table_states
+
+    found, start = [], 0
+    for states in table_states(extractor):
+        width = states.features.shape[1]
+        found.append(states.nearest(features[:, start : start + width].astype(np.float64)))
+        start += width
+    return np.column_stack(found)

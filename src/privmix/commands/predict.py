@@ -1,0 +1,162 @@
+"""Classes of records that have no labels, by a fitted or a trained model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, MISSING, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.commands.base import Command, function
+from privmix.jobs.columns import Columns
+from privmix.jobs.options import MODULE_HELP, PART_HELP, UNLABELLED_HELP, ModelFiles, NewFile
+from privmix.options import option
+from privmix.progress import Progress
+from privmix.shown import Bar, Bars, Shown
+
+if TYPE_CHECKING:
+    from privmix.jobs.models import Model
+
+# Classes that a summary names.
+_MOST_CLASSES: Final = 10
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predictions(Shown):
+    """What a model says of records. It is about these records; no guarantee covers them.
+
+    Attributes:
+        classes: K names.
+        places: (n,) index in ``classes`` of each record's predicted class, in the order of the data.
+        probabilities: (n, K) of the classes; None where they were not asked for.
+        names: the images' file names, where each record is a file.
+        out: the file that was written, if any.
+    """
+
+    classes: tuple[str, ...]
+    places: NDArray[np.int64]
+    probabilities: NDArray[np.float32] | None
+    names: tuple[str, ...] | None = None
+    out: Path | None = None
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """How many of each class; private as the records are."""
+        most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
+        facts: dict[str, object] = {name: f"{count:,} ({100 * count / len(self):.1f}%)" for name, count in most}
+        others = len(self.classes) - len(most)
+        facts |= {"others": f"{others:,} classes"} if others else {}
+        return f"Predictions for {len(self):,} records", facts if self.out is None else {**facts, "file": self.out}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"records": len(self), "counts": self.counts, "out": None if self.out is None else str(self.out)}
+
+    def picture(self) -> Bars:
+        """The same counts."""
+        most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
+        return Bars("Predicted classes", [Bar(name, count, f"{count:,}") for name, count in most])
+
+    @property
+    def predicted(self) -> NDArray[np.str_]:
+        """(n,) names of the predicted classes."""
+        return np.array(self.classes)[self.places]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Class -> how many records it was predicted for."""
+        found = np.bincount(self.places, minlength=len(self.classes))
+        return {name: int(count) for name, count in zip(self.classes, found, strict=True)}
+
+    def table(self, start: int = 0, stop: int | None = None) -> Any:
+        """Records ``start`` to before ``stop`` as an Arrow table, as the files hold it.
+
+        Columns: ``record``, counted from 0, or the image's file name; ``prediction``, the class's name; and, where
+        there are probabilities, ``p_NAME`` for each class.
+        """
+        import pyarrow as pa
+
+        part = slice(start, stop)
+        places = self.places[part]
+        names = range(start, start + len(places)) if self.names is None else self.names[part]
+        kind = pa.int64() if self.names is None else pa.string()
+        columns: dict[str, Any] = {
+            "record": pa.array(names, kind),
+            "prediction": pa.array(self.predicted[part].tolist(), pa.string()),
+        }
+        if self.probabilities is not None:
+            for place, name in enumerate(self.classes):
+                columns[f"p_{name}"] = pa.array(self.probabilities[part, place])
+        return pa.table(columns)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Predict(Columns, ModelFiles, NewFile, Command[Predictions]):
+    """Predict the classes of records without labels, and write them to a file of your own.
+
+    One row a record, in the order of the data: `record` (counted from 0, or the image's file name), `prediction` (the
+    class's name) and `p_NAME`, the probability of each class. Labels need not be there: a table may lack their column,
+    a folder of images its sub-folders, an archive or a pair of arrays its y. A label column that is there is left out.
+
+    Predictions are about the records that you pass, and as private as they are: no guarantee covers them, and the file
+    is readable by you alone.
+
+    Raises:
+        InvalidInput: the data have other inputs than the model, or the file can't be one, is there already or lies in
+            a release or model.
+        StorageError: something can't be read or written.
+
+    Example:
+        >>> predict("no-such-folder", [[0.0]])
+        Traceback (most recent call last):
+        ...
+        privmix.errors.StorageError: model.json: can't read no-such-folder/model.json: No such file or directory
+    """
+
+    example = "privmix predict MODEL --data mnist --split test --out predictions.csv"
+
+    model: Model | str | Path = option(
+        MISSING, "A model of privmix fit or privmix train, or its folder.", argument=True
+    )
+    data: Any = option(MISSING, UNLABELLED_HELP)
+    _: KW_ONLY
+    out: str | Path | None = option(None, "File to write: .csv, .parquet or .jsonl (JSON lines).")
+    split: str | None = option(None, PART_HELP)
+    probabilities: bool = option(True, "Write a probability of each class, too.", off="no")
+    module: Any = option(None, MODULE_HELP)
+
+    def run(self, progress: Progress) -> Predictions:
+        """Predict."""
+        from privmix.jobs.dataset import open_unlabelled
+        from privmix.jobs.models import model_in
+        from privmix.jobs.private_tables import check_out, write_table
+
+        place = None if self.out is None else Path(self.out)
+        if place is not None:
+            check_out(place, self.overwrite)
+        chosen = model_in(self.model, self.features_model, self.trust_features_model, self.module)
+        shape, columns = chosen.facts.input_shape, self.settled()
+        opened = open_unlabelled(self.data, chosen.extractor, shape, chosen.classes, split=self.split, columns=columns)
+        total, classes = opened.schema.records, len(chosen.classes)
+        places = np.empty(total, np.int64)
+        found = np.empty((total, classes), np.float32) if self.probabilities else None
+        done = 0
+        for raw in opened.source.inputs(chosen.extractor.step):
+            features, part = chosen.extractor.transform(raw), slice(done, done + len(raw))
+            places[part] = chosen.classifier.predict(features)
+            if found is not None:
+                found[part] = chosen.probabilities(features)
+            done += len(raw)
+            progress("predictions", done, total)
+        result = Predictions(chosen.classes, places, found, opened.source.names, place)
+        if place is not None:
+            write_table(result, place)
+        return result
+
+
+predict = function(Predict)

@@ -1,0 +1,233 @@
+"""Drafting the specification of a table from its header and its owner's word, or by looking at the records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, MISSING, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.commands.base import Command, function
+from privmix.errors import InvalidInput, StorageError
+from privmix.features.tabular import DRAFTED, PLACEHOLDER, DraftedColumns, Tabular
+from privmix.jobs.columns import TableColumns
+from privmix.jobs.options import NewFile, SpecOptions
+from privmix.options import option
+from privmix.progress import Progress
+from privmix.shown import Shown
+
+# Columns whose entries a summary shows.
+_MOST_SHOWN: Final = 40
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TableSpec(Shown):
+    """A draft of the specification of a table, for ``tabular:``.
+
+    Attributes:
+        columns: column -> its entry; see docs/tables.md. Where records were looked at, ``Tabular(columns)`` says so.
+        looked: whether records were looked at for it.
+        out: the file that was written, if any.
+        seen: column -> what it is taken for, or why it is left out, where records were looked at. Private.
+        headers: header lines that stand among the records. Private.
+        nameless: columns without a name of their own, which are left out.
+    """
+
+    columns: Mapping[str, Mapping[str, Any]]
+    looked: bool
+    out: Path | None
+    seen: Mapping[str, str]
+    headers: int
+    nameless: tuple[str, ...]
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """Entries of the columns, and what is left to do."""
+        seen = {name: f"  ({words})" for name, words in self.seen.items()}
+        listed = {name: _json(entry) + seen.get(name, "") for name, entry in [*self.columns.items()][:_MOST_SHOWN]}
+        ranges = [name for name, entry in self.columns.items() if "range" in entry and "bins" not in entry]
+        intervals = f"intervals tell more than mean and spread, as `number` {ranges[0]}=LOW:HIGH:12" if ranges else ""
+        more = {
+            "further columns": len(self.columns) - len(listed),
+            "to sample rows": intervals,
+            "left out, without a name of their own": ", ".join(self.nameless),
+            "still to be declared": ", ".join(self.undeclared),
+            "warnings": "; ".join(self.warnings),
+            "file": self.out,
+        }
+        title = f"Specification of {len(self.columns)} columns"
+        return title, {**listed, **{name: value for name, value in more.items() if value}}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its owner should know; what is about the records is private."""
+        again = f"a header line stands among the records, {self.headers:,} times: take it out of the data"
+        looked = (
+            "records were looked at: what the file says of them is published with each release made with it, and no "
+            "guarantee covers it. Put public knowledge in its place where you can"
+        )
+        return (*([again] if self.headers else []), *([looked] if self.looked else []))
+
+    @property
+    def undeclared(self) -> tuple[str, ...]:
+        """Columns of which nothing is said yet: ``tabular:`` refuses them."""
+        return tuple(name for name, entry in self.columns.items() if PLACEHOLDER in entry)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, as the file has them."""
+        columns: dict[str, Any] = {name: dict(one) for name, one in self.columns.items()}
+        return {"drafted": DRAFTED, **columns} if self.looked else columns
+
+    def to_json(self) -> str:
+        """The file's text: a line a column."""
+        lines = (f"  {_json(name)}: {_json(entry)}" for name, entry in self.to_dict().items())
+        return "{\n" + ",\n".join(lines) + "\n}\n"
+
+    def extractor(self) -> Tabular:
+        """What ``features=`` takes.
+
+        Raises:
+            InvalidInput: a column is undeclared.
+        """
+        return Tabular(self.to_dict())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
+    """Draft the specification of a table from its header and your word, for features tabular:SPEC.json.
+
+    No record is read unless you ask for it by `look`. A column of which you say nothing gets a place to fill in; until
+    then privmix release refuses the file and names the column. Every field is explained in docs/tables.md.
+
+    A specification is published: its bounds, categories and days must come from public knowledge, such as a form, a
+    code book or physics, and not from the table. What `look` finds comes from the table: the file says so, and so does
+    every certificate of a release that was made with it.
+
+    Formal guarantees:
+        - Unread: unless ``look``, no record is read. The draft follows from the header (of Parquet and Arrow files from
+          the schema) and the arguments: it is the same, byte for byte, whatever the records are.
+        - Said: a draft for which records were looked at says so, and so do certificates of what is made with it.
+
+    Raises:
+        InvalidInput: something is said of a column that is not there, or twice, or it makes no sense; the file is there
+            already.
+        StorageError: something can't be read or written.
+
+    Example:
+        >>> import pandas
+        >>> visits = pandas.DataFrame({"age": [31], "ward": ["A"], "ill": ["no"]})
+        >>> print(spec(visits, label="ill", number={"age": (0, 120)}, category=["ward=A,B"]).to_json())
+        {
+          "age": {"range": [0, 120]},
+          "ward": {"categories": ["A", "B"]}
+        }
+        <BLANKLINE>
+    """
+
+    example = "privmix spec adult --out spec.json --label-column income --number age=17:90 --category sex=Female,Male"
+
+    data: Any = option(
+        MISSING,
+        "A table: CSV, JSON lines, Parquet or Arrow; file, folder or pattern; in Python a frame, too.",
+        argument=True,
+    )
+    _: KW_ONLY
+    out: str | Path | None = option(None, "File to write: .json.")
+    split: str = option("train", "Which part of a folder.")
+
+    def run(self, progress: Progress) -> TableSpec:
+        """Draft."""
+        from privmix.data.columns import is_usable, no_column, place_of
+        from privmix.data.header import columns_of
+        from privmix.features.table_kinds import token_of
+        from privmix.jobs import table_words as words
+
+        place = None if self.out is None else Path(self.out)
+        if place is not None:
+            _check_out(place, self.overwrite)
+        declared = self.settled()
+        told = [
+            (field, name, what)
+            for field in ("category", "ordinal")
+            for name, what in words.pairs(field, getattr(self, field), None)
+        ]
+        apart = (declared.label, *declared.person_names)
+        values = {value for field, _, what in told for value in map(token_of, words.values(field, what))}
+        named = sorted(values - {*apart, *(name for _, name, _ in told)})
+        header = columns_of(self.data, declared.dialect(), self.split, named)
+        for field, name in zip(("label column", *["person"] * len(apart)), apart, strict=False):
+            if header is not None and name not in header:
+                raise no_column(field, name, list(header), "a column that the header names")
+        known = None if header is None else [name for name in header if name not in apart and is_usable(name)]
+        entries = words.entries_of(self, known, apart)
+        if known is None and self.look:
+            keys = [name for name in words.keys_of(self.data, declared, self.split) if name not in apart]
+            known = [*entries, *(name for name in keys if name not in entries)]
+        if known is None and not entries:
+            allowed = "what each column holds: JSON lines have no header (or `look`, which reads the records)"
+            raise InvalidInput("number, category, ...", "nothing", allowed)
+        known = list(entries) if known is None else known
+        if not known:
+            raise InvalidInput("data", "no column beside the labels'", "a table")
+        wanted = [name for name in known if name not in entries]
+        hints = header or {}
+        looks: dict[str, tuple[dict[str, Any], str]] = {}
+        again = 0
+        if self.look and wanted:
+            gone = words.missing_texts(self.missing, known)
+            looks, again = words.looked_at(self.data, wanted, hints, declared, self.split, gone, progress)
+        seen = {name: one[0] for name, one in looks.items()}
+        found = {
+            name: entries.get(name) or seen.get(name) or {PLACEHOLDER: words.HINTS[hints.get(name, "")]}
+            for name in known
+        }
+        if seen and "drafted" in found:
+            allowed = "False where a column is called drafted, by which the file says what it is"
+            raise InvalidInput("look", True, allowed)
+        made = TableSpec(
+            DraftedColumns(found) if seen else found,
+            bool(seen),
+            place,
+            {name: one[1] for name, one in looks.items()},
+            again,
+            tuple(place_of(name) for name in header or () if not is_usable(name)),
+        )
+        # What was said must make sense now, and not when data are released.
+        used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
+        if used:
+            Tabular(used)
+        if place is not None:
+            _write(made, place)
+        return made
+
+
+spec = function(Spec)
+
+
+def _check_out(out: Path, overwrite: bool) -> None:
+    if out.suffix.lower() != ".json":
+        raise InvalidInput("out", str(out), "a file name that ends in .json")
+    from privmix.jobs.places import check_unpublished, check_writable
+
+    check_unpublished("out", out)
+    if out.is_dir() or out.is_symlink() or (out.exists() and not overwrite):
+        raise InvalidInput("out", str(out), "a file that does not exist yet (or `overwrite`, for a file)")
+    check_writable("out", out.parent)
+
+
+def _write(made: TableSpec, out: Path) -> None:
+    from privmix.held_folders import new_file
+    from privmix.private_files import file_mode
+
+    try:
+        # A draft from records is as private as they are until its owner publishes it.
+        with file_mode(private=made.looked):
+            out.parent.mkdir(parents=True, exist_ok=True)
+            with new_file(out) as stream:
+                stream.write(made.to_json().encode())
+    except OSError as error:
+        raise StorageError(f"out: can't write {out}: {error.strerror or type(error).__name__}") from None
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,59 @@
+"""Labelled data of whoever has a model, read as the model takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from privmix.data import Source
+from privmix.errors import InvalidInput
+from privmix.features import Extractor
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.learning.base import ReleaseFacts
+from privmix.training import ModelFacts, TrainedModel
+
+
+def open_for_model(
+    facts: ReleaseFacts | ModelFacts,
+    extractor: Extractor,
+    data: Any,
+    split: str,
+    classes: Any,
+    columns: Columns | None,
+) -> Dataset:
+    """Open data for a model.
+
+    Raises:
+        InvalidInput: its inputs have another shape than the model's, or its classes are others or in another order.
+        StorageError: it can't be read.
+    """
+    shape, named = tuple(facts.input_shape), classes
+    # An open source has its own, which are compared below.
+    if classes is None and not isinstance(data, Source):
+        named = list(facts.classes)
+    found = open_dataset(data, extractor, split=split, classes=named, columns=columns, input_shape=shape)
+    if tuple(found.schema.input_shape) != shape:
+        raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
+    if tuple(found.schema.classes) != tuple(facts.classes):
+        # In another order every label would mean another class, and the score would be of nothing.
+        raise InvalidInput("classes", list(found.schema.classes), f"the model's: {', '.join(facts.classes)}")
+    return found
+
+
+def has_splits(data: Any) -> bool:
+    """Whether data have parts of different names: those in memory do where they are a mapping of them."""
+    return isinstance(data, str | Path | Mapping)
+
+
+def split_of(data: Any, split: str | None) -> str:
+    """The part that is meant by ``split``: None is the test records, where there are several parts."""
+    return split or ("test" if has_splits(data) else "train")
+
+
+def subject_of(classifier: Any) -> dict[str, Any]:
+    """What a classifier's figures are about: the trained model itself, or the release that it was fitted on."""
+    if isinstance(classifier, TrainedModel):
+        return {"kind": "model", "id": classifier.certificate.id}
+    return {"kind": "release", "id": classifier.facts_.release_id}

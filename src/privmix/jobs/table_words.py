@@ -1,0 +1,233 @@
+"""What is said of a table's columns, made entries of its specification; or proposed from its records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from privmix import data as readers
+from privmix.data.columns import no_column
+from privmix.data.header import BOOLEAN, DATE, NUMBER, TEXT
+from privmix.data.jsonl import JsonlSource
+from privmix.errors import InvalidInput
+from privmix.features.table_kinds import INDICATOR
+from privmix.features.table_look import Look
+from privmix.features.tabular import PLACEHOLDER, Tabular
+from privmix.jobs.columns import Columns
+from privmix.jobs.options import Said, SpecOptions
+from privmix.progress import Progress
+
+_STEP: Final = 4096
+_MOST_INTERVALS: Final = 100
+# What stands in a draft where nothing was said, by what a schema declares.
+HINTS: Final = {
+    NUMBER: "a number: range or bins; or ignore",
+    BOOLEAN: "boolean; or ignore",
+    DATE: "date; or ignore",
+    TEXT: "a text: categories, ordinal, boolean or date; or ignore",
+    "": "range, bins, categories, ordinal, boolean or date; or ignore",
+}
+
+
+def declared_table(names: Sequence[str], asked: SpecOptions, *, apart: Sequence[str] = ()) -> Tabular:
+    """The features of a table by word alone, without a file: what :func:`spec` would write of these columns.
+
+    Args:
+        names: of the columns.
+        asked: what is said of them.
+        apart: the labels' column and the persons', which are not specified.
+
+    Raises:
+        InvalidInput: something is said of another column, or twice, or makes no sense; or a column is undeclared.
+
+    Example:
+        >>> declared_table(["age"], SpecOptions(number=["age=0:120"])).columns
+        ('age',)
+    """
+    entries = entries_of(asked, list(names), tuple(apart))
+    return Tabular({name: entries.get(name, {PLACEHOLDER: HINTS[""]}) for name in names})
+
+
+def _texts(given: Any) -> list[str]:
+    if isinstance(given, str):
+        given = [text for text in given.split(",") if text.strip()]
+    return [str(one).strip() for one in given or ()]
+
+
+def entries_of(asked: SpecOptions, known: list[str] | None, apart: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+    """The entries that the owner gives."""
+    gone = missing_texts(asked.missing, known)
+
+    def absent(name: str, single: bool) -> dict[str, Any]:
+        tokens = gone.get(name, gone.get(None))
+        said = {} if tokens is None else {"missing_tokens": tokens}
+        return {"missing": INDICATOR, **(said if tokens else {})} if single and said else said
+
+    kinds: list[tuple[str, Said, Callable[[str, Any], dict[str, Any]]]] = [
+        ("number", asked.number, lambda field, what: _number(field, what)),
+        ("bins", asked.bins, lambda field, what: _bins(field, what)),
+        ("category", asked.category, lambda field, what: {"categories": values(field, what)}),
+        ("ordinal", asked.ordinal, lambda field, what: {"ordinal": values(field, what)}),
+        ("date", asked.date, lambda field, what: _days(field, what)),
+        ("boolean", asked.boolean, lambda field, what: {"boolean": _truth(field, what)}),
+        ("ignore", asked.ignore, lambda field, what: {"ignore": True}),
+    ]
+    found: dict[str, dict[str, Any]] = {}
+    for field, given, entry in kinds:
+        for name, what in pairs(field, given, known):
+            if field == "ignore" and name in apart:
+                # They are no inputs.
+                continue
+            if name in found or name in apart:
+                raise InvalidInput(field, name, "each column once, and not the labels' or the persons'")
+            if known is not None and name not in known:
+                raise no_column(field, name, known, "a column that the header of the data names")
+            found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
+    for name, _ in pairs("integer", asked.integer, known):
+        if not {"range", "bins"} & set(found.get(name, ())):
+            raise InvalidInput("integer", name, "columns that number or bins declares")
+        found[name]["integer"] = True
+    for column in () if asked.look else gone:
+        if column is not None and "ignore" in found.get(column, {"ignore": True}):
+            raise InvalidInput("missing", column, "columns whose content is declared")
+    return found if known is None else {name: found[name] for name in known if name in found}
+
+
+def missing_texts(given: Any, known: list[str] | None) -> dict[str | None, list[str]]:
+    """Column -> the texts that mean a missing value in it; None -> those of all others."""
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {str(name): _texts(what) for name, what in given.items()}
+    texts = [given] if isinstance(given, str) else list(given)
+    named = [text for text in texts if "=" in text]
+    found: dict[str | None, list[str]] = {name: _texts(what) for name, what in pairs("missing", named, known)}
+    whole = [token for text in texts if "=" not in text for token in _texts(text)]
+    return {**found, **({None: whole} if whole else {})}
+
+
+def pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[str, Any]]:
+    """(column, what is said of it) of an option."""
+    if given is None:
+        return []
+    if isinstance(given, Mapping):
+        return [(str(name), what) for name, what in given.items()]
+    texts = [given] if isinstance(given, str) else list(given)
+    found: list[tuple[str, Any]] = []
+    for text in texts:
+        if field in ("ignore", "integer") or (field == "boolean" and ("=" not in text or text in (known or ()))):
+            # A name may have a comma in it.
+            found += [(name, None) for name in ([text] if text in (known or ()) else _texts(text))]
+            continue
+        names = [name for name in known or () if text.startswith(f"{name}=")]
+        name = max(names, key=len) if names else text.partition("=")[0].strip()
+        if not name or not text[len(name) :].lstrip().startswith("="):
+            raise InvalidInput(field, text, "COLUMN=WHAT, as the help shows")
+        found.append((name, text[len(name) :].lstrip()[1:]))
+    return found
+
+
+def _number(field: str, what: Any) -> dict[str, Any]:
+    numbers = _numbers(what, ":")
+    if len(numbers) not in (2, 3) or (len(numbers) == 3 and numbers[2] not in range(2, _MOST_INTERVALS + 1)):
+        allowed = f"COLUMN=LOW:HIGH, or COLUMN=LOW:HIGH:INTERVALS, 2 to {_MOST_INTERVALS} of them"
+        raise InvalidInput(field, what, allowed)
+    low, high, *count = numbers
+    if not count:
+        return {"range": [low, high]}
+    edges = [low + (high - low) * place / count[0] for place in range(1, int(count[0]))]
+    return {"bins": [_plain(float(f"{edge:.12g}")) for edge in edges], "range": [low, high]}
+
+
+def _bins(field: str, what: Any) -> dict[str, Any]:
+    ends = isinstance(what, str) and ":" in what
+    numbers = _numbers(what.replace(":", ",") if ends else what, ",")
+    marks = [":", *("," * (len(numbers) - 3)), ":"] if ends else []
+    if not numbers or (ends and [mark for mark in what if mark in ":,"] != marks):
+        raise InvalidInput(field, what, "COLUMN=EDGE,EDGE,..., rising, or COLUMN=LOW:EDGE,...,EDGE:HIGH")
+    return {"bins": numbers[1:-1], "range": [numbers[0], numbers[-1]]} if ends else {"bins": numbers}
+
+
+def _numbers(what: Any, mark: str) -> list[float]:
+    """The numbers that a text or a list holds; none where it holds anything else."""
+    try:
+        return [_plain(float(part)) for part in (what.split(mark) if isinstance(what, str) else what)]
+    except (TypeError, ValueError):
+        return []
+
+
+def _plain(number: float) -> float:
+    return int(number) if number.is_integer() else number
+
+
+def values(field: str, what: Any) -> list[Any]:
+    found = _texts(what) if isinstance(what, str) else list(what)
+    if not all(isinstance(value, str | int | float) and value != "" for value in found):
+        raise InvalidInput(field, what, "COLUMN=VALUE,VALUE,..., none of them empty")
+    return found
+
+
+def _days(field: str, what: Any) -> dict[str, Any]:
+    parts = what.split(":", 2) if isinstance(what, str) else [str(part) for part in what]
+    if len(parts) not in (2, 3):
+        raise InvalidInput(field, what, "COLUMN=FIRST:LAST with days as 2015-01-31, or FIRST:LAST:%d.%m.%Y")
+    return {"date": [day.strip() for day in parts[:2]], **({"format": parts[2]} if len(parts) > 2 else {})}
+
+
+def _truth(field: str, what: Any) -> Any:
+    if what in (None, True) or isinstance(what, Mapping):
+        return what or True
+    words = what.split(":") if isinstance(what, str) else [str(word) for word in what]
+    if len(words) != 2:
+        raise InvalidInput(field, what, "COLUMN, or COLUMN=TRUE:FALSE with the texts of both")
+    return {"true": words[:1], "false": words[1:]}
+
+
+def _opened(data: Any, names: Sequence[str], declared: Columns, split: str) -> Any:
+    return readers.open_dataset(
+        data,
+        split=split,
+        # Labels are not read: any list does.
+        classes=1,
+        label_column=declared.label,
+        columns=names,
+        labelled=False,
+        # Which columns hold numbers is not known yet: cells come as they are.
+        dialect=declared.dialect(),
+    )
+
+
+def keys_of(data: Any, declared: Columns, split: str) -> list[str]:
+    """Keys of JSON lines with values that a table can hold, in the order in which they come."""
+    source = _opened(data, ["any"], declared, split)
+    keys: dict[str, bool] = {}
+    if isinstance(source, JsonlSource):
+        for row, _ in source._rows():
+            for key, value in row.items():
+                keys[key] = keys.get(key, True) and not isinstance(value, list | dict)
+    return [key for key, plain in keys.items() if plain and key != declared.label]
+
+
+def looked_at(
+    data: Any,
+    names: Sequence[str],
+    hints: Mapping[str, str],
+    declared: Columns,
+    split: str,
+    tokens: Mapping[str | None, list[str]],
+    report: Progress,
+) -> tuple[dict[str, tuple[dict[str, Any], str]], int]:
+    """Drafts of the columns from all records, and how many of these are no records but header lines."""
+    source = _opened(data, names, declared, split)
+    mark, other = declared.decimal or ".", tokens.get(None, [])
+    looks = {name: Look(name, tokens.get(name, other), mark, number=hints.get(name) == NUMBER) for name in names}
+    done = again = 0
+    for part in source.inputs(_STEP):
+        header = (part == np.array(names, dtype=object)).all(axis=1)
+        for place, one in enumerate(looks.values()):
+            one.add(part[~header, place].tolist())
+        done, again = done + len(part), again + int(header.sum())
+        report("look", done, source.schema.records)
+    return {name: one.draft() for name, one in looks.items()}, again
