@@ -94,8 +94,8 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
         "balanced accuracy",
         "log loss",
         "calibration error",
-        "recall by class",
-        "points more accurate",
+        "recall, the lowest first",
+        "accuracy without privacy",
     ):
         assert words in said.out
     assert "for their owner alone" in said.out

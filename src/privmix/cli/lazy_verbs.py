@@ -58,9 +58,9 @@ class _Unread(TyperCommand):
             InvalidInput: its module registers no such verb.
         """
         module, _, kind = self._module.partition(":")
-        found = importlib.import_module(module)
+        imported = importlib.import_module(module)
         if kind:
-            add_command(self._app, getattr(found, kind), self.rich_help_panel)
+            add_command(self._app, getattr(imported, kind), self.rich_help_panel)
         found = get_group(self._app).commands.get(self.name or "")
         if found is None or isinstance(found, _Unread):
             raise InvalidInput(f"verb {self.name}", self._module, "a module that registers it")

@@ -148,7 +148,7 @@ class Columns(TableColumns):
             True
         """
         found = columns if isinstance(columns, Columns) else cls(columns=columns)
-        given = {"label": label, "person": person}
+        given: dict[str, Any] = {"label": label, "person": person}
         return replace(found, **{name: one for name, one in given.items() if one is not None})
 
     def elsewhere(self) -> Columns:
