@@ -161,12 +161,13 @@ def test_a_statement_is_about_one_release_and_somebodys_word(tmp_path: Path) -> 
     ending = Ending(RELEASE, sealed.sealed_sha256, sealed.auditors, "2026-11-25")
     place = tmp_path / ENDED_FILE
     assert read_end(place, RELEASE, sealed, "3" * 64) is None
-    place.write_bytes(state_end(ending, "3" * 64, signer))
+    place.write_bytes(state_end(ending, "3" * 64, signer).to_bytes())
     found = read_end(place, RELEASE, sealed, "3" * 64)
     assert found is not None
     assert found.ending == ending
-    assert found.is_signed_by(signer.public)
-    assert not found.is_signed_by(PrivateKey.new().public)
+    assert found.statement.checked_by(signer.public, "statement").checked
+    with pytest.raises(InvalidInput, match="the key that signed"):
+        found.statement.checked_by(PrivateKey.new().public, "statement")
     said = sealed_words(sealed, found)
     assert said.startswith("destroyed on 2026-11-25 with its auditor's key, says key")
     assert "not checked" in said
@@ -178,7 +179,9 @@ def test_a_statement_is_about_one_release_and_somebodys_word(tmp_path: Path) -> 
     with pytest.raises(InvalidInput, match="about something else"):
         read_end(place, RELEASE, other, "3" * 64)
     # Of somebody who is no auditor.
-    place.write_bytes(state_end(Ending(RELEASE, sealed.sealed_sha256, ("6" * 64,), "2026-11-25"), "3" * 64, signer))
+    place.write_bytes(
+        state_end(Ending(RELEASE, sealed.sealed_sha256, ("6" * 64,), "2026-11-25"), "3" * 64, signer).to_bytes()
+    )
     with pytest.raises(InvalidInput, match="about something else"):
         read_end(place, RELEASE, sealed, "3" * 64)
 
@@ -186,13 +189,14 @@ def test_a_statement_is_about_one_release_and_somebodys_word(tmp_path: Path) -> 
 def test_a_statement_that_was_edited_is_not_its_signers(tmp_path: Path) -> None:
     sealed, signer = sealed_key()[1], PrivateKey.new()
     place = tmp_path / ENDED_FILE
-    made = state_end(Ending(RELEASE, sealed.sealed_sha256, (), "2026-11-25"), "3" * 64, signer)
-    later = state_end(Ending(RELEASE, sealed.sealed_sha256, (), "2026-11-26"), "3" * 64, PrivateKey.new())
+    made = state_end(Ending(RELEASE, sealed.sealed_sha256, (), "2026-11-25"), "3" * 64, signer).to_bytes()
+    later = state_end(Ending(RELEASE, sealed.sealed_sha256, (), "2026-11-26"), "3" * 64, PrivateKey.new()).to_bytes()
     mixed = {**json.loads(later), "signatures": json.loads(made)["signatures"]}
     place.write_text(json.dumps(mixed))
     found = read_end(place, RELEASE, sealed, "3" * 64)
     assert found is not None
-    assert not found.is_signed_by(signer.public)
+    with pytest.raises(InvalidInput, match="wrong"):
+        found.statement.checked_by(signer.public, "statement")
     place.write_bytes(b"{}")
     with pytest.raises(InvalidInput):
         read_end(place, RELEASE, sealed, "3" * 64)

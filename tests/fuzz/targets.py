@@ -17,9 +17,9 @@ from safetensors.numpy import load_file
 
 from privmix.certificate import PrivateKey, sign_folder, verify_signature
 from privmix.certificate.certificate import content_hash
-from privmix.certificate.dsse import Envelope
 from privmix.certificate.ledger_total import LedgerTotal, read_total
 from privmix.certificate.signing import ATTESTATION_FILE, Subject
+from privmix.certificate.statement import Statement
 from privmix.engine import PrivateRecords
 from privmix.learning import NoiseAwareRidgeClassifier, load_model, save_model
 from privmix.mechanisms.run_folder import sealed, unsealed
@@ -243,10 +243,9 @@ def _total() -> tuple[LedgerTotal, PrivateKey]:
 def _total_mutant(source: random.Random) -> bytes:
     made, key = _total()
     if source.random() < 0.5:
-        return mutated_text(made.to_payload(), source)
-    payload = mutated_text(made.to_payload(), source)
-    unsigned = Envelope(payload, key.public.key_id, bytes(64))
-    envelope = Envelope(payload, key.public.key_id, key.sign(unsigned.signed_bytes)).to_bytes()
+        return mutated_text(made.statement().payload, source)
+    payload = mutated_text(made.statement().payload, source)
+    envelope = Statement(payload, key.public.key_id, key.sign(Statement(payload).signed_bytes)).to_bytes()
     return envelope if source.random() < 0.5 else mutated_text(envelope, source)
 
 
@@ -254,9 +253,9 @@ def _open_total(content: bytes, folder: Path) -> None:
     path = folder / "total.json"
     path.write_bytes(content)
     key = _total()[1] if content.startswith(b'{\n  "payloadType"') else None
-    found = read_total(path, None if key is None else key.public).total
+    found = read_total(path, None if key is None else key.public)[0]
     # What passes is stated as privmix states it, and a page shows it.
-    assert LedgerTotal.from_payload(found.to_payload()) == found
+    assert LedgerTotal.of(found.statement()) == found
 
 
 _NOTES: Final = {"plan": {"rows": 3, "noise": 1.5}, "fingerprint": None, "extra": {"reservation": ["a", 1]}}

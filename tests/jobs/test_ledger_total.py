@@ -15,10 +15,10 @@ import pytest
 import privmix as pm
 from privmix.accounting import Gaussian
 from privmix.certificate import PrivateKey
-from privmix.certificate.dsse import Envelope
 from privmix.certificate.ledger_total import LedgerTotal, read_total, write_total
+from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput, PrivmixError, StorageError
-from privmix.jobs.ledger_total import check_ledger_total, total_record
+from privmix.jobs.ledger_total import Stated, check_ledger_total, total_record
 from privmix.ledger import Contents, Ledger
 from tests.cli.helpers import privmix
 
@@ -86,15 +86,15 @@ def test_how_runs_ended_is_said_when_asked_alone(book: Ledger, tmp_path: Path) -
     assert (outcomes.committed, outcomes.open) == (2, 1)
     assert outcomes.results == ("release " + "1" * 32, "model " + "2" * 32)
     assert stat.S_IMODE((tmp_path / "officer.json").stat().st_mode) == 0o600
-    assert read_total(tmp_path / "officer.json").total.outcomes == outcomes
+    assert read_total(tmp_path / "officer.json")[0].outcomes == outcomes
 
 
 @pytest.mark.parametrize("outcomes", [False, True])
 def test_what_is_signed_is_read_back(book: Ledger, keys: Path, outcomes: bool) -> None:
     made = pm.ledger_total(book, "visits", out=keys / "t.json", key=keys / "ana.pem", outcomes=outcomes)
-    found = read_total(keys / "t.json", KEY.public)
-    assert found.total == made.total
-    assert (found.key_id, found.checked) == (KEY.public.key_id, True)
+    total, statement = read_total(keys / "t.json", KEY.public)
+    assert total == made.total
+    assert (statement.key_id, statement.checked) == (KEY.public.key_id, True)
     checked = pm.verify(keys / "t.json", key=keys / "ana.pub.pem")
     assert checked.total == made.total
     assert checked.signature == {"key_id": KEY.public.key_id, "checked": True}
@@ -103,11 +103,11 @@ def test_what_is_signed_is_read_back(book: Ledger, keys: Path, outcomes: bool) -
 
 def test_nobody_is_said_to_vouch_without_a_key(book: Ledger, keys: Path) -> None:
     pm.ledger_total(book, "visits", out=keys / "plain.json")
-    assert read_total(keys / "plain.json").key_id is None
+    assert read_total(keys / "plain.json")[1].key_id is None
     with pytest.raises(InvalidInput, match="no signature"):
         read_total(keys / "plain.json", KEY.public)
     pm.ledger_total(book, "visits", out=keys / "signed.json", key=KEY)
-    named = read_total(keys / "signed.json")
+    named = read_total(keys / "signed.json")[1]
     assert (named.key_id, named.checked) == (KEY.public.key_id, False)
 
 
@@ -172,23 +172,23 @@ CHANGES: dict[str, Change] = {
 @pytest.mark.parametrize("name", CHANGES)
 def test_whatever_privmix_would_not_state_is_refused(name: str, signed: bool, book: Ledger, tmp_path: Path) -> None:
     """Also under a true signature: a key's owner can't make a page or a terminal show what it should not."""
-    statement = json.loads(pm.ledger_total(book, "visits").total.to_payload())
+    statement = json.loads(pm.ledger_total(book, "visits").total.statement().payload)
     CHANGES[name](statement)
     payload = json.dumps(statement, sort_keys=True, separators=(",", ":")).encode()
-    unsigned = Envelope(payload, KEY.public.key_id, bytes(64))
-    envelope = Envelope(payload, KEY.public.key_id, KEY.sign(unsigned.signed_bytes))
+    signature = KEY.sign(Statement(payload).signed_bytes)
+    envelope = Statement(payload, KEY.public.key_id, signature)
     (tmp_path / "t.json").write_bytes(envelope.to_bytes() if signed else payload)
     with pytest.raises(InvalidInput):
         read_total(tmp_path / "t.json", KEY.public if signed else None)
 
 
 def test_it_has_one_form(book: Ledger, tmp_path: Path) -> None:
-    payload = pm.ledger_total(book, "visits").total.to_payload()
+    payload = pm.ledger_total(book, "visits").total.statement().payload
     for other in (b" " + payload, payload.replace(b'"delta":1e-05', b'"delta":1e-5'), payload + b" "):
         (tmp_path / "t.json").write_bytes(other)
         with pytest.raises(InvalidInput, match="another form"):
             read_total(tmp_path / "t.json")
-    assert LedgerTotal.from_payload(payload).to_payload() == payload
+    assert LedgerTotal.of(Statement(payload)).statement().payload == payload
 
 
 def test_a_strangers_file_is_bounded_and_plain(tmp_path: Path, book: Ledger) -> None:
@@ -285,7 +285,7 @@ def test_many_purposes_and_strange_words_stay_within_the_form(tmp_path: Path) ->
     assert len(made.charges) <= 50
     assert made.outcomes is not None
     assert set(made.outcomes.results) == {"other"}
-    assert read_total(tmp_path / "t.json").total == made
+    assert read_total(tmp_path / "t.json")[0] == made
 
 
 def test_on_the_command_line(book: Ledger, url: str, keys: Path) -> None:
@@ -311,8 +311,8 @@ def test_on_the_command_line(book: Ledger, url: str, keys: Path) -> None:
 def test_where_a_page_has_it_from_is_decided_by_who_reads_it(book: Ledger, tmp_path: Path) -> None:
     pm.ledger_total(book, "visits", out=tmp_path / "t.json", key=KEY)
     pm.ledger_total(book, "visits", out=tmp_path / "plain.json")
-    assert total_record(read_total(tmp_path / "t.json", KEY.public)).content["source"] == "signed"
-    assert total_record(read_total(tmp_path / "t.json")).content["source"] == "named"
-    assert total_record(read_total(tmp_path / "plain.json")).content["source"] == "unsigned"
-    write_total(read_total(tmp_path / "plain.json").total, tmp_path / "again.json")
+    assert total_record(Stated(*read_total(tmp_path / "t.json", KEY.public))).content["source"] == "signed"
+    assert total_record(Stated(*read_total(tmp_path / "t.json"))).content["source"] == "named"
+    assert total_record(Stated(*read_total(tmp_path / "plain.json"))).content["source"] == "unsigned"
+    write_total(read_total(tmp_path / "plain.json")[0], tmp_path / "again.json")
     assert (tmp_path / "again.json").read_bytes() == (tmp_path / "plain.json").read_bytes()

@@ -387,7 +387,7 @@ def test_whose_statement_it_is_is_checked_by_their_key(place: Path) -> None:
     assert forged is not None
     assert forged.ended is not None
     certificate = hashlib.sha256(Path("REL", "certificate.json").read_bytes()).hexdigest()
-    envelope = json.loads(state_end(forged.ended.ending, certificate, PrivateKey.new()))
+    envelope = json.loads(state_end(forged.ended.ending, certificate, PrivateKey.new()).to_bytes())
     envelope["signatures"][0]["keyid"] = forged.ended.key_id
     Path("REL", ENDED_FILE).write_text(json.dumps(envelope))
     sign_folder("REL", PrivateKey.read(Path("ana.pem")), check, overwrite=True)

@@ -78,7 +78,7 @@ def test_a_unit_that_was_changed_later_is_found(ledger: Ledger, name: str) -> No
 def test_a_statement_says_the_unit(ledger: Ledger, name: str) -> None:
     ledger.reserve(name, Gaussian(5.0), unit=name, purpose="release")
     found = pm.ledger_total(ledger, name)
-    assert LedgerTotal.from_payload(found.total.to_payload()).unit == name
+    assert LedgerTotal.of(found.total.statement()).unit == name
     assert f"unit: {unit_named(name).changed}, add_remove" in str(found)
 
 
@@ -106,7 +106,7 @@ def test_a_total_says_whom_it_covers(ledger: Ledger) -> None:
         capped(ledger, Gaussian(60.0), most)
     ledger.reserve("person", Gaussian(60.0), unit="person", purpose="test")
     stated = pm.ledger_total(ledger, "person")
-    assert LedgerTotal.from_payload(stated.total.to_payload()).most_per_person == 3
+    assert LedgerTotal.of(stated.total.statement()).most_per_person == 3
     assert ledger.budget("person").most_per_person == ledger.stated_budget("person").most_per_person == 3
     for shown in (str(stated), str(ledger.budget("person"))):
         assert "persons with at most 3 records" in shown

@@ -1,13 +1,11 @@
 """What a ledger says of one dataset's budget, as a statement that can be signed and handed on.
 
 A ledger is a database of its owner's. Whoever asks what a dataset has cost in all gets this: budget, spent, left, and
-how many charges there are, as of a moment. It is an in-toto Statement (version 1), by itself or in a DSSE envelope, and
-one file.
+how many charges there are, as of a moment. It is one file: see :mod:`privmix.certificate.statement`.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,9 +15,8 @@ from typing import Annotated, Any, Final
 
 from privmix import __version__
 from privmix.accounting.events import Adjacency
-from privmix.certificate.dsse import Envelope
 from privmix.certificate.keys import PrivateKey, PublicKey
-from privmix.certificate.signing import STATEMENT_TYPE
+from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput, StorageError
 from privmix.fields import (
     Amount,
@@ -40,7 +37,6 @@ from privmix.fields import (
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
 from privmix.rounding import exact, rounded_down, rounded_up
-from privmix.untrusted import parse_json, read_plain
 
 TOTAL_TYPE: Final = "urn:privmix:ledger-total:v1"
 MODES: Final = ("planned", "adaptive")
@@ -89,7 +85,7 @@ class LedgerTotal:
         * Only what the ledger's rows say of plans and amounts: no fingerprint of data, no name of a reservation and no
           hash of these. ``digest`` is of budget, plans, prices and times of charges, all of which stand before a
           record is read.
-        * One form: what is read back is what :meth:`to_payload` writes, byte for byte.
+        * One form: what is read back is what :meth:`statement` writes, byte for byte.
 
     Attributes:
         dataset: its name, the owner's word.
@@ -169,63 +165,31 @@ class LedgerTotal:
         unit, outcomes = own.pop("unit"), own.pop("outcomes")
         return {**own, "unit": unit, "outcomes": outcomes}
 
-    def to_payload(self) -> bytes:
-        """The statement that is signed."""
+    def statement(self, key: PrivateKey | None = None) -> Statement:
+        """The statement of it, signed where there is a key."""
         content = self.to_dict()
-        digest = content.pop("digest")
-        statement = {
-            "_type": STATEMENT_TYPE,
-            "subject": [{"name": self.dataset, "digest": {"sha256": digest}}],
-            "predicateType": TOTAL_TYPE,
-            "predicate": content,
-        }
-        return json.dumps(statement, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
+        return Statement.of(TOTAL_TYPE, {self.dataset: content.pop("digest")}, content, key)
 
     @classmethod
-    def from_payload(cls, payload: bytes, name: str = _NAME) -> LedgerTotal:
+    def of(cls, statement: Statement) -> LedgerTotal:
         """Read a stranger's statement, strictly: its fields, their types and ranges, in the one form there is.
 
         Raises:
             InvalidInput: it is anything else.
         """
-        match parse_json(payload, name):
-            case {"predicateType": str(kind), "predicate": dict(content), "subject": [{"digest": {"sha256": digest}}]}:
-                if kind != TOTAL_TYPE:
-                    raise InvalidInput(f"{name} predicateType", kind, TOTAL_TYPE)
-            case _:
-                raise InvalidInput(name, "other fields", _WRITTEN)
+        subject, content = statement.parts(TOTAL_TYPE, _NAME)
         if "unit" not in content or "digest" in content:
-            raise InvalidInput(name, "other fields", _WRITTEN)
-        found = read(cls, {**content, "digest": digest}, name)
-        # One form: numbers of another spelling, fields that nobody read, or spaces would be room for anything else.
-        if found.to_payload() != payload:
-            raise InvalidInput(name, "another form", _WRITTEN)
+            raise InvalidInput(_NAME, "other fields", _WRITTEN)
+        found = read(cls, {**content, "digest": next(iter(subject.values()), None)}, _NAME)
+        # Numbers of another spelling, or fields of another version, would be room for anything else.
+        if found.statement().payload != statement.payload:
+            raise InvalidInput(_NAME, "another form", _WRITTEN)
         return found
-
-
-@dataclass(frozen=True)
-class StatedTotal:
-    """A statement that was read, and who vouches for it.
-
-    Attributes:
-        total: what it says.
-        key_id: of the key that the signature names; None where it is not signed.
-        checked: whether the signature was checked with a key.
-    """
-
-    total: LedgerTotal
-    key_id: str | None = None
-    checked: bool = False
-
-    @property
-    def signature(self) -> dict[str, Any] | None:
-        """Key and whether it was checked, as ``privmix verify`` gives them."""
-        return None if self.key_id is None else {"key_id": self.key_id, "checked": self.checked}
 
 
 def write_total(
     total: LedgerTotal, path: str | Path, key: PrivateKey | None = None, *, overwrite: bool = False
-) -> StatedTotal:
+) -> Statement:
     """Store a statement, whole or not at all, signed where there is a key.
 
     Args:
@@ -238,21 +202,16 @@ def write_total(
         InvalidInput: something is there.
         StorageError: it can't be written.
     """
-    place, payload = Path(path), total.to_payload()
+    place, made = Path(path), total.statement(key)
     check_place(place, overwrite=overwrite)
-    content, key_id = payload + b"\n", None
-    if key is not None:
-        key_id = key.public.key_id
-        unsigned = Envelope(payload, key_id, bytes(64))
-        content = Envelope(payload, key_id, key.sign(unsigned.signed_bytes)).to_bytes()
     try:
         # Outcomes can tell of records: that statement is for whom its owner hands it to.
         with file_mode(private=total.outcomes is not None):
             place.parent.mkdir(parents=True, exist_ok=True)
-            write_durably(place, content)
+            write_durably(place, made.to_bytes())
     except OSError as error:
         raise StorageError(f"out: can't write {place}: {error.strerror or type(error).__name__}") from None
-    return StatedTotal(total, key_id, key is not None)
+    return made
 
 
 def check_place(place: Path, *, overwrite: bool) -> None:
@@ -267,7 +226,7 @@ def check_place(place: Path, *, overwrite: bool) -> None:
         raise InvalidInput("out", str(place), "a statement that privmix wrote, to overwrite it") from None
 
 
-def read_total(path: str | Path, key: PublicKey | None = None) -> StatedTotal:
+def read_total(path: str | Path, key: PublicKey | None = None) -> tuple[LedgerTotal, Statement]:
     """Read a statement that anyone may have written, and check whose it is.
 
     Formal guarantees:
@@ -289,24 +248,14 @@ def read_total(path: str | Path, key: PublicKey | None = None) -> StatedTotal:
         ...     "2026-01-31T12:00:00+00:00", "0" * 64)
         >>> key, place = PrivateKey.new(), Path(tempfile.mkdtemp()) / "total.json"
         >>> _ = write_total(made, place, key)
-        >>> read_total(place, key.public).checked, read_total(place, key.public).total == made
+        >>> found, statement = read_total(place, key.public)
+        >>> statement.checked, found == made
         (True, True)
     """
-    content = read_plain(Path(path), _NAME, _MOST_BYTES)
-    found = parse_json(content, _NAME)
-    if not isinstance(found, dict) or "payloadType" not in found:
-        if key is not None:
-            raise InvalidInput(_NAME, "no signature", "a statement that is signed, as `privmix ledger statement` can")
-        return StatedTotal(LedgerTotal.from_payload(content.removesuffix(b"\n")))
-    envelope = Envelope.from_bytes(content, _NAME)
+    statement = Statement.read(Path(path), _NAME, _MOST_BYTES, unsigned=True)
     if key is not None:
-        if not key.verifies(envelope.signature, envelope.signed_bytes):
-            if envelope.key_id != key.key_id:
-                raise InvalidInput("key", f"key {key.key_id}", f"the key that signed, said to be {envelope.key_id}")
-            raise InvalidInput(_NAME, "a signature that is wrong", "the signature of its own payload by `key`")
-        if envelope.key_id != key.key_id:
-            raise InvalidInput(f"{_NAME} keyid", envelope.key_id, f"{key.key_id}, the key that signed")
-    return StatedTotal(LedgerTotal.from_payload(envelope.payload), envelope.key_id, key is not None)
+        statement = statement.checked_by(key, _NAME)
+    return LedgerTotal.of(statement), statement
 
 
 def is_total(path: Path) -> bool:

@@ -1,11 +1,10 @@
-"""The end of a sealed key, stated: who says that it was destroyed, and when. An in-toto statement in a DSSE envelope.
+"""The end of a sealed key, stated: who says that it was destroyed, and when.
 
 It is somebody's word. That a file was overwritten can be shown to nobody, and a copy leaves no trace where it was made.
 """
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,19 +14,17 @@ from typing import Annotated, Any, Final
 from privmix import __version__
 from privmix.certificate.about import Day
 from privmix.certificate.certificate import CERTIFICATE_FILE
-from privmix.certificate.dsse import Envelope
-from privmix.certificate.keys import PrivateKey, PublicKey
+from privmix.certificate.keys import PrivateKey
 from privmix.certificate.sealed_key import Commitment
+from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput
 from privmix.fields import Checked, Choice, Digest, Text, read, stored
-from privmix.untrusted import parse_json, read_plain
 
 ENDED_FILE: Final = "replay-ended.dsse.json"
 SAYS: Final = (
     "The signer says that the sealed key, and the private keys of the auditors listed, were overwritten and removed "
     "where they lay. That no copy of them is left, or of the key that was sealed, is not shown by this and can't be."
 )
-_STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 _PREDICATE_TYPE: Final = "urn:privmix:replay-ended:v1"
 _MOST_BYTES: Final = 2**16
 
@@ -55,38 +52,20 @@ class Ending(Checked):
 
 @dataclass(frozen=True)
 class Ended:
-    """A statement that was read, and whose it says it is: nobody checked that yet.
-
-    Attributes:
-        ending: what is stated.
-        envelope: that it is in.
-    """
+    """An ending that was read, with its statement, whose signature is not checked yet."""
 
     ending: Ending
-    envelope: Envelope
+    statement: Statement
 
     @property
     def key_id(self) -> str:
-        """Of the key that it names, unchecked."""
-        return self.envelope.key_id
-
-    def is_signed_by(self, key: PublicKey) -> bool:
-        """Whether the owner of ``key`` signed it."""
-        return self.key_id == key.key_id and key.verifies(self.envelope.signature, self.envelope.signed_bytes)
+        """Of the key that the signature names, unchecked."""
+        return str(self.statement.key_id)
 
 
-def state_end(ending: Ending, certificate_sha256: str, key: PrivateKey) -> bytes:
-    """The statement's file, signed.
-
-    Example:
-        >>> key, ending = PrivateKey.new(), Ending("0" * 32, "1" * 64, (), "2026-11-25")
-        >>> content = state_end(ending, "2" * 64, key)
-        >>> Ended(ending, Envelope.from_bytes(content, ENDED_FILE)).is_signed_by(key.public)
-        True
-    """
-    payload = json.dumps(_statement(ending, certificate_sha256), sort_keys=True, separators=(",", ":")).encode()
-    unsigned = Envelope(payload, key.public.key_id, bytes(64))
-    return Envelope(payload, unsigned.key_id, key.sign(unsigned.signed_bytes)).to_bytes()
+def state_end(ending: Ending, certificate_sha256: str, key: PrivateKey | None = None) -> Statement:
+    """The statement of it, about a certificate's file."""
+    return Statement.of(_PREDICATE_TYPE, {CERTIFICATE_FILE: certificate_sha256}, stored(ending), key)
 
 
 def read_end(path: Path, release: str, commitment: Commitment, certificate_sha256: str) -> Ended | None:
@@ -98,16 +77,14 @@ def read_end(path: Path, release: str, commitment: Commitment, certificate_sha25
     """
     if not os.path.lexists(path):
         return None
-    envelope = Envelope.from_bytes(read_plain(path, ENDED_FILE, _MOST_BYTES), ENDED_FILE)
-    found = parse_json(envelope.payload, f"{ENDED_FILE} payload")
-    stated = found.get("predicate") if isinstance(found, dict) else None
-    ending = read(Ending, stated, f"{ENDED_FILE} predicate")
+    statement = Statement.read(path, ENDED_FILE, _MOST_BYTES)
+    ending = read(Ending, statement.parts(_PREDICATE_TYPE, ENDED_FILE)[1], f"{ENDED_FILE} predicate")
     about = ending.release == release and ending.sealed_sha256 == commitment.sealed_sha256
     if not about or not set(ending.auditor_keys) <= set(commitment.auditors):
         raise InvalidInput(ENDED_FILE, "a statement about something else", "one about this release's sealed key")
-    if found != _statement(ending, certificate_sha256):
+    if statement.payload != state_end(ending, certificate_sha256).payload:
         raise InvalidInput(ENDED_FILE, "a statement about another certificate", "one about this release's")
-    return Ended(ending, envelope)
+    return Ended(ending, statement)
 
 
 def sealed_state(commitment: Commitment, ended: Ended | None) -> dict[str, Any]:
@@ -137,12 +114,3 @@ def sealed_words(commitment: Commitment, ended: Ended | None, checked: bool = Fa
         why = f"{commitment.until}, the day of its end, is past, and nobody states that it was destroyed"
         return f"sealed for {commitment.whom}; {why}: ask its owner for the signed statement"
     return f"it exists, sealed for {commitment.whom}, until {commitment.until}: the guarantee rests on them, too"
-
-
-def _statement(ending: Ending, certificate_sha256: str) -> dict[str, Any]:
-    return {
-        "_type": _STATEMENT_TYPE,
-        "subject": [{"name": CERTIFICATE_FILE, "digest": {"sha256": certificate_sha256}}],
-        "predicateType": _PREDICATE_TYPE,
-        "predicate": stored(ending),
-    }

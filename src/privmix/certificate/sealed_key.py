@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from privmix.certificate.about import Day
 from privmix.certificate.auditor_keys import AuditorKey, AuditorPublicKey
-from privmix.certificate.dsse import decoded
+from privmix.certificate.statement import decoded
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.fields import Checked, Digest, PlainCount, read
 from privmix.untrusted import parse_json

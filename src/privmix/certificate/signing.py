@@ -1,14 +1,13 @@
 """Signatures over a whole folder: who vouches for every file of a release or model, and for nothing that was added.
 
-The statement is in-toto's (Statement v1): the folder's files with their SHA-256, and as predicate what the folder is
-and what its certificate guarantees. It is signed in a DSSE envelope, ``attestation.dsse.json``, which lies in the
-folder and is the only file that the statement does not name.
+The statement (:mod:`privmix.certificate.statement`) has the folder's files with their SHA-256, and as predicate what
+the folder is and what its certificate guarantees. It lies in the folder, as ``attestation.dsse.json``, the only file
+that the statement does not name.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 import re
@@ -18,17 +17,16 @@ from pathlib import Path
 from typing import Annotated, Any, Final
 
 from privmix import __version__
-from privmix.certificate.dsse import Envelope
 from privmix.certificate.keys import PrivateKey, PublicKey
+from privmix.certificate.statement import Statement
 from privmix.certificate.verification import Verification
 from privmix.errors import InvalidInput, StorageError
 from privmix.fields import Checked, Choice, printable
 from privmix.held_folders import write_durably
 from privmix.mechanisms.plan import PERSON, RECORD
-from privmix.untrusted import open_plain, parse_json, read_plain
+from privmix.untrusted import open_plain
 
 ATTESTATION_FILE: Final = "attestation.dsse.json"
-STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "urn:privmix:guarantee:v1"
 KINDS: Final = ("release", "model", "fitted-model", "ledger-total")
 # Room for a file's name and digest in a statement, and for what is said once.
@@ -137,15 +135,13 @@ def sign_folder(folder: str | os.PathLike[str], key: PrivateKey, check: Check, *
     if _digests(_files(root)) != digests:
         raise InvalidInput(str(root), "files that change", "a folder that nobody writes to")
     tool = f"privmix {__version__}"
-    payload = json.dumps(_statement(digests, subject, tool), sort_keys=True, separators=(",", ":")).encode()
-    unsigned = Envelope(payload, key.public.key_id, bytes(64))
-    envelope = Envelope(payload, unsigned.key_id, key.sign(unsigned.signed_bytes))
+    made = Statement.of(PREDICATE_TYPE, digests, _predicate(subject, tool), key)
     try:
-        write_durably(root / ATTESTATION_FILE, envelope.to_bytes())
+        write_durably(root / ATTESTATION_FILE, made.to_bytes())
     except OSError as error:
         (root / f".{ATTESTATION_FILE}.draft").unlink(missing_ok=True)
         raise StorageError(f"signature: can't write {root / ATTESTATION_FILE}: {error.strerror}") from None
-    return Signature(envelope.key_id, len(digests), tool)
+    return Signature(key.public.key_id, len(digests), tool)
 
 
 def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Check) -> Signature:
@@ -167,17 +163,13 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
     """
     root = Path(folder)
     files = _files(root)
-    envelope = _read(root, len(files))
-    if envelope is None:
+    statement = _read(root, len(files))
+    if statement is None:
         raise InvalidInput(str(root), "a folder without signature", f"one with {ATTESTATION_FILE}, from privmix sign")
-    if not key.verifies(envelope.signature, envelope.signed_bytes):
-        if envelope.key_id != key.key_id:
-            raise InvalidInput("key", f"key {key.key_id}", f"the key that signed, said to be {envelope.key_id}")
-        raise InvalidInput(ATTESTATION_FILE, "a signature that is wrong", "the signature of its own payload by `key`")
-    if envelope.key_id != key.key_id:
-        raise InvalidInput(f"{ATTESTATION_FILE} keyid", envelope.key_id, f"{key.key_id}, the key that signed")
-    found = parse_json(envelope.payload, f"{ATTESTATION_FILE} payload")
-    signed, tool = _digests_of(found), _tool_of(found)
+    signed, predicate = statement.checked_by(key, ATTESTATION_FILE).parts(PREDICATE_TYPE, ATTESTATION_FILE)
+    tool = predicate.get("tool")
+    if not isinstance(tool, str) or not _TOOL.match(tool):
+        raise InvalidInput(f"{ATTESTATION_FILE} tool", tool, "privmix and its version")
     # Names first: what nobody signed is not even read.
     for name in sorted(signed.keys() ^ files.keys()):
         if name in signed:
@@ -188,9 +180,9 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
         if signed[name] != digest:
             raise InvalidInput(_shown(name), "other content", "the bytes that were signed")
     subject = check(root)
-    if found != _statement(digests, subject, tool):
+    if statement.payload != Statement.of(PREDICATE_TYPE, digests, _predicate(subject, tool)).payload:
         raise InvalidInput(ATTESTATION_FILE, "a statement about something else", "a statement about this folder")
-    return Signature(envelope.key_id, len(digests), tool)
+    return Signature(key.key_id, len(digests), tool)
 
 
 def claimed_key(folder: str | os.PathLike[str]) -> str | None:
@@ -201,48 +193,20 @@ def claimed_key(folder: str | os.PathLike[str]) -> str | None:
         StorageError: it can't be read.
     """
     root = Path(folder)
-    envelope = _read(root, len(_files(root)))
-    return None if envelope is None else envelope.key_id
+    statement = _read(root, len(_files(root)))
+    return None if statement is None else statement.key_id
 
 
-def _read(root: Path, files: int) -> Envelope | None:
+def _read(root: Path, files: int) -> Statement | None:
     path = root / ATTESTATION_FILE
     if not os.path.lexists(path):
         return None
     # A folder of few files has a short statement.
-    return Envelope.from_bytes(
-        read_plain(path, ATTESTATION_FILE, _BYTES_ONCE + _BYTES_A_FILE * files), ATTESTATION_FILE
-    )
+    return Statement.read(path, ATTESTATION_FILE, _BYTES_ONCE + _BYTES_A_FILE * files)
 
 
-def _statement(digests: Mapping[str, str], subject: Subject, tool: str) -> dict[str, Any]:
-    return {
-        "_type": STATEMENT_TYPE,
-        "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in sorted(digests.items())],
-        "predicateType": PREDICATE_TYPE,
-        "predicate": {"kind": subject.kind, "id": subject.id, "guarantee": subject.guarantee, "tool": tool},
-    }
-
-
-def _digests_of(found: Any) -> dict[str, str]:
-    """Names and digests in a statement, each name once."""
-    listed = found.get("subject") if isinstance(found, dict) else None
-    signed: dict[str, str] = {}
-    for item in listed if isinstance(listed, list) else [None]:
-        match item:
-            case {"name": str(name), "digest": {"sha256": str(digest)}} if name not in signed:
-                signed[name] = digest
-            case _:
-                raise InvalidInput(f"{ATTESTATION_FILE} subject", "other fields", "files with their SHA-256, each once")
-    return signed
-
-
-def _tool_of(found: Any) -> str:
-    predicate = found.get("predicate")
-    tool = predicate.get("tool") if isinstance(predicate, dict) else None
-    if not isinstance(tool, str) or not _TOOL.match(tool):
-        raise InvalidInput(f"{ATTESTATION_FILE} tool", tool, "privmix and its version")
-    return tool
+def _predicate(subject: Subject, tool: str) -> dict[str, Any]:
+    return {"kind": subject.kind, "id": subject.id, "guarantee": subject.guarantee, "tool": tool}
 
 
 def _files(root: Path) -> dict[str, Path]:

@@ -12,13 +12,13 @@ from typing import Any, Final
 from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate import Certificate, PublicKey, Subject, Verification, claimed_key, verify_signature
 from privmix.certificate.certificate import MODEL
-from privmix.certificate.ledger_total import LedgerTotal, is_total
+from privmix.certificate.ledger_total import LedgerTotal, is_total, read_total
 from privmix.certificate.replay_end import ENDED_FILE, read_end, sealed_words
 from privmix.certificate.sealed_key import commitment_of
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
-from privmix.jobs.ledger_total import read_ledger_total, total_bars, words
+from privmix.jobs.ledger_total import total_bars, words
 from privmix.progress import Progress, silent
 from privmix.releases.series import is_series
 from privmix.releases.series_chain import Chain, verify_series
@@ -120,10 +120,9 @@ def verify(
     """
     path, tell = Path(folder), callback(progress)
     if is_total(path):
-        stated = read_ledger_total(path, key)
-        total = stated.total
+        total, statement = read_total(path, None if key is None else PublicKey.read(Path(key)))
         subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency, total.unit)
-        return Checked(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=stated.signature)
+        return Checked(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=statement.signer)
     if module is not None:
         checked = verify(path, key=key, progress=tell)
         if checked.subject.kind != MODEL:
@@ -152,8 +151,7 @@ def _end_checked(checked: Checked, key: PublicKey) -> Checked:
     held = checked.held
     if held is None or held.sealed is None or held.ended is None or held.ended.key_id != key.key_id:
         return checked
-    if not held.ended.is_signed_by(key):
-        raise InvalidInput(ENDED_FILE, "a signature that is wrong", "the signature of its own payload by `key`")
+    held.ended.statement.checked_by(key, ENDED_FILE)
     stated = {**checked.found["sealed_key"], "ended": {**checked.found["sealed_key"]["ended"], "checked": True}}
     words = sealed_words(held.sealed, held.ended, checked=True)
     return replace(checked, found={**checked.found, "sealed_key": stated}, sealed=words)

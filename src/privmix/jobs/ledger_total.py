@@ -18,11 +18,11 @@ from privmix.certificate.ledger_total import (
     MOST_RESULTS,
     LedgerTotal,
     Outcomes,
-    StatedTotal,
     check_place,
     read_total,
     write_total,
 )
+from privmix.certificate.statement import Statement
 from privmix.errors import InvalidInput
 from privmix.jobs.places import check_unpublished
 from privmix.ledger import Ledger, verify_ledger
@@ -46,13 +46,18 @@ class Stated(Shown):
 
     Attributes:
         total: what the ledger says.
-        key_id: of the key that signed it; None where nobody did.
+        statement: of a file: its form, and who vouches for it; None where none was written or read.
         out: where the statement is, if it was written.
     """
 
     total: LedgerTotal
-    key_id: str | None = None
+    statement: Statement | None = None
     out: Path | None = None
+
+    @property
+    def key_id(self) -> str | None:
+        """Of the key that the signature names; None where nobody signed."""
+        return None if self.statement is None else self.statement.key_id
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Budget, spent and left."""
@@ -122,18 +127,17 @@ def ledger_total(
     total = _total(book, dataset, outcomes)
     if place is None:
         return Stated(total)
-    written = write_total(total, place, signer, overwrite=overwrite)
-    return Stated(total, written.key_id, place)
+    return Stated(total, write_total(total, place, signer, overwrite=overwrite), place)
 
 
-def read_ledger_total(statement: str | Path, key: str | Path | None = None) -> StatedTotal:
+def read_ledger_total(statement: str | Path, key: str | Path | None = None) -> Stated:
     """A statement that somebody handed over; with a key, which must have signed it.
 
     Raises:
         InvalidInput: it is none, was changed, or another key signed it.
         StorageError: it can't be read.
     """
-    return read_total(Path(statement), None if key is None else PublicKey.read(Path(key)))
+    return Stated(*read_total(Path(statement), None if key is None else PublicKey.read(Path(key))))
 
 
 def check_ledger_total(ledger: str | Ledger, stated: LedgerTotal) -> None:
@@ -153,10 +157,12 @@ def check_ledger_total(ledger: str | Ledger, stated: LedgerTotal) -> None:
         raise InvalidInput("statement", f"spent {exact(stated.spent)}", f"at least {rounded_up(spent, 6)}")
 
 
-def total_record(stated: StatedTotal, *, from_ledger: bool = False) -> RunRecord:
+def total_record(stated: Stated) -> RunRecord:
     """A total for a report. Where it is from is decided here, by whoever read it, and in no file."""
-    total = stated.total
-    source = LEDGER if from_ledger else SIGNED if stated.checked else UNSIGNED if stated.key_id is None else NAMED
+    total, statement = stated.total, stated.statement
+    source = LEDGER
+    if statement is not None:
+        source = UNSIGNED if statement.key_id is None else SIGNED if statement.checked else NAMED
     content = {**total.to_dict(), "source": source, "key_id": stated.key_id}
     return RunRecord(
         "ledger",
@@ -166,7 +172,7 @@ def total_record(stated: StatedTotal, *, from_ledger: bool = False) -> RunRecord
         {},
         title=f"Budget of {total.dataset}",
         # The same statement gives the same record.
-        record_id=hashlib.sha256(total.to_payload()).hexdigest()[:32],
+        record_id=hashlib.sha256(total.statement().payload).hexdigest()[:32],
     )
 
 

@@ -436,7 +436,7 @@ def end_replay(
         today = datetime.now(UTC).date().isoformat()
         ending = Ending(held.certificate.id, sealed.sealed_sha256, () if opened is None else (opened,), today)
         with hold(folder.parent) as above:
-            above.write(draft.name, state_end(ending, digest, signing), shared=True)
+            above.write(draft.name, state_end(ending, digest, signing).to_bytes(), shared=True)
         private_files.shred(place, "sealed key", MOST_SEALED_BYTES)
     elif file is None and left.ending.auditor_keys:
         raise InvalidInput("key", None, "the file of the interrupted call")

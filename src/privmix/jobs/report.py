@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Final
 
 from privmix.certificate.certificate import MODEL, RELEASE
-from privmix.certificate.ledger_total import StatedTotal
 from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.guarantee import folder_guarantee
 from privmix.jobs.kinds import FITTED, kind_of
@@ -129,8 +128,7 @@ def _total(
     if key is not None and statement is None:
         raise InvalidInput("key", str(key), "none without `statement`")
     if ledger is not None and dataset is not None:
-        stated = StatedTotal(ledger_total(ledger, dataset, outcomes=audience == OWNER).total)
-        return [total_record(stated, from_ledger=True)]
+        return [total_record(ledger_total(ledger, dataset, outcomes=audience == OWNER))]
     return [] if statement is None else [total_record(read_ledger_total(statement, key))]
 
 

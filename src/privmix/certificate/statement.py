@@ -1,0 +1,201 @@
+"""Signed statements: in-toto (Statement version 1) in a DSSE envelope (version 1) with one Ed25519 signature.
+
+The encoding is that of the Dead Simple Signing Envelope (secure-systems-lab/dsse, protocol.md). A signature is of the
+payload together with its type, so bytes that were signed as one thing are never taken for another.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.certificate.keys import PrivateKey, PublicKey
+from privmix.errors import InvalidInput
+from privmix.untrusted import parse_json, read_plain
+
+IN_TOTO: Final = "application/vnd.in-toto+json"
+STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
+_SIGNATURE_BYTES: Final = 64
+_KEY_ID_LENGTH: Final = 64
+
+
+def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
+    """The bytes that a DSSE signature is made of.
+
+    Example (the specification's own):
+        >>> pre_authentication_encoding("http://example.com/HelloWorld", b"hello world")
+        b'DSSEv1 29 http://example.com/HelloWorld 11 hello world'
+    """
+    kind = payload_type.encode()
+    return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A statement, and who is said to have signed it; reading one checks its layout alone.
+
+    Attributes:
+        payload: the statement's bytes, of type :data:`IN_TOTO`.
+        key_id: SHA-256 of the public key that the signature names: a hint, which anyone can write. None: unsigned.
+        signature: 64 bytes; none of an unsigned statement.
+        checked: whether the signature was checked, by :meth:`checked_by`.
+
+    Example:
+        >>> key = PrivateKey.new()
+        >>> made = Statement.of("urn:example", {"a.txt": "0" * 64}, {"number": 1}, key)
+        >>> Statement.from_bytes(made.to_bytes(), "file").checked_by(key.public, "file").parts("urn:example", "file")
+        ({'a.txt': '0000000000000000000000000000000000000000000000000000000000000000'}, {'number': 1})
+    """
+
+    payload: bytes
+    key_id: str | None = None
+    signature: bytes = b""
+    checked: bool = False
+
+    @classmethod
+    def of(
+        cls, kind: str, subject: Mapping[str, str], predicate: Mapping[str, Any], key: PrivateKey | None = None
+    ) -> Statement:
+        """Make a statement, signed where there is a key.
+
+        Args:
+            kind: type of the predicate, a URI.
+            subject: what it is about: names with their SHA-256.
+            predicate: JSON values.
+            key: of the signer.
+        """
+        content = {
+            "_type": STATEMENT_TYPE,
+            "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in subject.items()],
+            "predicateType": kind,
+            "predicate": predicate,
+        }
+        made = cls(json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode())
+        if key is None:
+            return made
+        return replace(made, key_id=key.public.key_id, signature=key.sign(made.signed_bytes), checked=True)
+
+    @property
+    def signed_bytes(self) -> bytes:
+        """What the signature is of."""
+        return pre_authentication_encoding(IN_TOTO, self.payload)
+
+    @property
+    def signer(self) -> dict[str, Any] | None:
+        """Key and whether it was checked, as JSON values; None where nobody signed."""
+        return None if self.key_id is None else {"key_id": self.key_id, "checked": self.checked}
+
+    def parts(self, kind: str, name: str) -> tuple[dict[str, str], dict[str, Any]]:
+        """Subject and predicate, read strictly.
+
+        Formal guarantees:
+            * one form: a payload is the one that :meth:`of` makes of these parts, byte for byte. Other spellings of
+              numbers, further fields or spaces are refused: nothing that was not read is there.
+
+        Raises:
+            InvalidInput: the payload is anything else, or of another kind.
+        """
+        allowed = f"a statement of type {kind}, as privmix writes it"
+        subject: dict[str, str] = {}
+        match parse_json(self.payload, f"{name} payload"):
+            case {"predicateType": str(found), "predicate": dict(predicate), "subject": list(listed)} if found == kind:
+                for item in listed:
+                    match item:
+                        case {"name": str(key), "digest": {"sha256": str(digest)}}:
+                            subject[key] = digest
+                        case _:
+                            raise InvalidInput(f"{name} subject", "other fields", "names with their SHA-256, each once")
+            case _:
+                raise InvalidInput(name, "other fields or another predicateType", allowed)
+        if Statement.of(kind, subject, predicate).payload != self.payload:
+            raise InvalidInput(name, "another form", allowed)
+        return subject, predicate
+
+    def checked_by(self, key: PublicKey, name: str) -> Statement:
+        """The same, marked as checked, once the owner of ``key`` is found to have signed it.
+
+        Raises:
+            InvalidInput: there is no signature, it is another key's, or the payload was changed.
+        """
+        if self.key_id is None:
+            raise InvalidInput(name, "no signature", "a signed statement")
+        if not key.verifies(self.signature, self.signed_bytes):
+            if self.key_id != key.key_id:
+                raise InvalidInput("key", f"key {key.key_id}", f"the key that signed, said to be {self.key_id}")
+            raise InvalidInput(name, "a signature that is wrong", "the signature of its own payload by `key`")
+        if self.key_id != key.key_id:
+            raise InvalidInput(f"{name} keyid", self.key_id, f"{key.key_id}, the key that signed")
+        return replace(self, checked=True)
+
+    def to_bytes(self) -> bytes:
+        """The file: an envelope, or the payload alone where nobody signed; :meth:`from_bytes` is the inverse."""
+        if self.key_id is None:
+            return self.payload + b"\n"
+        content = {
+            "payloadType": IN_TOTO,
+            "payload": base64.b64encode(self.payload).decode(),
+            "signatures": [{"keyid": self.key_id, "sig": base64.b64encode(self.signature).decode()}],
+        }
+        return (json.dumps(content, indent=2) + "\n").encode()
+
+    @classmethod
+    def read(cls, path: Path, name: str, most_bytes: int, *, unsigned: bool = False) -> Statement:
+        """Read a plain file of at most so many bytes; see :meth:`from_bytes`."""
+        return cls.from_bytes(read_plain(path, name, most_bytes), name, unsigned=unsigned)
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str, *, unsigned: bool = False) -> Statement:
+        """Read a stranger's envelope, strictly.
+
+        Formal guarantees:
+            * exactly one signature of Ed25519's length, one payload of in-toto's type, and no other field: whatever was
+              not read is not there;
+            * base64 is the one that :meth:`to_bytes` writes, so an envelope has one form.
+
+        Args:
+            content: of the file.
+            name: what messages call it.
+            unsigned: allow a statement without envelope, too.
+
+        Raises:
+            InvalidInput: it is anything else.
+        """
+        found = parse_json(content, name)
+        if unsigned and not (isinstance(found, dict) and "payloadType" in found):
+            return cls(content.removesuffix(b"\n"))
+        match found:
+            case {"payloadType": kind, "payload": payload, "signatures": [{"keyid": key_id, "sig": sig, **a}], **b} if (
+                not a and not b
+            ):
+                pass
+            case _:
+                raise InvalidInput(name, "other fields", "one DSSE envelope with exactly one signature: keyid and sig")
+        if kind != IN_TOTO:
+            raise InvalidInput(f"{name} payloadType", kind, IN_TOTO)
+        if not isinstance(key_id, str) or len(key_id) != _KEY_ID_LENGTH or set(key_id) - set("0123456789abcdef"):
+            raise InvalidInput(f"{name} keyid", key_id, f"{_KEY_ID_LENGTH} hexadecimal digits")
+        signature = decoded(sig, f"{name} sig")
+        if len(signature) != _SIGNATURE_BYTES:
+            raise InvalidInput(f"{name} sig", f"{len(signature)} bytes", f"{_SIGNATURE_BYTES} bytes, as of Ed25519")
+        return cls(decoded(payload, f"{name} payload"), key_id, signature)
+
+
+def decoded(text: Any, name: str) -> bytes:
+    """The bytes of a text in base64, which has one form.
+
+    Raises:
+        InvalidInput: it is none, or not in that form.
+    """
+    try:
+        found = base64.b64decode(text, validate=True) if isinstance(text, str) else None
+    except (binascii.Error, ValueError):
+        found = None
+    # Several texts decode to the same bytes where the last digit has bits to spare.
+    if found is None or base64.b64encode(found).decode() != text:
+        raise InvalidInput(name, text if isinstance(text, str) else type(text).__name__, "base64")
+    return found
