@@ -40,6 +40,7 @@ from sklearn.base import clone
 import common
 from bench_membership import NoiselessTrainer
 from bench_utility import features as stored_features
+from privmix import fit
 from privmix.accounting import (
     Gaussian,
     PoissonSampled,
@@ -52,7 +53,6 @@ from privmix.accounting import (
 from privmix.accounting import epsilon as price
 from privmix.designs import Fixed, Hierarchical, Poisson, RandomWeight
 from privmix.engine import PrivateRecords
-from privmix.jobs.fitting import fit
 from privmix.learning import DiscriminantClassifier, GeneralizedKLClassifier, NoiseAwareRidgeClassifier
 from privmix.mechanisms.clipping import clip_l2
 from privmix.planning import ReleaseConfig

@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     )
     from privmix.commands.evaluate import Evaluation, evaluate
     from privmix.commands.evaluate_table import TableEvaluation, evaluate_table
+    from privmix.commands.fit import fit
     from privmix.commands.predict import Predictions, predict
+    from privmix.commands.sample import sample
     from privmix.commands.spec import TableSpec, spec
     from privmix.commands.transform import transform
     from privmix.designs.moments.learner import SecondMomentsClassifier
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from privmix.jobs.columns import Columns
     from privmix.jobs.data_check import DataCheck, check
     from privmix.jobs.extracting import ExtractedFeatures, extract_features
-    from privmix.jobs.fitting import fit
     from privmix.jobs.hub import pull, push
     from privmix.jobs.ledger_total import ledger_total
     from privmix.jobs.loading import load
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.replaying import end_replay, replay
     from privmix.jobs.report import report
-    from privmix.jobs.sampling import SampledTable, sample
+    from privmix.jobs.sampling import SampledTable
     from privmix.jobs.series import end_series
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier

@@ -65,7 +65,7 @@ def test_a_folder_is_what_it_is(release: Path, tmp_path: Path) -> None:
     assert found.dataset.x is found.x
     assert pm.fit(found, "noise-aware-ridge", regularisation=0.1).classifier.name == "noise-aware-ridge"
     own = pm.SecondMomentsClassifier(regularisation=0.5)
-    assert pm.fit(found, own).classifier is own
+    assert pm.fit(found, learner=own).classifier is own
     checked = pm.verify(release)
     assert checked.found["epsilon"] <= TARGET[0]
     assert checked.signature is None
@@ -150,7 +150,7 @@ def test_labels_that_do_not_fit(release: Path) -> None:
         with pytest.raises(pm.InvalidInput, match="label"):
             model.score(x, labels)
     with pytest.raises(pm.InvalidInput, match="learner"):
-        pm.fit(release, "magic")
+        pm.fit(release, learner="magic")
 
 
 def test_membership_of_records_in_memory(digits: Digits, release: Path, tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ VERBS: Final = {
         "privmix.cli.export", "Write a trained network to a file that loads in torch in one line, without privmix."
     ),
     "fit": Verb(
-        "privmix.cli.fit",
+        "privmix.commands.fit:Fit",
         "Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.",
     ),
     "plan": Verb(
@@ -62,7 +62,7 @@ VERBS: Final = {
         "Show what the classes of a release look like: images of their means, or the public texts nearest to them.",
     ),
     "sample": Verb(
-        "privmix.cli.sample",
+        "privmix.commands.sample:Sample",
         "Make rows in the columns that a table's specification declares, from a release of the table.",
     ),
     "transform": Verb(

@@ -142,7 +142,7 @@ class Fields:
                 self._inner[item.name] = Fields(hint if inner is MISSING else type(inner), inner)
 
     def _default_of(self, item: Field[Any]) -> Any:
-        if item.name in self._take.needed:
+        if item.name in self._take.needed or item.metadata.get("needed"):
             return MISSING
         if self._default is not MISSING:
             return getattr(self._default, item.name)
@@ -254,6 +254,10 @@ def add_command(group: typer.Typer, kind: type[Command[Any]], panel: str | None 
 
             keep(found, place)
         tell(found, json_output)
+        if not json_output and (then := asked.then(found)) is not None:
+            out.print(f"next: {plain(then)}", soft_wrap=True)
+        if code := getattr(found, "exit_code", 0):
+            raise typer.Exit(code)
 
     json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
     only = inspect.Parameter.KEYWORD_ONLY

@@ -20,6 +20,7 @@ Options that several commands have are a dataclass that they inherit, whose fiel
 from __future__ import annotations
 
 import re
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +33,10 @@ from privmix.signatures import taking
 
 
 class Result(Protocol):
-    """What a command finds: it prints as a few facts (:class:`privmix.shown.Shown`) and has JSON values."""
+    """What a command finds: it prints as a few facts (:class:`privmix.shown.Shown`) and has JSON values.
+
+    It may have ``cautions``, which Python warns of, and an ``exit_code`` of the command line, if not 0.
+    """
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values."""
@@ -59,6 +63,10 @@ class Command(ABC, Generic[Found]):
     def run(self, progress: Progress) -> Found:
         """Do it, and tell ``progress`` how far it is."""
 
+    def then(self, found: Any) -> str | None:
+        """What people usually do next, on the command line."""
+        return None
+
     @classmethod
     def words(cls) -> str:
         """Its name on the command line.
@@ -80,6 +88,8 @@ def function(kind: Callable[P, Command[Found]]) -> Callable[P, Found]:
         found: Any = command.run(callback(command.progress))
         if (place := getattr(command, "record", None)) is not None:
             found.keep(place)
+        for text in getattr(found, "cautions", ()):
+            warnings.warn(text, stacklevel=4)
         return found  # type: ignore[no-any-return]
 
     assert isinstance(kind, type)

@@ -125,7 +125,7 @@ class Predict(Columns, ModelFiles, NewFile, Command[Predictions]):
     )
     data: Any = option(MISSING, UNLABELLED_HELP)
     _: KW_ONLY
-    out: str | Path | None = option(None, "File to write: .csv, .parquet or .jsonl (JSON lines).")
+    out: str | Path | None = option(None, "File to write: .csv, .parquet or .jsonl (JSON lines).", needed=True)
     split: str | None = option(None, PART_HELP)
     probabilities: bool = option(True, "Write a probability of each class, too.", off="no")
     module: Any = option(None, MODULE_HELP)

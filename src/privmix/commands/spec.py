@@ -132,7 +132,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         argument=True,
     )
     _: KW_ONLY
-    out: str | Path | None = option(None, "File to write: .json.")
+    out: str | Path | None = option(None, "File to write: .json.", needed=True)
     split: str = option("train", "Which part of a folder.")
 
     def run(self, progress: Progress) -> TableSpec:

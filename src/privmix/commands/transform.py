@@ -42,7 +42,7 @@ class Transform(Columns, ModelFiles, NewFile, Command[Transformed]):
     release: HasDataset | ReleasedDataset | str | Path = option(MISSING, "A release, or its folder.", argument=True)
     data: Any = option(MISSING, UNLABELLED_HELP)
     _: KW_ONLY
-    out: str | Path | None = option(None, "File to write: .npy, .csv, .parquet or .jsonl (JSON lines).")
+    out: str | Path | None = option(None, "File to write: .npy, .csv, .parquet or .jsonl (JSON lines).", needed=True)
     split: str | None = option(None, PART_HELP)
 
     def run(self, progress: Progress) -> Transformed:

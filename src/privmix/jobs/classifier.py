@@ -11,9 +11,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import NotFittedError
 
 from privmix.errors import InvalidInput
-from privmix.jobs.fitting import fit
+from privmix.jobs.fitting import fitted
 from privmix.jobs.models import Model
-from privmix.jobs.options import AUTO
+from privmix.jobs.options import AUTO, FitOptions
 from privmix.jobs.released import Release
 from privmix.learning.base import ReleaseLearner
 from privmix.publication import ReleasedDataset
@@ -89,16 +89,9 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
             raise InvalidInput("release", None, "a release, or its folder")
         # A learner that was given is fitted as a copy: scikit-learn's estimators leave their arguments as they are.
         learner = type(self.learner)(**self.learner.get_params()) if isinstance(self.learner, ReleaseLearner) else None
-        self.model_ = fit(
-            release,
-            learner or self.learner,
-            regularisation=self.regularisation,
-            model=self.model,
-            epochs=self.epochs,
-            seed=self.seed,
-            features_model=self.features_model,
-            trust_features_model=self.trust_features_model,
-        )
+        asked = {**self.get_params(deep=False), "learner": learner or self.learner}
+        del asked["release"]
+        self.model_ = fitted(release, FitOptions(**asked))
         named = self.model_.named(np.arange(len(self.model_.classes)))
         # scikit-learn's scorers take columns of probabilities to be in the order of sorted labels.
         self._order = np.argsort(named)

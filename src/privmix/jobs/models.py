@@ -76,10 +76,21 @@ class Model(Shown):
             made: dict[str, object] = {"guarantee": epsilon, "network": learner.network.name}
         else:
             assert not isinstance(facts, ModelFacts)
-            made = {"learner": learner.name, "fitted on release": facts.release_id}
+            made = {"learner": f"{learner.name} ({learner.summary})", "fitted on release": facts.release_id}
+            if curve := getattr(learner, "accuracy_curve_", None):
+                epoch, best = learner.best_epoch  # type: ignore[attr-defined]
+                last = f"{100 * curve[-1]:.2f}% at the last epoch, which is the model's"
+                made["validation"] = f"{last}; {100 * best:.2f}% at best, epoch {epoch} of {len(curve)}"
+                made["of validation"] = (
+                    "for the owner of these data alone: choosing by private ones is not covered by the guarantee"
+                )
         shape = " x ".join(map(str, facts.input_shape))
         size = {"inputs": shape, "features": facts.dim, "classes": len(facts.classes)}
         return "Model", {**made, "extractor": title_of(facts.extractor), **size}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {name: str(value) for name, value in self.shown()[1].items()}
 
     def picture(self) -> PriceCurve | None:
         """What is guaranteed of a trained model; a fitted one's guarantee is that of its release."""

@@ -341,51 +341,6 @@ _LEARNERS: Final = ", ".join(
 
 @described
 @dataclass(frozen=True, kw_only=True)
-class FitOptions:
-    """How to learn from a release, and where the model goes."""
-
-    out: Path | None = option(None, "Folder to create.")
-    learner: str | ReleaseLearner = option(
-        AUTO,
-        "auto: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two stages, "
-        "what a design from elsewhere names, else noise-aware-ridge; or by name: "
-        f"{_LEARNERS} (generalized-kl: the papers').",
-    )
-    model: str = option("linear", "generalized-kl: linear, or cnn on pixel releases.")
-    epochs: int = option(200, "generalized-kl: passes over the rows.")
-    features: str | Extractor | None = option(
-        None,
-        "generalized-kl, on a release of pixels: put the released images through this public extractor (scattering, "
-        "say), and learn from what it makes of them.",
-    )
-    augment: str | None = option(
-        None, "generalized-kl, on a release of pixels: flip, crop or flip,crop of the released images."
-    )
-    validation: Any = option(
-        None,
-        "generalized-kl: labelled data; shows the accuracy at the last epoch and the best. They change nothing "
-        "in the model. For their owner alone: choosing an epoch by private data is not covered by the guarantee.",
-    )
-    validation_split: str | None = option(None, "Which part of `validation`. Default: test.")
-    columns: Columns = field(default_factory=Columns)
-    regularisation: float | str = option(
-        AUTO, "noise-aware-ridge, second-moments: auto, or a share of the largest eigenvalue."
-    )
-    seed: int = option(0, "generalized-kl: initial weights, order of rows, augmentations.")
-    class_descriptions: str | Mapping[str, Any] | None = option(
-        None,
-        "discriminant, on texts: a public prior for class means. names: the classes' own names; or a JSON or CSV "
-        "file with descriptions (in Python a mapping, too: from each class to one text or several).",
-    )
-    features_model: Path | None = option(
-        None, "With `class_descriptions` or `validation`: your copy of the extractor's model."
-    )
-    trust_features_model: bool = option(False, "`features_model` may be a program, and may run.")
-    overwrite: bool = option(False, "Replace an existing `out`.")
-
-
-@described
-@dataclass(frozen=True, kw_only=True)
 class ModelFiles:
     """Files of a user's own that an extractor needs."""
 
@@ -434,3 +389,43 @@ class ModelInputs(Inputs):
     """The same, where a model predicts: a network of the user's own needs its module."""
 
     module: Any = option(None, MODULE_HELP)
+
+
+@described
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class FitOptions(Columns, ModelFiles):
+    """How to learn from a release, and where the model goes."""
+
+    out: str | Path | None = option(None, "Folder to create for the model.", needed=True)
+    learner: str | ReleaseLearner = option(
+        AUTO,
+        "auto: discriminant for moments, Poisson and class-wise rows, two-stage for releases in two stages, "
+        "what a design from elsewhere names, else noise-aware-ridge; or by name: "
+        f"{_LEARNERS} (generalized-kl: the papers').",
+    )
+    model: str = option("linear", "generalized-kl: linear, or cnn on pixel releases.")
+    epochs: int = option(200, "generalized-kl: passes over the rows.")
+    features: str | Extractor | None = option(
+        None,
+        "generalized-kl, on a release of pixels: put the released images through this public extractor (scattering, "
+        "say), and learn from what it makes of them.",
+    )
+    augment: str | None = option(
+        None, "generalized-kl, on a release of pixels: flip, crop or flip,crop of the released images."
+    )
+    validation: Any = option(
+        None,
+        "generalized-kl: labelled data; shows the accuracy at the last epoch and the best. They change nothing "
+        "in the model. For their owner alone: choosing an epoch by private data is not covered by the guarantee.",
+    )
+    validation_split: str | None = option(None, "Which part of `validation`. Default: test.")
+    regularisation: float | str = option(
+        AUTO, "noise-aware-ridge, second-moments: auto, or a share of the largest eigenvalue."
+    )
+    seed: int = option(0, "generalized-kl: initial weights, order of rows, augmentations.")
+    class_descriptions: str | Path | Mapping[str, Any] | None = option(
+        None,
+        "discriminant, on texts: a public prior for class means. names: the classes' own names; or a JSON or CSV "
+        "file with descriptions (in Python a mapping, too: from each class to one text or several).",
+    )
+    overwrite: bool = option(False, "Replace an existing `out`.")

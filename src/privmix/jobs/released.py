@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -161,15 +162,16 @@ class Release(Shown):
             (n, d) float32 in the space of :meth:`transform`, and (n,) classes, as :meth:`Model.predict` names them.
         """
         # Whoever only makes a release needs no learner.
-        from privmix.jobs.fitting import fit
+        from privmix.jobs.fitting import fitted
         from privmix.learning.base import ReleaseLearner
         from privmix.learning.sampling import sample_records
 
-        model = fit(self)
+        model = fitted(self)
         assert isinstance(model.classifier, ReleaseLearner)
         x, places = sample_records(self.dataset, model.classifier, records, seed)
         return x, model.named(places)
 
+    @shows_bars
     def sample_table(
         self, records: int | None = None, *, label: str = "label", seed: int = 0, progress: Asked = None
     ) -> SampledTable:
@@ -177,9 +179,12 @@ class Release(Shown):
 
         See :func:`privmix.sample`, also for the arguments.
         """
-        from privmix.jobs.sampling import sample
+        from privmix.jobs.sampling import sampled
 
-        return sample(self, records, label=label, seed=seed, progress=progress)
+        found = sampled(self, records, label, seed, progress=callback(progress))
+        for text in found.cautions:
+            warnings.warn(text, stacklevel=3)
+        return found
 
     def picture_classes(
         self,

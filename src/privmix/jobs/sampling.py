@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.table_states import States, table_states
 from privmix.features.tabular import Tabular
@@ -31,6 +29,10 @@ LABEL: Final = "label"
 """What the column of classes is called where nothing is said: a release knows no name of it."""
 
 MOST_ROWS: Final = 10_000_000
+
+_OPEN_END: Final = 'of the outer intervals of {}; rows have the number there ("range" beside the bins declares both)'
+# Exit code of rows that do not meet the release, as of a claim that an audit refutes.
+_LOST: Final = 4
 
 # A share that is so many standard deviations of its noise above 0 is one.
 _SEEN: Final = 4.0
@@ -111,6 +113,11 @@ class SampledTable(Shown):
             )
         return tuple(found)
 
+    @property
+    def exit_code(self) -> int:
+        """Of the command line: other than 0 where the fit missed a pair of columns."""
+        return _LOST if self.model.lost else 0
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready form."""
         fitted = [{**vars(pair), "columns": list(pair.columns), "lost": pair.lost} for pair in self.pairs]
@@ -156,57 +163,18 @@ class SampledTable(Shown):
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """How many, and how well they fit."""
-        worst = listed(f"{' x '.join(pair.columns)} ({pair.ratio:.1f})" for pair in self.worst)
+        worst = listed(f"{' x '.join(pair.columns)} ({pair.beyond:.3f})" for pair in self.worst)
         facts: dict[str, object] = {
             **({"WARNING": "; ".join(self.cautions)} if self.cautions else {}),
             "columns": len(self.columns),
-            "quality": " ".join(self.notes),
+            **{f"quality {place}": text for place, text in enumerate(self.notes, 1)},
             "fit": self.fit,
-            **({"mean square over the noise's": worst} if worst else {}),
+            **({"off beyond the noise, in total variation": worst} if worst else {}),
             **({"not in the release": ", ".join(self.ignored)} if self.ignored else {}),
+            **({"one end alone is declared": _OPEN_END.format(", ".join(self.open_ended))} if self.open_ended else {}),
             **({} if self.out is None else {"file": self.out}),
         }
         return f"Sampled table: {len(self):,} rows", facts
-
-
-@shows_bars
-def sample(
-    release: HasDataset | ReleasedDataset | str | Path,
-    records: int | None = None,
-    *,
-    label: str = LABEL,
-    seed: int = 0,
-    out: str | Path | None = None,
-    overwrite: bool = False,
-    progress: Asked = None,
-) -> SampledTable:
-    """Make rows in the declared columns of a table from a release of it, at no further cost of privacy.
-
-    X'X of one-hot and binned columns holds a noisy table of every pair of columns, X'Y one of every column and the
-    classes. A mixture is fitted to these numbers, each weighed by its noise, and rows are drawn from it:
-    see :func:`privmix.learning.table_model.fit_table`. Categories are declared ones, numbers within their bounds, whole
-    where that is declared, and missing cells missing where the specification gives them a place. A number within an
-    interval is drawn evenly from it: the release says no more.
-
-    Args:
-        release: a release of design ``moments``, ``two-stage`` or ``three-stage`` of ``tabular`` features, or its
-            folder.
-        records: how many rows; None: as many records as the release is of.
-        label: name of the column of classes.
-        seed: of fit and draw; the same one makes the same rows on the same machine.
-        out: a file to write: .csv, .parquet or .jsonl.
-        overwrite: replace the file that is there.
-        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
-
-    Raises:
-        InvalidInput: the release has no second moments or is of no table, a number is out of range, or the file can't
-            be one, is there already or lies in a release or model.
-        StorageError: something can't be read or written.
-    """
-    found = sampled(release, records, label, seed, None if out is None else Path(out), overwrite, callback(progress))
-    for text in found.cautions:
-        warnings.warn(text, stacklevel=3)
-    return found
 
 
 def sampled(
@@ -218,7 +186,13 @@ def sampled(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> SampledTable:
-    """The same, whose caller shows the warnings."""
+    """Rows of a release of a table; see :class:`privmix.commands.sample.Sample`.
+
+    Raises:
+        InvalidInput: the release has no second moments or is of no table, a number is out of range, or the file can't
+            be one, is there already or lies in a release or model.
+        StorageError: something can't be read or written.
+    """
     if place is not None:
         check_out(place, overwrite)
     dataset = dataset_of(release)
@@ -265,10 +239,10 @@ def plan_of(dataset: ReleasedDataset) -> Plan:
 def checked_table(
     dataset: ReleasedDataset, records: int | None, label: str, seed: int
 ) -> tuple[Tabular, SecondMoments]:
-    """What the columns of the rows that are asked for are, and the released moments. Arguments as :func:`sample`.
+    """What the columns of the rows that are asked for are, and the released moments. Arguments as :func:`sampled`.
 
     Raises:
-        InvalidInput: :func:`sample` can make no such rows.
+        InvalidInput: :func:`sampled` can make no such rows.
     """
     check_integer("seed", seed, low=0)
     if records is not None:
