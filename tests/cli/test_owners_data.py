@@ -88,7 +88,6 @@ def test_names_with_brackets_and_blanks(tmp_path: Path, monkeypatch: pytest.Monk
     assert f"'{out}'" in outcome.out
     fitted = privmix("fit", str(out), "--out", str(model))
     assert f"'{model}'" in fitted.out
-    assert f"saved to {model}" in fitted.out
     monkeypatch.chdir(tmp_path)
     shown = privmix("evaluate", str(model), "--data", data.test, "--figure", "[i] confusion.png")
     assert "picture: [i] confusion.png" in shown.out

@@ -362,7 +362,7 @@ def test_moments_verify_and_inspect(moments: Path) -> None:
 def test_moments_fit_and_evaluate(data: Path, moments: Path, tmp_path: Path, more: list[str], name: str) -> None:
     fitted = privmix("fit", str(moments), *more, "--out", str(tmp_path / "M"))
     assert fitted.code == 0, fitted.err
-    assert f"fitted: {name} (" in fitted.out
+    assert f"learner: {name} (" in fitted.out
     result = json.loads(privmix("evaluate", str(tmp_path / "M"), "--data", str(data), "--json").out)
     assert result["accuracy"] > 0.8
     assert result["n"] == 200

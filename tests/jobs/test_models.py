@@ -63,7 +63,7 @@ def test_a_folder_is_what_it_is(release: Path, tmp_path: Path) -> None:
     assert isinstance(found, pm.Release)
     assert found.folder == release
     assert found.dataset.x is found.x
-    assert pm.fit(found, "noise-aware-ridge", regularisation=0.1).classifier.name == "noise-aware-ridge"
+    assert pm.fit(found, learner="noise-aware-ridge", regularisation=0.1).classifier.name == "noise-aware-ridge"
     own = pm.SecondMomentsClassifier(regularisation=0.5)
     assert pm.fit(found, learner=own).classifier is own
     checked = pm.verify(release)
@@ -136,12 +136,12 @@ def test_inputs_that_do_not_fit(release: Path, x: NDArray[np.float64], words: st
 
 def test_a_model_goes_where_it_is_asked_to(release: Path, tmp_path: Path) -> None:
     out = tmp_path / "MODEL"
-    fitted = pm.fit(release, "second-moments", regularisation="0.5", out=out)
+    fitted = pm.fit(release, learner="second-moments", regularisation="0.5", out=out)
     assert (fitted.classifier.summary, pm.load(out).classifier.name) == ("regularisation 0.5", "second-moments")
     with pytest.raises(pm.InvalidInput, match=r"out: .*does not exist yet"):
         pm.fit(release, out=out)
     with pytest.raises(pm.InvalidInput, match="auto, or a number"):
-        pm.fit(release, "second-moments", regularisation="much", out=out, overwrite=True)
+        pm.fit(release, learner="second-moments", regularisation="much", out=out, overwrite=True)
 
 
 def test_labels_that_do_not_fit(release: Path) -> None:
