@@ -50,7 +50,11 @@ def fitted(
     given = {name: value for name, value in given.items() if value is not None}
     if not isinstance(learner, ReleaseLearner):
         name = _name(dataset, learner, given, told=how.class_descriptions is not None)
-        settings = {"regularisation": _strength(how.regularisation), "model": how.model, "epochs": how.epochs}
+        settings: dict[str, Any] = {
+            "regularisation": _strength(how.regularisation),
+            "model": how.model,
+            "epochs": how.epochs,
+        }
         settings |= {"seed": how.seed, "augment": augment, "standardise": how.features is not None}
         learner = _made(name, settings)
     elif augment is not None:

@@ -78,7 +78,7 @@ class Model(Shown):
             assert not isinstance(facts, ModelFacts)
             made = {"learner": f"{learner.name} ({learner.summary})", "fitted on release": facts.release_id}
             if curve := getattr(learner, "accuracy_curve_", None):
-                epoch, best = learner.best_epoch  # type: ignore[attr-defined]
+                epoch, best = learner.best_epoch
                 last = f"{100 * curve[-1]:.2f}% at the last epoch, which is the model's"
                 made["validation"] = f"{last}; {100 * best:.2f}% at best, epoch {epoch} of {len(curve)}"
                 made["of validation"] = (
