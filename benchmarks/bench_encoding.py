@@ -53,11 +53,11 @@ def make(folder: Path, records: int) -> Path:
 
 def child(data: str, out: str, engine: str, workers: int) -> None:
     """One extraction, in a process of its own; says what it read and what it cost."""
+    from privmix import extract_features
     from privmix.data import partial
     from privmix.data.source import Source
     from privmix.features import parse_features
     from privmix.jobs.columns import Columns
-    from privmix.jobs.extracting import extract_features
 
     read, original = [0], Source._silent_chunks
 

@@ -38,12 +38,12 @@ from safetensors.numpy import save_file
 
 import common
 from bench_scale import CACHE, CLASSES, store_of
+from privmix import extract_features
 from privmix.designs.moments.engine import MomentsEngine
 from privmix.engine import ReleaseEngine
 from privmix.engine.ray import Cluster
 from privmix.engine.records import RecordUnits, Tile, cores
 from privmix.features import parse_features
-from privmix.jobs.extracting import extract_features
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.planning import ReleaseConfig
 from privmix.releases import SecretStreams

@@ -50,11 +50,8 @@ from torch import nn
 from torch.nn import functional
 
 import common
-from privmix import research
+from privmix import research, split
 from privmix.data import open_dataset
-from privmix.jobs.columns import Columns
-from privmix.jobs.options import SplitOptions
-from privmix.jobs.split import split
 from privmix.research.synthesis.metrics import classification_accuracy, frechet_distance, near_copies, precision_recall
 from privmix.research.synthesis.quality import LabelledImages, Measure
 from privmix.training.views.augment import parse_augmentations
@@ -132,7 +129,7 @@ def public_part(cache: Path) -> LabelledImages:
     cache.mkdir(parents=True, exist_ok=True)
     if not (cache / "public.npz").exists():
         data = common.data_root() / "mnist"
-        split(data, cache / "public.npz", cache / "private.npz", Columns(), SplitOptions(count=PER_CLASS, seed=SEED))
+        split(data, public=cache / "public.npz", private=cache / "private.npz", count=PER_CLASS, seed=SEED)
     return LabelledImages.of(open_dataset(cache / "public.npz", split="train"))
 
 

@@ -28,12 +28,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+import privmix as pm
 from privmix.data import open_dataset
 from privmix.data.persons import persons_in_column
 from privmix.features import parse_features
-from privmix.jobs.columns import Columns
-from privmix.jobs.options import SplitOptions
-from privmix.jobs.split import split
 from privmix.scratch import ScratchFolder
 
 TABLES: Final = ("randhie", "insteval")
@@ -122,7 +120,7 @@ def parts(name: str, cache_folder: Path) -> tuple[Part, Part, NDArray[np.int64]]
 def _write(name: str, kept: Path) -> None:
     table, spec = _table(name)
     person = PERSON[name]
-    asked = SplitOptions(share=TESTED, how="uniform", classes=CLASSES, table_columns=list(spec), seed=SEED)
+    asked = {"share": TESTED, "how": "uniform", "classes": CLASSES, "table_columns": list(spec), "seed": SEED}
     arrays = {}
     with ScratchFolder() as folder:
         file, specification = folder / "table.csv", folder / "spec.json"
@@ -130,7 +128,7 @@ def _write(name: str, kept: Path) -> None:
         specification.write_text(json.dumps(spec))
         extractor = parse_features(f"tabular:{specification}")
         given, private = folder / "test.jsonl", folder / "train.jsonl"
-        split(file, given, private, Columns(person=person), asked)
+        pm.split(file, public=given, private=private, person=person, **asked)
         for which, path in (("train", private), ("test", given)):
             source = open_dataset(path, classes=CLASSES, columns=list(spec))
             batches = [(extractor.transform(batch.x), batch.y) for batch in source.batches(1000)]

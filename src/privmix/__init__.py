@@ -35,12 +35,15 @@ if TYPE_CHECKING:
         PoissonSampled,
         Repeated,
     )
+    from privmix.commands.check import check
     from privmix.commands.evaluate import Evaluation, evaluate
     from privmix.commands.evaluate_table import TableEvaluation, evaluate_table
+    from privmix.commands.extract_features import ExtractedFeatures, extract_features
     from privmix.commands.fit import fit
     from privmix.commands.predict import Predictions, predict
     from privmix.commands.sample import sample
     from privmix.commands.spec import TableSpec, spec
+    from privmix.commands.split import split
     from privmix.commands.transform import transform
     from privmix.designs.moments.learner import SecondMomentsClassifier
     from privmix.designs.stages.three_learner import ThreeStageClassifier
@@ -51,8 +54,7 @@ if TYPE_CHECKING:
     from privmix.jobs.checking import verify
     from privmix.jobs.classifier import ReleaseClassifier
     from privmix.jobs.columns import Columns
-    from privmix.jobs.data_check import DataCheck, check
-    from privmix.jobs.extracting import ExtractedFeatures, extract_features
+    from privmix.jobs.data_check import DataCheck
     from privmix.jobs.hub import pull, push
     from privmix.jobs.ledger_total import ledger_total
     from privmix.jobs.loading import load
@@ -144,6 +146,7 @@ __all__ = [
     "report",
     "sample",
     "spec",
+    "split",
     "train",
     "transform",
     "verify",

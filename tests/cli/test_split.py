@@ -24,7 +24,7 @@ def test_both_files_are_datasets(data: Path, tmp_path: Path) -> None:
     places = "--public", str(tmp_path / "p.npz"), "--private", str(tmp_path / "q.npz")
     outcome = privmix("split", "--data", str(data), "--share", "0.1", *places, "--seed", "1", "--json")
     assert outcome.code == 0, outcome.err
-    assert "protected by nothing" in outcome.err
+    assert "protected by nothing" in outcome.out
     found = json.loads(outcome.out)
     assert (found["public_records"], found["private_records"]) == (9, 81)
     public = open_dataset(tmp_path / "p.npz").read()

@@ -210,15 +210,12 @@ def test_a_run_that_was_begun_without_dialects_goes_on(tmp_path: Path) -> None:
 
 
 def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None:
-    from privmix.jobs.options import SplitOptions
-    from privmix.jobs.split import split
-
     lines = "2,5;31.12.1999;1,5;yes\n3,5;1.1.2000;0.7;no\n"
     path = write(tmp_path, "dose;born;code;label\n" + lines * 10)
-    asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,born,code", seed=0)
+    asked = {"count": 2, "classes": CLASSES, "table_columns": "dose,born,code", "seed": 0}
     places = tmp_path / "public.jsonl", tmp_path / "private.jsonl"
     columns = pm.Columns(separator=";", decimal=",", columns="dose")
-    split(path, *places, columns, asked)
+    pm.split(path, public=places[0], private=places[1], columns=columns, **asked)
     public, private = ([json.loads(line) for line in place.read_text().splitlines()] for place in places)
     assert (len(public), len(private)) == (4, 16)
     cells = {(row["dose"], row["born"], row["code"]) for row in public + private}
@@ -228,14 +225,11 @@ def test_parts_of_a_dataset_keep_days_and_decimal_commas(tmp_path: Path) -> None
 @pytest.mark.parametrize("numbers", [None, "size"])
 def test_parts_with_decimal_commas_say_which_columns_hold_numbers(tmp_path: Path, numbers: str | None) -> None:
     """Else the text 1,5 would become 1.5, and 0.7 become 0,7."""
-    from privmix.jobs.options import SplitOptions
-    from privmix.jobs.split import split
-
     path = write(tmp_path, "dose;code;size;label\n" + "2,5;1,5;1;yes\n3,5;0.7;2;no\n" * 10)
-    asked = SplitOptions(count=2, classes=CLASSES, table_columns="dose,code", seed=0)
+    asked = {"count": 2, "classes": CLASSES, "table_columns": "dose,code", "seed": 0}
     columns = pm.Columns(separator=";", decimal=",", columns=numbers)
     with pytest.raises(InvalidInput, match=r"columns.*`decimal` counts"):
-        split(path, tmp_path / "public.jsonl", tmp_path / "private.jsonl", columns, asked)
+        pm.split(path, public=tmp_path / "public.jsonl", private=tmp_path / "private.jsonl", columns=columns, **asked)
     assert list(tmp_path.iterdir()) == [path]
 
 

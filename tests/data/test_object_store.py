@@ -12,11 +12,11 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from privmix import extract_features
 from privmix.data import content_hashes
 from privmix.data.files import _hashes
 from privmix.data.remote import RemoteSource
 from privmix.errors import InvalidInput, StorageError
-from privmix.jobs.extracting import extract_features
 from privmix.scratch import ScratchFolder
 from tests.data.test_remote_files import N, _csv, _jsonl, _npy, _parquet, opened, table
 

@@ -20,12 +20,12 @@ VERBS: Final = {
         "Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.",
     ),
     "check": Verb(
-        "privmix.cli.check",
+        "privmix.commands.check:Check",
         "Find what does not fit in a private dataset, before a release charges for it. For its owner's eyes alone.",
     ),
-    "features": Verb(
-        "privmix.cli.features",
-        "Make the features of a private dataset in a store, for --store of privmix release and privmix train.",
+    "extract-features": Verb(
+        "privmix.commands.extract_features:ExtractFeatures",
+        "Make the features of a private dataset in a store, once for many releases and trainings.",
     ),
     "evaluate": Verb(
         "privmix.commands.evaluate:Evaluate", "Measure a model on your own labelled data: raw inputs in, accuracy out."
@@ -98,8 +98,8 @@ VERBS: Final = {
         "Draft the specification of a table from its header and your word, for features tabular:SPEC.json.",
     ),
     "split": Verb(
-        "privmix.cli.split",
-        "Set a random share of a private dataset apart as PUBLIC records, for --public and --pool of privmix train.",
+        "privmix.commands.split:Split",
+        "Set a random share of a private dataset apart as PUBLIC records, for privmix train.",
     ),
     "studio": Verb(
         "privmix.cli.studio",

@@ -276,8 +276,11 @@ def tell(found: Any, json_output: bool) -> None:
     if json_output:
         print_json(found.to_dict())
     else:
-        for line in repr(found).splitlines():
-            out.print(plain(with_flags(line)), soft_wrap=True)
+        title, facts = found.shown()
+        out.print(plain(title), soft_wrap=True)
+        for name, value in facts.items():
+            text = f"{value:.4g}" if isinstance(value, float) else str(value)
+            out.print(f"  {plain(name)}: {plain(with_flags(text))}", soft_wrap=True)
 
 
 def expanded(function: Callable[..., Any]) -> Callable[..., Any]:

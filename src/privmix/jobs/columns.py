@@ -63,7 +63,8 @@ class TableColumns:
         if not isinstance(whole, Columns):
             return Columns(**said)
         usual = {item.name: item.default for item in fields(Columns)}
-        return replace(whole, **{name: one for name, one in said.items() if name != "columns" and one != usual[name]})
+        given = {name: one for name, one in said.items() if one is not usual[name]}
+        return replace(whole, **{name: one for name, one in given.items() if name != "columns"})
 
     def dialect(self, numbers: Sequence[str] = (), needed: bool = True) -> Dialect | None:
         """How CSV files are written, where anything is declared of it; see :class:`privmix.data.dialect.Dialect`."""

@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.bars import Asked, callback, shows_bars
 from privmix.data.csv import rows_of
 from privmix.data.dialect import Dialect
 from privmix.data.files import open_binary
@@ -26,7 +25,9 @@ from privmix.features.base import NO_TEXT, UNKNOWN
 from privmix.features.table_kinds import REFUSED, Missing, Numeric, like_thousands
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
-from privmix.jobs.persons import Persons
+from privmix.jobs.options import CheckOptions
+from privmix.jobs.persons import Persons, said_of
+from privmix.progress import Progress
 from privmix.shown import Shown
 
 NOT_FOR_OTHERS: Final = (
@@ -41,6 +42,8 @@ _FLATTENED: Final = 0.5
 # Where more texts than this are unknown to the encoder, the language is another one.
 _FOREIGN: Final = 0.1
 _STEP: Final = 4096
+# Classes whose sizes a summary has.
+_MOST_CLASSES: Final = 20
 _BROKEN_QUOTES: Final = (
     "quotes that are not around whole cells, or not closed: what is behind can't be told apart, and was not looked at"
 )
@@ -68,6 +71,17 @@ class Misfit:
     why: str
     refused: bool
     value: str | None = None
+
+    @property
+    def place(self) -> str:
+        """Where it is, in words."""
+        column = f", column {self.column}" if self.column else ""
+        return f"{self.file or 'memory'}, record {self.record:,}{column}"
+
+    @property
+    def told(self) -> str:
+        """What it is, in words."""
+        return self.why if self.value is None else f"{self.why}: {self.value!r}"
 
 
 @dataclass(frozen=True)
@@ -115,6 +129,7 @@ class DataCheck(Shown):
         like_thousands: columns of numbers with decimal marks -> whether each mark has three digits behind it.
         unread: what lies with the files of records and is not read; see :class:`privmix.data.Source`.
         published_names: of columns and classes, which a release states.
+        listed: how many places a summary names.
     """
 
     records: int
@@ -128,18 +143,33 @@ class DataCheck(Shown):
     like_thousands: dict[str, bool] = field(default_factory=dict)
     unread: str = ""
     published_names: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    listed: int = 20
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Counts alone. Private."""
-        misfits = {f"{column or 'label'}: {why}": f"{count:,}" for (column, why, _), count in self.counts.items()}
+        """Counts, and where the first values are. Private."""
+        counts = sorted(self.counts.items(), key=lambda item: (not item[0][2], -item[1]))
+        misfits = {
+            f"{column or 'label'}: {why}": f"{count:,}, {'refused' if refused else 'taken'}"
+            for (column, why, refused), count in counts
+        }
+        total = max(1, sum(self.classes.values()))
+        largest = sorted(self.classes.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
+        shares = ", ".join(f"{name} {count:,} ({100 * count / total:.1f}%)" for name, count in largest if count)
         return f"Check of {self.records:,} records: {self.verdict}", {
             **misfits,
+            **{one.place: one.told for one in self.misfits[: self.listed]},
             PUBLISHED_NAMES: shown_names(self.published_names),
-            "clipped": f"{100 * self.clipped:.1f}% at {self.clip_norm:g}",
+            **({"clipped": f"{100 * self.clipped:.1f}% at {self.clip_norm:g}"} if len(self.norms) else {}),
+            **({"classes": shares} if shares else {}),
             **({} if self.persons is None else {"persons": str(self.persons)}),
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
             "for": NOT_FOR_OTHERS,
         }
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command line: that of wrong input where a release would be refused."""
+        return 0 if self.fits else InvalidInput.exit_code
 
     @property
     def fits(self) -> bool:
@@ -209,53 +239,20 @@ class DataCheck(Shown):
         }
 
 
-@shows_bars
-def check(
-    data: Any,
-    *,
-    features: str | Extractor = "pixels",
-    classes: Any = None,
-    split: str = "train",
-    columns: Columns | str | Sequence[str] | None = None,
-    label: str | None = None,
-    clip_norm: float = 1.0,
-    show_values: bool = False,
-    progress: Asked = None,
-    person: Any = None,
-    persons: Persons | None = None,
-) -> DataCheck:
-    """Look for what does not fit in a private dataset, before any budget is charged. For its owner's eyes alone.
-
-    It makes the pass that a release makes, and goes on where that ends: each value that is refused, cut, missing or
-    unknown is found by file, record, column and reason. It writes nothing, opens no ledger and charges nothing, so
-    nothing of it may be passed on; what it makes you change is your choice from private data.
-
-    Args:
-        data: as :func:`privmix.release` takes it; also ``features``, ``classes``, ``split``, ``columns`` and ``label``.
-        clip_norm: the bound that features are clipped to.
-        show_values: keep the values that do not fit.
-        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
-        person: whose the records are, the name of a column or an array: how many persons there are is counted then.
-        persons: what else is declared of them; see :class:`privmix.jobs.persons.Persons`.
+def checked(data: Any, asked: CheckOptions, progress: Progress) -> DataCheck:
+    """Look for what does not fit in a private dataset.
 
     Raises:
         InvalidInput: the data do not open, as a release of them would not.
         StorageError: they can't be read.
-
-    Example:
-        >>> found = check(([[1.0], [2.0]], ["yes", "yess"]), classes=["yes", "no"], features="identity",
-        ...               columns=Columns(feature_length=1))
-        >>> found.fits, [(one.record, one.why) for one in found.misfits]
-        (False, [(2, 'none of the declared classes')])
     """
-    extractor = parse_features(features)
+    extractor = parse_features(asked.features)
+    clip_norm = asked.clip_norm
     check_number("clip_norm", clip_norm, low=0, low_open=True)
-    said = {} if persons is None else dict(vars(persons))
-    persons, column = Persons.taken_from({**said, "person": person}, data)
-    declared = Columns.declared(columns, label, column)
+    persons, declared = said_of(asked, data)
 
     def opened(what: Any) -> Dataset:
-        return open_dataset(what, extractor, split=split, classes=classes, columns=declared)
+        return open_dataset(what, extractor, split=asked.split, classes=asked.classes, columns=declared)
 
     dataset = opened(data)
     source = dataset.source
@@ -265,20 +262,20 @@ def check(
         0, dict.fromkeys(schema.classes, 0), clip_norm, extractor.name == "identity", unread=source.unread
     )
     found.published_names = dataset.published_names
-    report, norms = callback(progress), []
+    found.listed, norms = asked.show, []
     for part, name in _parts(source, lambda what: opened(what).source):
-        look = _Look(found, part, extractor, name, declared.label, show_values)
+        look = _Look(found, part, extractor, name, declared.label, asked.show_values)
         try:
             for lengths in look.chunks():
                 norms.append(lengths)
-                report("check", found.records, schema.records)
+                progress("check", found.records, schema.records)
         except (PrivmixError, OSError, MemoryError) as error:
             # The reader itself stopped: what its format lets be told apart, is.
             norms.append(look.singly(declared, error))
     found.norms = np.concatenate(norms) if norms else np.empty(0)
     if persons.declared(declared.person):
         _count_persons(found, persons, dataset)
-    return found
+    return _ranked(found)
 
 
 def _person_column(dataset: Dataset) -> str | None:
@@ -522,7 +519,7 @@ def _line(
     return np.array([numbers]), y
 
 
-def told(found: DataCheck) -> DataCheck:
+def _ranked(found: DataCheck) -> DataCheck:
     """The same with refusals first, and of these and of the rest the first of each kind before the second of any."""
     times: Counter[tuple[str | None, str]] = Counter()
     ranked: list[tuple[bool, int, int]] = []

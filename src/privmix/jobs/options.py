@@ -7,7 +7,7 @@ Help shows these options, and can't wait for the jobs, which import what they wo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from privmix._registry import literals_of
 from privmix.audits.defaults import ATTACKS, CONFIDENCE, RUNS
 from privmix.jobs.columns import Columns
-from privmix.jobs.persons import PERSONS_PANEL, Persons
+from privmix.jobs.persons import PERSONS_PANEL, PersonFiles, Persons
 from privmix.options import described, option, said
 
 if TYPE_CHECKING:
@@ -49,6 +49,11 @@ ADDRESS_HELP: Final = "Ray: the cluster. Default: start one here."
 FEATURES_MODEL_HELP: Final = (
     "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
 )
+FEATURES_HELP: Final = (
+    "Public extractor: pixels, scattering, efficientnet (photographs, by a network that has seen ImageNet's; "
+    "scattering:ycbcr,mirror without one), identity, minilm (texts; minilm:3+4+5+6 for kinds of text), text:MODEL, "
+    "vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on the hub."
+)
 MODULE_HELP: Final = "Network of your own that was trained: torch:FILE.py:NAME or torch:PACKAGE.MODULE:NAME."
 UNLABELLED_HELP: Final = "Records, with or without labels: file, folder, pattern or address; in Python in memory, too."
 PART_HELP: Final = "Which part of the data. Default: test where there is one, else all that names no part."
@@ -72,19 +77,16 @@ class JobOptions:
     epsilon: float = field(metadata=said("Privacy budget, epsilon."))
     delta: float = field(metadata=said("Privacy budget, delta; well below 1/n."))
     out: Path | None = option(None, "Folder to create.")
-    features: str | Extractor = option(
-        "pixels",
-        "Public extractor: pixels, scattering, efficientnet (photographs, by a network that has seen ImageNet's; "
-        "scattering:ycbcr,mirror without one), identity, minilm (texts; minilm:3+4+5+6 for kinds of text), text:MODEL, "
-        "vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on the hub.",
-    )
+    features: str | Extractor = option("pixels", FEATURES_HELP)
 
 
 @described
-@dataclass(frozen=True, kw_only=True)
-class SplitOptions:
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class SplitOptions(Columns, PersonFiles):
     """Which records become public, of which data."""
 
+    public: str | Path = option(MISSING, "New file for the records that become public (.npz; tables: .jsonl).")
+    private: str | Path = option(MISSING, "New file for the records that stay private, yours alone.")
     share: float | None = option(None, "Share of all records (persons) that becomes public, as 0.04.")
     count: int | None = option(None, "In its place: how many, of each class (uniform: in all).")
     how: str = option("per-class", "per-class: equally many of each class; uniform: drawn from all records alike.")
@@ -240,7 +242,7 @@ class TargetColumns(Columns):
 
 
 @described
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class TargetPersons(Persons):
     """Whose the records are that a release or model was made of, which says how many of theirs count."""
 
@@ -429,3 +431,16 @@ class FitOptions(Columns, ModelFiles):
         "file with descriptions (in Python a mapping, too: from each class to one text or several).",
     )
     overwrite: bool = option(False, "Replace an existing `out`.")
+
+
+@described
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CheckOptions(Columns, PersonFiles):
+    """Of which data, by which extractor, and what is shown."""
+
+    features: str | Extractor = option("pixels", FEATURES_HELP)
+    classes: Any = option(None, CLASSES_HELP)
+    split: str = option("train", "Which part of it.")
+    clip_norm: float = option(1.0, "Bound on features that the release will have.")
+    show_values: bool = option(False, "Show the values that do not fit: they are private.")
+    show: int = option(20, "List so many places at most.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from privmix.jobs.columns import Columns
     from privmix.jobs.dataset import Dataset
     from privmix.mechanisms.plan import Plan
 
@@ -28,13 +29,10 @@ _MOST_COLUMNS: Final = 8
 
 
 @described
-@dataclass(frozen=True, eq=False)
-class Persons:
-    """Whose the records are, where a person with all records is what privacy is for; see `person` of the columns."""
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PersonFiles:
+    """Whose the records are, where no column says it."""
 
-    array: Any = field(
-        default=None, repr=False, metadata=said("Identifiers, one a record, for data in memory.", python=True)
-    )
     person_pattern: str | None = option(
         None,
         "Folders of images: a regular expression with one group, which finds the person in a file's name.",
@@ -45,6 +43,16 @@ class Persons:
     )
     person_missing: str = option(
         "error", "What a record without an identifier is: error, or own, a person of its own.", PERSONS_PANEL
+    )
+
+
+@described
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Persons(PersonFiles):
+    """Whose the records are, where a person with all records is what privacy is for; see `person` of the columns."""
+
+    array: Any = field(
+        default=None, repr=False, metadata=said("Identifiers, one a record, for data in memory.", python=True)
     )
     per_person: int | None = option(
         None,
@@ -210,3 +218,12 @@ def check_persons(found: int, plan: Plan) -> None:
         raise InvalidInput(
             "records", WITHHELD, "the number of persons, of which a design of rows of a fixed size knows"
         )
+
+
+def said_of(asked: Columns, data: Any) -> tuple[Persons, Columns]:
+    """What a command's options say of persons and of columns."""
+    known = ("person", *Persons.__dataclass_fields__)
+    persons, column = Persons.taken_from({name: vars(asked)[name] for name in known if name in vars(asked)}, data)
+    columns = asked.settled()
+    # Identifiers in memory name no column.
+    return persons, columns if persons.array is None else replace(columns, person=column)

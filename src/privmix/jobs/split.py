@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -13,15 +14,19 @@ from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.jobs.columns import Columns, class_list, listed
 from privmix.jobs.dataset import Dataset
 from privmix.jobs.options import SplitOptions
-from privmix.jobs.persons import Persons
+from privmix.jobs.persons import said_of
 from privmix.jobs.places import check_unpublished
+from privmix.shown import Shown
 
 _PERSON: Final = "person"
 _HOW: Final = ("per-class", "uniform")
 
 
-@dataclass(frozen=True)
-class Parted:
+_PUBLIC: Final = "protected by nothing: use the private file in place of the whole dataset from now on"
+
+
+@dataclass(frozen=True, repr=False)
+class Parted(Shown):
     """Two datasets of one.
 
     Attributes:
@@ -36,42 +41,38 @@ class Parted:
     private: Path
     private_records: int
 
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """Which file holds how many."""
+        files = {"public": (self.public, self.public_records), "private": (self.private, self.private_records)}
+        told = {name: f"{path}, {count:,} records" for name, (path, count) in files.items()}
+        return "Parted", {**told, "the public records": _PUBLIC}
+
     def to_dict(self) -> dict[str, Any]:
         """As JSON values."""
-        return {**vars(self), "public": str(self.public), "private": str(self.private)}
+        return {**vars(self), "public": str(self.public), "private": str(self.private), "warning": _PUBLIC}
 
 
-def split(
-    data: Any, public: Path, private: Path, columns: Columns, asked: SplitOptions, persons: Persons | None = None
-) -> Parted:
+def parted(data: Any, asked: SplitOptions) -> Parted:
     """Part a random share of a private dataset off as PUBLIC records; see :mod:`privmix.data.public_share`.
-
-    Args:
-        data: the private dataset: file, folder, pattern, address, or in memory.
-        public: a new file for the records that become public (.npz; tables: .jsonl).
-        private: a new file for the records that stay private, yours alone.
-        columns: what is declared of columns and images.
-        asked: how many, and which.
-        persons: whose the records are, where ``columns.person`` does not say it: whole persons are drawn, of the class
-            of their first record. The private file says whose its records are by numbers, under the name of that
-            column or ``person``.
 
     Raises:
         InvalidInput: an option is out of range, or a file is there already or would lie in what is handed to others.
         StorageError: the data can't be read, or a file can't be written.
     """
     check_choice("how", asked.how, _HOW)
+    public, private = Path(asked.public), Path(asked.private)
     for field, path in (("public", public), ("private", private)):
         check_unpublished(field, path)
     if asked.text_column is not None and asked.table_columns is not None:
         raise InvalidInput("text_column, table_columns", "both", "one of them or neither")
+    persons, columns = said_of(asked, data)
     wanted = PublicShare(asked.share, asked.count, asked.how == "per-class", asked.seed)
-    persons = Persons() if persons is None else persons
     with in_terms_of({"columns": "table_columns" if asked.text_column is None else "text_column"}):
         source = _opened(data, columns, asked)
     whose = None
     if persons.declared(columns.person):
-        dataset = Dataset(source, str(data) if isinstance(data, str | Path) else None, asked.split, columns, data)
+        place = str(data) if isinstance(data, str | Path) else None
+        dataset = Dataset(source, place, asked.split, columns, data)
         persons.check(dataset)
         whose = "_".join(columns.person_names) or _PERSON, persons.read(dataset)
     given, kept = split_off(source, wanted, public, private, label_column=columns.label, persons=whose)

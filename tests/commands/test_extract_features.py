@@ -53,7 +53,7 @@ def test_the_verb_says_that_the_store_is_private(data: Path, tmp_path: Path) -> 
     line = ["features", str(data), "--features", "identity", "--classes", "2", "--out", str(tmp_path / "STORE")]
     done = privmix(*line)
     assert done.code == 0, done.err
-    assert "as private as the records" in done.err
+    assert "as private as the records" in done.out
     assert "AS PRIVATE AS THE RECORDS" in privmix("features", "--help").out
     store = FeatureStore.open(tmp_path / "STORE")
     assert len(store.labels) == N

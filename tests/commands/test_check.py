@@ -19,7 +19,6 @@ import pytest
 import privmix as pm
 from privmix.features import Tabular
 from privmix.features.base import UNKNOWN
-from privmix.jobs.data_check import told
 from tests.cli.helpers import privmix
 from tests.data.helpers import png
 
@@ -154,7 +153,7 @@ def test_a_header_line_among_the_records_is_named() -> None:
 def test_refusals_are_shown_first_and_each_reason_once_before_any_again() -> None:
     Path("d.csv").write_text("age,label\n,no\n" + "x,no\n" * 30 + "200,yes\n1.5%,no\n,no\n")
     found = pm.check("d.csv", features=Tabular({"age": {"range": [0, 90], "missing": 5}}), classes=CLASSES)
-    shown = told(found).misfits
+    shown = found.misfits
     assert [one.refused for one in shown] == [True] * 31 + [False] * 3
     assert shown[0].why != shown[1].why
     assert shown[-3].why != shown[-2].why
@@ -201,7 +200,7 @@ def test_the_command_tells_its_owner_alone() -> None:
     outcome = privmix(*line)
     assert outcome.code == 2
     assert "d.csv, record 3, column age: no number" in outcome.out
-    assert "nothing of it may be passed on" in outcome.err
+    assert "nothing of it may be passed on" in outcome.out
     assert SECRET not in outcome.out + outcome.err
     assert SECRET in privmix(*line, "--show-values").out
     assert json.loads(privmix(*line, "--json").out)["fits"] is False
