@@ -114,7 +114,7 @@ def test_a_check_counts_persons_for_their_owner(tmp_path: Path) -> None:
     outcome = privmix(*line, "--person-missing", "own")
     assert outcome.code == 0, outcome.err
     assert "persons: 31, at most 50 records each; 2 records without" in outcome.out
-    assert "nothing of it may be passed on" in outcome.err
+    assert "nothing of it may be passed on" in outcome.out
     refused(privmix(*line[:-1], "whose"), "--person")
 
 

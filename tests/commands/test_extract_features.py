@@ -50,11 +50,11 @@ def test_a_release_takes_what_was_made(data: Path, tmp_path: Path, monkeypatch: 
 
 
 def test_the_verb_says_that_the_store_is_private(data: Path, tmp_path: Path) -> None:
-    line = ["features", str(data), "--features", "identity", "--classes", "2", "--out", str(tmp_path / "STORE")]
+    line = ["extract-features", str(data), "--features", "identity", "--classes", "2", "--out", str(tmp_path / "STORE")]
     done = privmix(*line)
     assert done.code == 0, done.err
     assert "as private as the records" in done.out
-    assert "AS PRIVATE AS THE RECORDS" in privmix("features", "--help").out
+    assert "AS PRIVATE AS THE RECORDS" in privmix("extract-features", "--help").out
     store = FeatureStore.open(tmp_path / "STORE")
     assert len(store.labels) == N
     assert privmix(*line, "--ray-address", "h:1").code == 2

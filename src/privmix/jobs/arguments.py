@@ -28,10 +28,10 @@ class TrainingArguments(TypedDict, total=False):
     classes: Any
     records: int | None
     private_count: bool
-    person: Any
     person_pattern: str | None
     person_file: Path | None
     person_missing: str
+    person: Any
     per_person: int | None
     ledger: Any
     dataset: str | None
@@ -132,10 +132,10 @@ class ReleaseArguments(TypedDict, total=False):
     licence_file: Path | None
     purpose: str | None
     date: str | None
-    person: Any
     person_pattern: str | None
     person_file: Path | None
     person_missing: str
+    person: Any
     per_person: int | None
     replay_for: str | Path | None
     replay_until: str | None
@@ -175,10 +175,10 @@ class CanaryArguments(TypedDict, total=False):
     guesses: int | None
     split: str
     columns: Columns | str | Sequence[str] | None
-    person: Any
     person_pattern: str | None
     person_file: Path | None
     person_missing: str
+    person: Any
     per_person: int | None
     features_model: str | Path | None
     trust_features_model: bool
