@@ -14,11 +14,12 @@ run:
 from __future__ import annotations
 
 import ast
-import importlib
 import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any
+
+from privmix.packages import import_part
 
 
 def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -47,9 +48,9 @@ def lazily(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]]]
         module, original = place
         if module == package:
             # A part of the package itself; importing it makes it an attribute, too.
-            return importlib.import_module(f"{package}.{original}")
+            return import_part(f"{package}.{original}")
         # The next one to ask finds it without asking here.
-        setattr(sys.modules[package], name, getattr(importlib.import_module(module), original))
+        setattr(sys.modules[package], name, getattr(import_part(module), original))
         return vars(sys.modules[package])[name]
 
     def names() -> list[str]:

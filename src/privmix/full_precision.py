@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-import torch
+from privmix.packages import torch
 
 _WHOLE: Final = "ieee"
 _KINDS: Final = (
@@ -72,7 +72,7 @@ class _Choice:
 _CHOICE: Final = _Choice()
 _OLD_WHOLE: Final = ("highest", False)
 _OLDER: Final[tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...]] = (
-    (torch.get_float32_matmul_precision, torch.set_float32_matmul_precision),
+    (lambda: torch.get_float32_matmul_precision(), lambda value: torch.set_float32_matmul_precision(value)),
     (lambda: torch.backends.cudnn.allow_tf32, lambda value: setattr(torch.backends.cudnn, "allow_tf32", value)),
 )
 

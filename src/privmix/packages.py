@@ -1,12 +1,15 @@
-"""Versions of what privmix runs on, as certificates and runs note them.
+"""Installed packages: versions for certificates and runs, and torch where it is needed.
 
-This module sits beside the floors and imports none of them, so every floor may use it.
+This module sits beside the floors and imports none of them but errors, so every floor may use it.
 """
 
 from __future__ import annotations
 
+import importlib
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING, Any
+
+from privmix.errors import MissingExtra
 
 
 @cache
@@ -17,7 +20,42 @@ def package_version(name: str) -> str:
         >>> package_version("no such package")
         'unknown'
     """
+    # A tenth of what help takes.
+    from importlib.metadata import PackageNotFoundError, version
+
     try:
         return version(name)
     except PackageNotFoundError:
         return "unknown"
+
+
+@cache
+def import_part(module: str) -> Any:
+    """Import a module that may need torch.
+
+    Raises:
+        MissingExtra: torch is not installed.
+
+    Example:
+        >>> import_part("privmix.packages").__name__
+        'privmix.packages'
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] != "torch":
+            raise
+        raise MissingExtra("torch", "torch") from None
+
+
+class _Torch:
+    """torch, imported when an attribute of it is first read."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_part("torch"), name)
+
+
+if TYPE_CHECKING:
+    import torch as torch
+else:
+    torch = _Torch()

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any
-
-import torch
-import torch.distributed as dist
-from torch import Tensor
+from typing import TYPE_CHECKING, Any
 
 from privmix.errors import HeadFailed, InvalidInput, StorageError
+from privmix.packages import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Where processes meet; WORLD_SIZE alone says that there are others.
 _DESCRIBED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
@@ -63,7 +63,7 @@ class World:
         """
         if self.size > 1:
             with _at_hand(tensor) as held:
-                self._done(lambda: dist.all_reduce(held, async_op=True))
+                self._done(lambda: torch.distributed.all_reduce(held, async_op=True))
         return tensor
 
     def from_head(self, tensor: Tensor) -> Tensor:
@@ -89,10 +89,10 @@ class World:
         """Go on when all processes have come here."""
         if self.size > 1:
             nothing = torch.zeros(1, device=_device())
-            self._done(lambda: dist.all_reduce(nothing, async_op=True))
+            self._done(lambda: torch.distributed.all_reduce(nothing, async_op=True))
 
     def _sent(self, tensor: Tensor, source: int) -> None:
-        self._done(lambda: dist.broadcast(tensor, src=source, async_op=True))
+        self._done(lambda: torch.distributed.broadcast(tensor, src=source, async_op=True))
 
     def _done(self, start: Callable[[], Any]) -> None:
         """Start something with the others, and wait until it is done."""
@@ -127,7 +127,7 @@ class World:
 @contextmanager
 def _at_hand(tensor: Tensor) -> Iterator[Tensor]:
     """The tensor where the backend takes it, and what became of it there put back."""
-    if tensor.is_cuda and dist.get_backend() == "gloo":
+    if tensor.is_cuda and torch.distributed.get_backend() == "gloo":
         held = tensor.cpu()
         yield held
         tensor.copy_(held)
@@ -137,7 +137,7 @@ def _at_hand(tensor: Tensor) -> Iterator[Tensor]:
 
 def _device() -> torch.device | None:
     """Where a backend takes its tensors from."""
-    return torch.device("cuda", torch.cuda.current_device()) if dist.get_backend() == "nccl" else None
+    return torch.device("cuda", torch.cuda.current_device()) if torch.distributed.get_backend() == "nccl" else None
 
 
 def _environment(name: str, default: int = 1) -> int:
@@ -162,8 +162,8 @@ def current_world(device: str | None = None) -> Iterator[World]:
     if _environment("WORLD_SIZE") == 1:
         yield World()
         return
-    if dist.is_initialized():
-        yield World(dist.get_rank(), dist.get_world_size())
+    if torch.distributed.is_initialized():
+        yield World(torch.distributed.get_rank(), torch.distributed.get_world_size())
         return
     for name in _DESCRIBED:
         if name not in os.environ:
@@ -173,7 +173,7 @@ def current_world(device: str | None = None) -> Iterator[World]:
     if cuda:
         torch.cuda.set_device(_environment("LOCAL_RANK", 0))
     with _joined("nccl" if cuda else "gloo"):
-        yield World(dist.get_rank(), dist.get_world_size())
+        yield World(torch.distributed.get_rank(), torch.distributed.get_world_size())
 
 
 @contextmanager
@@ -183,8 +183,8 @@ def _joined(backend: str) -> Iterator[None]:
     # their default the group that is there as they are read. The group's threads then outlive the interpreter, and
     # one that still lets go of a tensor aborts the process.
     import_module("torch.distributed.nn.functional")
-    dist.init_process_group(backend)
+    torch.distributed.init_process_group(backend)
     try:
         yield
     finally:
-        dist.destroy_process_group()
+        torch.distributed.destroy_process_group()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, dirichlet_weights, offsets_of
-from privmix.mechanisms.mixing import LatticeRecords, sum_rows
+from privmix.mechanisms.mixing import LatticeRecords, add_rows, sum_rows
 from privmix.mechanisms.streams import SecretStreams
 
 from .naive import naive_sum_rows
@@ -69,6 +70,27 @@ def test_exact_type_switches_where_float32_would_round() -> None:
     assert sum_rows(LatticeRecords.of(large), three).item() == 3 * 2**23 + 1
     # Zero rows above the limit in sign only: the bound takes magnitudes.
     assert sum_rows(LatticeRecords.of(-large), three).item() == -(3 * 2**23 + 1)
+
+
+@pytest.mark.parametrize("bits", [8, 15, 22])
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("kind", [np.float32, np.int32, np.float64])
+def test_sums_are_the_same_to_the_bit_with_and_without_torch(
+    monkeypatch: pytest.MonkeyPatch, bits: int, weighted: bool, kind: type
+) -> None:
+    pytest.importorskip("torch")
+    generator = np.random.default_rng(bits)
+    records = LatticeRecords.of(generator.integers(-(2**bits), 2**bits, (900, 70)))
+    members = _random_membership(generator, 30, 900, 0.05 if kind is np.float32 else 0.4, weighted)
+    sums = {}
+    for imported in (True, False):
+        sums[imported] = np.full((30, 70), 3, np.float64 if weighted or bits > 15 else kind)
+        with monkeypatch.context() as without:
+            if not imported:
+                without.delitem(sys.modules, "torch")
+            add_rows(sums[imported], records, members)
+    assert sums[True].tobytes() == sums[False].tobytes()
+    assert np.ptp(sums[True]) > 0
 
 
 @settings(max_examples=40, deadline=None)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import torch
 from rich.panel import Panel
 from threadpoolctl import threadpool_limits
 
@@ -40,15 +39,12 @@ def _light() -> Iterator[None]:
 
     What is imported stays, and the collector of garbage need not look through it again and again.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
     gc.freeze()
     try:
         with threadpool_limits(1):
             yield
     finally:
         gc.unfreeze()
-        torch.set_num_threads(before)
 
 
 def _show(result: DemoResult, audit: Audit, membership: MembershipResult, out_folder: Path, page: Path) -> None:

@@ -12,14 +12,16 @@ The result equals :func:`privmix.features.scattering.scatter_fft` up to rounding
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.features.wavelets import ANGLES, CHANNELS, STRIDE, FilterBank, halve_band
+from privmix.packages import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Images a tile: small enough for the working set (0.7 MB an image at 28 x 28) to stay in cache. Tiles always
 # have this size (columns that the last one has to spare are computed and left out), so that no record's

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import interpolate
 
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer
 from privmix.features.identity import unit_range
 from privmix.features.mbconv import HEAD_WIDTH, STRIDE, LiteNetwork
 from privmix.features.origin import OwnModel
 from privmix.features.torch_encoder import TorchEncoder, channels_first, image_tensor, unit_rows
+from privmix.packages import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _DEFAULT_SIZE: Final = 160
 _LARGEST_SIZE: Final = 512
@@ -269,7 +270,10 @@ class EfficientNet(TorchEncoder):
         """(b, 1 or 3, H, W) in [0, 1] -> (b, d)."""
         side = (self.size, self.size)
         if tuple(images.shape[2:]) != side:
-            images = interpolate(images, size=side, mode="bicubic", antialias=True, align_corners=False).clamp(0, 1)
+            scaled = torch.nn.functional.interpolate(
+                images, size=side, mode="bicubic", antialias=True, align_corners=False
+            )
+            images = scaled.clamp(0, 1)
         seen = ((255 * images - _MIDDLE) / _SPREAD).expand(-1, 3, -1, -1)
         pooled = self._pooled(seen)
         if self.mirror:

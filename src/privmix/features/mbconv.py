@@ -10,11 +10,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import torch
-from torch import Tensor
-from torch.nn.functional import conv2d, pad, relu6
+from privmix.packages import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
 
 STRIDE: Final = 32
 HEAD_WIDTH: Final = 1280
@@ -48,9 +50,9 @@ class Layer:
         if self.stride == 2:
             # TensorFlow's "same": of an odd number of points that are missing, the last one lies after the image.
             before = kernel // 2 - 1
-            x, margin = pad(x, (before, margin, before, margin)), 0
-        found = conv2d(x, self.weight, self.bias, self.stride, margin, 1, self.groups)
-        return relu6(found, inplace=True) if self.active else found
+            x, margin = torch.nn.functional.pad(x, (before, margin, before, margin)), 0
+        found = torch.nn.functional.conv2d(x, self.weight, self.bias, self.stride, margin, 1, self.groups)
+        return torch.nn.functional.relu6(found, inplace=True) if self.active else found
 
     def to(self, device: torch.device) -> Layer:
         """The layer on a device, its weights in the order of a channel's neighbours."""

@@ -8,11 +8,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
-
-from torch import Tensor, uint8
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.errors import InvalidInput, MissingExtra, StorageError
+from privmix.packages import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Formats of other run times, and code, are not fetched.
 _WANTED: Final = ["*.json", "*.txt", "*.model", "*.safetensors"]
@@ -150,7 +152,7 @@ def weights_digest(state: Mapping[str, Tensor]) -> str:
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
         digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.reshape(-1).view(uint8).numpy().data)
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

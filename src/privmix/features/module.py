@@ -12,18 +12,20 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.features.identity import unit_range
 from privmix.features.origin import OwnModel, bare_name
 from privmix.features.torch_encoder import TorchEncoder, channels_first, check_image_shape, image_tensor
+from privmix.packages import torch
 from privmix.untrusted import MEBIBYTE, parse_json
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # What torch.export.save writes for one program. Weights and constants are raw numbers; code compiled ahead of time,
 # objects and the older format, which all go through pickle or are machine code, have other names.

@@ -11,17 +11,19 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
 from privmix.features.identity import unit_range
+from privmix.packages import import_part, torch
 from privmix.procedural import generator_names, get_generator
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Points a side of a patch (Coates and Ng 2011), and what is averaged over: so many cells a side.
 _SIDE: Final = 6
@@ -126,6 +128,8 @@ class Patches(Extractor):
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """9 * filters."""
+        # Before anything is paid for: without torch nothing is transformed.
+        import_part("torch")
         sides, colours = input_shape[:2], input_shape[2:]
         if len(sides) != 2 or min(sides) < _FEWEST_POINTS or tuple(colours) not in ((), (3,)):
             allowed = f"images (H, W) or (H, W, 3) of at least {_FEWEST_POINTS} x {_FEWEST_POINTS} points"

@@ -9,19 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
-from torch.nn.functional import group_norm, pad
 
 from privmix.errors import InvalidInput
 from privmix.features.base import Extractor, Usual
 from privmix.features.dense_scattering import MAX_PADDED, DenseScattering
 from privmix.features.identity import unit_range
 from privmix.features.wavelets import STRIDE, FilterBank, filter_bank, halve_band
+from privmix.packages import import_part, torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 GROUPS: Final = 27
 # Shorter sides than this cannot be mirrored by a whole margin of 4 pixels.
@@ -88,6 +89,8 @@ class Scattering(Extractor):
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """81 * colours * (H // 4) * (W // 4)."""
+        # Before anything is paid for: without torch nothing is transformed.
+        import_part("torch")
         height, width, colours = _image_shape(input_shape)
         if self.ycbcr and colours != 3:
             raise InvalidInput("input shape for scattering:ycbcr", tuple(input_shape), "images with 3 colours")
@@ -124,7 +127,7 @@ class Scattering(Extractor):
         def normal(planes: Tensor) -> Tensor:
             flat = planes.reshape(-1, height, width)
             maps = scatter_fft(flat, bank) if dense is None else dense.differentiable(flat)
-            return group_norm(maps.reshape(len(planes), -1, *maps.shape[2:]), GROUPS, eps=1e-5).flatten(1)
+            return _normalised(maps.reshape(len(planes), -1, *maps.shape[2:])).flatten(1)
 
         def features(x: Tensor) -> Tensor:
             values = x.reshape(-1, height, width, colours)
@@ -139,7 +142,11 @@ def _normal(planes: NDArray[np.float32]) -> Tensor:
     count, colours, height, width = planes.shape
     maps = scatter(torch.from_numpy(planes).view(-1, height, width))
     with torch.inference_mode():
-        return group_norm(maps.view(count, colours * maps.shape[1], *maps.shape[2:]), GROUPS, eps=1e-5)
+        return _normalised(maps.view(count, colours * maps.shape[1], *maps.shape[2:]))
+
+
+def _normalised(maps: Tensor) -> Tensor:
+    return torch.nn.functional.group_norm(maps, GROUPS, eps=1e-5)
 
 
 def scatter(images: Tensor) -> Tensor:
@@ -181,7 +188,7 @@ def scatter_fft(images: Tensor, bank: FilterBank) -> Tensor:
     phi = torch.from_numpy(np.outer(*bank.phi)).to(images)
     half_phi = torch.from_numpy(np.outer(*(halve_band(factor) for factor in bank.phi))).to(images)
 
-    padded = pad(images[:, None], (left, right, top, bottom), mode="reflect")
+    padded = torch.nn.functional.pad(images[:, None], (left, right, top, bottom), mode="reflect")
     spectrum = torch.fft.fft2(padded)
     zeroth = _low_pass(spectrum, phi, STRIDE)
     fine = torch.fft.fft2(torch.fft.ifft2(spectrum * psi[0]).abs())

@@ -9,12 +9,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.data.source import Schema
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, PrivmixError, check_integer
@@ -22,6 +20,10 @@ from privmix.features.base import CUT, NO_TEXT, UNKNOWN, Usual
 from privmix.features.models import Located, quiet, read_modules
 from privmix.features.origin import OwnModel
 from privmix.features.torch_encoder import PretrainedEncoder, freeze, unit_rows
+from privmix.packages import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # Texts of a call have one width, which their own lengths decide: the next multiple of this. On the CPU short texts,
 # which most are, stay as they are: padding all of them costs more than spare places in a few calls more.

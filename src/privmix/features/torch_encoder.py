@@ -6,20 +6,22 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
 from privmix.features.models import Located, cached, files_digest, locate, public_name, weights_digest
 from privmix.features.origin import OwnModel, bare_name, is_commit, is_hub_name
 from privmix.full_precision import full_precision
+from privmix.packages import torch
 
-PRECISIONS: Final = {"float32": None, "float16": torch.float16, "bfloat16": torch.bfloat16}
+if TYPE_CHECKING:
+    from torch import Tensor
+
+PRECISIONS: Final = ("float32", "float16", "bfloat16")
 _GPU_BATCH: Final = 64
 
 
@@ -119,8 +121,10 @@ class TorchEncoder(Extractor):
 
     def _call(self, forward: Callable[..., Tensor], *inputs: Any) -> Tensor:
         """One call without gradients, in the wanted precision; (b, d) float32 on the CPU comes back."""
-        type_ = PRECISIONS[self._precision] if self.device.type == "cuda" else None
-        precise = full_precision(self.device) if type_ is None else torch.autocast("cuda", dtype=type_)
+        whole = self._precision == "float32" or self.device.type != "cuda"
+        precise = (
+            full_precision(self.device) if whole else torch.autocast("cuda", dtype=getattr(torch, self._precision))
+        )
         with torch.inference_mode(), precise:
             return forward(*inputs).float().cpu().flatten(1)
 

@@ -6,18 +6,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integer
 from privmix.features.identity import unit_range
 from privmix.features.models import quiet
 from privmix.features.preprocessing import Preprocessing
 from privmix.features.torch_encoder import PretrainedEncoder, channels_first, freeze, image_tensor, unit_rows
+from privmix.packages import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 _POOLINGS: Final = ("auto", "cls", "mean", "pooler")
 # Their class token is trained. The pooler of a plain ViT is not in most checkpoints: it would be random numbers.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Final
-
-import torch
-from torch import Tensor
-from torch.nn.functional import pad
+from typing import TYPE_CHECKING, Final
 
 from privmix.errors import InvalidInput
+from privmix.packages import torch
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 AUGMENTATIONS: Final = ("flip", "crop")
 _PADDING: Final = 4
@@ -84,7 +84,7 @@ class ImageRows:
 def _cropped(images: Tensor, generator: torch.Generator) -> Tensor:
     """(b, c, H, W) windows of as many mirrored ones."""
     count, channels, height, width = images.shape
-    wide = pad(images, (_PADDING,) * 4, mode="reflect")
+    wide = torch.nn.functional.pad(images, (_PADDING,) * 4, mode="reflect")
     top, left = torch.randint(2 * _PADDING + 1, (2, count), generator=generator)
     rows = (top[:, None] + torch.arange(height))[:, None, :, None]
     columns = (left[:, None] + torch.arange(width))[:, None, None, :]

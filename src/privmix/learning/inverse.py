@@ -16,17 +16,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.fields import Amount, Checked, Count, Positive
-from privmix.optimisers import Adam
+from privmix.packages import torch
 from privmix.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FeatureMap = Callable[[Tensor], Tensor]
 """(b, *image shape) in [0, 1] -> (b, d), with gradients: any extractor on torch."""
@@ -142,6 +143,9 @@ def _descend(misfit: _Misfit, near: Tensor, images: Tensor, config: InverseConfi
     size = misfit.targets.square().sum(dim=1).clamp(min=_TINY)
     colours = images.shape[3] if images.ndim == 4 else 1
     weight = config.variation / (math.sqrt(images.shape[1] * images.shape[2]) * colours)
+    # torch's own classes: imported where there is torch.
+    from privmix.optimisers import Adam
+
     images.requires_grad_()
     optimiser = Adam([images], lr=config.learning_rate)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, config.steps)

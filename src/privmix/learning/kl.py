@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
 from privmix.errors import InvalidInput, check_choice, check_integer, check_number
 from privmix.learning.augmentation import ImageRows, augmentations
 from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.class_prior import ClassPrior
 from privmix.learning.rows import slices
+from privmix.packages import torch
 from privmix.progress import Progress
 from privmix.publication.dataset import HasDataset, ReleasedDataset
+
+if TYPE_CHECKING:
+    from torch.nn import Module
 
 # Li et al. 2022, appendix E.3: of 200 epochs, the learning rate is divided by 10 after these.
 PAPER_EPOCHS: Final = 200
@@ -88,7 +89,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
 
     name: ClassVar[str] = "generalized-kl"
     in_epochs: ClassVar[bool] = True
-    network_: nn.Module
+    network_: Module
     loss_curve_: list[float]
     accuracy_curve_: list[float]
     _watched: tuple[NDArray[Any], NDArray[np.int64]] | None = None
@@ -164,11 +165,13 @@ class GeneralizedKLClassifier(ReleaseLearner):
             raise InvalidInput("standardise", self.standardise, "true or false")
 
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
+        from privmix.learning.networks import initialise
+
         generator = torch.Generator().manual_seed(self.seed)
         network = self._built(ReleaseFacts.of(release))
-        _initialise(network, generator)
+        initialise(network, generator)
         if self.standardise:
-            assert isinstance(network, nn.Sequential)
+            assert isinstance(network, torch.nn.Sequential)
             network[0].load_state_dict(_columns(release.x))
         changed = self._augmented(release)
         watched = None if self._watched is None else _records(release, *self._watched)
@@ -192,7 +195,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
 
     def _epoch(
         self,
-        network: nn.Module,
+        network: Module,
         optimiser: torch.optim.Optimizer,
         x: NDArray[np.float32],
         targets: torch.Tensor,
@@ -231,9 +234,11 @@ class GeneralizedKLClassifier(ReleaseLearner):
         network.load_state_dict({name: torch.tensor(array) for name, array in arrays.items()})
         self.network_ = network.eval()
 
-    def _built(self, facts: ReleaseFacts) -> nn.Module:
-        network = _build(self.model, facts)
-        return nn.Sequential(_Standard(facts.dim), network) if self.standardise else network
+    def _built(self, facts: ReleaseFacts) -> Module:
+        from privmix.learning.networks import Standard, built
+
+        network = built(self.model, facts)
+        return torch.nn.Sequential(Standard(facts.dim), network) if self.standardise else network
 
     def _augmented(self, release: ReleasedDataset) -> ImageRows | None:
         which, centre = augmentations(self.augment), release.transform.centre
@@ -267,7 +272,7 @@ def _records(
     return torch.from_numpy(np.concatenate(parts)), torch.from_numpy(labels.astype(np.int64))
 
 
-def _accuracy(network: nn.Module, records: torch.Tensor, labels: torch.Tensor) -> float:
+def _accuracy(network: Module, records: torch.Tensor, labels: torch.Tensor) -> float:
     with torch.inference_mode():
         found = torch.cat([network(part).argmax(dim=1) for part in torch.split(records, _BATCH)])
     return float((found == labels).double().mean())
@@ -282,79 +287,3 @@ def _threads(number: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
-
-
-def _build(model: str, facts: ReleaseFacts) -> nn.Module:
-    """The untrained network, its weights unset."""
-    if model == "linear":
-        return _bare(nn.Linear, facts.dim, len(facts.classes))
-    return _cnn(facts)
-
-
-def _cnn(facts: ReleaseFacts) -> nn.Module:
-    """Li et al. 2022, Table 5: two 5x5 convolutions with max-pooling, three fully connected layers, ReLU between."""
-    shape = facts.input_shape
-    fits = len(shape) in (2, 3) and math.prod(shape) == facts.dim and not (shape[0] % 4 or shape[1] % 4)
-    if not fits:
-        allowed = f"(H, W) or (H, W, channels), H and W divisible by 4, of {facts.dim} pixels for the cnn"
-        raise InvalidInput("input_shape", shape, allowed)
-    height, width, channels = (*shape, 1)[:3]
-    return nn.Sequential(
-        _ToImages(height, width, channels),
-        _bare(nn.Conv2d, channels, 32, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        _bare(nn.Conv2d, 32, 48, 5, padding=2),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        _bare(nn.Linear, 48 * (height // 4) * (width // 4), 100),
-        nn.ReLU(),
-        _bare(nn.Linear, 100, 100),
-        nn.ReLU(),
-        _bare(nn.Linear, 100, len(facts.classes)),
-    )
-
-
-def _bare(layer: type[nn.Module], *sizes: int, **options: int) -> nn.Module:
-    """A layer with its weights unset: torch's own initialisation would draw from the global generator."""
-    device = torch.get_default_device()
-    made: nn.Module = nn.utils.skip_init(layer, *sizes, device=device, **options)  # type: ignore[no-untyped-call]
-    return made
-
-
-class _ToImages(nn.Module):
-    """Flat (b, H*W*c) pixels, channels last as extracted, to (b, c, H, W)."""
-
-    def __init__(self, height: int, width: int, channels: int) -> None:
-        super().__init__()
-        self.shape = (height, width, channels)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x.reshape(-1, *self.shape).permute(0, 3, 1, 2)
-
-
-class _Standard(nn.Module):
-    """(x - shift) / scale, column by column; not trained."""
-
-    shift: torch.Tensor
-    scale: torch.Tensor
-
-    def __init__(self, dim: int) -> None:
-        super().__init__()
-        self.register_buffer("shift", torch.zeros(dim))
-        self.register_buffer("scale", torch.ones(dim))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return (x - self.shift) / self.scale
-
-
-def _initialise(network: nn.Module, generator: torch.Generator) -> None:
-    """PyTorch's default law for these layers, uniform within 1/sqrt(fan-in) of 0, drawn from ``generator``."""
-    with torch.no_grad():
-        for layer in network.modules():
-            if isinstance(layer, nn.Linear | nn.Conv2d):
-                bound = 1 / math.sqrt(layer.weight[0].numel())
-                layer.weight.uniform_(-bound, bound, generator=generator)
-                assert layer.bias is not None
-                layer.bias.uniform_(-bound, bound, generator=generator)

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy.linalg import block_diag
-from scipy.stats import chi2
+from scipy.special import gammaincinv
 
 from privmix.errors import InvalidInput
-from privmix.optimisers import Adam
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
 
 Reals = NDArray[np.float64]
+Floats = NDArray[np.float32]
+_Sums = tuple[Floats, Floats, Floats]
 
 LARGEST_TABLE: Final = 2048
 """Features of a table: beyond this a fit takes hours."""
@@ -38,6 +37,8 @@ LOST: Final = 0.05
 # Chosen on two public tables of no other benchmark (bench_table_steps.py): rows are no better with three times as many.
 _STEPS, _TRIAL_STEPS, _AGAIN_STEPS = 300, 150, 100
 _RATE, _MOMENTUM = 0.08, (0.9, 0.99)
+# What is divided by, or a logarithm is taken of, is no less.
+_TINY: Final = 1e-12
 # How far the parts' columns start from those of the whole table, in logarithms of shares.
 _APART: Final = 1.0
 _RAREST: Final = 1e-4
@@ -135,15 +136,20 @@ class TableModel:
 class _Numbers:
     """Released numbers per record, and one over the standard deviation of their noise; ``second`` on its diagonal."""
 
-    second: torch.Tensor
-    cross: torch.Tensor
-    counts: torch.Tensor
+    second: Floats
+    cross: Floats
+    counts: Floats
     weights: tuple[float, float, float]
 
-    def misfit(self, of: tuple[torch.Tensor, torch.Tensor, torch.Tensor]) -> torch.Tensor:
-        """Sum of squares over the noise's variance; an entry off the diagonal of X'X stands twice, with twice it."""
+    def misfit(self, of: _Sums) -> tuple[float, _Sums]:
+        """Sum of squares over the noise's variance, and half its slopes.
+
+        An entry off the diagonal of X'X stands twice, with twice the variance.
+        """
         parts = zip((self.second, self.cross, self.counts), of, self.weights, strict=True)
-        return torch.stack([(released - found).square().sum() * weight**2 for released, found, weight in parts]).sum()
+        left = [((found - released) * weight, weight) for released, found, weight in parts]
+        second, cross, counts = (part * weight for part, weight in left)
+        return sum(float(np.square(part).sum()) for part, _ in left), (second, cross, counts)
 
 
 class _Fit:
@@ -167,18 +173,15 @@ class _Fit:
         edges = np.cumsum([0, *widths])
         self.spans = [slice(int(a), int(b)) for a, b in itertools.pairwise(edges)]
         # All columns at once: (all states, d) features, and where two of them are of different columns.
-        self.apart = 1 - torch.tensor(block_diag(*(np.ones((width, width)) for width in widths)), dtype=torch.float32)
+        self.apart = 1 - _blocks([np.ones((width, width), np.float32) for width in widths])
         # By block: (states, features), and (states, columns) with one where a state is of a column.
         block = np.append(edges[:-1], edges[-2]) // _BLOCK
         grouped = [np.flatnonzero(block == one) for one in np.unique(block)]
-        every = [*(column.features for column in columns), np.zeros((self.classes, 0))]
-        self.features = [torch.tensor(block_diag(*(every[j] for j in group)), dtype=torch.float32) for group in grouped]
-        self.member = [
-            torch.tensor(block_diag(*(np.ones((self.sizes[j], 1)) for j in group)), dtype=torch.float32)
-            for group in grouped
-        ]
-        self.lengths = torch.cat([part.square().sum(1) for part in self.features])
-        self.centre = None if transform.centre is None else torch.tensor(transform.centre, dtype=torch.float32)
+        every = [*(column.features.astype(np.float32) for column in columns), np.zeros((self.classes, 0), np.float32)]
+        self.features = [_blocks([every[j] for j in group]) for group in grouped]
+        self.member = [_blocks([np.ones((self.sizes[j], 1), np.float32) for j in group]) for group in grouped]
+        self.lengths = np.concatenate([np.square(part).sum(axis=1) for part in self.features])
+        self.centre = None if transform.centre is None else np.asarray(transform.centre, np.float32)
         largest = math.sqrt(sum(float(np.square(column.features).sum(axis=1).max()) for column in columns))
         self.clips = self.centre is not None or largest > transform.clip_norm * (1 + 1e-6)
         second, cross, counts = (
@@ -186,26 +189,20 @@ class _Fit:
             for std in (moments.noise_std_second, moments.noise_std_cross, moments.noise_std_counts)
         )
         self.released = _Numbers(
-            torch.tensor(moments.second / n, dtype=torch.float32),
-            torch.tensor(moments.cross / n, dtype=torch.float32),
-            torch.tensor(moments.label_sums / n, dtype=torch.float32),
+            *(np.asarray(part / n, np.float32) for part in (moments.second, moments.cross, moments.label_sums)),
             (second, cross, counts),
         )
         self.mean_weight = 0.0 if mean_noise_std == 0 else 1 / mean_noise_std
         start = self._start(moments)
-        torch_generator = torch.Generator().manual_seed(seed)
-        self.logits = start + _APART * torch.randn(PARTS, len(start), generator=torch_generator)
-        self.parts, self.total = torch.zeros(PARTS), torch.zeros(())
-        self.base = torch.tensor(np.concatenate([c.shares for c in columns]), dtype=torch.float32).log()
-        loose = torch.cat([torch.full((len(c.features),), float(not c.one_hot)) for c in columns])
-        self.loose = loose if loose.any() else None
-        self.parameters = [self.logits, self.parts, *([self.total] if free_total else [])]
-        for parameter in self.parameters:
-            parameter.requires_grad_()
+        apart = np.random.default_rng(seed).standard_normal((PARTS, len(start)), np.float32)
+        self.logits, self.parts, self.total = start + np.float32(_APART) * apart, np.zeros(PARTS, np.float32), 0.0
+        self.free_total = free_total
+        self.base = np.log(np.concatenate([c.shares for c in columns]).clip(min=_TINY)).astype(np.float32)
+        self.loose = np.repeat([np.float32(not c.one_hot) for c in columns], self.sizes[:-1])
         self._keep_small()
-        self.beyond: list[torch.Tensor] = [torch.zeros(())] * 3
+        self.beyond: tuple[Any, Any] = (np.float32(0), np.float32(0))
 
-    def _start(self, moments: SecondMoments) -> torch.Tensor:
+    def _start(self, moments: SecondMoments) -> Floats:
         """Logarithms of the shares that each state has in the whole table, as far as single numbers tell them."""
         found = []
         for column, span in zip(self.columns, self.spans, strict=True):
@@ -222,107 +219,180 @@ class _Fit:
                 shares = np.where(column.features.any(axis=1), shares, 1 - told.sum())
             found.append(np.maximum(shares, _RAREST))
         found.append(np.maximum(moments.class_shares(self.offset), _RAREST))
-        logs = np.concatenate([np.log(shares / shares.sum()) for shares in found])
-        return torch.tensor(logs, dtype=torch.float32)
+        return np.concatenate([np.log(shares / shares.sum()) for shares in found]).astype(np.float32)
 
-    def shares(self) -> tuple[torch.Tensor, torch.Tensor]:
+    def shares(self) -> tuple[Floats, Floats]:
         """(k,) weights of parts and (k, all states) shares within them."""
         weights, within, _ = self._shares()
         return weights, within
 
-    def _shares(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def _shares(self) -> tuple[Floats, Floats, Floats]:
         """These, and (k,) sums of shares times their logarithms: softmax of each column, of all columns in one go."""
         left = self.logits - self.highest
-        terms = left.exp()
+        terms = np.exp(left)
         sums = _by_block(terms, self.member)
-        within = terms / _by_block(sums, [part.T for part in self.member])
+        within = terms / self._spread(sums)
+        parts = np.exp(self.parts - self.parts.max())
         # The logarithm of a share is `left` less that of its column's sum, and a column's shares add up to 1.
-        return torch.softmax(self.parts, 0), within, (within * left).sum(1) - sums.log().sum(1)
+        return parts / parts.sum(), within, (within * left).sum(axis=1) - np.log(sums).sum(axis=1)
+
+    def _spread(self, of_columns: Floats) -> Floats:
+        """(k, columns) -> (k, all states): what a column has, for each of its states."""
+        return np.repeat(of_columns, self.sizes, axis=1)
 
     def _keep_small(self) -> None:
         """Take each column's largest off its logarithms, so that their exponentials stay finite: shares are the same.
 
         A few steps change little of it.
         """
-        columns = torch.split(self.logits.detach(), self.sizes, 1)
-        self.highest = _by_block(torch.stack([column.amax(1) for column in columns], 1), [m.T for m in self.member])
+        starts = np.cumsum([0, *self.sizes[:-1]])
+        self.highest = self._spread(np.maximum.reduceat(self.logits, starts, axis=1))
 
     def expected(
-        self, weights: torch.Tensor, within: torch.Tensor
-    ) -> tuple[tuple[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]:
-        """X'X, X'Y and label sums per record, and the features' mean; clipped as a part's mean length says."""
+        self, weights: Floats, within: Floats
+    ) -> tuple[_Sums, Floats, Callable[[_Sums, Floats], tuple[Floats, Floats]]]:
+        """X'X, X'Y and label sums per record, and the features' mean; clipped as a part's mean length says.
+
+        The third maps slopes in these numbers to those in the weights and in the shares.
+        """
         x, y, lengths = (
             _by_block(within, self.features),
             within[:, -self.classes :] - self.offset,
             within @ self.lengths,
         )
-        first = (self.transform.clip_norm / lengths.clamp(min=1e-12).sqrt()).clamp(max=1.0)
-        centre = torch.zeros(x.shape[1]) if self.centre is None else self.centre
-        mean = (weights * first) @ x
+        centre = np.zeros(x.shape[1], np.float32) if self.centre is None else self.centre
+        first = np.minimum(self.transform.clip_norm / np.sqrt(lengths.clip(min=_TINY)), 1)
+        along, left, second = x @ centre, np.ones_like(weights), np.ones_like(weights)
         if self.clips:
-            left = first.square() * lengths - 2 * first * (x @ centre) + centre @ centre
-            second = (self.transform.final_clip_norm**2 / left.clamp(min=1e-12)).clamp(max=1.0)
-        else:
-            second = torch.ones_like(weights)
-        once, twice = weights * second.sqrt(), weights * second
-        scaled = first[:, None] * x
+            left = (first**2 * lengths - 2 * first * along + centre @ centre).clip(min=_TINY)
+            second = np.minimum(self.transform.final_clip_norm**2 / left, 1)
+        once, twice, scaled = weights * np.sqrt(second), weights * second, first[:, None] * x
         # Of one column a record has one state.
-        own = torch.split((twice * first.square()) @ within, [len(part) for part in self.features])
+        own = self._split((twice * first**2) @ within)
         alone = [part.T @ (share[:, None] * part) for part, share in zip(self.features, own, strict=True)]
-        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + torch.block_diag(*alone)  # type: ignore[no-untyped-call]
-        cross = scaled.T @ (once[:, None] * y)
+        outer = scaled.T @ (twice[:, None] * scaled) * self.apart + _blocks(alone)
+        cross, mean = scaled.T @ (once[:, None] * y), (weights * first) @ x
         if self.centre is not None:
-            moved = torch.outer(twice @ scaled, centre)
-            outer = outer - moved - moved.T + twice.sum() * torch.outer(centre, centre)
-            cross = cross - torch.outer(centre, once @ y)
-        scale = self.total.exp()
-        beyond = self.beyond
-        numbers = ((outer + beyond[0]) * scale, (cross + beyond[1]) * scale, weights @ y * scale)
-        return numbers, mean * scale
+            moved = np.outer(twice @ scaled, centre)
+            outer += twice.sum() * np.outer(centre, centre) - moved - moved.T
+            cross -= np.outer(centre, once @ y)
+        scale = math.exp(self.total)
+
+        def back(slopes: _Sums, of_mean: Floats) -> tuple[Floats, Floats]:
+            in_outer, in_cross, in_counts = (slope * scale for slope in slopes)
+            in_mean = of_mean * scale
+            # Twice: X'X is symmetric. A part's row of `scaled` meets the other columns, and the centre.
+            met, by_label, middle = scaled @ (in_outer * self.apart), y @ in_cross.T, in_outer @ centre
+            in_scaled = twice[:, None] * (2 * met - 2 * middle) + once[:, None] * by_label
+            alone = zip(self.features, self._split(in_outer, 1), strict=True)
+            in_own = np.concatenate([((part @ block) * part).sum(axis=1) for part, block in alone])
+            told = within @ in_own
+            in_twice = (scaled * met).sum(axis=1) - 2 * scaled @ middle + centre @ middle + first**2 * told
+            in_once = ((scaled - centre) * by_label).sum(axis=1)
+            root = np.sqrt(second)
+            in_second = weights * (in_twice + in_once / (2 * root))
+            in_left = np.where(second < 1, -in_second * second / left, 0)
+            in_first = (
+                2 * twice * first * told
+                + weights * (x @ in_mean)
+                + (x * in_scaled).sum(axis=1)
+                + 2 * in_left * (first * lengths - along)
+            )
+            in_lengths = in_left * first**2 - np.where(first < 1, in_first * first / (2 * lengths), 0)
+            in_x = (
+                first[:, None] * in_scaled + np.outer(weights * first, in_mean) - np.outer(2 * in_left * first, centre)
+            )
+            in_within = _by_block(in_x, [part.T for part in self.features])
+            in_within += np.outer(in_lengths, self.lengths) + np.outer(twice * first**2, in_own)
+            in_within[:, -self.classes :] += once[:, None] * ((scaled - centre) @ in_cross) + np.outer(
+                weights, in_counts
+            )
+            in_weights = first * (x @ in_mean) + second * in_twice + root * in_once + y @ in_counts
+            return in_weights, in_within
+
+        return (
+            ((outer + self.beyond[0]) * scale, (cross + self.beyond[1]) * scale, weights @ y * scale),
+            mean * scale,
+            back,
+        )
+
+    def loss(self, target: _Numbers, stiffness: float) -> tuple[float, tuple[Floats, Floats, float]]:
+        """Half the misfit, and ``stiffness`` times what parts tell of a record; slopes in logits, parts and total."""
+        weights, within, ordered = self._shares()
+        numbers, mean, back = self.expected(weights, within)
+        loss, slopes = target.misfit(numbers)
+        off = np.zeros_like(mean) if self.centre is None else (mean - self.centre) * self.mean_weight
+        in_weights, in_within = back(slopes, off * self.mean_weight)
+        whole = weights @ within
+        spread, some = np.log(whole.clip(min=_TINY)), whole > _TINY
+        # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
+        apart, some, columns = spread[: len(self.base)] - self.base, some.astype(np.float32), slice(len(self.base))
+        told = weights @ ordered - whole @ spread + (whole[columns] * apart) @ self.loose
+        in_whole = -spread - some
+        in_whole[columns] += self.loose * (apart + some[columns])
+        in_weights += stiffness * (ordered + within @ in_whole)
+        in_within += stiffness * weights[:, None] * (self.logits - self.highest + in_whole)
+        in_within *= within
+        in_logits = in_within - within * self._spread(_by_block(in_within, self.member))
+        in_total = sum(float((slope * found).sum()) for slope, found in zip(slopes, numbers, strict=True))
+        in_total += float(off @ mean) * self.mean_weight
+        in_parts = weights * (in_weights - weights @ in_weights)
+        return (loss + float(off @ off)) / 2 + stiffness * float(told), (in_logits, in_parts, in_total)
+
+    def _split(self, values: Floats, axis: int = 0) -> list[Floats]:
+        """Values of all states by block; with ``axis`` 1 the blocks of features on the diagonal of a matrix."""
+        edges = np.cumsum([part.shape[axis] for part in self.features])[:-1]
+        if axis == 0:
+            return np.split(values, edges)
+        starts = [0, *edges]
+        return [
+            values[start : start + part.shape[1], start : start + part.shape[1]]
+            for start, part in zip(starts, self.features, strict=True)
+        ]
 
     def descend(self, target: _Numbers, stiffness: float, steps: int, rate: float, progress: Any = None) -> None:
-        """Lower the misfit of ``target``, and ``stiffness`` times what the parts tell of a record."""
-        optimiser = Adam(self.parameters, lr=rate, betas=_MOMENTUM, fused=True)
+        """Lower the loss by Adam (Kingma and Ba 2015)."""
+        kept, squares = 1.0, 1.0
+        moments: list[Any] = [[0.0, 0.0] for _ in range(3)]
         for step in range(steps):
             if step % 10 == 0:
                 self._keep_small()
             warm, cool = min(1.0, (step + 1) / 20), (1 + math.cos(math.pi * step / steps)) / 2
-            optimiser.param_groups[0]["lr"] = rate * warm * max(cool, 0.02)
-            weights, within, ordered = self._shares()
-            numbers, mean = self.expected(weights, within)
-            loss = target.misfit(numbers) / 2
-            if self.centre is not None:
-                loss = loss + (mean - self.centre).square().sum() * self.mean_weight**2 / 2
-            whole = weights @ within
-            spread = whole.clamp(min=1e-12).log()
-            told = weights @ ordered - whole @ spread
-            if self.loose is not None:
-                # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
-                declared = torch.cat([self.base, spread[len(self.base) :]])
-                told = told + ((whole * (spread - declared))[: len(self.base)] * self.loose).sum()
-            loss = loss + stiffness * told
-            optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
+            _, slopes = self.loss(target, stiffness)
+            kept, squares = kept * _MOMENTUM[0], squares * _MOMENTUM[1]
+            length, moves = rate * warm * max(cool, 0.02) / (1 - kept), []
+            for moment, slope in zip(moments, slopes, strict=True):
+                moment[0] = _MOMENTUM[0] * moment[0] + (1 - _MOMENTUM[0]) * slope
+                moment[1] = _MOMENTUM[1] * moment[1] + (1 - _MOMENTUM[1]) * slope**2
+                moves.append(length * moment[0] / (np.sqrt(moment[1] / (1 - squares)) + 1e-8))
+            self.logits -= moves[0]
+            self.parts -= moves[1]
+            if self.free_total:
+                self.total -= float(moves[2])
             if progress is not None:
                 progress(step + 1)
 
     def take_clipping(self, seed: int, rows: int = _CLIPPED_ROWS) -> None:
         """Add to what is expected from now on what clipping does beyond :meth:`expected`, measured on so many rows."""
-        weights, within = (found.detach() for found in self.shares())
+        weights, within = self.shares()
         rows = min(rows, _CLIPPED_NUMBERS // len(self.apart))
         drawn = draw(*_arrays(weights, within, self.sizes), rows, np.random.default_rng(seed))
         x = np.concatenate([c.features[drawn[:, j]] for j, c in enumerate(self.columns)], axis=1)
         x = self.transform(x).astype(np.float32)
         y = np.eye(self.classes, dtype=np.float32)[drawn[:, -1]] - np.float32(self.offset)
-        self.beyond = [torch.zeros(())] * 3
-        (second, cross, _), _ = self.expected(weights, within)
-        scale = self.total.detach().exp()
-        self.beyond = [
-            torch.from_numpy(x.T @ x / len(x)) - second.detach() / scale,
-            torch.from_numpy(x.T @ y / len(x)) - cross.detach() / scale,
-            torch.zeros(()),
-        ]
+        self.beyond = (np.float32(0), np.float32(0))
+        (second, cross, _), *_ = self.expected(weights, within)
+        scale = math.exp(self.total)
+        self.beyond = x.T @ x / len(x) - second / scale, x.T @ y / len(x) - cross / scale
+
+
+def _blocks(parts: Sequence[NDArray[Any]]) -> Floats:
+    """A matrix with these on its diagonal."""
+    rows, columns = (np.cumsum([0, *(part.shape[axis] for part in parts)]) for axis in (0, 1))
+    whole = np.zeros((rows[-1], columns[-1]), parts[0].dtype)
+    for place, part in enumerate(parts):
+        whole[rows[place] : rows[place + 1], columns[place] : columns[place + 1]] = part
+    return whole
 
 
 def fit_table(
@@ -393,9 +463,8 @@ def fit_table(
             fit.descend(fit.released, stiffness, _AGAIN_STEPS, _RATE / 3, tell)
         if rounds:
             fit.take_clipping(seed + rounds)
-        with torch.no_grad():
-            weights, within = fit.shares()
-            found, _ = fit.expected(weights, within)
+        weights, within = fit.shares()
+        found = fit.expected(weights, within)[0]
         models.append(
             TableModel(*_arrays(weights, within, fit.sizes), _pairs(fit, found, weights @ within, label), stiffness)
         )
@@ -415,8 +484,7 @@ def _judged(fit: _Fit, seed: int, tell: Any) -> float:
         if fit.clips and place:
             fit.take_clipping(seed + place, _TRIAL_ROWS)
         fit.descend(fitted, stiffness, _TRIAL_STEPS, _RATE, lambda step, place=place: tell(place * _TRIAL_STEPS + step))
-        with torch.no_grad():
-            left = float(judge.misfit(fit.expected(*fit.shares())[0]))
+        left = judge.misfit(fit.expected(*fit.shares())[0])[0]
         worse += 1
         if left < least:
             best, least, worse = stiffness, left, 0
@@ -428,40 +496,38 @@ def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:
 
     Their noises are uncorrelated, and so, being Gaussian, independent.
     """
-    generator = torch.Generator().manual_seed(seed + 1)
+    generator = np.random.default_rng(seed + 1)
 
-    def noise(like: torch.Tensor, weight: float) -> torch.Tensor:
-        return torch.randn(like.shape, generator=generator) / weight
+    def noise(like: Floats, weight: float) -> Floats:
+        return generator.standard_normal(like.shape, np.float32) / np.float32(weight)
 
-    second = torch.tril(noise(released.second, released.weights[0]) / math.sqrt(2), -1)
-    second = second + second.T + torch.diag(noise(released.second.diag(), released.weights[0]))
+    second = np.tril(noise(released.second, released.weights[0]) / np.float32(math.sqrt(2)), -1)
+    second = second + second.T + np.diag(noise(np.diag(released.second), released.weights[0]))
     drawn = (second, noise(released.cross, released.weights[1]), noise(released.counts, released.weights[2]))
     numbers = (released.second, released.cross, released.counts)
 
     def made(times: float) -> _Numbers:
         larger = math.sqrt(1 + times**2)
-        second, cross, counts = (number + times * z for number, z in zip(numbers, drawn, strict=True))
+        second, cross, counts = (number + np.float32(times) * z for number, z in zip(numbers, drawn, strict=True))
         first, other, last = (weight / larger for weight in released.weights)
         return _Numbers(second, cross, counts, (first, other, last))
 
     return made(_THINNED), made(-1 / _THINNED)
 
 
-def _by_block(left: torch.Tensor, blocks: Sequence[torch.Tensor]) -> torch.Tensor:
+def _by_block(left: Floats, blocks: Sequence[Floats]) -> Floats:
     """``left`` times a matrix of these blocks on its diagonal."""
-    if len(blocks) == 1:
-        return left @ blocks[0]
-    parts = torch.split(left, [len(block) for block in blocks], 1)
-    return torch.cat([part @ block for part, block in zip(parts, blocks, strict=True)], 1)
+    edges = np.cumsum([len(block) for block in blocks])[:-1]
+    return np.concatenate([p @ block for p, block in zip(np.split(left, edges, 1), blocks, strict=True)], axis=1)
 
 
-def _pairs(fit: _Fit, found: tuple[torch.Tensor, ...], whole: torch.Tensor, label: str) -> tuple[PairFit, ...]:
+def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str) -> tuple[PairFit, ...]:
     """How well the numbers ``found`` meet each pair; ``whole`` are the shares of all states in the model's table."""
     released, names = fit.released, [column.name for column in fit.columns]
-    second = ((found[0] - released.second) * released.weights[0]).square().double().numpy()
-    cross = ((found[1] - released.cross) * released.weights[1]).square().double().numpy()
+    second = np.square((found[0] - released.second) * released.weights[0]).astype(np.float64)
+    cross = np.square((found[1] - released.cross) * released.weights[1]).astype(np.float64)
     # What a cell's share adds to a number: its columns' largest features, shortened as records are by clipping.
-    mean = _by_block(whole[None], fit.features).square().sum() if fit.centre is not None else 0.0
+    mean = np.square(_by_block(whole[None], fit.features)).sum() if fit.centre is not None else 0.0
     length = float(whole @ fit.lengths - mean)
     kept = min(1.0, fit.transform.final_clip_norm / math.sqrt(max(length, 1e-12)))
     tops = [kept * float(np.abs(column.features).max()) or 1.0 for column in fit.columns]
@@ -485,12 +551,13 @@ def _pair(columns: tuple[str, str], parts: Reals, noise: float) -> PairFit:
 
 @cache
 def _most_left(numbers: int) -> float:
-    return float(chi2.ppf(_MET, numbers))
+    # SciPy's laws take half a second to import.
+    return 2 * float(gammaincinv(numbers / 2, _MET))
 
 
-def _arrays(weights: torch.Tensor, within: torch.Tensor, sizes: Sequence[int]) -> tuple[Reals, tuple[Reals, ...]]:
-    shares = weights.double().numpy()
-    states = [part.double().numpy() for part in torch.split(within, list(sizes), 1)]
+def _arrays(weights: Floats, within: Floats, sizes: Sequence[int]) -> tuple[Reals, tuple[Reals, ...]]:
+    shares = weights.astype(np.float64)
+    states = np.split(within.astype(np.float64), np.cumsum(sizes)[:-1], axis=1)
     return shares / shares.sum(), tuple(part / part.sum(axis=1, keepdims=True) for part in states)
 
 

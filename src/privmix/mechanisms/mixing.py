@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +14,13 @@ from scipy.sparse import csr_matrix
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import Membership
 
-if TYPE_CHECKING:
-    import torch
-
 # Columns summed at a time: a record tile then fits the last-level cache.
 _COLUMNS = 64
 _EXACT_FLOAT32, _EXACT_FLOAT64 = 2**24, 2**53
 # Below so many records a bag, cutting rows costs more than float32 saves.
 _SMALLEST_BAG = 8
+# Additions from which torch, which sums four times as fast as SciPy, is worth the seconds of its import.
+_WORTH_TORCH: Final = 2**31
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +118,8 @@ def sum_rows(records: LatticeRecords, membership: Membership) -> NDArray[Any]:
         >>> sum_rows(LatticeRecords.of(np.array([[1.0, -2.0], [5.0, 5.0], [3.0, 0.0]])), rows).tolist()
         [[4.0, -2.0], [0.0, 0.0]]
     """
-    import torch
-
     dtype, _, row_of_bag = _bags(records.largest, membership)
-    in_float32 = dtype == torch.float32 and row_of_bag is None
+    in_float32 = dtype is np.float32 and row_of_bag is None
     sums = np.zeros((membership.rows, records.dim), np.float32 if in_float32 else np.float64)
     add_rows(sums, records, membership)
     return sums
@@ -142,10 +141,6 @@ def add_rows(sums: NDArray[Any], records: LatticeRecords, membership: Membership
         InvalidInput: sums could reach 2**53 steps.
         IndexError: an index lies outside ``records``.
     """
-    # Two seconds, which designs that mix no rows are spared: a worker of a cluster begins at once.
-    import torch
-    from torch.nn import functional
-
     indices = membership.indices
     if len(indices) and not (indices.min() >= 0 and indices.max() < records.count):
         raise IndexError("a row holds a record outside the array")
@@ -153,19 +148,45 @@ def add_rows(sums: NDArray[Any], records: LatticeRecords, membership: Membership
     if len(indices) == 0:
         return
     dtype, offsets, row_of_bag = _bags(records.largest, membership)
-    picked, bags, out = torch.from_numpy(indices), torch.from_numpy(offsets), torch.from_numpy(sums)
-    weights = None if membership.weights is None else torch.from_numpy(membership.weights)
-    block = torch.empty((records.count, min(records.dim, _COLUMNS)), dtype=dtype)
+    bags = Membership(offsets, indices, membership.weights)
+    summed_by = _torch_sums if _prefers_torch(len(indices) * records.dim) else _scipy_sums
+    joined = None if row_of_bag is None else _ones(row_of_bag, np.arange(len(row_of_bag) + 1), membership.rows).T
+    block = np.empty((records.count, min(records.dim, _COLUMNS)), dtype)
     for number, start in enumerate(range(0, records.dim, _COLUMNS)):
-        block.copy_(torch.from_numpy(records.blocks[number])[:, : block.shape[1]])
-        summed = functional.embedding_bag(
-            picked, block, bags, mode="sum", include_last_offset=True, per_sample_weights=weights
-        )[:, : records.dim - start].to(out.dtype)
-        columns = out[:, start : start + _COLUMNS]
-        if row_of_bag is None:
-            columns += summed
-        else:
-            columns.index_add_(0, torch.from_numpy(row_of_bag), summed)
+        block[:] = records.blocks[number][:, : block.shape[1]]
+        summed = summed_by(bags, block)[:, : records.dim - start]
+        columns = sums[:, start : start + _COLUMNS]
+        columns += (summed if joined is None else joined @ summed).astype(columns.dtype, copy=False)
+
+
+def _prefers_torch(additions: int) -> bool:
+    """Whether torch is installed, and imported already or worth it. Both ways give the same bits: sums are exact."""
+    return "torch" in sys.modules or (additions >= _WORTH_TORCH and find_spec("torch") is not None)
+
+
+def _ones(indices: NDArray[np.int64], offsets: NDArray[np.int64], columns: int) -> csr_matrix:
+    return csr_matrix((np.ones(len(indices)), indices, offsets), shape=(len(offsets) - 1, columns))
+
+
+def _scipy_sums(bags: Membership, block: NDArray[Any]) -> NDArray[Any]:
+    weights = np.ones(len(bags.indices)) if bags.weights is None else bags.weights
+    held = csr_matrix((weights.astype(block.dtype), bags.indices, bags.offsets), shape=(bags.rows, len(block)))
+    return np.asarray(held @ block)
+
+
+def _torch_sums(bags: Membership, block: NDArray[Any]) -> NDArray[Any]:
+    import torch
+
+    picked, offsets = torch.from_numpy(bags.indices), torch.from_numpy(bags.offsets)
+    summed = torch.nn.functional.embedding_bag(
+        picked,
+        torch.from_numpy(block),
+        offsets,
+        mode="sum",
+        include_last_offset=True,
+        per_sample_weights=None if bags.weights is None else torch.from_numpy(bags.weights),
+    )
+    return np.asarray(summed.numpy())
 
 
 def _check_exact(largest: float, membership: Membership) -> None:
@@ -177,7 +198,7 @@ def _check_exact(largest: float, membership: Membership) -> None:
         raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")
 
 
-def _bags(largest: int, membership: Membership) -> tuple[torch.dtype, NDArray[np.int64], NDArray[np.int64] | None]:
+def _bags(largest: int, membership: Membership) -> tuple[type[Any], NDArray[np.int64], NDArray[np.int64] | None]:
     """How to cut rows into bags that are summed exactly.
 
     float32 sums several times faster than float64, so a row that is too full for it becomes several bags.
@@ -185,19 +206,17 @@ def _bags(largest: int, membership: Membership) -> tuple[torch.dtype, NDArray[np
     Returns:
         the type to sum in, the bags' offsets, and the row of each bag; None where every row is one bag.
     """
-    import torch
-
     fits = (_EXACT_FLOAT32 - 1) // max(largest, 1)
     rows, counts = np.arange(membership.rows), membership.counts
     if membership.weights is None and counts.max(initial=0) <= fits:
-        return torch.float32, membership.offsets, None
+        return np.float32, membership.offsets, None
     if membership.weights is not None or fits < _SMALLEST_BAG:
-        return torch.float64, membership.offsets, None
+        return np.float64, membership.offsets, None
     bags = -(-counts // fits)
     row_of_bag = np.repeat(rows, bags)
     number = np.arange(len(row_of_bag)) - np.repeat(np.cumsum(bags) - bags, bags)
     starts = membership.offsets[row_of_bag] + number * fits
-    return torch.float32, np.append(starts, membership.offsets[-1]), row_of_bag
+    return np.float32, np.append(starts, membership.offsets[-1]), row_of_bag
 
 
 def _grid_bits(weights: NDArray[np.float64]) -> int:
