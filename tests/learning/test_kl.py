@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
-from privmix.learning import GeneralizedKLClassifier, kl
+from privmix.learning import GeneralizedKLClassifier, kl, networks
 from privmix.learning.base import ReleaseFacts
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 
@@ -76,7 +76,7 @@ def test_initial_weights_follow_the_default_law() -> None:
     # Uniform within 1/sqrt(fan-in): 100,000 draws have a standard deviation within 1% of bound/sqrt(3)
     # except with probability below 1e-6 (its own relative deviation is 0.0014).
     layer = torch.nn.Linear(10_000, 10)
-    kl._initialise(layer, torch.Generator().manual_seed(0))
+    networks.initialise(layer, torch.Generator().manual_seed(0))
     assert layer.weight.abs().max() <= 0.01
     assert abs(layer.weight.std().item() / (0.01 / math.sqrt(3)) - 1) < 0.01
 
@@ -124,13 +124,13 @@ def facts(shape: tuple[int, ...], classes: int = 10) -> ReleaseFacts:
     ("shape", "parameters"), [((32, 32), 357_690), ((32, 32, 1), 357_690), ((32, 32, 3), 359_290), ((28, 28), 285_690)]
 )
 def test_cnn_is_the_papers(shape: tuple[int, ...], parameters: int) -> None:
-    network = kl._build("cnn", facts(shape))
+    network = networks.built("cnn", facts(shape))
     assert sum(tensor.numel() for tensor in network.parameters()) == parameters
 
 
 def test_cnn_sees_pixels_where_they_are() -> None:
     image = np.arange(4 * 8 * 3, dtype=np.float32).reshape(4, 8, 3)
-    found = kl._ToImages(4, 8, 3)(torch.from_numpy(image.reshape(1, -1)))
+    found = networks._ToImages(4, 8, 3)(torch.from_numpy(image.reshape(1, -1)))
     np.testing.assert_array_equal(found[0].numpy(), image.transpose(2, 0, 1))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rich.table import Table
 
+from privmix import training
 from privmix.certificate.about import about_of
 from privmix.certificate.as_gdp import as_gdp
 from privmix.certificate.assessment import COLUMNS, as_rows
@@ -28,8 +29,6 @@ from privmix.mechanisms.plan import unit_of
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases.certificate import read_certificate
 from privmix.rounding import exact, percent_up, rounded_up
-from privmix.training import TrainedModel, load_trained
-from privmix.training.verify import plan_of
 
 
 def show(folder: Path, json_output: bool) -> None:
@@ -43,7 +42,7 @@ def show(folder: Path, json_output: bool) -> None:
     if kind == FITTED:
         _show_fitted(load_model(folder), json_output)
     elif kind == MODEL:
-        model = load_trained(folder)
+        model = training.load_trained(folder)
         _as_json(model.certificate) if json_output else _show_model(model)
     else:
         certificate = read_certificate(folder)
@@ -63,7 +62,7 @@ def show_entry(folder: Path, json_output: bool) -> None:
     kind = kind_of(folder)
     if kind == FITTED:
         raise InvalidInput("registry", "a model made of a release", "the folder of the release, or of a trained model")
-    certificate = load_trained(folder).certificate if kind == MODEL else read_certificate(folder)
+    certificate = training.load_trained(folder).certificate if kind == MODEL else read_certificate(folder)
     entry = registry_entry(certificate)
     if json_output:
         print_json(entry)
@@ -99,9 +98,9 @@ def _show_release(folder: Path, certificate: Certificate) -> None:
     _show_assessment(certificate["assessment"])
 
 
-def _show_model(model: TrainedModel) -> None:
+def _show_model(model: training.TrainedModel) -> None:
     certificate = model.certificate
-    plan = plan_of(certificate)
+    plan = training.plan_of(certificate)
     _show_guarantee(f"trained model {plain(certificate.id)}", certificate)
     _show_power(certificate)
     for text in certificate["warnings"]:

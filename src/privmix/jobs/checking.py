@@ -9,6 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
+from privmix import training
 from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate import Certificate, PublicKey, Subject, Verification, claimed_key, verify_signature
 from privmix.certificate.certificate import MODEL
@@ -23,8 +24,6 @@ from privmix.progress import Progress, silent
 from privmix.releases.series import is_series
 from privmix.releases.series_chain import Chain, verify_series
 from privmix.shown import Bars, Shown
-from privmix.training.trained import load_trained
-from privmix.training.verify import NO_MODULE
 
 _FITTED_UNCHECKED: Final = (
     "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
@@ -127,7 +126,9 @@ def verify(
         checked = verify(path, key=key, progress=tell)
         if checked.subject.kind != MODEL:
             raise InvalidInput("module", WITHHELD, "nothing but for a trained model")
-        load_trained(path, module)
+        from privmix.training.verify import NO_MODULE
+
+        training.load_trained(path, module)
         left = tuple(text for text in checked.unchecked if text != NO_MODULE)
         return replace(checked, unchecked=left, found={**checked.found, "unchecked": list(left)})
     if key is None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from privmix import training
 from privmix.certificate import Certificate
 from privmix.certificate.about import about_of
 from privmix.certificate.certificate import MODEL, RELEASE
@@ -19,9 +20,6 @@ from privmix.plans import Plan, made_by
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
 from privmix.reports.records import RunRecord
-from privmix.training import load_trained
-from privmix.training.mechanisms.base import mechanism_of
-from privmix.training.verify import plan_of, verify_trained
 
 
 def folder_guarantee(folder: Path) -> RunRecord:
@@ -52,12 +50,14 @@ def _release(folder: Path) -> RunRecord:
 
 def _model(folder: Path) -> RunRecord:
     """Weights are verified, too: unlike a release's files they are few."""
-    verified = verify_trained(folder)
-    model = load_trained(folder)
-    certificate, plan = model.certificate, plan_of(model.certificate)
+    verified = training.verify_trained(folder)
+    model = training.load_trained(folder)
+    certificate, plan = model.certificate, training.plan_of(model.certificate)
     summary = f"A classifier ({model.network.name}) trained on public data alone: no private record was read, and "
     summary += "what is taken as public was not compared with private records"
     if plan.steps > 0:
+        from privmix.training.mechanisms.base import mechanism_of
+
         called = mechanism_of(plan).called
         summary = (
             f"A classifier ({model.network.name}) trained on {plan.records:,} {unit_of(plan).many} in "

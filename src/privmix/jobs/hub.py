@@ -12,6 +12,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
+from privmix import training
 from privmix.certificate.about import LONGEST
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
 from privmix.errors import InvalidInput, MissingExtra, StorageError, check_number
@@ -23,7 +24,6 @@ from privmix.rounding import exact, rounded_up
 from privmix.scratch import ScratchFolder
 from privmix.shown import Shown
 from privmix.training.card import CARD_FILE, model_card
-from privmix.training.certificate import read_certificate
 from privmix.untrusted import open_plain
 
 _EXTRA: Final = "hub"
@@ -122,7 +122,7 @@ def push(
     checked = check_folder(place)
     assert checked.held is not None
     files = _files_in(place)
-    card = None if found == RELEASE else model_card(read_certificate(place), licence).encode()
+    card = None if found == RELEASE else model_card(training.read_certificate(place), licence).encode()
     names = tuple(sorted({*files, *([] if card is None else [CARD_FILE])}))
     epsilon, delta, relation = float(checked.found["epsilon"]), float(checked.found["delta"]), checked.held.relation
     if dry_run:

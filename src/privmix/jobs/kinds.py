@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
+from privmix import training
 from privmix.certificate import Certificate, Verification
 from privmix.certificate import read_certificate as read_any
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
@@ -16,8 +17,6 @@ from privmix.plans import plan_from_dict
 from privmix.progress import Progress, silent
 from privmix.releases import verify_release
 from privmix.releases.certificate import read_certificate as read_release
-from privmix.training.certificate import read_certificate as read_model
-from privmix.training.verify import plan_of, verify_trained
 
 FITTED: Final = "fitted-model"
 
@@ -31,7 +30,7 @@ class Verify(Protocol):
 def _verify_model(folder: str | Path, progress: Progress = silent, /) -> Verification:
     # Its weights are few, and no noise in them can be tested.
     del progress
-    return verify_trained(folder)
+    return training.verify_trained(folder)
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,8 @@ class Kind:
 
 KINDS: Final[Mapping[str, Kind]] = {
     RELEASE: Kind(read_release, verify_release, lambda certificate: plan_from_dict(certificate["plan"])),
-    MODEL: Kind(read_model, _verify_model, plan_of),
+    # A training's modules take torch, which nobody with a release waits for.
+    MODEL: Kind(lambda folder: training.read_certificate(folder), _verify_model, lambda found: training.plan_of(found)),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix import training
 from privmix.certificate.certificate import MODEL, RELEASE, Certificate
 from privmix.data.frames import frame_inputs, library_of
 from privmix.data.held import is_indexed, settled
@@ -29,15 +31,21 @@ from privmix.mechanisms.run_folder import storage_errors
 from privmix.rounding import exact, rounded_up
 from privmix.scratch import ScratchFolder
 from privmix.shown import PriceCurve, Shown
-from privmix.training.export import FORMS
-from privmix.training.run import MODEL_FOLDER
-from privmix.training.trained import ModelFacts, TrainedModel, load_trained
 
 if TYPE_CHECKING:
     # Learners take scikit-learn, whose import nobody with a trained model waits for.
+    from typing_extensions import TypeIs
+
     from privmix.learning.base import ReleaseFacts, ReleaseLearner
+    from privmix.training import ModelFacts, TrainedModel
 
 _BATCH: Final = 4096
+
+
+def is_trained(classifier: ReleaseLearner | TrainedModel) -> TypeIs[TrainedModel]:
+    """Whether it was trained on records, without importing what trains: that takes torch."""
+    trained = sys.modules.get("privmix.training.trained")
+    return trained is not None and isinstance(classifier, trained.TrainedModel)
 
 
 @dataclass(eq=False, repr=False)
@@ -70,13 +78,15 @@ class Model(Shown):
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What it is, and of what."""
         facts, learner = self.facts, self.classifier
-        if isinstance(learner, TrainedModel):
+        if is_trained(learner):
             promise = learner.certificate
             epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.relation}"
             made: dict[str, object] = {"guarantee": epsilon, "network": learner.network.name}
         else:
-            assert not isinstance(facts, ModelFacts)
-            made = {"learner": f"{learner.name} ({learner.summary})", "fitted on release": facts.release_id}
+            made = {
+                "learner": f"{learner.name} ({learner.summary})",
+                "fitted on release": learner.facts_.release_id,
+            }
             if curve := getattr(learner, "accuracy_curve_", None):
                 epoch, best = learner.best_epoch
                 last = f"{100 * curve[-1]:.2f}% at the last epoch, which is the model's"
@@ -94,7 +104,7 @@ class Model(Shown):
 
     def picture(self) -> PriceCurve | None:
         """What is guaranteed of a trained model; a fitted one's guarantee is that of its release."""
-        return self.classifier.certificate.picture() if isinstance(self.classifier, TrainedModel) else None
+        return self.classifier.certificate.picture() if is_trained(self.classifier) else None
 
     @property
     def certificate(self) -> Certificate:
@@ -103,7 +113,7 @@ class Model(Shown):
         Raises:
             InvalidInput: the model was fitted on a release, whose guarantee is the model's too.
         """
-        if not isinstance(self.classifier, TrainedModel):
+        if not is_trained(self.classifier):
             raise InvalidInput("model", "fitted on a release", "a trained one; see the release's certificate")
         return self.classifier.certificate
 
@@ -163,7 +173,7 @@ class Model(Shown):
 
     def scores(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n, K) scores of (n, d) extractor outputs; the largest of a row names its class."""
-        if isinstance(self.classifier, TrainedModel):
+        if is_trained(self.classifier):
             return self.classifier.predict_proba(features)
         return self.classifier.decision_function(features)
 
@@ -181,7 +191,7 @@ class Model(Shown):
 
     def probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """(n, K) of (n, d) extractor outputs, calibrated as far as the release or public facts tell."""
-        if isinstance(self.classifier, TrainedModel):
+        if is_trained(self.classifier):
             return self.classifier.calibrated_proba(features)
         return self.classifier.predict_proba(features)
 
@@ -208,11 +218,13 @@ class Model(Shown):
             InvalidInput: the folder exists.
             StorageError: writing failed; nothing is left behind.
         """
-        if not isinstance(self.classifier, TrainedModel):
+        if not is_trained(self.classifier):
             from privmix.learning.model_io import save_model
 
             return save_model(self.classifier, folder, overwrite=overwrite)
         place = Path(folder)
+        from privmix.training.run import MODEL_FOLDER
+
         with MODEL_FOLDER.new(place, overwrite=overwrite) as draft:
             self.classifier.write(draft)
         return place
@@ -232,7 +244,7 @@ class Model(Shown):
         Raises:
             InvalidInput: the model was fitted on a release, which says what is guaranteed: push that.
         """
-        if not isinstance(self.classifier, TrainedModel):
+        if not is_trained(self.classifier):
             raise InvalidInput("model", "fitted on a release", "a trained one; push the release that it was fitted on")
         with ScratchFolder() as above:
             return push(
@@ -259,9 +271,11 @@ class Model(Shown):
             StorageError: it can't be written.
         """
         place = Path(out)
-        ending = check_choice("ending of out", place.suffix.lower(), FORMS)
-        if not isinstance(self.classifier, TrainedModel):
+        if not is_trained(self.classifier):
             raise InvalidInput("model", "fitted on a release", "one that was trained: it has a network")
+        from privmix.training.export import FORMS
+
+        ending = check_choice("ending of out", place.suffix.lower(), FORMS)
         check_unpublished("out", place)
         if place.is_dir() or place.is_symlink() or (place.exists() and not overwrite):
             raise InvalidInput("out", str(place), "a file that does not exist yet (or `overwrite`, for a file)")
@@ -303,7 +317,7 @@ def model_in(
             "model", str(path), "the folder of a model: this is a release, of which `privmix fit` makes one"
         )
     if kind == MODEL:
-        return Model(load_trained(path, module), features_model, trust_features_model)
+        return Model(training.load_trained(path, module), features_model, trust_features_model)
     if module is not None:
         raise InvalidInput("module", WITHHELD, "nothing for a model that was fitted on a release")
     from privmix.learning.model_io import load_model

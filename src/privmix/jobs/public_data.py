@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +19,9 @@ from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import listings_of
 from privmix.ledger import Contents, Ledger
-from privmix.training import ModelFacts
-from privmix.training.examples import open_source
+
+if TYPE_CHECKING:
+    from privmix.training import ModelFacts
 
 _PRIVATE = "public records; this is the private dataset"
 
@@ -80,6 +81,8 @@ def sources_of(
     given: Mapping[str, Any], extractor: Extractor, facts: ModelFacts, columns: Columns
 ) -> dict[str, Source]:
     """Each public dataset of ``privmix train``, opened, by its flag."""
+    from privmix.training.examples import open_source
+
     found = {}
     options = pool_options(extractor, columns)
     for flag, place in given.items():

@@ -14,7 +14,7 @@ from privmix.learning.augmentation import ImageRows, augmentations
 from privmix.learning.base import LEARNERS, ReleaseFacts, ReleaseLearner, check_arrays
 from privmix.learning.class_prior import ClassPrior
 from privmix.learning.rows import slices
-from privmix.packages import torch
+from privmix.packages import import_part, torch
 from privmix.progress import Progress
 from privmix.publication.dataset import HasDataset, ReleasedDataset
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PAPER_EPOCHS: Final = 200
 PAPER_MILESTONES: Final = (80, 120, 160)
 _DECAY: Final = 0.1
+_NETWORKS: Final = "privmix.learning.networks"
 _BATCH: Final = 4096
 
 
@@ -165,11 +166,9 @@ class GeneralizedKLClassifier(ReleaseLearner):
             raise InvalidInput("standardise", self.standardise, "true or false")
 
     def _fit(self, release: ReleasedDataset, progress: Progress) -> None:
-        from privmix.learning.networks import initialise
-
         generator = torch.Generator().manual_seed(self.seed)
         network = self._built(ReleaseFacts.of(release))
-        initialise(network, generator)
+        import_part(_NETWORKS).initialise(network, generator)
         if self.standardise:
             assert isinstance(network, torch.nn.Sequential)
             network[0].load_state_dict(_columns(release.x))
@@ -235,10 +234,9 @@ class GeneralizedKLClassifier(ReleaseLearner):
         self.network_ = network.eval()
 
     def _built(self, facts: ReleaseFacts) -> Module:
-        from privmix.learning.networks import Standard, built
-
-        network = built(self.model, facts)
-        return torch.nn.Sequential(Standard(facts.dim), network) if self.standardise else network
+        networks = import_part(_NETWORKS)
+        network: Module = networks.built(self.model, facts)
+        return torch.nn.Sequential(networks.Standard(facts.dim), network) if self.standardise else network
 
     def _augmented(self, release: ReleasedDataset) -> ImageRows | None:
         which, centre = augmentations(self.augment), release.transform.centre
@@ -249,7 +247,7 @@ class GeneralizedKLClassifier(ReleaseLearner):
 
 
 def _columns(x: NDArray[np.float32]) -> dict[str, torch.Tensor]:
-    """Mean and standard deviation of each column, as :class:`_Standard` holds them."""
+    """Mean and standard deviation of each column, as the network holds them."""
     deviation = x.std(axis=0, dtype=np.float64) + 1e-6
     found = {"shift": x.mean(axis=0, dtype=np.float64), "scale": deviation}
     return {name: torch.from_numpy(values.astype(np.float32)) for name, values in found.items()}

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
+    from privmix.training.certificate import read_certificate
     from privmix.training.classifier import DPClassifier
     from privmix.training.config import OptimiserConfig, TrainingConfig
     from privmix.training.examples import PublicData
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from privmix.training.run import TrainingRun
     from privmix.training.trained import ModelFacts, TrainedModel, load_trained
     from privmix.training.trainer import Trainer
+    from privmix.training.verify import plan_of, verify_trained
     from privmix.training.views.augment import parse_augmentations
     from privmix.training.views.config import MIXINGS, ViewConfig
     from privmix.training.watching import MLflow, TensorBoard, Watch, Watched
@@ -58,6 +60,9 @@ __all__ = [
     "Watched",
     "load_trained",
     "parse_augmentations",
+    "plan_of",
     "plan_training",
+    "read_certificate",
     "settings_of",
+    "verify_trained",
 ]
