@@ -15,10 +15,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import fft, signal
+from scipy import fft
 
 from privmix.accounting.pairs import UNIT, LossPmf
 from privmix.accounting.tilting import weight_peak
@@ -30,6 +31,8 @@ Array = NDArray[np.float64]
 _LEVEL_ERROR = 16 * UNIT
 # So many runs make e^-180 of a |1 + z|^2 that is well above rounding: 1e-5.
 _FEW = 16
+# Values up to which sums in Python take less than the half second that SciPy's module of filters takes to import.
+_SHORT = 4096
 
 
 @dataclass(frozen=True)
@@ -160,9 +163,9 @@ def compose(
     # Rounding of the sums below: every term is positive, and none passes more than size + 8 operations.
     slack = 4 * UNIT * (size + 8) + 8 * UNIT * sum(part.count * abs(part.log_scale) for part in tilted)
     decay, faster = math.exp(-tilt * step), math.exp(-(1 + tilt) * step)
-    above = signal.lfilter([1.0], [1.0, -decay], masses[::-1])
+    above = _running(masses[::-1], decay)
     later = np.concatenate(([0.0], above[:-1])) * (decay * -math.expm1(-step))
-    excess = signal.lfilter([1.0], [1.0, -faster], later)
+    excess = _running(later, faster)
     return TiltedSum(
         lower,
         step,
@@ -174,6 +177,15 @@ def compose(
         min(1.0, lost),
         max(least_loss, lower * step),
     )
+
+
+def _running(values: Array, decay: float) -> Array:
+    """Each value and ``decay`` times the sum up to the one before it."""
+    if values.size <= _SHORT:
+        return np.fromiter(accumulate(values.tolist(), lambda total, value: value + decay * total), float, values.size)
+    from scipy.signal import lfilter
+
+    return np.asarray(lfilter([1.0], [1.0, -decay], values))
 
 
 def _log_mgf_bound(parts: Sequence[tuple[LossPmf, int]], tilt: float) -> float:

@@ -133,10 +133,9 @@ class Evaluate(Recorded, Columns, ModelFiles, Command[Evaluation]):
         """Measure."""
         from privmix.jobs.features import features_in_memory
         from privmix.jobs.model_data import has_splits, open_for_model, split_of, subject_of
-        from privmix.jobs.models import model_in
+        from privmix.jobs.models import is_trained, model_in
         from privmix.jobs.places import check_figure
         from privmix.jobs.quality import Quality, evaluation_content
-        from privmix.training import TrainedModel
 
         self.check_record()
         picture = None if self.figure is None else Path(self.figure)
@@ -159,7 +158,7 @@ class Evaluate(Recorded, Columns, ModelFiles, Command[Evaluation]):
         # What is wrong with either shows before the work.
         compared = None if known is None else features_in_memory(known.source, chosen.extractor, progress)
         scores = chosen.scores(records.features)
-        trained = isinstance(chosen.classifier, TrainedModel)
+        trained = is_trained(chosen.classifier)
         told = scores if trained else chosen.classifier.predict_proba(records.features)
         quality = Quality.of(scores, records.labels, chosen.classes, told)
         without, words = None, ""

@@ -9,7 +9,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from privmix import training
+from privmix import jobs, training
 from privmix.bars import Asked, callback, shows_bars
 from privmix.certificate import Certificate, PublicKey, Subject, Verification, claimed_key, verify_signature
 from privmix.certificate.certificate import MODEL
@@ -19,7 +19,6 @@ from privmix.certificate.sealed_key import commitment_of
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
-from privmix.jobs.ledger_total import total_bars, words
 from privmix.progress import Progress, silent
 from privmix.releases.series import is_series
 from privmix.releases.series_chain import Chain, verify_series
@@ -72,7 +71,7 @@ class Checked(Shown):
         facts: Mapping[str, object] = {}
         if self.total is not None:
             title = f"Budget of {self.total.dataset}: well formed"
-            facts = words(self.total)
+            facts = jobs.ledger_total.words(self.total)
         if self.held is not None:
             _, facts = self.held.shown()
         if self.series is not None:
@@ -90,7 +89,7 @@ class Checked(Shown):
     def picture(self) -> Bars | None:
         """Epsilon as stated and recomputed, or what is gone of a budget."""
         if self.total is not None:
-            return total_bars(self.total)
+            return jobs.ledger_total.total_bars(self.total)
         return None if self.held is None else self.held.picture()
 
 

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from privmix.data import Source
 from privmix.errors import InvalidInput
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import Dataset, open_dataset
-from privmix.learning.base import ReleaseFacts
-from privmix.training import ModelFacts, TrainedModel
+from privmix.jobs.models import is_trained
+
+if TYPE_CHECKING:
+    from privmix.learning.base import ReleaseFacts
+    from privmix.training import ModelFacts
 
 
 def open_for_model(
@@ -54,6 +57,6 @@ def split_of(data: Any, split: str | None) -> str:
 
 def subject_of(classifier: Any) -> dict[str, Any]:
     """What a classifier's figures are about: the trained model itself, or the release that it was fitted on."""
-    if isinstance(classifier, TrainedModel):
+    if is_trained(classifier):
         return {"kind": "model", "id": classifier.certificate.id}
     return {"kind": "release", "id": classifier.facts_.release_id}

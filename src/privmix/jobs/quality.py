@@ -9,7 +9,6 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import xlogy
-from sklearn.metrics import log_loss, roc_auc_score
 
 from privmix.shown import Bar, Bars, Shown
 
@@ -97,6 +96,9 @@ class Quality(Shown):
             classes: K names.
             probabilities: (n, K) of the classes, where the classifier has some.
         """
+        # A second of imports, which those who only load a model are spared.
+        from sklearn.metrics import log_loss, roc_auc_score
+
         size = len(classes)
         predicted = scores.argmax(axis=1)
         matrix = np.bincount(labels * size + predicted, minlength=size * size).reshape(size, size)

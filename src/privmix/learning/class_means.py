@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import log_softmax, logsumexp
-from scipy.stats import chi2
+from scipy.special import chdtrc, log_softmax, logsumexp
 
 from privmix.errors import InvalidInput
 from privmix.learning.calibration import temperature_of_discriminant
@@ -164,7 +163,7 @@ def _differ(squares: Reals, weights: Reals) -> bool:
     """
     free = 1 - 1 / len(squares)
     mean, spread = float(weights.sum()), float(np.square(weights).sum()) / free
-    return mean > 0 and bool(chi2.sf(float((weights * squares).sum()) * mean / spread, mean**2 / spread) < _FALSE_ALARM)
+    return mean > 0 and bool(chdtrc(mean**2 / spread, float((weights * squares).sum()) * mean / spread) < _FALSE_ALARM)
 
 
 @dataclass(frozen=True, eq=False)

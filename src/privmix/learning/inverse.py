@@ -29,7 +29,7 @@ from privmix.progress import Progress, silent
 if TYPE_CHECKING:
     from torch import Tensor
 
-FeatureMap = Callable[[Tensor], Tensor]
+FeatureMap = Callable[["Tensor"], "Tensor"]
 """(b, *image shape) in [0, 1] -> (b, d), with gradients: any extractor on torch."""
 
 # Keeps the slope of an edge's length finite where there is none.

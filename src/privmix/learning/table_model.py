@@ -19,7 +19,8 @@ from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
 
 Reals = NDArray[np.float64]
-Floats = NDArray[np.float32]
+# float32 where a fit is made.
+Floats = NDArray[Any]
 _Sums = tuple[Floats, Floats, Floats]
 
 LARGEST_TABLE: Final = 2048
@@ -188,10 +189,8 @@ class _Fit:
             n / max(std, 1e-6 * n)
             for std in (moments.noise_std_second, moments.noise_std_cross, moments.noise_std_counts)
         )
-        self.released = _Numbers(
-            *(np.asarray(part / n, np.float32) for part in (moments.second, moments.cross, moments.label_sums)),
-            (second, cross, counts),
-        )
+        numbers = (np.asarray(one / n, np.float32) for one in (moments.second, moments.cross, moments.label_sums))
+        self.released = _Numbers(next(numbers), next(numbers), next(numbers), (second, cross, counts))
         self.mean_weight = 0.0 if mean_noise_std == 0 else 1 / mean_noise_std
         start = self._start(moments)
         apart = np.random.default_rng(seed).standard_normal((PARTS, len(start)), np.float32)
@@ -361,6 +360,7 @@ class _Fit:
             _, slopes = self.loss(target, stiffness)
             kept, squares = kept * _MOMENTUM[0], squares * _MOMENTUM[1]
             length, moves = rate * warm * max(cool, 0.02) / (1 - kept), []
+            slope: Any
             for moment, slope in zip(moments, slopes, strict=True):
                 moment[0] = _MOMENTUM[0] * moment[0] + (1 - _MOMENTUM[0]) * slope
                 moment[1] = _MOMENTUM[1] * moment[1] + (1 - _MOMENTUM[1]) * slope**2
