@@ -21,10 +21,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 _WIDTH: Final = 100
 _SECTIONS: Final = ("Returns:", "Raises:", "Example:")
-_WORDS: Final = {
-    "columns": "Names of the columns of numbers, or :class:`privmix.Columns`.",
-    "label": "The labels' column.",
-}
 
 
 class _Type(str):
@@ -126,10 +122,6 @@ def spelt_out(
         @wraps(function)
         def called(*args: P.args, **kwargs: P.kwargs) -> R:
             unknown = sorted(set(kwargs) - {*signature.parameters, *refused})
-            if unknown and "columns" in signature.parameters and set(unknown) <= set(said):
-                # What is declared of columns and images has a class of its own.
-                way = f"say columns=privmix.Columns({', '.join(f'{name}=...' for name in unknown)})"
-                raise TypeError(f"{function.__name__}() takes no argument {', '.join(unknown)}; {way}")
             refuse_unknown(f"{function.__name__}()", unknown, signature.parameters)
             return function(*args, **kwargs)
 
@@ -208,7 +200,7 @@ def _told(text: str | None, listed: Mapping[str, Field[Any] | None]) -> str | No
     lines = ["Options:"]
     for name, item in listed.items():
         own = "" if item is None else item.metadata.get("help", "")
-        words = with_default(own, _default(item)) if own else _WORDS.get(name, "")
+        words = with_default(own, _default(item)) if own else ""
         if words:
             told = textwrap.fill(f"{name}: {words}", 112, initial_indent="    ", subsequent_indent=" " * 8)
             lines.append(told)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_args, get_origin
 from privmix import jobs
 from privmix.cli.verb import hints_of
 from privmix.jobs.canaries import CanaryJob
+from privmix.jobs.columns import Columns
 from privmix.jobs.membership import MembershipJob
 from privmix.jobs.persons import Persons
 from privmix.jobs.release_options import ReleaseOptions
@@ -87,8 +88,8 @@ def _flat(kind: type[Any]) -> Iterator[tuple[str, str]]:
         written |= inspect.get_annotations(base)
     hints = hints_of(kind)
     for item in fields(kind):
-        if item.name == "columns":
-            yield "columns", "Columns | str | Sequence[str] | None"
+        if item.name == "columns" and kind is not Columns:
+            yield from _flat(Columns)
         elif isinstance(hints[item.name], type) and is_dataclass(hints[item.name]):
             yield from _flat(hints[item.name])
         elif kind is Persons and item.name == "array":
@@ -128,7 +129,7 @@ def release() -> dict[str, str]:
     """Name -> type."""
     named = _named("release", "releasing.py") | {"dry_run", "options"}
     found = {name: kind for name, kind in _flat(ReleaseOptions) if name not in named}
-    return {**found, "label": "str | None"}
+    return found
 
 
 def membership() -> dict[str, str]:

@@ -26,12 +26,25 @@ class TrainingArguments(TypedDict, total=False):
     features: str | Extractor
     split: str
     classes: Any
+    label: str
+    person: Any
+    separator: str | None
+    decimal: str | None
+    encoding: str | None
+    header: str | Sequence[str] | None
+    no_header: int | None
+    columns: str | Sequence[str] | Columns | None
+    text_column: str | None
+    feature_column: str | None
+    feature_length: int | None
+    image_column: str
+    image_size: int | None
+    colour: str | None
     records: int | None
     private_count: bool
     person_pattern: str | None
     person_file: Path | None
     person_missing: str
-    person: Any
     per_person: int | None
     ledger: Any
     dataset: str | None
@@ -114,7 +127,20 @@ class ReleaseArguments(TypedDict, total=False):
     residual_clip_norm: float
     split: str
     classes: Any
-    columns: Columns | str | Sequence[str] | None
+    label: str
+    person: Any
+    separator: str | None
+    decimal: str | None
+    encoding: str | None
+    header: str | Sequence[str] | None
+    no_header: int | None
+    columns: str | Sequence[str] | Columns | None
+    text_column: str | None
+    feature_column: str | None
+    feature_length: int | None
+    image_column: str
+    image_size: int | None
+    colour: str | None
     records: int | None
     proxy: Any
     proxy_classes: Any
@@ -135,14 +161,12 @@ class ReleaseArguments(TypedDict, total=False):
     person_pattern: str | None
     person_file: Path | None
     person_missing: str
-    person: Any
     per_person: int | None
     replay_for: str | Path | None
     replay_until: str | None
     series: Path | None
     step: int | None
     project: int | None
-    label: str | None
 
 
 class MembershipArguments(TypedDict, total=False):
@@ -161,6 +185,20 @@ class MembershipArguments(TypedDict, total=False):
     features_model: str | Path | None
     trust_features_model: bool
     classes: Any
+    label: str
+    person: str | Sequence[str] | None
+    separator: str | None
+    decimal: str | None
+    encoding: str | None
+    header: str | Sequence[str] | None
+    no_header: int | None
+    columns: str | Sequence[str] | Columns | None
+    text_column: str | None
+    feature_column: str | None
+    feature_length: int | None
+    image_column: str
+    image_size: int | None
+    colour: str | None
     module: Any
 
 
@@ -174,11 +212,23 @@ class CanaryArguments(TypedDict, total=False):
     canary_records: int | None
     guesses: int | None
     split: str
-    columns: Columns | str | Sequence[str] | None
+    label: str
+    person: Any
+    separator: str | None
+    decimal: str | None
+    encoding: str | None
+    header: str | Sequence[str] | None
+    no_header: int | None
+    columns: str | Sequence[str] | Columns | None
+    text_column: str | None
+    feature_column: str | None
+    feature_length: int | None
+    image_column: str
+    image_size: int | None
+    colour: str | None
     person_pattern: str | None
     person_file: Path | None
     person_missing: str
-    person: Any
     per_person: int | None
     features_model: str | Path | None
     trust_features_model: bool

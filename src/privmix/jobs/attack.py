@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -14,13 +13,11 @@ from privmix.signatures import spelt_out
 
 
 @shows_bars
-@spelt_out(MembershipJob, types=MembershipArguments)
+@spelt_out(Columns, MembershipJob, types=MembershipArguments)
 def attack(
     model: str | Path,
     data: Any,
     *,
-    columns: Columns | str | Sequence[str] | None = None,
-    label: str | None = None,
     progress: Asked = None,
     **options: Unpack[MembershipArguments],
 ) -> Membership:
@@ -31,8 +28,6 @@ def attack(
     Args:
         model: its folder.
         data: members, as :func:`privmix.release` takes data; ``held_out``: others.
-        columns: names of the columns of numbers, or :class:`privmix.Columns`.
-        label: the labels' column.
         progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         options: the options below.
 
@@ -50,6 +45,4 @@ def attack(
         privmix.errors.InvalidInput: references: got 0; allowed: an integer >= 1
     """
     given: dict[str, Any] = dict(options)
-    if columns is not None or label is not None:
-        given["columns"] = Columns.declared(columns, label)
-    return MembershipJob(model=model, data=data, **given).run(callback(progress))
+    return MembershipJob(model=model, data=data, columns=Columns.taken_from(given), **given).run(callback(progress))

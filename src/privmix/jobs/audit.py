@@ -21,7 +21,6 @@ from privmix.errors import InvalidInput, check_choice
 from privmix.jobs.arguments import CanaryArguments
 from privmix.jobs.audited import Audited, Claim
 from privmix.jobs.canaries import CanaryJob
-from privmix.jobs.columns import Columns
 from privmix.jobs.options import CanaryOptions, TargetColumns
 from privmix.jobs.persons import Persons
 from privmix.jobs.recording import Measurement
@@ -35,7 +34,7 @@ KINDS: Final = ("worst-case", "noise", "canaries")
 
 
 @shows_bars
-@spelt_out(CanaryOptions, Persons, TargetColumns, types=CanaryArguments)
+@spelt_out(TargetColumns, CanaryOptions, Persons, types=CanaryArguments)
 def audit(
     target: str | PathLike[str] | Plan | TrainingPlan | Claim,
     kind: str = "worst-case",
@@ -96,7 +95,7 @@ def audit(
             if given.get(name) is None:
                 raise InvalidInput(name, None, "what `canaries` needs: the records, and how many canaries")
         persons, person = Persons.taken_from(given, given["data"])
-        columns = Columns.declared(given.pop("columns", None) or TargetColumns(), person=person)
+        columns = TargetColumns.taken_from(given, person)
         said = {"columns": columns, "persons": persons, **given}
         job = CanaryJob(target=Path(target), confidence=confidence, seed=seed, **said)
         done = job.carry_out(job.plan(), callback(progress))

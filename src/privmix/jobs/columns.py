@@ -136,6 +136,15 @@ class Columns(TableColumns):
         return [] if self.person is None else listed(self.person)
 
     @classmethod
+    def taken_from(cls, given: dict[str, Any], person: str | Sequence[str] | None = None) -> Columns:
+        """What Python's users say of columns, taken out of what they say; ``person`` where identifiers name columns."""
+        names = [item.name for item in fields(cls) if given.get(item.name) is not None]
+        said = {name: given.pop(name) for name in names}
+        for item in fields(cls):
+            given.pop(item.name, None)
+        return cls(**{**said, **({} if person is None else {"person": person})}).settled()
+
+    @classmethod
     def declared(
         cls,
         columns: Columns | str | Sequence[str] | None,

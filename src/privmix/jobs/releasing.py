@@ -24,7 +24,7 @@ from privmix.scratch import ScratchFolder
 from privmix.signatures import spelt_out
 
 _takes = spelt_out(
-    ReleaseOptions, Assumptions, Prior, About, Persons, ReplayTerms, SeriesTerms, Columns, types=ReleaseArguments
+    Columns, ReleaseOptions, Assumptions, Prior, About, Persons, ReplayTerms, SeriesTerms, types=ReleaseArguments
 )
 
 
@@ -197,7 +197,7 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
     replay = {name: given.pop(name, None) for name in ReplayTerms.__dataclass_fields__}
     terms = {name: given.pop(name, None) for name in SeriesTerms.__dataclass_fields__}
     persons, person = Persons.taken_from(given, data)
-    columns = Columns.declared(given.pop("columns", None), given.pop("label", None), person)
+    columns = Columns.taken_from(given, person)
     return job_of(
         data=data,
         epsilon=epsilon,

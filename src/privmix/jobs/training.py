@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -368,14 +368,12 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
 
 @shows_bars
-@spelt_out(TrainingOptions, Persons, Columns, types=TrainingArguments, grows=TrainingOptions, refused=("dry_run",))
+@spelt_out(Columns, TrainingOptions, Persons, types=TrainingArguments, grows=TrainingOptions, refused=("dry_run",))
 def train(
     data: Any,
     *,
     epsilon: float,
     delta: float,
-    columns: Columns | str | Sequence[str] | None = None,
-    label: str | None = None,
     progress: Asked = None,
     **options: Unpack[TrainingArguments],
 ) -> Model:
@@ -387,8 +385,6 @@ def train(
     Args:
         data: private records: file, folder, pattern or address; ``(x, y)`` with ``classes=``, a frame or a Dataset.
         epsilon, delta: the target.
-        columns: names of the columns of numbers, or :class:`privmix.Columns`.
-        label: the labels' column.
         progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
         options: the options below; what is None takes the model's own default. With ``out`` a killed run is finished by
             ``resume``. ``person`` is the name of a column, or an array of identifiers: privacy is then for persons, and
@@ -418,7 +414,8 @@ def train(
         if given.get(name) is not None:
             given[name] = Path(given[name])
     persons, person = Persons.taken_from(given, data)
-    job = TrainingJob(data, epsilon, delta, columns=Columns.declared(columns, label, person), persons=persons, **given)
+    columns = Columns.taken_from(given, person)
+    job = TrainingJob(data, epsilon, delta, columns=columns, persons=persons, **given)
     with job.processes() as world:
         planned = job.plan(world)
         if job.opened.source.unread:

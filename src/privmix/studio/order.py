@@ -94,14 +94,12 @@ class Order:
 
     def python(self) -> str:
         """The same in Python."""
-        columns = ", ".join(f"{name}={value!r}" for name, value in self.columns.items())
-        lines = ["import privmix as pm", "", f"columns = pm.Columns({columns})"]
+        calls = {"release = pm.release(": {**self.columns, **self.release}}
         if self.spec:
-            lines += ["pm.spec(", f"    {self.data!r},"]
-            said = {**self._shared, **self.spec, "overwrite": True}
-            lines += [*(f"    {name}={value!r}," for name, value in said.items()), ")"]
-        lines += ["release = pm.release(", f"    {self.data!r},", "    columns=columns,"]
-        lines += [*(f"    {name}={value!r}," for name, value in self.release.items()), ")"]
+            calls = {"pm.spec(": {**self._shared, **self.spec, "overwrite": True}, **calls}
+        lines = ["import privmix as pm", ""]
+        for call, said in calls.items():
+            lines += [call, f"    {self.data!r},", *(f"    {name}={value!r}," for name, value in said.items()), ")"]
         return "\n".join(lines)
 
     def carry_out(self, progress: Progress = silent, *, resume: bool = False) -> tuple[Release, tuple[str, ...]]:
@@ -110,12 +108,11 @@ class Order:
         Raises:
             PrivmixError: as :func:`privmix.release`; or a column of the data was not declared.
         """
-        columns = Columns(**self.columns)
         if self.spec:
             _check_declared(spec(self.data, overwrite=True, progress=False, **self._shared, **self.spec))
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always", UserWarning)
-            made = release(self.data, columns=columns, progress=progress, resume=resume, **self.release)
+            made = release(self.data, progress=progress, resume=resume, **self.columns, **self.release)
         # Others than this call are not meant: what they say of is their own.
         told = (one for one in said if one.category is UserWarning and one.filename == __file__)
         return made, tuple(str(one.message) for one in told)
