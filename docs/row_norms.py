@@ -1,51 +1,44 @@
-"""Verb ``row-norms``: how long the rows of a release are. Reads no private data."""
+"""Command ``row-norms``: how long the rows of a release are. Reads no private data."""
 
 from __future__ import annotations
 
+from dataclasses import MISSING, dataclass
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
-import typer
 
 import privmix as pm
-from privmix.cli.app import app
-from privmix.cli.console import out, print_json
-from privmix.cli.options import Json
-from privmix.cli.recording import Record, keep
-from privmix.cli.verb import verb
-from privmix.jobs.recording import Measurement
+from privmix.commands.base import Command, function
+from privmix.jobs.options import Recorded
+from privmix.jobs.recording import Measured, Measurement
+from privmix.options import option
+from privmix.progress import Progress
 
 
-@verb(app, panel="Row norms")
-def row_norms(
-    *,
-    release: Annotated[Path, typer.Argument(help="Folder that privmix release wrote.")],
-    record: Record = None,
-    json_output: Json = False,
-) -> None:
-    """Measure how long the rows of a release are.
+@dataclass(frozen=True)
+class RowNorms(Recorded, Command[Measured]):
+    """Measure how long the rows of a release are."""
 
-    Example: privmix row-norms REL --record RUN
-    """
-    found = measure(release)
-    keep(found, record)
-    if json_output:
-        print_json(found.content)
-    else:
-        out.print(f"median norm of {found.content['rows']:,} rows: {found.content['median']:.4g}")
+    panel = "Row norms"
+    example = "privmix row-norms REL --record RUN"
+
+    release: str | Path = option(MISSING, "Folder that privmix release wrote.", argument=True)
+
+    def run(self, progress: Progress) -> Measured:
+        """Measure, and say what the figures are about."""
+        self.check_record()
+        release = pm.load(self.release)
+        assert isinstance(release, pm.Release)
+        norms = np.linalg.norm(release.x, axis=1)
+        measurement = Measurement(
+            "row-norms",
+            {"kind": "release", "id": release.certificate.id},
+            {"rows": len(norms), "median": float(np.median(norms)), "largest": float(norms.max())},
+            private=False,
+            settings={"release": Path(self.release).name},
+            title="Norms of the rows",
+        )
+        return Measured(measurement)
 
 
-def measure(folder: Path) -> Measurement:
-    """What the verb does, for Python: the figures, which may be kept as a record."""
-    release = pm.load(folder)
-    assert isinstance(release, pm.Release)
-    norms = np.linalg.norm(release.x, axis=1)
-    return Measurement(
-        "row-norms",
-        {"kind": "release", "id": release.certificate.id},
-        {"rows": len(norms), "median": float(np.median(norms)), "largest": float(norms.max())},
-        private=False,
-        settings={"release": folder.name},
-        title="Norms of the rows",
-    )
+row_norms = function(RowNorms)

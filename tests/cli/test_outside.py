@@ -23,7 +23,7 @@ from tests.cli.helpers import privmix
 DOCS = Path(__file__).parents[2] / "docs"
 PARTS = ("row_norms", "row_norms_panel")
 POINTS = """[privmix.verbs]
-row-norms = row_norms
+row-norms = row_norms:RowNorms
 attack.none = no_such_module
 verify = row_norms
 ledger.broken = broken
@@ -67,7 +67,7 @@ def test_it_measures_and_the_report_shows_it(installed: Path, release: Path, tmp
     assert outcome.code == 0, outcome.err
     found = json.loads(outcome.out)
     assert 0 < found["median"] <= found["largest"]
-    again = sys.modules["row_norms"].measure(release)
+    again = sys.modules["row_norms"].row_norms(release).measurement
     assert again.content == found
     page = privmix("report", str(tmp_path / "RUN"), str(release), "--out", str(tmp_path / "page.html"))
     assert page.code == 0, page.err

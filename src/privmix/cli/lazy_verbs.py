@@ -59,7 +59,7 @@ class _Unread(TyperCommand):
         """
         module, _, kind = self._module.partition(":")
         imported = importlib.import_module(module)
-        if kind:
+        if hasattr(imported, kind):
             add_command(self._app, getattr(imported, kind), self.rich_help_panel)
         found = get_group(self._app).commands.get(self.name or "")
         if found is None or isinstance(found, _Unread):
@@ -149,12 +149,17 @@ def _said_of(verb: str, module: str) -> tuple[str, str | None]:
     with suppress(OSError, SyntaxError, ValueError, ImportError):
         for node in ast.parse(_source(module)).body:
             if isinstance(node, ast.ClassDef) and node.name.lower() == verb.replace("-", ""):
-                return _first(node), None
+                panels = [one.value for one in node.body if isinstance(one, ast.Assign) and _assigns(one, "panel")]
+                return _first(node), next((str(one.value) for one in panels if isinstance(one, ast.Constant)), None)
             if isinstance(node, ast.FunctionDef):
                 for call in node.decorator_list:
                     if isinstance(call, ast.Call) and verb in _names(node, call):
                         return _first(node), _text(call, "panel")
     return "", None
+
+
+def _assigns(line: ast.Assign, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in line.targets)
 
 
 def _first(node: ast.FunctionDef | ast.ClassDef) -> str:

@@ -263,6 +263,7 @@ def add_command(group: typer.Typer, kind: type[Command[Any]], panel: str | None 
     only = inspect.Parameter.KEYWORD_ONLY
     asked = inspect.Parameter("asked", only, annotation=kind)
     as_json = inspect.Parameter("json_output", only, default=False, annotation=json)
+    run.__module__ = kind.__module__
     run.__signature__ = inspect.Signature([asked, as_json])  # type: ignore[attr-defined]
     # What follows is for Python.
     told = re.split(r"\n\n(?=(?:Formal guarantees|Raises|Example):\n)", inspect.cleandoc(kind.__doc__ or ""))[0]

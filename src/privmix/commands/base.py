@@ -52,9 +52,11 @@ class Command(ABC, Generic[Found]):
 
     Attributes:
         example: a line of the command line.
+        panel: heading under which help lists a command of another package.
     """
 
     example: ClassVar[str]
+    panel: ClassVar[str | None] = None
     progress: Asked = option(
         None, "Called with (stage, done, total); True: bars; None: bars where somebody looks on.", python=True
     )
