@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from privmix.mechanisms.streams import SecretStreams
 from tests.durations import leave_out, recorded
 
 
@@ -18,6 +21,19 @@ def data_root() -> Path:
     if not root.is_dir():
         pytest.skip(f"no datasets at {root}: set PRIVMIX_DATA to a folder with mnist/, cifar10/, ...")
     return root
+
+
+@pytest.fixture(scope="module")
+def fixed_keys() -> Iterator[None]:
+    """Keys from a counter instead of the system's random numbers: a module draws the same noise in every run."""
+    count = itertools.count(1)
+
+    def counted(cls: type[SecretStreams]) -> SecretStreams:
+        return cls(bytearray(next(count).to_bytes(32, "big")), insecure_seed=False)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SecretStreams, "from_entropy", classmethod(counted))
+        yield
 
 
 @pytest.hookimpl(tryfirst=True)

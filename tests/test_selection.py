@@ -110,7 +110,6 @@ def test_every_file_is_in_one_part_and_parts_take_equal_times(seconds: dict[str,
 def test_every_thorough_test_is_in_one_part_that_leaves_time_for_the_change() -> None:
     record = durations.recorded()
     parts = selection.parts(TESTS, record.seconds)
-    assert {test.split("::")[0] for test in record.left_out} | set(record.seconds) <= set(TESTS)
     assert sorted(test for part in parts for test in part) == TESTS
     for part in parts:
         assert sum(record.seconds.get(test, selection.UNRECORDED) for test in part) <= 0.85 * selection.BUDGET

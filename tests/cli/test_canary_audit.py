@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 
 from privmix.cli.app import REFUTED
-from privmix.errors import StorageError
 from privmix.reports.records import public_records, read_records
 from tests.cli.helpers import Outcome, privmix
-from tests.cli.training import LEDGER, charges, open_ledger, train, write_all
+from tests.cli.training import train, write_all
+
+# Thresholds of a random result hold for these keys: no run fails by chance.
+pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 KEYS = {
     "canaries", "included", "guesses", "correct", "delta", "confidence", "claimed_epsilon", "proven_epsilon",
@@ -101,37 +103,6 @@ def test_models_may_be_audited_from_outside(targets: Path, kind: str) -> None:
     assert told.code in DONE, told.err
     assert "not refuted" in told.out
     assert f"{kind} canaries in one DP-SGD run, final model" in told.out
-
-
-def test_a_ledger_pays_before_a_row_is_read(targets: Path) -> None:
-    open_ledger(9)
-    flags = ["--data=own", "--canaries=60", f"--ledger={LEDGER}", "--dataset=own"]
-    told = audit("REL", *flags)
-    assert told.code in DONE, told.err
-    assert "charged to no ledger" not in told.err
-    assert charges() == ["canary audit"]
-    assert charges("commit") == ["canary audit"]
-    # Until what is left does not suffice: then nothing is read, and nothing is shown.
-    paid = 1
-    while (told := audit("MODEL", *flags)).code in DONE and paid < 9:
-        paid += 1
-    assert (told.code, told.out) == (3, "")
-    assert charges() == ["canary audit"] * paid
-
-
-def test_figures_outlive_trouble_with_the_ledger(targets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The budget is spent, and the run can't be had again."""
-    book = "--ledger=sqlite:///other.db"
-    assert privmix("ledger", "init", "--dataset=own", "--epsilon=9", "--delta=1e-3", book).code == 0
-
-    def fail(*_: object, **__: object) -> None:
-        raise StorageError("the ledger can't be reached")
-
-    monkeypatch.setattr("privmix.ledger.Ledger.commit", fail)
-    told = audit("REL", "--data=own", "--canaries=60", book, "--dataset=own")
-    assert told.code in DONE, told.err
-    assert "proven: epsilon is at least" in told.out
-    assert "not noted as done" in told.err
 
 
 @pytest.mark.parametrize(

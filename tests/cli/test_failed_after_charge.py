@@ -149,18 +149,6 @@ WISHES: dict[str, Any] = {"classes": ["yes", "no"], "features": "identity", "eps
 
 
 @each_verb
-def test_without_a_ledger_nothing_is_spent_before_noise_is_drawn(verb: Verb) -> None:
-    outcome = verb.run(ledger=False)
-    assert outcome.code == 2
-    assert "no ledger was given, so nothing is recorded; no noise was drawn and nothing was published" in outcome.err
-    assert "nothing is spent. No run is kept: begin anew." in outcome.err.replace("\n", " ")
-    assert "go on:" not in outcome.err
-    assert set(os.listdir()) == {"own.csv", "ledger.db"}
-    write()
-    assert verb.run(ledger=False).code == 0
-
-
-@each_verb
 def test_a_run_without_a_place_is_not_kept_and_says_so(verb: Verb) -> None:
     spent = raised(lambda: verb.python(out=None))
     assert spent is not None

