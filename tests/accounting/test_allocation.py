@@ -36,8 +36,8 @@ from privmix.accounting.queries import PairQuery
 
 Real = NDArray[np.float64]
 REPLACED = Adjacency.REPLACE_ONE
-# Two-sided normal tail beyond 5.5 is 4e-8; a module of ten such statistics stays below 1e-6.
-Z_LIMIT = 5.5
+# Two-sided normal tail beyond 7 is 3e-12; a module of ten such statistics stays below 1e-9.
+Z_LIMIT = 7.0
 DRAWS = 400_000
 
 

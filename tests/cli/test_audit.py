@@ -50,8 +50,8 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.thorough
 def test_the_published_claim_is_refuted_and_the_honest_one_is_not() -> None:
-    """Both are wrong with chance 1e-6. Fewer rows than records, and fewer runs: for speed."""
-    line = HEADLINE.replace("--runs 300", "--rows 2000 --runs 6000 --confidence 0.999999")
+    """Both are wrong with chance 1e-10. Fewer rows than records, and fewer runs: for speed."""
+    line = HEADLINE.replace("--runs 300", "--rows 2000 --runs 6000 --confidence 0.9999999999")
     published = audit(f"{line} --as-published")
     assert published["claimed_epsilon"] == 1
     assert published["violated"] is True
@@ -60,11 +60,11 @@ def test_the_published_claim_is_refuted_and_the_honest_one_is_not() -> None:
     honest = audit(line)
     assert honest["violated"] is False
     assert honest["proven_epsilon"] <= honest["claimed_epsilon"] == 1
-    assert honest["confidence"] == 0.999999
+    assert honest["confidence"] == 0.9999999999
 
 
 def test_a_release_is_audited_from_its_certificate_and_kept(release: Path, tmp_path: Path) -> None:
-    found = audit(f"audit {release} --runs 4000 --confidence 0.999999 --json --record {tmp_path / 'run'}")
+    found = audit(f"audit {release} --runs 4000 --confidence 0.9999999999 --json --record {tmp_path / 'run'}")
     certificate = json.loads((release / CERTIFICATE_FILE).read_text())
     assert found["claimed_epsilon"] == certificate["guarantee"]["epsilon"]
     assert found["design"] == "poisson"
@@ -84,7 +84,7 @@ def test_a_trained_model_is_audited_from_its_certificate(tmp_path: Path) -> None
     job = Trainer(config, ModelFacts(("no", "yes"), {"name": "identity"}, (2,), dim=2), records=300)
     (tmp_path / "model").mkdir()
     job.run(TrainingRecords.of(rng.normal(size=(300, 2)), rng.integers(0, 2, 300), classes=2)).write(tmp_path / "model")
-    outcome = privmix("audit", str(tmp_path / "model"), "--runs", "800", "--confidence", "0.999999")
+    outcome = privmix("audit", str(tmp_path / "model"), "--runs", "800", "--confidence", "0.9999999999")
     assert outcome.code == 0, outcome.err
     assert "not refuted" in outcome.out
     assert "design dp-sgd" in outcome.err
@@ -205,12 +205,12 @@ def test_a_noise_audit_takes_no_options_of_attacks(more: str) -> None:
 
 def test_an_audit_stops_when_enough_is_proven_or_a_time_is_over(release: Path) -> None:
     """What is assumed stands apart from what is proven, and each stop is told."""
-    found = audit(f"audit {release} --enough 0.05 --confidence 0.999999 --seed 0 --json")
+    found = audit(f"audit {release} --enough 0.05 --confidence 0.9999999999 --seed 0 --json")
     assert found["proven_epsilon"] >= 0.05 * found["claimed_epsilon"]
     assert found["runs"] == 2000 * 2 ** (found["looks"] - 1)
     assert set(found["proven_by"]) == {"clopper-pearson"}
     assert {"gdp_epsilon", "gaussian_epsilon", "own_noise_epsilon", "doubt"} <= set(found["assumed"])
-    told = privmix("audit", str(release), "--seconds", "0.1", "--confidence", "0.999999")
+    told = privmix("audit", str(release), "--seconds", "0.1", "--confidence", "0.9999999999")
     assert told.code == 0, told.err
     assert "under an assumption, which decides nothing" in told.out
     for wrong in ("--seconds 0", "--enough 2", "--seconds 1 --noise", "--enough 0.5 --data x --canaries 9"):

@@ -36,7 +36,7 @@ def test_all_are_kept_of_few_records(count: int, telling: bool) -> None:
 def test_a_sample_of_many_finds_what_all_would() -> None:
     """Of 1,024 of 20,000 records 256 are shared in one case, where 102 are the limit, and 51 in another.
 
-    The hashes are fixed; of random ones either would fall on the other side with a probability below 1e-6.
+    The hashes are fixed; of random ones either would fall on the other side with a probability below 1e-9.
     """
     public = records(range(20_000))
     sketch = Sketch.of(public)

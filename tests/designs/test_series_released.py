@@ -16,7 +16,7 @@ from privmix.publication.second_moments import SecondMoments, symmetric
 from tests.designs.test_series import plan_of
 
 DIM, CLASSES = 60, 3
-ALARM = 1e-7
+ALARM = 1e-10
 
 
 def planned(counts: tuple[int, ...], steps: int) -> SeriesPlan:

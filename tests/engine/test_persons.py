@@ -266,7 +266,7 @@ def test_memory_changes_no_bit(name: str) -> None:
 
 
 def test_a_row_gets_one_record_of_a_person_drawn_anew_for_each() -> None:
-    """Uniformly: of 4 records a person, each is given in a quarter of 20,000 rows, within 5 deviations."""
+    """Uniformly: each of 4 records is given in a quarter of 20,000 rows, within 7 deviations (false alarm 1e-11)."""
     starts, labels = np.array([0, 4, 5]), np.array([0, 0, 1, 1, 0])
     givers = Givers(starts, labels, SecretStreams.from_seed(3).derive("membership"), 0, by_class=False)
     rows = 1000
@@ -275,7 +275,7 @@ def test_a_row_gets_one_record_of_a_person_drawn_anew_for_each() -> None:
         drawn = givers.given(Membership(np.arange(rows + 1) * 2, np.tile([0, 1], rows)), tile)
         assert (drawn.indices[1::2] == 4).all()
         counts += np.bincount(drawn.indices, minlength=5)
-    assert (np.abs(counts[:4] - 5000) < 5 * np.sqrt(20_000 * 3 / 16)).all()
+    assert (np.abs(counts[:4] - 5000) < 7 * np.sqrt(20_000 * 3 / 16)).all()
 
 
 @pytest.mark.parametrize("name", ["poisson-means", "fixed-means", "random-weight-means"])
@@ -326,10 +326,10 @@ def test_means_are_of_persons_in_rows_that_draw_their_members_alone() -> None:
 
 
 def test_where_rows_are_drawn_by_class_a_person_is_in_one() -> None:
-    """In proportion to their records, 3 of class 0 and one of class 1: of 4,000 persons, within 5 deviations."""
+    """In proportion to their records, 3 of class 0 and one of class 1: 4,000 persons, 7 deviations (below 1e-11)."""
     persons = 4000
     starts, labels = np.arange(persons + 1) * 4, np.tile([0, 0, 0, 1], persons)
     givers = Givers(starts, labels, SecretStreams.from_seed(3).derive("membership"), 0, by_class=True)
-    assert abs((givers.classes == 1).mean() - 0.25) < 5 * np.sqrt(3 / 16 / persons)
+    assert abs((givers.classes == 1).mean() - 0.25) < 7 * np.sqrt(3 / 16 / persons)
     drawn = givers.given(Membership(np.arange(persons + 1), np.arange(persons)), 0)
     assert (labels[drawn.indices] == givers.classes).all()

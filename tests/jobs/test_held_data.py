@@ -18,7 +18,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import privmix as pm
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*(reproducible|plain numbers|delta)")
+pytestmark = [
+    pytest.mark.usefixtures("fixed_keys"),
+    pytest.mark.filterwarnings("ignore:.*(reproducible|plain numbers|delta)"),
+]
 N = 240
 RNG = np.random.default_rng(0)
 Y = np.arange(N) % 2

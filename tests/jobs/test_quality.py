@@ -48,7 +48,10 @@ def test_classes_that_are_never_said_or_have_no_record() -> None:
 
 
 def test_probabilities_that_hold_have_no_calibration_error() -> None:
-    """Classes drawn by the told probabilities: 1e5 records leave each bin's share within 0.04, alarms below 1e-6."""
+    """Classes drawn by the predicted probabilities: 1e5 records leave the share of each of 8 bins within 0.04.
+
+    These are 9 deviations: false alarm below 1e-15.
+    """
     rng = np.random.default_rng(1)
     right = rng.uniform(0.5, 1, 100_000)
     told = np.stack([right, 1 - right], axis=1)

@@ -1,4 +1,4 @@
-"""Statistics the mechanism tests share. All use a fixed seed and reject a correct mechanism with chance < 1e-6."""
+"""Statistics the mechanism tests share. All use a fixed seed and reject a correct mechanism with chance < 1e-9."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from privmix.mechanisms.membership import ROW_TILE, Membership
 from privmix.mechanisms.sampling import Sampler
 from privmix.mechanisms.streams import SecretStreams
 
-# Two-sided normal tail beyond 5.5 is 4e-8: a test of up to 25 such statistics stays below 1e-6.
-Z_LIMIT = 5.5
-P_LIMIT = 4e-8
+# Two-sided normal tail beyond 7 is 3e-12: a test of up to 300 such statistics, or of 100 p-values, stays below 1e-9.
+Z_LIMIT = 7.0
+P_LIMIT = 1e-11
 
 
 def proportion_z(successes: float, trials: int, rate: float) -> float:

@@ -22,7 +22,7 @@ def test_number_of_heads_and_gaps(rate: float) -> None:
     gaps = np.diff(heads, prepend=-1)
     assert gaps.min() >= 1
     assert heads[-1] < cells
-    # Chi-square at 4e-8 of the gaps against the geometric law, in cells of about equal probability.
+    # Chi-square at 1e-11 of the gaps against the geometric law, in cells of about equal probability.
     edges = np.unique(stats.geom(rate).ppf(np.linspace(0, 1, 12)[1:-1]))
     observed = np.diff(np.searchsorted(np.sort(gaps), edges, side="right"), prepend=0, append=len(gaps))
     if len(edges) > 1:
@@ -31,7 +31,7 @@ def test_number_of_heads_and_gaps(rate: float) -> None:
 
 
 def test_every_cell_is_as_likely_including_the_first_and_last() -> None:
-    # 10 cells, 20,000 rounds: ten binomial z below 5.5, and the law of every one of the 2^10 patterns' sizes.
+    # 10 cells, 20,000 rounds: ten binomial z below 7, and the law of every one of the 2^10 patterns' sizes.
     generator, counts, sizes = _generator(), np.zeros(10), np.zeros(11, np.int64)
     for _ in range(20_000):
         heads = bernoulli_positions(generator, 10, 0.4)

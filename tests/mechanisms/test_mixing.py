@@ -182,7 +182,7 @@ def test_weights_are_bounded_and_on_the_grid(alpha: float, max_weight: float) ->
 
 @pytest.mark.parametrize(("alpha", "right"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
 def test_weights_follow_the_dirichlet_law(alpha: float, right: bool) -> None:
-    # Mean 1/k and variance (1/k)(1 - 1/k)/(k + 1) at alpha = 1; z below 5.5 (4e-8) for the right alpha.
+    # Mean 1/k and variance (1/k)(1 - 1/k)/(k + 1) at alpha = 1; z below 7 (3e-12) for the right alpha.
     k, rows = 4, 40_000
     generator = SecretStreams.from_seed(3).generator("weights test")
     weights = dirichlet_weights(generator, rows, k, alpha, 1.0, bits=30)

@@ -31,14 +31,14 @@ def _sample(draw: Draw, scale: float) -> NDArray[np.float64]:
 @both_laws
 @pytest.mark.parametrize(("factor", "accepted"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
 def test_right_law(draw: Draw, law: stats.rv_continuous, factor: float, accepted: bool) -> None:
-    # Kolmogorov-Smirnov at 4e-8. With 1e6 steps to the scale, rounding is far below its resolution.
+    # Kolmogorov-Smirnov at 1e-11. With 1e6 steps to the scale, rounding is far below its resolution.
     p_value = stats.kstest(_sample(draw, 1e6 * factor), law(scale=1e6).cdf).pvalue
     assert (p_value > P_LIMIT) == accepted
 
 
 @both_laws
 def test_right_law_point_by_point(draw: Draw, law: stats.rv_continuous) -> None:
-    # Chi-square at 4e-8: rounding gives integer z the law's mass between z - 1/2 and z + 1/2.
+    # Chi-square at 1e-11: rounding gives integer z the law's mass between z - 1/2 and z + 1/2.
     points = np.arange(-20, 21)
     mass = law(scale=2.5).cdf(points + 0.5) - law(scale=2.5).cdf(points - 0.5)
     noise = _sample(draw, 2.5)

@@ -190,7 +190,7 @@ def test_poisson_rate(draw: Callable[[int, float], Matrix], rate: float, factor:
     matrix = draw(12, rate * factor)
     assert (abs(proportion_z(matrix.sum(), matrix.size, rate)) < Z_LIMIT) == accepted
     if accepted:
-        # Every record by itself: twelve z, each beyond 5.5 with chance 4e-8.
+        # Every record by itself: twelve z, each beyond 7 with chance 3e-12.
         assert max(abs(proportion_z(count, ROWS, rate)) for count in matrix.sum(axis=0)) < Z_LIMIT
 
 
@@ -356,7 +356,7 @@ def test_hierarchical_single_and_joint_inclusion(
 
 @both_hierarchicals
 def test_hierarchical_patterns_within_a_class(draw: Callable[[float, float], Matrix]) -> None:
-    # All 2^4 patterns of class 1's four records, by chi-square at 4e-8.
+    # All 2^4 patterns of class 1's four records, by chi-square at 1e-11.
     patterns = draw(0.6, 0.4)[:, LABELS == 1] @ (1 << np.arange(4))
     sizes = np.array([bin(pattern).count("1") for pattern in range(16)])
     masses = 0.6 * 0.4**sizes * 0.6 ** (4 - sizes) + 0.4 * (sizes == 0)

@@ -113,10 +113,10 @@ def test_honest_releases_hold(tmp_path: Path, choices: dict[str, Any], kind: str
 
 
 def test_label_sums_over_classes_measure_the_noise_whatever_the_data(tmp_path: Path) -> None:
-    """With centred labels nothing but noise is left of them: 2,000 rows give its size to 8% at five deviations."""
+    """With centred labels nothing but noise is left of them: 2,000 rows give its size to 11% at seven deviations."""
     found = verify_release(make(tmp_path / "rel", rows=2000))
     (test,) = [test for test in found.tests if test.name == "noise of label sums over classes"]
-    assert test.lowest == pytest.approx(1.0, abs=0.08)
+    assert test.lowest == pytest.approx(1.0, abs=0.11)
     assert test.caught is not None
     assert test.caught > 0.85
 

@@ -19,9 +19,9 @@ from privmix.training.batches import Batch, PoissonBatches, refuse_foreign_loade
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 
-# A right sampler fails one comparison with chance 4e-8; no test makes more than 20, so its false alarms are below 1e-6.
-P_LIMIT = 4e-8
-Z_LIMIT = 5.5
+# A right sampler fails a comparison with chance 1e-11; no test makes more than 20: false alarms below 1e-9.
+P_LIMIT = 1e-11
+Z_LIMIT = 7.0
 RECORDS, BATCH, STEPS = 60, 12, 3000
 RATE = BATCH / RECORDS
 PLAN = TrainingPlan(RECORDS, BATCH, STEPS, 1.0, clip_norm=1.0, delta=1e-5)

@@ -1,6 +1,6 @@
 """An audit of the real engine: gradient canaries that nothing hides, the best possible attack, and what it proves.
 
-Proofs are wrong with chance below 1e-6.
+Proofs are wrong with chance below 1e-9.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from privmix.training.mechanisms.dp_sgd import mechanism
 from privmix.training.plan import TrainingPlan
 from privmix.training.worst_case import attack_training, canary_readings
 
-FALSE_ALARM = 1e-7
+FALSE_ALARM = 1e-10
 CANARIES, RUNS = 200, 200
 PLAN = TrainingPlan(CANARIES, 50, 10, 0.9, clip_norm=0.3, delta=0.01)
 

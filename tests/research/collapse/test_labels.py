@@ -30,7 +30,10 @@ def make_plan(design: dict[str, Any], noise: float = 1.0, records: int = 400, de
 
 @pytest.mark.parametrize("design", DESIGNS, ids=lambda design: design["design"])
 def test_mixed_labels_follow_the_sampler(design: dict[str, Any]) -> None:
-    """Means and second moments of rows as the plan's own sampler draws them; 6 standard errors on 2,000 rows."""
+    """Means and second moments of rows as the plan's own sampler draws them.
+
+    Within 7 standard errors on 2,000 rows: false alarm below 1e-10.
+    """
     plan = make_plan(design)
     labels = np.repeat(np.arange(4), [160, 120, 80, 40])
     held = [plan.sampler.draw(SecretStreams.from_seed(0), tile, 0, labels) for tile in range(plan.sampler.row_tiles)]
@@ -41,9 +44,9 @@ def test_mixed_labels_follow_the_sampler(design: dict[str, Any]) -> None:
     clean, noisy = mixed_labels(plan, labels[::5], np.random.default_rng(1), len(real))
     for power in (1, 2):
         spread = np.sqrt(((real**power).var(axis=0) + (clean**power).var(axis=0)) / len(real))
-        assert (np.abs((real**power).mean(axis=0) - (clean**power).mean(axis=0)) <= 6 * spread + 1e-12).all()
+        assert (np.abs((real**power).mean(axis=0) - (clean**power).mean(axis=0)) <= 7 * spread + 1e-12).all()
     joint = [(rows[:, 0] * rows[:, 1]) for rows in (real, clean)]
-    assert abs(joint[0].mean() - joint[1].mean()) <= 6 * math.sqrt((joint[0].var() + joint[1].var()) / len(real))
+    assert abs(joint[0].mean() - joint[1].mean()) <= 7 * math.sqrt((joint[0].var() + joint[1].var()) / len(real))
     assert (noisy - clean).std() == pytest.approx(plan.noise_std_y, rel=0.06)
 
 

@@ -89,12 +89,12 @@ def test_features_are_no_longer_than_their_norm(choices: dict[str, Any], bits: i
 
 
 def test_fourier_features_stand_for_the_gaussian_kernel() -> None:
-    """Within 5 standard errors of 20,000 frequencies."""
+    """Within 7 standard errors of 20,000 frequencies (false alarm below 1e-9)."""
     x = unit_records(30, 4)
     plan = Merf(kernel_width=0.8, frequencies=20_000).plan(Setting(9, 4, CLASSES), 1.0, None)
     found = feature_map(plan)(x)["embedding"].astype(np.float64)
     kernel = np.exp(-np.square(x[:, None] - x).sum(-1) / (2 * 0.8**2))
-    assert np.abs(found @ found.T - kernel).max() < 5 / math.sqrt(20_000)
+    assert np.abs(found @ found.T - kernel).max() < 7 / math.sqrt(20_000)
 
 
 def test_hermite_features_stand_for_the_gaussian_kernel() -> None:

@@ -21,7 +21,7 @@ from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BI
 from tests.releases.helpers import CLASSES, make_records
 
 # Of each test of a law: a right one fails with this chance.
-ALARM = 1e-7
+ALARM = 1e-10
 
 
 def plan_of(records: int, dim: int, **changes: Any) -> GaussianMixingPlan:
