@@ -64,7 +64,7 @@ def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
     said, imported = run_fresh(*({"arguments": line} for line in lines), completed("privmix", "re"))
     assert "Turn a private dataset" in said
     assert "any-plans" in said
-    assert said.split()[-3:] == ["report", "release", "replay"]
+    assert said.split()[-3:] == ["release", "replay", "report"]
     assert not imported & HEAVY
     for budget in ("fixed-plans", "any-plans", "renyi"):
         assert ledger.stated_budget(budget) == ledger.budget(budget)

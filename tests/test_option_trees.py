@@ -296,7 +296,7 @@ def test_a_mechanism_and_a_method_of_another_package_bring_their_options(tmp_pat
         ("--pull=3",): "--pull: got 3; allowed: none with --public-method none; it is of --public-method pulling",
     }
     lines = [
-        ["train", "--help"],
+        ["train", "--help-all"],
         [*line, "--mechanism=beating", "--beat=3", "--dry-run", "--json"],
         *([*line, *more, "--dry-run"] for more in wrong),
     ]

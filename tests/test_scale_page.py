@@ -60,6 +60,6 @@ def test_commands_for_clusters_have_the_options_that_verbs_have() -> None:
     commands = re.findall(r"^(?:\$ )?privmix (\S+) (.*)$", shown, re.MULTILINE)
     assert {verb for verb, _ in commands} == {"features", "release"}
     for verb, line in commands:
-        said = privmix(verb, "--help").out
+        said = privmix(verb, "--help-all").out
         for option in re.findall(r"--[a-z-]+", line):
             assert option in said, f"{verb} {option}"

@@ -5,12 +5,15 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 from sphinx.application import Sphinx
 
-from _site.pages import GENERATED, ROOT, written
+from _site.pages import GENERATED, written
+from privmix.cli.lazy_verbs import command
+from privmix.cli.main import app
 
 # Public packages with one line each on what they are for; the first holds what most people need.
 PACKAGES = (
@@ -30,7 +33,6 @@ PACKAGES = (
     "privmix.certificate",
     "privmix.ledger",
 )
-HELP = ROOT / "tests" / "golden" / "help"
 
 
 def first_line(thing: Any) -> str:
@@ -91,18 +93,26 @@ def _value(thing: Any) -> str:
 
 
 def commands_page() -> str:
-    """What each verb's ``--help`` says, as tests freeze it."""
+    """What ``--help-all`` says of each command."""
     lines = [
         "# Command line",
         "",
-        "What `--help` says of every verb; values that are not given are shown where they matter.",
-        "Examples in context are in the pages of [how to](../index.md#how-to).",
+        "`privmix COMMAND --help` shows the options that matter most, `--help-all` all of them, as this page does.",
+        "Options from a file: [the command line](../command-line.md). Examples: [how to](../index.md#how-to).",
         "",
     ]
-    for path in sorted(HELP.glob("*.txt"), key=lambda path: path.stem.replace("-", " ")):
-        title = path.stem.replace("-", " ") if path.stem != "privmix" else "privmix"
-        lines += [f"## {title}", "", "```text", path.read_text(encoding="utf-8").rstrip(), "```", ""]
+    root = command(app)
+    for title, text in sorted(_helps(root, root.context_class(root, info_name="privmix"))):
+        lines += [f"## {title}", "", "```text", text, "```", ""]
     return "\n".join(lines)
+
+
+def _helps(found: Any, context: Any) -> Iterator[tuple[str, str]]:
+    context.meta["help_all"], context.terminal_width = True, 100
+    yield context.command_path, found.get_help(context)
+    for name in found.list_commands(context) if hasattr(found, "list_commands") else ():
+        _, inner, _ = found.resolve_command(context, [name])
+        yield from _helps(inner, inner.context_class(inner, info_name=name, parent=context))
 
 
 def make() -> None:

@@ -35,6 +35,8 @@ from privmix.errors import InvalidInput, check_choice, in_terms_of
 
 Kind = TypeVar("Kind", bound=type[Any])
 Made = TypeVar("Made")
+EXPERT: Final = "Expert"
+"""The panel of options that few people need."""
 _GROUP: Final = "group"
 _VARIANTS: Final = "variants"
 
@@ -44,14 +46,14 @@ def said(text: str, panel: str | None = None, **more: Any) -> dict[str, Any]:
 
     Args:
         text: what the option is; other fields stand between backticks.
-        panel: under which help shows it.
-        more: ``argument`` (given by its place on the command line), ``several`` (given once or more there; how one
-            looks), ``needed`` (must be given there), ``python`` (for Python alone), ``flag`` and ``off``, as
-            :mod:`privmix.cli.verb` reads them; ``where_used`` and ``stored``, as :mod:`privmix.fields` does; and of
-            leaves of a tree: ``name``, its flat name, where it is not the field's; ``unset``, where it is left to the
-            model or preset unless it is given, and the text says what that is; ``read``, what makes the field's value
-            of what is given, and ``kind``, what that is, if no text; ``nested``, where it has no flat name and is said
-            in its own config alone.
+        panel: under which all of help shows it; without one it stands on the first screen of help, too.
+        more: ``common`` (stands on that screen whatever its panel), ``argument`` (given by its place on the command
+            line), ``several`` (given once or more there; how one looks), ``needed`` (must be given there), ``python``
+            (for Python alone), ``flag`` and ``off``, as :mod:`privmix.cli.verb` reads them; ``where_used`` and
+            ``stored``, as :mod:`privmix.fields` does; and of leaves of a tree: ``name``, its flat name, where it is not
+            the field's; ``unset``, where it is left to the model or preset unless it is given, and the text says what
+            that is; ``read``, what makes the field's value of what is given, and ``kind``, what that is, if no text;
+            ``nested``, where it has no flat name and is said in its own config alone.
     """
     return {"help": text, **({"panel": panel} if panel else {}), **more}
 

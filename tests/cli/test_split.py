@@ -67,6 +67,6 @@ def test_bad_input_leaves_nothing(data: Path, tmp_path: Path, options: list[str]
 
 
 def test_help_says_that_records_become_public() -> None:
-    outcome = privmix("split", "--help")
+    outcome = privmix("split", "--help-all")
     assert "public by your act" in outcome.out
     assert "Example" in outcome.out

@@ -484,11 +484,11 @@ def test_evaluation_is_of_the_models_own_classes(trained: Path) -> None:
 
 
 def test_help_teaches() -> None:
-    outcome = privmix("train", "--help")
+    outcome = privmix("train", "--help-all")
     assert outcome.code == 0
-    panels = ["Options", "Privacy", "DP-SGD", "Views and mixup", "Public data", "Running"]
-    places = [outcome.out.index(f"─ {panel} ") for panel in panels]
+    panels = ["Required", "Options", "Privacy", "DP-SGD", "Views and mixup", "Public data", "Running"]
+    places = [outcome.out.index(f"\n{panel}:\n") for panel in panels]
     assert places == sorted(places)
-    first = outcome.out[places[0] : places[1]]
+    first = outcome.out[places[0] : places[2]]
     for flag in ("--data", "--epsilon", "--delta", "--out", "--features", "--model", "--classes"):
         assert f"{flag} " in first

@@ -163,7 +163,7 @@ def outside(tmp_path: Path) -> dict[str, str]:
 
 
 def test_a_design_from_elsewhere_has_its_options_in_help(outside: dict[str, str]) -> None:
-    program = "from privmix.cli.main import run; import sys; sys.exit(run(['release', '--help']))"
+    program = "from privmix.cli.main import run; import sys; sys.exit(run(['release', '--help-all']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=outside, check=False)
     assert done.returncode == 0, done.stderr
     panel = done.stdout.split("Design: rare")[1].split("Design")[0]
@@ -191,21 +191,3 @@ def test_the_package_runs_as_a_program(monkeypatch: pytest.MonkeyPatch, capsys: 
     with pytest.raises(SystemExit, match="0"):
         runpy.run_module("privmix", run_name="__main__")
     assert __version__ in capsys.readouterr().out
-
-
-def test_of_many_options_the_needed_stand_first_and_the_rest_in_panels() -> None:
-    """What a first release takes is in one list; an expert's options come last, each with its help."""
-    from tests.cli.helpers import privmix
-
-    outcome = privmix("release", "--help")
-    panels = ["Options", "Columns and images", "Planner", "Size and engines", "The owner's words", "Expert"]
-    places = [outcome.out.index(f"─ {panel} ") for panel in panels]
-    assert places == sorted(places)
-    first, last = outcome.out[places[0] : places[1]], outcome.out[places[-1] :]
-    flags = ("--data", "--epsilon", "--delta", "--out", "--features", "--classes", "--label-column", "--design")
-    found = [first.index(f"{flag} ") for flag in flags]
-    assert max(found[:4]) < min(found[4:])
-    assert "--spectrum-decay" not in first
-    assert "--residual-clip-norm" in last
-    # Few options need no panels; what several verbs share is in a panel of one alone.
-    assert "Expert" not in privmix("train", "--help").out

@@ -54,7 +54,7 @@ def test_the_verb_says_that_the_store_is_private(data: Path, tmp_path: Path) -> 
     done = privmix(*line)
     assert done.code == 0, done.err
     assert "as private as the records" in done.out
-    assert "AS PRIVATE AS THE RECORDS" in privmix("extract-features", "--help").out
+    assert "AS PRIVATE AS THE RECORDS" in privmix("extract-features", "--help-all").out
     store = FeatureStore.open(tmp_path / "STORE")
     assert len(store.labels) == N
     assert privmix(*line, "--ray-address", "h:1").code == 2

@@ -1,31 +1,31 @@
-"""What ``--help`` says of every verb, in a file a verb: code that moves must not move these.
+"""The options of every command, with their panels and defaults, in a file a command: moved code keeps them.
 
-``python -m tests.golden.help`` writes them anew. Boxes and columns are left out, so that a new option changes a line.
+``python -m tests.golden.help`` writes the files. Texts of help are left out.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import typer
 
+from privmix.cli.frame import EVERY_COMMAND
 from privmix.cli.main import app
-from tests.cli.helpers import privmix
 
 FOLDER = Path(__file__).with_name("help")
 
 
-def verbs() -> list[tuple[str, ...]]:
-    """Every verb, groups before what is in them."""
+def verbs() -> dict[tuple[str, ...], Any]:
+    """Every command by its words, groups before what is in them."""
     root = typer.main.get_command(app)
-    return list(_within(root, click.Context(root), ()))
+    return dict(_within(root, click.Context(root), ()))
 
 
-def _within(command: click.Command, context: click.Context, words: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    yield words
+def _within(command: Any, context: click.Context, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    yield words, command
     # By what it can do: Typer brings a copy of click, whose groups are none of click's own.
     if hasattr(command, "list_commands") and hasattr(command, "resolve_command"):
         for name in command.list_commands(context):
@@ -34,26 +34,30 @@ def _within(command: click.Command, context: click.Context, words: tuple[str, ..
 
 
 def file_of(verb: tuple[str, ...]) -> Path:
-    """Where a verb's help is frozen."""
+    """Where a command's options are frozen."""
     return FOLDER / ("-".join(("privmix", *verb)) + ".txt")
 
 
-def help_of(verb: tuple[str, ...]) -> str:
-    """A verb's help, its boxes and columns apart."""
-    said = privmix(*verb, "--help")
-    assert said.code == 0, said.err
-    lines = (re.sub(r" {2,}", "  ", line.strip(" ─╭╮╰╯│┌┐└┘|+")) for line in said.out.splitlines())
-    text = "\n".join(line for line in lines if line) + "\n"
-    # The name of the program, whoever runs it.
-    return re.sub(r"^Usage: (python -m )?\S+", "Usage: privmix", text)
+def options_of(command: Any) -> str:
+    """A line for each option or argument of a command, under its panel."""
+    panels: dict[str, list[str]] = {}
+    for one in command.params:
+        if one.rich_help_panel == EVERY_COMMAND:
+            continue
+        names = [one.name] if one.param_type_name == "argument" else [*one.opts, *one.secondary_opts]
+        value = "..." if one.nargs < 0 or getattr(one, "multiple", False) else ""
+        default = " (required)" if one.required else f" = {one.default}"
+        line = f"  {' '.join([*names, *filter(None, [one.metavar])])}{value}{default}"
+        panels.setdefault(one.rich_help_panel or "Options", []).append(line)
+    return "".join(f"{title}\n" + "\n".join(lines) + "\n" for title, lines in panels.items())
 
 
 def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     for old in FOLDER.glob("*.txt"):
         old.unlink()
-    for verb in verbs():
-        file_of(verb).write_text(help_of(verb), encoding="utf-8")
+    for verb, command in verbs().items():
+        file_of(verb).write_text(options_of(command), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
-"""The help that a change of the code's shape must not change; see :mod:`tests.golden.help`."""
+"""The options that a change of the code's shape must not change; see :mod:`tests.golden.help`."""
 
 from __future__ import annotations
 
-from tests.golden.help import FOLDER, file_of, help_of, verbs
+from tests.golden.help import FOLDER, file_of, options_of, verbs
 
 
-def test_help_of_every_verb() -> None:
-    found = {file_of(verb).name: help_of(verb) for verb in verbs()}
+def test_options_of_every_command() -> None:
+    found = {file_of(verb).name: options_of(command) for verb, command in verbs().items()}
     assert sorted(found) == sorted(file.name for file in FOLDER.glob("*.txt"))
     for name, text in found.items():
         # Lines: what differs is then shown.

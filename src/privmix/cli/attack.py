@@ -19,6 +19,6 @@ attack = lazy_app(
     ATTACKS,
     "attack",
     no_args_is_help=True,
-    help="Attack a release, a model or its data, to see what leaks or what gets in.",
+    help="Attack a release, a model or its data, to see what leaks.",
 )
 app.add_typer(attack, name="attack")

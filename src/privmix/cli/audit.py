@@ -39,7 +39,9 @@ def audit(
     json_output: Json = False,
     canaries: CanaryOptions,
 ) -> None:
-    """Attack the worst pair of neighbouring datasets with the real engine: a proven lower bound beside the claim.
+    """Attack the worst pair of datasets: a proven lower bound.
+
+    The attack is on neighbouring datasets, with the real engine; the bound stands beside the claim.
 
     Reads no private data: what decides is the plan, from the folder's certificate or from the options.
 

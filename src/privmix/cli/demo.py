@@ -18,7 +18,9 @@ def demo(
     out_folder: Annotated[Path, typer.Option("--out", help="Folder to create.")] = Path("demo-output"),
     overwrite: Annotated[bool, typer.Option(help="Replace an existing --out.")] = False,
 ) -> None:
-    """Release scikit-learn's digits at epsilon 8, fit a classifier, attack both, and write a report.
+    """Release, fit, attack and report on scikit-learn's digits.
+
+    The release is at epsilon 8. A classifier is fitted to it, both are attacked, and a report is written.
 
     Example: privmix demo --out demo-output
     """

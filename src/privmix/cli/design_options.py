@@ -41,18 +41,18 @@ class DesignOptions:
 
     Args:
         default: the design where none is named, or None.
-        more: that the help of ``--design`` says after the names.
+        more: that the help of ``--design`` says before the names.
         names: of options by those of the fields, where a verb has another use for the field's name.
     """
 
-    def __init__(self, default: str | None = "poisson", *, more: str = "", **names: str) -> None:
+    def __init__(self, default: str | None = "poisson", *, more: str = ": ", **names: str) -> None:
         self._default, self._more, self._renamed = default, more, names
         # Option -> field.
         self._names: dict[str, str] = {}
 
     def parameters(self, taken: set[str]) -> list[inspect.Parameter]:
         """See :class:`privmix.cli.verb.Group`."""
-        chosen = typer.Option("--design", help=f"{design_list()}{self._more}.")
+        chosen = typer.Option("--design", help=f"Design{self._more}{design_list()}.")
         kind: Any = str if self._default is not None else str | None
         annotation = Annotated[kind, chosen]
         named = inspect.Parameter(

@@ -28,7 +28,9 @@ def export(
     module: Annotated[str | None, typer.Option(help=MODULE_HELP)] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file that is there.")] = False,
 ) -> None:
-    """Write a trained network to a file that loads in torch in one line, without privmix.
+    """Write a trained network to a file without privmix.
+
+    torch loads it in one line.
 
     .pt2 holds network and weights, as torch.export writes them; .pt is TorchScript, for older programs; .safetensors
     holds the weights alone, by the names of the module that was trained. The network takes images (b, C, H, W) in

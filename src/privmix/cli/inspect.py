@@ -22,7 +22,9 @@ def inspect(
         typer.Option("--registry", help="Print an entry for the registry of DP deployments (registry.opendp.org)."),
     ] = False,
 ) -> None:
-    """Show what a release or a model is and what it guarantees, in words and numbers.
+    """Show what a release or a model is and what it guarantees.
+
+    In words and numbers.
 
     With --registry: a draft of the third tier as YAML; what its curator has to state goes to the standard error.
 

@@ -32,7 +32,9 @@ def keygen(
         ),
     ] = False,
 ) -> None:
-    """Make a key to sign with, or an auditor's: NAME.pem for you alone, NAME.pub.pem for others.
+    """Make a key to sign with, or an auditor's.
+
+    NAME.pem is for you alone, NAME.pub.pem for others.
 
     Publish the public key where partners find it without you: your site, a paper, a contract. Keep the private key out
     of every folder that you hand over.

@@ -22,6 +22,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command, get_group
 
+from privmix.cli.frame import Frame
 from privmix.cli.verb import add_command
 from privmix.errors import InvalidInput
 
@@ -76,13 +77,14 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
         settings: of :class:`typer.Typer`.
     """
 
-    class Group(TyperGroup):
+    class Group(Frame, TyperGroup):
         """The verbs that were imported, and a stand-in for each of the others."""
 
         def __init__(self, *, commands: Any = None, **rest: Any) -> None:
             super().__init__(commands={}, **rest)
             for name, verb in verbs.items():
                 self.commands[name] = commands.get(name) or _Unread(name, verb, app, self.rich_markup_mode)
+                self.commands[name].rich_help_panel = verb.panel
             self.commands.update({name: command for name, command in commands.items() if name not in verbs})
 
         def list_commands(self, ctx: Any) -> list[str]:

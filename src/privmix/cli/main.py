@@ -13,8 +13,10 @@ from privmix import __version__
 from privmix.cli.app import app
 from privmix.cli.console import err, out
 from privmix.cli.flags import message
+from privmix.cli.frame import usage_message
 from privmix.cli.lazy_verbs import command
 from privmix.cli.spending import tell_spent
+from privmix.cli.verb import verb
 from privmix.errors import PrivmixError
 from privmix.private_files import no_core_dumps
 from privmix.scratch import clear_scratch
@@ -23,7 +25,7 @@ from privmix.scratch import clear_scratch
 _STOPPED: Final = 130
 
 
-@app.command("version")
+@verb(app)
 def version() -> None:
     """Print the version."""
     out.print(__version__)
@@ -43,7 +45,7 @@ def run(arguments: list[str]) -> int:
     no_core_dumps()
     clear_scratch()
     try:
-        result = command(app)(arguments, standalone_mode=False)
+        result = command(app)(arguments, prog_name="privmix", standalone_mode=False)
     except PrivmixError as error:
         err.print(f"[bold red]error:[/] {escape(message(error, command(app), arguments))}", soft_wrap=True)
         tell_spent(error, arguments)
@@ -52,7 +54,7 @@ def run(arguments: list[str]) -> int:
         return stop.exit_code
     except typer.TyperException as error:
         # Usage errors: an unknown option, a missing value, no arguments at all (whose message is the help).
-        err.print(error.format_message(), markup=False, soft_wrap=True)
+        err.print(usage_message(error), markup=False, soft_wrap=True)
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         err.print("stopped")

@@ -49,7 +49,9 @@ def picture(
     record: Record = None,
     json_output: Json = False,
 ) -> None:
-    """Show what the classes of a release look like: images of their means, or the public texts nearest to them.
+    """Show what the classes of a release look like.
+
+    As images of their means, or as the public texts nearest to them.
 
     It is made of the released numbers alone: no private data is read, no privacy is spent, and no image is anybody's
     record. Pixels are put back into images. Of other features with gradients (scattering, patches, EfficientNet) an

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @verb(app)
 def plan(asked: PredictionOptions, json_output: Json = False) -> None:
-    """Predict every design's accuracy at a budget, and name the best. Reads no private data.
+    """Predict every design's accuracy at a budget, and name the best.
+
+    Reads no private data.
 
     Every design is simulated with the learner that fit takes for it: on a public dataset (--proxy), or on made-up
     records of which a classifier without privacy gets as many right as you declare (--attainable). What privacy takes

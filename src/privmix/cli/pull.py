@@ -23,7 +23,9 @@ def pull(
     max_gb: Annotated[float, typer.Option(help="Largest download, in GB.")] = 10.0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a release or model that is there.")] = False,
 ) -> None:
-    """Take a release or a trained model from the Hugging Face hub, and keep it if it verifies.
+    """Take a release or model from the Hugging Face hub.
+
+    It is kept if it verifies.
 
     Nothing that comes with it is run. Who made it is not checked: for that it has to
     be signed (privmix verify --key).

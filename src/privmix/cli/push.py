@@ -30,7 +30,9 @@ def push(
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Verify, and list what would be sent.")] = False,
 ) -> None:
-    """Send a release or a trained model to the Hugging Face hub, once it verifies.
+    """Send a release or model to the Hugging Face hub.
+
+    It is sent once it verifies.
 
     Only the files that its certificate accounts for go out, and of a model a card with epsilon, delta, adjacency and
     unit; whatever is no release or model, such as a feature store, a run, a key or a ledger, is refused. Your own login

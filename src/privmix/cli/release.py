@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 @verb(app)
 def release(
     asked: Annotated[ReleaseOptions, Take(without=["design", "options"])],
-    design: Annotated[GivenDesign, DesignOptions("auto", more="; auto: the planner chooses by public facts alone")],
+    design: Annotated[GivenDesign, DesignOptions("auto", more="; auto: chosen by public facts alone. Or ")],
     json_output: Annotated[bool, typer.Option("--json", help="Print the plan or certificate as JSON.")] = False,
 ) -> None:
     """Turn a private dataset into a differentially private release.

@@ -37,7 +37,9 @@ def report(
     key: Annotated[Path | None, typer.Option(help="Public key (PEM) of whoever must have signed --statement.")] = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing page.")] = False,
 ) -> None:
-    """Write one self-contained HTML page: what was guaranteed, what it is good for, and what attacks could do.
+    """Write one HTML page: guarantee, accuracy and attacks.
+
+    The page is self-contained.
 
     The guarantee is recomputed from the certificate. Everything else comes from records that verbs keep with --record.
     A page for the public is made without private records; their figures can't get into it.

@@ -21,7 +21,9 @@ def sign(
     key: Annotated[Path, typer.Option(help=f"Private key (PEM); its passphrase is asked for, or in {VARIABLE}.")],
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier signature.")] = False,
 ) -> None:
-    """Sign every file of a release or model, once it verifies: others then see that it is yours and unchanged.
+    """Sign every file of a release or model, once it verifies.
+
+    Others then see that it is yours and unchanged.
 
     The signature is one more file in the folder: an in-toto statement in a DSSE envelope, Ed25519. It says who vouches;
     it does not make the guarantee any stronger. Any later change of the folder needs a new signature.

@@ -21,7 +21,9 @@ def studio(
     port: Annotated[int, typer.Option(help="Port on this machine; 0: any free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open a browser.")] = True,
 ) -> None:
-    """Release a dataset by pages in your browser: price, forecast, ledger, certificate. Served to this machine alone.
+    """Release a dataset by pages in your browser.
+
+    Price, forecast, ledger and certificate. Served to this machine alone.
 
     Nothing private is read before "Release" is pressed there. The pages show the command and the Python of what they
     do, and verify folders that somebody sent.

@@ -27,18 +27,18 @@ if TYPE_CHECKING:
 @verb(app)
 def train(
     options: Annotated[TrainingOptions, Take(needed=["out"])],
-    json_output: Annotated[
-        bool, typer.Option("--json", help="Print the plan or certificate as JSON.", rich_help_panel="Running")
-    ] = False,
+    json_output: Annotated[bool, typer.Option("--json", help="Print the plan or certificate as JSON.")] = False,
 ) -> None:
-    """Train a private model with DP-SGD: mixup, augmentation, public data.
+    """Train a private model with DP-SGD.
+
+    With mixup, augmentation and public data.
 
     The plan (batches, steps, noise) is made from public facts before any private row is read, and one plan serves the
     sampler, the noise and the accountant; --dry-run shows it. An interrupted run is finished by the same command with
     --resume: its weights are then those of a run without the interruption, and it is not charged twice. Under torchrun
     every process takes its share of each batch.
 
-    Linear head on fixed features: privmix train --data mnist --features scattering --epsilon 1.2 --delta 1e-5
+    Example: privmix train --data mnist --features scattering --epsilon 1.2 --delta 1e-5
     --out MODEL
 
     DP-Mix: privmix train --data cifar10 --model wrn-16-4 --views dp-mix-self --epsilon 8 --delta 1e-5 --out MODEL

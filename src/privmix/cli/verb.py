@@ -18,7 +18,6 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Sequence
-from copy import copy
 from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from enum import Enum
 from functools import wraps
@@ -29,6 +28,7 @@ import typer
 
 from privmix.cli.console import out, plain, print_json
 from privmix.cli.flags import with_flags
+from privmix.cli.frame import OPTIONS, TerminalCommand
 from privmix.cli.progress import progress_bars
 from privmix.cli.spending import tell_spent
 from privmix.commands.base import Command
@@ -37,48 +37,7 @@ from privmix.options import in_order
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 _CONTEXT: Final = "_context"
-# A verb with no more options than these, beside those in panels of their own, shows them in one list.
-_FEW: Final = 16
-# What most people use; an option means the same whatever verb has it.
-_OFTEN: Final = frozenset(
-    [
-        "features",
-        "classes",
-        "label",
-        "columns",
-        "text_column",
-        "split",
-        "design",
-        "model",
-        "learner",
-        "records",
-        "rows",
-        "clip_norm",
-        "epsilon",
-        "delta",
-        "noise",
-        "ledger",
-        "dataset",
-        "reference",
-        "group_by",
-        "figure",
-        "out",
-        "record",
-        "public_data",
-        "target",
-        "resume",
-        "dry_run",
-        "overwrite",
-        "json_output",
-    ]
-)
-_EXPERT: Final = "Expert"
-_PANELS: Final = {
-    "Columns and images": ("image_column", "feature_column", "image_size", "colour", "feature_length"),
-    "Planner": ("proxy", "proxy_classes", "spectrum_decay", "between_share", "attainable"),
-    "Public data": ("public", "public_classes", "public_records"),
-    "Size and engines": ("engine", "memory_gb", "workers", "ray_address", "store"),
-}
+_WORDS: Final = {bool: None, int: "NUMBER", float: "NUMBER", Path: "PATH"}
 
 
 class Group(Protocol):
@@ -204,7 +163,7 @@ def option(
     info = typer.Option(
         *([f"--{flag}{f'/--{off}-{flag}' if off else ''}"] if flag else []),
         help=with_flags(words.get("help", "")),
-        rich_help_panel=panel or words.get("panel"),
+        rich_help_panel=None if words.get("common") else panel or words.get("panel"),
         metavar=words.get("several"),
     )
     return inspect.Parameter(
@@ -230,7 +189,7 @@ def verb(group: typer.Typer, name: str | None = None, panel: str | None = None) 
     """
 
     def register(function: Function) -> Function:
-        group.command(name, rich_help_panel=panel)(expanded(function))
+        group.command(name, cls=TerminalCommand, rich_help_panel=panel)(expanded(function))
         return function
 
     return register
@@ -269,7 +228,7 @@ def add_command(group: typer.Typer, kind: type[Command[Any]], panel: str | None 
     told = re.split(r"\n\n(?=(?:Formal guarantees|Raises|Example):\n)", inspect.cleandoc(kind.__doc__ or ""))[0]
     flags = {item.name: f"--{item.metadata.get('flag', item.name.replace('_', '-'))}" for item in in_order(kind)}
     run.__doc__ = with_flags(f"{told}\n\nExample: {kind.example}", flags)
-    group.command(kind.words(), rich_help_panel=panel)(expanded(run))
+    group.command(kind.words(), cls=TerminalCommand, rich_help_panel=panel)(expanded(run))
 
 
 def tell(found: Any, json_output: bool) -> None:
@@ -288,13 +247,13 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function as Typer takes it: with options in place of each parameter that is a group of them."""
     signature = inspect.signature(function, eval_str=True)
     groups = {name: found for name, one in signature.parameters.items() if (found := _group(one)) is not None}
-    taken = set(signature.parameters) - set(groups)
+    taken = {*signature.parameters, *OPTIONS} - set(groups)
     parameters: list[inspect.Parameter] = []
     for name, parameter in signature.parameters.items():
         inner = groups[name].parameters(taken) if name in groups else [parameter]
         parameters += [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inner]
         taken |= {one.name for one in inner}
-    parameters = _in_panels(parameters)
+    parameters = [*map(_with_metavar, parameters), *OPTIONS.values()]
     asked = next((name for name, one in signature.parameters.items() if one.annotation is typer.Context), None)
     if asked is None:
         parameters.append(inspect.Parameter(_CONTEXT, inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context))
@@ -302,6 +261,8 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(function)
     def run(**values: Any) -> Any:
         context = values.pop(_CONTEXT) if asked is None else values[asked]
+        for name in OPTIONS:
+            del values[name]
         made = {name: group.value(values, context) for name, group in groups.items()}
         try:
             return function(**values, **made)
@@ -310,58 +271,19 @@ def expanded(function: Callable[..., Any]) -> Callable[..., Any]:
             tell_spent(stop)
             raise
 
-    run.__doc__ = flowing(inspect.getdoc(function) or "")
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in parameters}
     return run
 
 
-def _in_panels(parameters: list[inspect.Parameter]) -> list[inspect.Parameter]:
-    """Of a verb with many options those that are needed first, then what most people use; the rest stand in panels."""
-    infos = {one.name: _info(one) for one in parameters}
-    plain = [one for one in parameters if (info := infos[one.name]) is not None and info.rich_help_panel is None]
-    if len(plain) <= _FEW:
-        return parameters
-    # Arguments keep their places before all options, and panels that options name come after the common ones.
-    ranks = {one.name: -1 if infos[one.name] is None else 3 for one in parameters}
-    found = {one.name: one for one in parameters}
-    for one in plain:
-        if one.default is inspect.Parameter.empty or one.name in _OFTEN:
-            ranks[one.name] = 0 if one.default is inspect.Parameter.empty else 1
-            continue
-        panel = next((title for title, names in _PANELS.items() if one.name in names), _EXPERT)
-        ranks[one.name] = 4 if panel == _EXPERT else 2
-        kind, *notes = get_args(one.annotation)
-        copies = [_in_panel(note, panel) if _is_option(note) else note for note in notes]
-        found[one.name] = one.replace(annotation=Annotated[(kind, *copies)])
-    return sorted(found.values(), key=lambda one: ranks[one.name])
-
-
-def _info(parameter: inspect.Parameter) -> Any:
-    """What Typer knows of an option; None of an argument or a context."""
-    return next((note for note in get_args(parameter.annotation) if _is_option(note)), None)
-
-
-def _is_option(note: Any) -> bool:
-    return type(note).__name__ == "OptionInfo"
-
-
-def _in_panel(info: Any, panel: str) -> Any:
-    # Verbs share what is said of an option: each has a copy of its own.
-    found = copy(info)
-    found.rich_help_panel = panel
-    return found
-
-
-def flowing(text: str) -> str:
-    """The text with a line a paragraph, for help to break where the window ends; lists of examples stay as they are.
-
-    Example:
-        >>> flowing("One and\\ntwo.\\n\\nExamples:\\nprivmix audit REL")
-        'One and two.\\n\\nExamples:\\nprivmix audit REL'
-    """
-    paragraphs = text.split("\n\n")
-    return "\n\n".join(one if one.startswith("Examples:") else " ".join(one.split()) for one in paragraphs)
+def _with_metavar(parameter: inspect.Parameter) -> inspect.Parameter:
+    """The option with a plain word for its value, whatever its type is in Python."""
+    kind, *notes = get_args(parameter.annotation) or (None,)
+    for note in notes:
+        if type(note).__name__ == "OptionInfo" and note.metavar is None:
+            plain = next((one for one in (get_args(kind) or (kind,)) if one is not type(None)), kind)
+            note.metavar = _WORDS.get(plain, "TEXT")
+    return parameter
 
 
 def _group(parameter: inspect.Parameter) -> Group | None:

@@ -33,7 +33,9 @@ def verify(
     module: Annotated[str | None, typer.Option(help=MODULE_HELP)] = None,
     json_output: Json = False,
 ) -> None:
-    """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
+    """Recompute epsilon, check every byte and test the noise.
+
+    Every byte of every file is checked, and the released numbers are tested for their noise.
 
     Exit code 2 if anything does not hold. Says what was tested, how sure that is, and what can't be checked.
 

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Check(CheckOptions, Command["DataCheck"]):
-    """Find what does not fit in a private dataset, before a release charges for it. For its owner's eyes alone.
+    """Find what does not fit in a private dataset.
+
+    For its owner's eyes alone.
 
     It makes the pass that privmix release and privmix train make, and goes on where they would end. It lists values
     that are refused, cut to a range, missing or in no category, by file, record, column and reason. It counts records

@@ -86,7 +86,9 @@ def _group(one: Quality) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Evaluate(Recorded, Columns, ModelFiles, Command[Evaluation]):
-    """Measure a model on your own labelled data: raw inputs in, accuracy out.
+    """Measure a model on your own labelled data.
+
+    Raw inputs in, accuracy out.
 
     Beside the accuracy stands what takes no model: always saying the most frequent class. Balanced accuracy is the mean
     of the classes' recall (the share of a class's records that are found). AUC, of two classes, is the chance that a

@@ -69,7 +69,9 @@ def _tree(found: Any) -> str:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EvaluateTable(TableColumns, Command[TableEvaluation]):
-    """Sample rows from a release of a table and compare them with real records of it.
+    """Compare rows sampled from a release with real records.
+
+    The release is of a table, and the records are the table's.
 
     Total variation is half the sum of what shares of one, two and three columns' values differ by; a gradient-boosted
     tree learns from the rows and is tested on the real records. What comes out is about the real records: it is covered

@@ -55,7 +55,9 @@ class ExtractedFeatures(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExtractFeatures(Columns, Command[ExtractedFeatures]):
-    """Make the features of a private dataset in a store, once for many releases and trainings.
+    """Make the features of a private dataset in a store.
+
+    Once for many releases and trainings.
 
     The store is AS PRIVATE AS THE RECORDS: features have no noise and no guarantee covers them. Only you can read the
     folder; hand it to nobody, and keep it where the records may be. Nothing is charged, since nothing leaves you.

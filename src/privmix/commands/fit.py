@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fit(FitOptions, Command["Model"]):
-    """Train a classifier on a release. No private data is read and no privacy is spent, however often you do it.
+    """Train a classifier on a release.
+
+    No private data is read and no privacy is spent, however often you do it.
 
     A release of pixels is one of images, which a public extractor may go over: `features`.
 

@@ -97,7 +97,9 @@ class Predictions(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predict(Columns, ModelFiles, NewFile, Command[Predictions]):
-    """Predict the classes of records without labels, and write them to a file of your own.
+    """Predict the classes of records without labels.
+
+    The predictions are written to a file of your own.
 
     One row a record, in the order of the data: `record` (counted from 0, or the image's file name), `prediction` (the
     class's name) and `p_NAME`, the probability of each class. Labels need not be there: a table may lack their column,

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sample(NewFile, Command["SampledTable"]):
-    """Make rows in the columns that a table's specification declares, from a release of the table.
+    """Make rows of a table from a release of the table.
+
+    The rows have the columns that the table's specification declares.
 
     The second moments of a release (designs moments, two-stage and three-stage) hold a noisy table of every pair of
     columns. A mixture is fitted to them and rows are drawn from it: categories as declared, numbers within their

@@ -94,7 +94,9 @@ class TableSpec(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
-    """Draft the specification of a table from its header and your word, for features tabular:SPEC.json.
+    """Draft the specification of a table from its header.
+
+    Your word adds to it. The features tabular:SPEC.json take the file.
 
     No record is read unless you ask for it by `look`. A column of which you say nothing gets a place to fill in; until
     then privmix release refuses the file and names the column. Every field is explained in docs/tables.md.

@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Split(SplitOptions, Command["Parted"]):
-    """Set a random share of a private dataset apart as PUBLIC records, for privmix train.
+    """Set a random share of a dataset apart as public.
+
+    privmix train takes them as PUBLIC records.
 
     The records in `public` are public by your act: nothing protects them from then on, and no later guarantee is about
     them. Ask the people they are about. The draw looks at nothing but classes, so the public file says nothing of the

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Transform(Columns, ModelFiles, NewFile, Command[Transformed]):
-    """Do to new records what was done to those of a release: what any learner of its rows must see.
+    """Do to new records what was done to those of a release.
+
+    Any learner of the release's rows must see records so.
 
     The release's extractor makes features, which are clipped, centred by the released mean and clipped again, as the
     certificate says. One row a record, in the order of the data; tables have a column a feature, by its name, and

@@ -6,13 +6,15 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.options import described, option
 
 if TYPE_CHECKING:
     from privmix.data.dialect import Dialect
+
+_IMAGES: Final = "Columns and images"
 
 
 @described
@@ -99,15 +101,15 @@ class Columns(TableColumns):
         None, "Columns of numbers, with commas. Default: all but the label's; needed for JSON lines."
     )
     text_column: str | None = option(None, "The texts' column. Default for text extractors: text.")
-    feature_column: str | None = option(None, "The column of number lists, where there are several.")
+    feature_column: str | None = option(None, "The column of number lists, where there are several.", _IMAGES)
     feature_length: int | None = option(
-        None, "How many numbers each list has; needed where the file's schema does not fix it."
+        None, "How many numbers each list has; needed where the file's schema does not fix it.", _IMAGES
     )
-    image_column: str = option("image", "The column of encoded images.")
+    image_column: str = option("image", "The column of encoded images.", _IMAGES)
     image_size: int | None = option(
-        None, "Encoded images: the side, in pixels, that each is scaled and cropped to; needed."
+        None, "Encoded images: the side, in pixels, that each is scaled and cropped to; needed.", _IMAGES
     )
-    colour: str | None = option(None, "Encoded images: grey or rgb, which each is converted to; needed.")
+    colour: str | None = option(None, "Encoded images: grey or rgb, which each is converted to; needed.", _IMAGES)
 
     def __repr__(self) -> str:
         said = {item.name: (getattr(self, item.name), item.default) for item in fields(Columns)}

@@ -16,7 +16,7 @@ from privmix._registry import literals_of
 from privmix.audits.defaults import ATTACKS, CONFIDENCE, RUNS
 from privmix.jobs.columns import Columns
 from privmix.jobs.persons import PERSONS_PANEL, PersonFiles, Persons
-from privmix.options import described, option, said
+from privmix.options import EXPERT, described, option, said
 
 if TYPE_CHECKING:
     from privmix.features import Extractor
@@ -36,7 +36,7 @@ GOAL_HELP: Final = (
 )
 
 CLASSES_HELP: Final = (
-    "Class list: a number K, names with commas, or @FILE with one name a line. Needed unless a schema has it."
+    "Class list: a number K, names with commas, or @FILE. The file has one name a line. Needed unless a schema has it."
 )
 DELTA_HELP: Final = (
     "Delta of (epsilon, delta)-DP: any outcome is at most e^epsilon times as likely, plus delta, if one record changes."
@@ -50,9 +50,10 @@ FEATURES_MODEL_HELP: Final = (
     "Your copy of the extractor's model, where it is a file or folder: none is opened unless you name it."
 )
 FEATURES_HELP: Final = (
-    "Public extractor: pixels, scattering, efficientnet (photographs, by a network that has seen ImageNet's; "
-    "scattering:ycbcr,mirror without one), identity, minilm (texts; minilm:3+4+5+6 for kinds of text), text:MODEL, "
-    "vision:MODEL, tabular:SPEC.json or module:FILE. MODEL is a local folder or OWNER/NAME on the hub."
+    "Public extractor: pixels, scattering, efficientnet, minilm (texts), tabular:SPEC.json or others. Also identity, "
+    "text:MODEL, vision:MODEL and module:FILE, where MODEL is a local folder or OWNER/NAME on the hub. efficientnet is "
+    "for photographs, by a network that has seen ImageNet's; scattering:ycbcr,mirror takes none; minilm:3+4+5+6 is for "
+    "kinds of text."
 )
 MODULE_HELP: Final = "Network of your own that was trained: torch:FILE.py:NAME or torch:PACKAGE.MODULE:NAME."
 UNLABELLED_HELP: Final = "Records, with or without labels: file, folder, pattern or address; in Python in memory, too."
@@ -69,8 +70,8 @@ class JobOptions:
     data: Any = field(
         repr=False,
         metadata=said(
-            "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as "
-            f"s3://bucket/x; {', '.join(one['words'] for one in literals_of('privmix.data'))}, images by class, saved "
+            "Private dataset: file, folder, pattern such as 'part-*.parquet', or address such as s3://bucket/x. "
+            f"Formats: {', '.join(one['words'] for one in literals_of('privmix.data'))}, images by class, saved "
             "Hugging Face datasets."
         ),
     )
@@ -94,7 +95,7 @@ class SplitOptions(Columns, PersonFiles):
     classes: Any = option(None, CLASSES_HELP)
     text_column: str | None = option(None, "The texts' column.")
     table_columns: str | Sequence[str] | None = option(
-        None, "Columns of a table, with commas, which may hold texts; those of its tabular: file."
+        None, "Columns of a table, with commas, which may hold texts; those of its tabular: file.", EXPERT
     )
     seed: int | None = option(None, "Of the draw. Default: unpredictable.")
 
@@ -172,12 +173,17 @@ class PriceOptions:
     accountant: str = option("pld", "pld, rdp, moments, pure; gdp_clt, as_published compare.")
     every: bool = option(False, "A table over all accountants.", flag="all")
     adjacency: str | None = option(
-        None, "Neighbours: add_remove or replace_one. Default: the design's own; fixed with laplace noise has both."
+        None,
+        "Neighbours: add_remove or replace_one. Default: the design's own; fixed with laplace noise has both.",
+        EXPERT,
     )
-    as_published: bool = option(False, "The papers' figure: a comparison, not a bound.", off="no")
+    as_published: bool = option(False, "The papers' figure: a comparison, not a bound.", EXPERT, off="no")
     records_per_person: int | None = option(
-        None, "Say also what the price for one record is for whoever has so many, K (group privacy)."
+        None, "Say also what the price for one record is for whoever has so many, K (group privacy).", EXPERT
     )
+
+
+_CLAIM: Final = "A design without a release"
 
 
 @described
@@ -185,16 +191,14 @@ class PriceOptions:
 class DesignClaim:
     """What is claimed of a design that is audited without a release."""
 
-    records: int | None = option(None, "Record count n of the design.")
-    rows: int | None = option(None, "Rows released, T. Default: n.")
-    epsilon: float | None = option(None, "Claim of the design.")
-    delta: float = option(1e-5, DELTA_HELP)
-    classes: int = option(10, "Number of classes.")
-    centre: str = option("none", "none, or private: release the mean first.")
+    records: int | None = option(None, "Record count n of the design.", _CLAIM)
+    rows: int | None = option(None, "Rows released, T. Default: n.", _CLAIM)
+    epsilon: float | None = option(None, "Claim of the design.", _CLAIM)
+    delta: float = option(1e-5, DELTA_HELP, _CLAIM)
+    classes: int = option(10, "Number of classes.", _CLAIM)
+    centre: str = option("none", "none, or private: release the mean first.", _CLAIM)
     as_published: bool = option(
-        False,
-        "Take the noise from the papers' formula: audits the published claim.",
-        off="no",
+        False, "Take the noise from the papers' formula: audits the published claim.", _CLAIM, off="no"
     )
 
 
@@ -257,9 +261,11 @@ class CanaryOptions:
     data: Any = field(
         default=None,
         repr=False,
-        metadata=said("With `canaries`: the records that TARGET was made of.", CANARIES),
+        metadata=said("With `canaries`: the records that TARGET was made of.", CANARIES, common=True),
     )
-    canaries: int | None = _option(None, "Insert each of so many by the toss of a coin, and run TARGET's plan once.")
+    canaries: int | None = _option(
+        None, "Insert each of so many by the toss of a coin, and run TARGET's plan once.", common=True
+    )
     canary_kind: str = _option(
         "planted",
         "planted: what reveals most (models: gradients, seen step by step); mislabelled records; blank ones (models).",
@@ -293,17 +299,17 @@ class MembershipOptions:
 
     members: str = option("train", "Split that the model was made of.")
     nonmembers: str = option("test", "Split of the same kind that it was not made of.")
-    held_out: Any = option(None, "Dataset that the non-members are in, where it is another than the members'.")
+    held_out: Any = option(None, "Dataset that the non-members are in, where it is another than the members'.", EXPERT)
     attacks: str | Sequence[str] = option(
         "loss", f"Which, with commas: {', '.join(ATTACKS)}. All but loss need references.", flag="attack"
     )
     references: int = option(16, "Reference models to make; each is a release and a fit, or a training run.")
     release: str | Path | None = option(None, "Release that the model was fitted on; references are made by its plan.")
     work: str | Path | None = option(
-        None, "Private folder for finished references: the same command goes on with what is there."
+        None, "Private folder for finished references: the same command goes on with what is there.", EXPERT
     )
-    confidence: float = option(0.95, "Confidence of all intervals.")
-    highest: int = option(10, "Members at the highest risk to list, for the owner.")
+    confidence: float = option(0.95, "Confidence of all intervals.", EXPERT)
+    highest: int = option(10, "Members at the highest risk to list, for the owner.", EXPERT)
     public_data: bool = option(False, "The data are public: single records are not listed.")
 
 
@@ -346,8 +352,8 @@ _LEARNERS: Final = ", ".join(
 class ModelFiles:
     """Files of a user's own that an extractor needs."""
 
-    features_model: str | Path | None = option(None, FEATURES_MODEL_HELP)
-    trust_features_model: bool = option(False, TRUST_HELP)
+    features_model: str | Path | None = option(None, FEATURES_MODEL_HELP, EXPERT)
+    trust_features_model: bool = option(False, TRUST_HELP, EXPERT)
 
 
 @described
@@ -390,7 +396,7 @@ class Inputs(ModelFiles):
 class ModelInputs(Inputs):
     """The same, where a model predicts: a network of the user's own needs its module."""
 
-    module: Any = option(None, MODULE_HELP)
+    module: Any = option(None, MODULE_HELP, EXPERT)
 
 
 @described
@@ -413,22 +419,24 @@ class FitOptions(Columns, ModelFiles):
         "say), and learn from what it makes of them.",
     )
     augment: str | None = option(
-        None, "generalized-kl, on a release of pixels: flip, crop or flip,crop of the released images."
+        None, "generalized-kl, on a release of pixels: flip, crop or flip,crop of the released images.", EXPERT
     )
     validation: Any = option(
         None,
         "generalized-kl: labelled data; shows the accuracy at the last epoch and the best. They change nothing "
         "in the model. For their owner alone: choosing an epoch by private data is not covered by the guarantee.",
+        EXPERT,
     )
-    validation_split: str | None = option(None, "Which part of `validation`. Default: test.")
+    validation_split: str | None = option(None, "Which part of `validation`. Default: test.", EXPERT)
     regularisation: float | str = option(
-        AUTO, "noise-aware-ridge, second-moments: auto, or a share of the largest eigenvalue."
+        AUTO, "noise-aware-ridge, second-moments: auto, or a share of the largest eigenvalue.", EXPERT
     )
-    seed: int = option(0, "generalized-kl: initial weights, order of rows, augmentations.")
+    seed: int = option(0, "generalized-kl: initial weights, order of rows, augmentations.", EXPERT)
     class_descriptions: str | Path | Mapping[str, Any] | None = option(
         None,
         "discriminant, on texts: a public prior for class means. names: the classes' own names; or a JSON or CSV "
         "file with descriptions (in Python a mapping, too: from each class to one text or several).",
+        EXPERT,
     )
     overwrite: bool = option(False, "Replace an existing `out`.")
 

@@ -13,7 +13,7 @@ from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
 from privmix.jobs.options import ADDRESS_HELP, AUTO, CAP_HELP, CLASSES_HELP, CLASSIFY, GOAL_HELP, JobOptions
 from privmix.jobs.persons import PERSONS_PANEL, Persons
-from privmix.options import described, option, said
+from privmix.options import EXPERT, described, option, said
 
 if TYPE_CHECKING:
     from privmix.certificate.sealed_key import Auditor
@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 
 DEFAULT_CLIP_NORM: Final = 1.0
 """Features of extractors lie within it; plain numbers seldom do."""
+
+_PLANNER: Final = "Planner"
+_PUBLIC: Final = "Public data"
+_SIZE: Final = "Size and engines"
 
 PROCEDURAL: Final = "procedural:"
 """Before the name of a generator of public data."""
@@ -35,25 +39,31 @@ class Assumptions:
     """What the planner may assume of the private records: public records like them, or a spectrum."""
 
     proxy: Any = option(
-        None, "A PUBLIC dataset like the private one, for the planner; read like `data`. Never private data."
+        None, "A PUBLIC dataset like the private one, for the planner; read like `data`. Never private data.", _PLANNER
     )
-    proxy_classes: Any = option(None, "Class list of `proxy`. Default: that of the private data.")
+    proxy_classes: Any = option(None, "Class list of `proxy`. Default: that of the private data.", _PLANNER)
     spectrum_decay: float | None = option(
         None,
         "Planner without `proxy`: variance along axis i falls as (i + 4)^-DECAY. Default: the extractor's, 1.1 or 1.6.",
+        _PLANNER,
     )
     between_share: float | None = option(
         None,
         "Planner without `proxy`: share of variance between classes. Default: 0.28 for scattering, else what fits "
         "`attainable`; at most 1 - K^-0.25.",
+        _PLANNER,
     )
     attainable: float | None = option(
-        None, "Planner without `proxy`: accuracy that you expect WITHOUT privacy, from what is public. Default 0.9."
+        None,
+        "Planner without `proxy`: accuracy that you expect WITHOUT privacy, from what is public. Default 0.9.",
+        _PLANNER,
+        common=True,
     )
     records_per_person: Any = option(
         None,
         "Planner, for persons: how many records each has, by PUBLIC knowledge; or several numbers with commas, each of "
         "equally many persons (quantiles). Never looked up in private data. Default: 1.",
+        _PLANNER,
     )
 
     @property
@@ -97,10 +107,11 @@ class Prior:
         None,
         "Whiten features by the within-class covariance of PUBLIC data like the private: "
         f"{_GENERATORS}, or a dataset, read like `data`. Never private data.",
+        _PUBLIC,
     )
-    public_classes: Any = option(None, "Class list of `public`. Default: that of the private data.")
+    public_classes: Any = option(None, "Class list of `public`. Default: that of the private data.", _PUBLIC)
     public_records: int | None = option(
-        None, "Records to draw for `public` (default 4,000), or to take of it (default: all)."
+        None, "Records to draw for `public` (default 4,000), or to take of it (default: all).", _PUBLIC
     )
 
     @property
@@ -211,19 +222,21 @@ class ReleaseOptions(JobOptions):
     options: Mapping[str, Any] = field(
         default_factory=dict, metadata=said("Of the design, by name, in place of its own.")
     )
-    goal: str = option(CLASSIFY, GOAL_HELP)
-    rows: int | None = option(None, "Rows to release, T. Default: n; moments: at most 10,000.")
-    centre: str | None = option(None, "private releases and subtracts the mean first; none.")
-    clip_norm: float = option(DEFAULT_CLIP_NORM, "Bound on a record's feature norm: longer records are cut to it.")
-    residual_clip_norm: float = option(0.55, "Bound after centring, as a share of `clip_norm`.")
+    goal: str = option(CLASSIFY, GOAL_HELP, EXPERT)
+    rows: int | None = option(None, "Rows to release, T. Default: n; moments: at most 10,000.", EXPERT)
+    centre: str | None = option(None, "private releases and subtracts the mean first; none.", EXPERT)
+    clip_norm: float = option(
+        DEFAULT_CLIP_NORM, "Bound on a record's feature norm: longer records are cut to it.", EXPERT
+    )
+    residual_clip_norm: float = option(0.55, "Bound after centring, as a share of `clip_norm`.", EXPERT)
     split: str = option("train", "Which part of the dataset.")
     classes: Any = option(None, CLASSES_HELP)
     columns: Columns = field(default_factory=Columns)
     records: int | None = option(
-        None, "A public record count to use in place of the real one. With persons: how many there are."
+        None, "A public record count to use in place of the real one. With persons: how many there are.", EXPERT
     )
     private_count: bool = option(
-        False, "Keep the record count private: estimate it with noise, for a tenth of the budget."
+        False, "Keep the record count private: estimate it with noise, for a tenth of the budget.", EXPERT
     )
     person_quantile: float | None = option(
         None,
@@ -238,24 +251,26 @@ class ReleaseOptions(JobOptions):
     replay: ReplayTerms = field(default_factory=ReplayTerms)
     terms: SeriesTerms = field(default_factory=SeriesTerms)
     project: int | None = option(
-        None, "Project features to this many numbers, by a public random projection; for more than 8,192 of them."
+        None,
+        "Project features to this many numbers, by a public random projection; for more than 8,192 of them.",
+        EXPERT,
     )
-    store: Path | None = option(None, "Keep extracted features here (private!) and reuse them.")
+    store: Path | None = option(None, "Keep extracted features here (private!) and reuse them.", _SIZE)
     ledger: Any = field(
         default=None,
         repr=False,
         metadata=said("Charge this ledger before reading: sqlite:///FILE or postgresql://..."),
     )
     dataset: str | None = option(None, "With `ledger`: the dataset's name there.")
-    most_per_person: int | None = option(None, CAP_HELP)
-    engine: str = option("local", "local, or ray for a cluster; the release is the same.")
+    most_per_person: int | None = option(None, CAP_HELP, EXPERT)
+    engine: str = option("local", "local, or ray for a cluster; the release is the same.", _SIZE)
     memory_gb: float | None = option(
-        None, "Memory for sums and records, GiB; more is streamed. Default: half of it all."
+        None, "Memory for sums and records, GiB; more is streamed. Default: half of it all.", _SIZE
     )
-    workers: int | None = option(None, "Threads (ray: tasks at once). Default: every core.")
-    ray_address: str | None = option(None, ADDRESS_HELP)
+    workers: int | None = option(None, "Threads (ray: tasks at once). Default: every core.", _SIZE)
+    ray_address: str | None = option(None, ADDRESS_HELP, _SIZE)
     resume: bool = option(False, "Finish an interrupted run with the same options.")
-    seed: int | None = option(None, "Tests and benchmarks only: the release is then NOT private.")
+    seed: int | None = option(None, "Tests and benchmarks only: the release is then NOT private.", EXPERT)
     dry_run: bool = option(False, "Show the plan; read no private row.")
     overwrite: bool = option(False, "Replace an existing `out`.")
 

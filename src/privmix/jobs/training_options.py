@@ -45,13 +45,13 @@ class TrainingOptions(JobOptions):
     ledger: Any = field(
         default=None,
         repr=False,
-        metadata=said("Charge this ledger before reading: sqlite:///FILE or postgresql://...", _PRIVACY),
+        metadata=said("Charge this ledger before reading: sqlite:///FILE or postgresql://...", _PRIVACY, common=True),
     )
-    dataset: str | None = option(None, "With `ledger`: the dataset's name there.", _PRIVACY)
+    dataset: str | None = option(None, "With `ledger`: the dataset's name there.", _PRIVACY, common=True)
     most_per_person: int | None = option(None, CAP_HELP, _PRIVACY)
     seed: int | None = option(None, "Tests and benchmarks only: the model is then NOT private.", _PRIVACY)
     pool: Any = option(None, "Public labelled examples to mix with: a dataset.", _VIEWS)
-    public: Any = option(None, "Real public records of the same classes: a dataset.", _PUBLIC)
+    public: Any = option(None, "Real public records of the same classes: a dataset.", _PUBLIC, common=True)
     synthetic: Any = option(None, "Synthetic records, made from public data only.", _PUBLIC)
     validation: Any = option(None, "Public labelled records: `callbacks` get accuracy and loss on them.", _RUNNING)
     callbacks: Any = option(
@@ -60,9 +60,9 @@ class TrainingOptions(JobOptions):
         "functions, too.",
         _RUNNING,
     )
-    dry_run: bool = option(False, "Show the plan; read no private row.", _RUNNING)
-    resume: bool = option(False, "Finish an interrupted run with the same options.", _RUNNING)
-    overwrite: bool = option(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING)
+    dry_run: bool = option(False, "Show the plan; read no private row.", _RUNNING, common=True)
+    resume: bool = option(False, "Finish an interrupted run with the same options.", _RUNNING, common=True)
+    overwrite: bool = option(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING, common=True)
     store: Path | None = option(None, "Keep extracted features here (private!) and reuse them.", _RUNNING)
     device: str | None = option(None, "cpu or cuda. Default: cuda if there is one.", _RUNNING)
 

@@ -158,12 +158,14 @@ class TrainingConfig:
     delta: Share = option(MISSING, "Target, well below 1/n.")
     model: str = option(
         LINEAR,
-        f"{_models(of_images=False)} (any features); {_models(of_images=True)} (images, `features` pixels); {_own()}.",
+        "Network: linear on any features; cnn, resnet-9, wrn-16-4 and others on images. "
+        f"Any features: {_models(of_images=False)}. Images (`features` pixels): {_models(of_images=True)}. "
+        f"Your own: {_own()}.",
         read=named_model,
         kind=Any,
     )
     batch_size: Count = option(256, "Expected batch. Default: about n/7 linear, n/12 else.", _STEPS, unset=True)
-    epochs: Positive = option(30.0, "Expected passes. Default: 60 linear, 50 else.", _STEPS, unset=True)
+    epochs: Positive = option(30.0, "Expected passes. Default: 60 linear, 50 else.", _STEPS, unset=True, common=True)
     clip_norm: ClipNorm = option(
         1.0, "Bound C on the gradient of a record. Default: 0.1 linear, 1 else.", _STEPS, unset=True
     )
@@ -197,15 +199,24 @@ class TrainingConfig:
         _PRIVACY,
     )
     optimiser: OptimiserConfig = group(OptimiserConfig, "The update.", _STEPS)
-    views: ViewConfig = group(ViewConfig, f"{_views()}.", _VIEWS, word="plain", factory=ViewConfig.plain)
+    views: ViewConfig = group(
+        ViewConfig,
+        f"Views of a record, as plain or dp-mix-self. One of {_views()}.",
+        _VIEWS,
+        word="plain",
+        factory=ViewConfig.plain,
+        common=True,
+    )
     bank_views: Size = option(
         0, "Linear models on images: augmented copies of each; their features are extracted once.", _VIEWS, name="bank"
     )
     bank_augmentations: Annotated[Augmentations, STORED] = option((), "What makes them.", nested=True)
     scenario: Annotated[str, Choice(*Scenario)] = option(
         Scenario.COLD.value,
-        "cold: none is used; warm, warm-synthetic: training starts from it; extended: it helps in every step.",
+        "How public data help: cold, warm, warm-synthetic or extended. cold: none is used; warm, warm-synthetic: "
+        "training starts from it; extended: it helps in every step.",
         _PUBLIC,
+        common=True,
     )
     warm_up: WarmUpConfig = group(WarmUpConfig, "Of all scenarios but cold.", _PUBLIC, prefix="warm_up_")
     extended: ExtendedConfig = group(ExtendedConfig, "Of scenario extended.", _PUBLIC)

@@ -33,7 +33,5 @@ VERBS: Final = {
     ),
 }
 
-ledger = lazy_app(
-    VERBS, "ledger", no_args_is_help=True, help="Give private datasets a total privacy budget, and keep to it."
-)
+ledger = lazy_app(VERBS, "ledger", no_args_is_help=True, help="Give private datasets a total privacy budget.")
 app.add_typer(ledger, name="ledger")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from privmix.jobs.options import Inputs
-from privmix.options import described, option
+from privmix.options import EXPERT, described, option
 
 OF_RELEASES: Final = (
     "features",
@@ -33,11 +33,11 @@ class CollapseSettings:
     delta: float | None = option(None, "Delta of the budget. Default: 1e-5.")
     records: int | None = option(None, "Record count n of the plan. Default: that of `proxy`.")
     rows: int | None = option(None, "Rows T that the plan releases. Default: n.")
-    mixup_degree: int | None = option(None, "Expected records in a row, m. Default: 64.")
+    mixup_degree: int | None = option(None, "Expected records in a row, m. Default: 64.", EXPERT)
     expected_classes: float | None = option(
-        None, "Hierarchical: expected number of classes in a row. Default: 3, or K."
+        None, "Hierarchical: expected number of classes in a row. Default: 3, or K.", EXPERT
     )
-    clip_norm: float | None = option(None, "Bound on a record's feature norm. Default: 1.")
+    clip_norm: float | None = option(None, "Bound on a record's feature norm. Default: 1.", EXPERT)
 
 
 @described
@@ -45,5 +45,5 @@ class CollapseSettings:
 class CollapseOptions(Inputs, CollapseSettings):
     """All options of a measurement of collapse."""
 
-    seed: int = option(0, "Decides the mixtures and the noise drawn.")
+    seed: int = option(0, "Decides the mixtures and the noise drawn.", EXPERT)
     figure: str | Path | None = option(None, "Histograms of mixed labels, clean and noisy (.png, .svg).")

@@ -32,7 +32,9 @@ def sharpness(
     probes: Annotated[int, typer.Option(help="Random signs for the trace.")] = 20,
     json_output: Json = False,
 ) -> None:
-    """Measure how sharp a trained model's minimum is, on PUBLIC data: eigenvalues and trace of the Hessian.
+    """Measure how sharp a trained model's minimum is.
+
+    On PUBLIC data: eigenvalues and trace of the Hessian.
 
     The same figures of private records would reveal something of them, and nothing pays for that here. So the data
     must be those that the model's certificate names as public. Other data need --ledger, which must not know their

@@ -9,7 +9,7 @@ from typing import Final
 
 from privmix.jobs.columns import Columns, ImageColumns
 from privmix.jobs.options import Inputs
-from privmix.options import described, option
+from privmix.options import EXPERT, described, option
 
 STEPS: Final = 500
 """Of an inversion, at these mixup degrees and budgets."""
@@ -27,18 +27,18 @@ class InversionSettings:
 
     features: str | None = option(None, "Public extractor of images with gradients. Default: scattering.")
     split: str | None = option(None, "Which part of `data`.")
-    mixup_degrees: str | Sequence[int] | None = option(None, f"Degrees m to attack. Default: {DEGREES}.")
+    mixup_degrees: str | Sequence[int] | None = option(None, f"Degrees m to attack. Default: {DEGREES}.", EXPERT)
     epsilons: str | Sequence[float | None] | None = option(
-        None, f"Budgets whose noise to add; none is no noise. Default: {EPSILONS}."
+        None, f"Budgets whose noise to add; none is no noise. Default: {EPSILONS}.", EXPERT
     )
     delta: float | None = option(None, f"Delta of the budgets. Default: {DELTA:g}.")
     records: int | None = option(None, "Record count n of the plan. Default: that of `data`.")
     rows: int | None = option(None, "Rows T that the plan releases. Default: n.")
-    centre: str | None = option(None, "private or none, as in privmix release. Default: none.")
+    centre: str | None = option(None, "private or none, as in privmix release. Default: none.", EXPERT)
 
-    images: int = option(8, "Images to attack at each degree.")
-    steps: int = option(STEPS, "Steps of an attack.")
-    seed: int = option(0, "Decides images, noise and starts: same seed, same picture.")
+    images: int = option(8, "Images to attack at each degree.", EXPERT)
+    steps: int = option(STEPS, "Steps of an attack.", EXPERT)
+    seed: int = option(0, "Decides images, noise and starts: same seed, same picture.", EXPERT)
     public_data: bool = option(False, "Declare `data` public.")
 
 

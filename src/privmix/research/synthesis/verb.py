@@ -27,7 +27,9 @@ def synthesise(
     overwrite: Annotated[bool, typer.Option(help="Replace another pool.")] = False,
     json_output: Json = False,
 ) -> None:
-    """Train a diffusion model on PUBLIC images and draw synthetic ones, for privmix train.
+    """Train a diffusion model on PUBLIC images and draw others.
+
+    privmix train takes the synthetic images.
 
     Its --synthetic and --pool read what is drawn. No private record is read, no privacy is spent. The pool's card says
     what it was made of and how good it is; contact.png and copies.png show some images, and those nearest to images

@@ -1,0 +1,200 @@
+"""The frame of every command: help on one screen, ``--help-all``, and options from a file."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from typer.core import TyperCommand
+
+from privmix.cli.config_file import as_toml, read_toml
+
+EVERY_COMMAND: Final = "Every command"
+# A command with at most so many options shows all of them on its screen.
+_FEW: Final = 14
+_WIDEST: Final = 26
+# Of names that are alike; the dashes count.
+_NEAR: Final = 0.7
+# In place of a dash while lines are broken: a flag or a name is not broken at its dashes.
+_DASH: Final = "\u2011"
+
+
+def _show_everything(context: typer.Context, asked: bool) -> None:
+    if asked:
+        context.meta["help_all"] = True
+        typer.echo(context.get_help())
+        raise typer.Exit
+
+
+def _parameter(name: str, kind: Any, default: Any, *flags: str, **words: Any) -> inspect.Parameter:
+    info = typer.Option(*flags, rich_help_panel=EVERY_COMMAND, **words)
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[(kind, info)])
+
+
+OPTIONS: Final = {
+    one.name: one
+    for one in (
+        _parameter(
+            "help_all",
+            bool,
+            False,
+            "--help-all",
+            help="Show all options.",
+            callback=_show_everything,
+            is_eager=True,
+        ),
+        _parameter(
+            "config",
+            Path | None,
+            None,
+            metavar="FILE",
+            help="Take options from a TOML file: a key is a flag's name, as clip-norm = 1.0. Options that are typed go "
+            "before those of the file.",
+        ),
+        _parameter(
+            "print_config",
+            bool,
+            False,
+            "--print-config",
+            help="Print the file for --config that has the options typed here, and stop.",
+        ),
+    )
+}
+"""The options of every command."""
+
+
+class Frame:
+    """Over a command or a group of Typer: its help, its options from a file, and its usage errors."""
+
+    name: Any
+    help: Any
+    params: Any
+
+    def get_params(self, context: Any) -> list[Any]:
+        """All options; that of ``--help`` stands with the others that every command has."""
+        found = super().get_params(context)  # type: ignore[misc]
+        for one in found:
+            if one.name == "help" and any(other.name == "help_all" for other in found):
+                one.rich_help_panel = EVERY_COMMAND
+        return found
+
+    def collect_usage_pieces(self, context: Any) -> list[str]:
+        """Arguments, then the options that are needed."""
+        options = [one for one in self.params if one.param_type_name == "option"]
+        others = [one for one in self.params if one not in options]
+        pieces = [f"{_label(one)}{'...' * (one.nargs < 0)}" for one in others if one.required]
+        pieces += [f"[{_label(one)}]" for one in others if not one.required]
+        pieces += [_label(one) for one in options if one.required]
+        group = getattr(self, "subcommand_metavar", None)
+        return [*pieces, *(["[OPTIONS]"] if options else []), *([group] if group else [])]
+
+    def format_help(self, context: Any, formatter: Any) -> None:
+        """One screen; all of it with ``--help-all``."""
+        everything = context.meta.get("help_all", False)
+        paragraphs = inspect.cleandoc(self.help or "").split("\n\n")
+        options = [one for one in self.get_params(context) if not one.hidden]
+        own = [one for one in options if one.rich_help_panel != EVERY_COMMAND]
+        common = [one for one in own if one.required or one.rich_help_panel is None or len(own) <= _FEW]
+        formatter.write_usage(context.command_path, " ".join(self.collect_usage_pieces(context)).replace("-", _DASH))
+        for text in paragraphs if everything else paragraphs[:1]:
+            formatter.write_paragraph()
+            formatter.write_text(text.replace("Examples:\n", "\b\nExamples:\n").replace("-", _DASH))
+        panels: dict[str, list[tuple[str, str]]] = {"Required": [], "Options": []}
+        for one in options if everything else common:
+            panel = "Required" if one.required else one.rich_help_panel if everything else None
+            panels.setdefault(panel or "Options", []).append((_label(one), _text(one, everything)))
+        for title, rows in [*panels.items(), *self._commands(context)]:
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl([(label, text.replace("-", _DASH)) for label, text in rows], _WIDEST)
+        if not everything and len(options) > len(own):
+            left = len(own) - len(common)
+            formatter.write_paragraph()
+            formatter.write_text(f"{f'{left} more options' if left else 'Full texts'}: --help-all")
+            if example := example_of(self):
+                formatter.write_text(f"Example: {example}".replace("-", _DASH))
+        formatter.buffer[:] = [part.replace(_DASH, "-") for part in formatter.buffer]
+
+    def _commands(self, context: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """The commands of a group, under their headings."""
+        found: dict[str, list[tuple[str, str]]] = {}
+        for name in getattr(self, "list_commands", lambda _: ())(context):
+            command = self.get_command(context, name)  # type: ignore[attr-defined]
+            text = " ".join((command.help or "").split("\n\n")[0].split())
+            found.setdefault(command.rich_help_panel or "Commands", []).append((name, text))
+        yield from found.items()
+
+    def parse_args(self, context: Any, args: list[str]) -> Any:
+        """The options that are typed, and those of the file of ``--config``."""
+        parse = super().parse_args  # type: ignore[misc]
+        typed, _, _ = self.make_parser(context).parse_args(args=list(args))  # type: ignore[attr-defined]
+        if context.resilient_parsing or "config" not in typed:
+            return parse(context, args)
+        file = Path(typed["config"])
+        context.default_map = read_toml(file, context)
+        for one in self.params:
+            # The parser gives an empty value for several arguments, which no default replaces.
+            if one.nargs < 0 and not typed.get(one.name) and one.name in context.default_map:
+                args = [*args, *([] if "--" in args else ["--"]), *context.default_map[one.name]]
+        try:
+            return parse(context, args)
+        except typer.TyperException as error:
+            option = getattr(error, "param", None)
+            if option is not None and str(context.get_parameter_source(option.name)).endswith("DEFAULT_MAP"):
+                error.message = f"{error.message} (in {file})"
+            raise
+
+    def invoke(self, context: Any) -> Any:
+        """Run the command, or show its options as a file."""
+        if context.params.get("print_config"):
+            typer.echo(as_toml(context), nl=False)
+            return 0
+        return super().invoke(context)  # type: ignore[misc]
+
+
+class TerminalCommand(Frame, TyperCommand):
+    """A command of privmix."""
+
+
+def example_of(command: Any) -> str | None:
+    """The first example in a command's help."""
+    for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
+        head, _, text = paragraph.partition(":")
+        if head == "Examples":
+            return text.strip().split("\n")[0]
+        if head == "Example":
+            return " ".join(text.split())
+    return None
+
+
+def usage_message(error: Any) -> str:
+    """The text of a usage error, with the nearest option, or usage and an example."""
+    context, lines = getattr(error, "ctx", None), [error.format_message()]
+    if context is not None and hasattr(error, "option_name") and hasattr(error, "possibilities"):
+        flags = [flag for one in context.command.get_params(context) for flag in [*one.opts, *one.secondary_opts]]
+        near = get_close_matches(error.option_name, flags, 1, _NEAR)
+        lines = [f"{error.message}{f'. Did you mean {near[0]}?' if near else ''}"]
+    elif context is not None and type(error).__name__ == "MissingParameter":
+        example = example_of(context.command)
+        lines += [context.get_usage(), *([f"Example: {example}"] if example else [])]
+    return "\n".join(lines)
+
+
+def _label(option: Any) -> str:
+    """An option as it is typed, or an argument's name."""
+    if option.param_type_name == "argument":
+        return str(option.metavar or option.name).upper()
+    flags = ", ".join([*sorted(option.opts, key=len), *option.secondary_opts])
+    return f"{flags} {option.metavar}" if option.metavar else flags
+
+
+def _text(option: Any, everything: bool) -> str:
+    """The help text of an option: its first sentence, or all."""
+    first, more, rest = (option.help or "").partition(". ")
+    text = f"{first}{more}{rest}" if everything or not more else f"{first}."
+    shown = option.default if option.show_default and not getattr(option, "is_flag", False) else None
+    return text if shown in (None, "") else f"{text} [default: {shown}]"
