@@ -111,3 +111,26 @@ def test_what_it_installs_works_without_the_repository(built: Path, tmp_path: Pa
     done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False, timeout=600)
     assert done.returncode == 0, done.stderr[-3000:]
     assert "smoke: done" in done.stdout
+
+
+def test_the_core_alone_goes_from_a_table_to_what_is_learnt(built: Path, tmp_path: Path) -> None:
+    """In an environment of its own, with what the wheel needs and no extra: less than 700 MB, without torch."""
+    sources, place, empty = Path(__file__).parents[1], tmp_path / "core", tmp_path / "empty"
+    empty.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    python = str(place / "bin" / "python")
+    wheel = str(next(built.glob("*.whl")))
+    install = [python, "-m", "pip", "install", "--quiet", "-c", str(sources / "constraints.txt"), wheel]
+    subprocess.run([sys.executable, "-m", "venv", str(place)], check=True, env=environment, timeout=300)
+    done = subprocess.run(install, capture_output=True, text=True, check=False, env=environment, timeout=1200)
+    if done.returncode and "onnection" in done.stderr:
+        pytest.skip("no package index at hand")
+    assert done.returncode == 0, done.stderr[-3000:]
+    sizes = [path.lstat().st_blocks * 512 for path in place.rglob("*") if "__pycache__" not in path.parts]
+    assert sum(sizes) < 700e6
+    script = tmp_path / "core_path.py"
+    script.write_bytes((sources / "tests" / "core_path.py").read_bytes())
+    command = [python, "-W", "ignore", str(script)]
+    done = subprocess.run(command, cwd=empty, env=environment, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stdout[-1000:] + done.stderr[-3000:]
+    assert done.stdout.splitlines()[-1] == "core: done"

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from privmix import training
 from privmix.attacks.membership import (
     DpSgdTrainer,
     MembershipConfig,
@@ -32,8 +33,6 @@ from privmix.learning.base import ReleaseLearner
 from privmix.progress import Progress, silent
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
-from privmix.training import TrainedModel, load_trained
-from privmix.training.verify import verify_trained
 
 _ID = re.compile(r"[0-9a-f]{32}\Z")
 STATEMENTS: Final = (
@@ -151,7 +150,7 @@ class MembershipJob(ModelInputs, MembershipOptions):
 class _Target:
     """The attacked model, how its like are made, and what was guaranteed for it."""
 
-    model: ReleaseLearner | TrainedModel
+    model: ReleaseLearner | training.TrainedModel
     subject: dict[str, Any]
     certificate: Mapping[str, Any] | None = field(repr=False)
     trainer: ReferenceTrainer | None
@@ -162,8 +161,8 @@ class _Target:
         if kind_of(folder) == MODEL:
             if release is not None:
                 raise InvalidInput("release", str(release), "none: the model was trained on records, not on a release")
-            trained = load_trained(folder, module)
-            verify_trained(folder)
+            trained = training.load_trained(folder, module)
+            training.verify_trained(folder)
             trainer = DpSgdTrainer.of(trained, module=module) if config.needs_references else None
             return cls(trained, {"kind": MODEL, "id": trained.certificate.id}, trained.certificate, trainer)
         if release is not None and kind_of(release) == MODEL:

@@ -10,6 +10,7 @@ import numpy as np
 import sklearn
 from numpy.typing import NDArray
 
+from privmix import training
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning.base import ReleaseLearner
@@ -17,8 +18,6 @@ from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases import release_to_memory
-from privmix.training import TrainedModel, Trainer, TrainingConfig, TrainingRecords
-from privmix.training.trained import initial_network
 
 
 class ReferenceTrainer(Protocol):
@@ -94,10 +93,10 @@ class ReleaseTrainer:
 class DpSgdTrainer:
     """Trains by DP-SGD as ``job`` does; each model has fresh noise and fresh batches."""
 
-    job: Trainer
+    job: training.Trainer
 
     @classmethod
-    def of(cls, model: TrainedModel, device: str | None = None, module: Any = None) -> DpSgdTrainer:
+    def of(cls, model: training.TrainedModel, device: str | None = None, module: Any = None) -> DpSgdTrainer:
         """Makes models as ``model`` was made, from the settings in its certificate; of a network of the user's own from
         its ``module``, with the weights that training began with.
 
@@ -112,8 +111,10 @@ class DpSgdTrainer:
             raise InvalidInput(
                 "model", "trained with public data or a bank of views", "one trained on its records alone"
             )
-        job = Trainer(
-            TrainingConfig.from_settings(settings),
+        from privmix.training.trained import initial_network
+
+        job = training.Trainer(
+            training.TrainingConfig.from_settings(settings),
             model.facts_,
             settings["records"],
             records_declared=settings["records_declared"],
@@ -126,9 +127,11 @@ class DpSgdTrainer:
             raise InvalidInput("model settings", ", ".join(differing) or "plan", "such as this version makes again")
         return cls(job)
 
-    def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> TrainedModel:
+    def __call__(
+        self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams
+    ) -> training.TrainedModel:
         """A trained model; no checkpoint is kept."""
-        records = TrainingRecords.of(features, labels, classes=len(self.job.facts.classes))
+        records = training.TrainingRecords.of(features, labels, classes=len(self.job.facts.classes))
         return self.job.run(records, streams=streams)
 
     def settings(self) -> dict[str, Any]:
