@@ -1,7 +1,7 @@
 """Bounds from one run: against exact probabilities where the number of correct guesses has a known law, and references.
 
 Where correct guesses are binomial, the probability of a false proof is computed and not sampled. Simulations are wrong
-with chance below 1e-6.
+with chance below 1e-9.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def test_proofs_about_gaussians_with_abstention(mu: float, guesses: int, least: 
         coins = rng.random(1000) < 0.5
         runs.append(OneRun.of(mu * coins + rng.standard_normal(1000), coins, guesses))
     false = sum(is_refuted(run, gaussian_least(mu), ALPHA) for run in runs)
-    # More than this has chance below 1e-6 if each is false with chance 0.05.
-    assert false <= stats.binom.isf(1e-6, len(runs), ALPHA)
+    # More than this has chance below 1e-10 if each is false with chance 0.05.
+    assert false <= stats.binom.isf(1e-10, len(runs), ALPHA)
     middle = sorted(runs, key=lambda run: run.correct)[200]
     assert least * mu < mahloujifar_mu(middle, 0.95) < mu
     assert steinke_epsilon(middle, 1e-5, 0.95) < mahloujifar_gaussian_epsilon(middle, 1e-5, 0.95)
@@ -152,7 +152,7 @@ def test_delta_is_allowed_for(together: bool) -> None:
         assert is_refuted(run, pure_least(epsilon, 0.0), ALPHA) or not is_refuted(
             run, pure_least(epsilon, delta), ALPHA
         )
-    assert false <= stats.binom.isf(1e-6, runs, ALPHA)
+    assert false <= stats.binom.isf(1e-10, runs, ALPHA)
 
 
 def test_canaries_that_influence_one_another_prove_nothing_false() -> None:
@@ -168,7 +168,7 @@ def test_canaries_that_influence_one_another_prove_nothing_false() -> None:
         false["gaussian"] += is_refuted(run, gaussian_least(mu), ALPHA)
         # Of 1-GDP, delta at epsilon 0.5 is Phi(0) - e^0.5 Phi(-1) = 0.24.
         false["steinke"] += steinke_p_value(run, 0.5, 0.3) <= ALPHA
-    assert max(false.values()) <= stats.binom.isf(1e-6, runs, ALPHA)
+    assert max(false.values()) <= stats.binom.isf(1e-10, runs, ALPHA)
 
 
 def independent_errors(mu: float, canaries: int, guesses: int, runs: int, seed: int) -> NDArray[np.int64]:
@@ -189,8 +189,8 @@ def test_of_canaries_on_their_own_the_law_of_errors_is_known(mu: float, canaries
         found = apart_p_value(OneRun(canaries, guesses, guesses - most), mu)
         seen = int((errors <= most).sum())
         # What is cut makes it larger, by less than a two-hundredth.
-        assert seen <= stats.binom.isf(1e-8, runs, min(1.0, found))
-        assert seen >= stats.binom.ppf(1e-8, runs, max(0.0, found - 0.005))
+        assert seen <= stats.binom.isf(1e-12, runs, min(1.0, found))
+        assert seen >= stats.binom.ppf(1e-12, runs, max(0.0, found - 0.005))
         if canaries == guesses:
             assert 0 <= found - stats.binom.cdf(most, guesses, ndtr(-mu / 2)) < 0.005
 
@@ -201,9 +201,9 @@ def test_of_canaries_on_their_own_more_is_proven_and_nothing_false(mu: float) ->
     errors = independent_errors(mu, canaries, guesses, runs, seed=6)
     values = {most: apart_p_value(OneRun(canaries, guesses, guesses - most), mu) for most in set(errors.tolist())}
     false = sum(values[most] <= ALPHA for most in errors.tolist())
-    assert false <= stats.binom.isf(1e-6, runs, ALPHA)
+    assert false <= stats.binom.isf(1e-10, runs, ALPHA)
     # Nor is the chance wasted: this many are false if it is what it says.
-    assert false >= stats.binom.ppf(1e-6, runs, 0.7 * ALPHA)
+    assert false >= stats.binom.ppf(1e-10, runs, 0.7 * ALPHA)
     middle = OneRun(canaries, guesses, guesses - int(np.median(errors)))
     assert mahloujifar_mu(middle, 0.95) < 0.7 * apart_mu(middle, 0.95)
     assert 0.55 * mu < apart_mu(middle, 0.95) < mu

@@ -31,9 +31,9 @@ def test_clopper_pearson_covers() -> None:
     assert low == pytest.approx(0.05 ** (1 / 100))
     rng = np.random.default_rng(0)
     bounds = [clopper_pearson(int(count), 50, 0.1) for count in rng.binomial(50, 0.3, 2000)]
-    # Each end misses at most one in ten: 2000 trials show 6.5 standard deviations more with chance below 1e-6.
+    # Each end misses at most one in ten: 2000 trials show more than this with chance 1e-10.
     misses = [sum(low > 0.3 for low, _ in bounds), sum(high < 0.3 for _, high in bounds)]
-    assert max(misses) < 200 + 6.5 * (2000 * 0.1 * 0.9) ** 0.5
+    assert max(misses) <= stats.binom.isf(1e-10, 2000, 0.1)
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])
@@ -42,9 +42,9 @@ def test_proofs_hold_for_randomised_response(epsilon: float) -> None:
     rng = np.random.default_rng(0)
     truth = 1 / (1 + np.exp(-epsilon))
     without, present = rng.random(40_000) > truth, rng.random(40_000) < truth
-    found = proven_epsilon(without.astype(float), present.astype(float), np.array([0.5]), 0.0, 1e-7)
+    found = proven_epsilon(without.astype(float), present.astype(float), np.array([0.5]), 0.0, 1e-10)
     assert 0.8 * epsilon < found <= epsilon
-    assert proven_epsilon(without.astype(float), without.astype(float), np.array([0.5]), 0.0, 1e-7) == 0
+    assert proven_epsilon(without.astype(float), without.astype(float), np.array([0.5]), 0.0, 1e-10) == 0
 
 
 def test_chosen_thresholds_prove_no_more_than_the_truth() -> None:
@@ -54,14 +54,14 @@ def test_chosen_thresholds_prove_no_more_than_the_truth() -> None:
     for _ in range(trials):
         found = best_rates(rng.normal(size=90), rng.normal(size=90), lambda a, b: epsilon_of_rates(a, b, 0.0), alpha)
         wrong += epsilon_of_rates(np.array([found.false_alarm_high]), np.array([found.miss_high]), 0.0)[0] > 0
-    # 5 standard deviations above the most that is allowed: a false alarm below 1e-6.
-    assert wrong < trials * alpha + 5 * (trials * alpha * (1 - alpha)) ** 0.5
+    # More than this has chance 1e-10 at the most that is allowed.
+    assert wrong <= stats.binom.isf(1e-10, trials, alpha)
 
 
 def test_the_bound_of_a_gaussian_query_is_close_to_its_mu() -> None:
-    """Both confidence bounds are wrong with chance 1e-7; mu 1 is known to be the truth."""
+    """Both confidence bounds are wrong with chance 1e-10; mu 1 is known to be the truth."""
     rng = np.random.default_rng(1)
-    found = best_rates(rng.normal(0, 1, 60_000), rng.normal(1, 1, 60_000), mu_of_rates, 1e-7)
+    found = best_rates(rng.normal(0, 1, 60_000), rng.normal(1, 1, 60_000), mu_of_rates, 1e-10)
     mu = mu_of_rates(np.array([found.false_alarm_high]), np.array([found.miss_high]))[0]
     assert 0.9 < mu <= 1
     assert gdp_epsilon_of_mu(mu, 1e-5) == gdp_epsilon(mu, 1e-5)

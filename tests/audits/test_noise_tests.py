@@ -27,7 +27,7 @@ from privmix.planning import ReleaseConfig
 def test_signals_of_any_kind_raise_no_more_alarms_than_noise(
     law: str, signal: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a rate of 5% a vector, 20,000 vectors: at most 1,130 alarms but with probability 1e-7 (binomial)."""
+    """At a rate of 5% a vector, 20,000 vectors: at most 1,202 alarms but with probability 1e-10 (binomial)."""
     monkeypatch.setattr(noise_tests, "FALSE_ALARM", 0.05)
     rng = np.random.default_rng(3)
     shape = (20_000, 12)
@@ -50,9 +50,9 @@ def test_signals_of_any_kind_raise_no_more_alarms_than_noise(
             energy_test("rows", energy, degrees, law=law)
         except InvalidInput:
             alarms += 1
-    assert alarms <= 1130
+    assert alarms <= 1202
     # Without a signal the test is exact: it does refuse.
-    assert signal != "none" or alarms >= 870
+    assert signal != "none" or alarms >= 810
 
 
 @pytest.mark.parametrize("degrees", [1, 30, 4_000, 5_000_000, 3_000_000_000])

@@ -259,14 +259,14 @@ def measured_by_hand(plan: Plan, records: PrivateRecords) -> float:
 def test_the_worst_case_shows_no_more_with_many_records(name: str, copies: int) -> None:
     """The attack on a person with K records and on one with 100 K proves less than the plan's epsilon.
 
-    Over 4,000 trials, for the threshold 0, within 6 standard deviations of what is counted.
+    Over 4,000 trials, for the threshold 0, within 7 standard deviations of what is counted (false alarm below 1e-10).
     """
     plan = replace(plan_of(name, count=1000, dim=9, mixup_degree=16, rows=40, centre="none"), noise_multiplier=2.0)
     plan = plan.priced(1e-3)
     scores = attack(worst_case_of(plan), 4000, seed=1, copies=copies)
     deviation = 0.5 / math.sqrt(2000)
     above = [float((part > 0).mean()) for part in (scores.present, scores.without)]
-    assert above[0] - 6 * deviation <= math.exp(plan.epsilon) * (above[1] + 6 * deviation) + 1e-3
+    assert above[0] - 7 * deviation <= math.exp(plan.epsilon) * (above[1] + 7 * deviation) + 1e-3
     assert scores.present.mean() > scores.without.mean()
 
 
@@ -311,13 +311,16 @@ def test_a_person_whose_records_are_clipped_one_by_one_is_caught(monkeypatch: py
 
 
 def test_records_of_a_person_are_as_likely_each() -> None:
-    """Of 5 records with K = 2, over 20,000 draws, within 5 standard deviations; of one record both are it."""
+    """Of 5 records with K = 2, over 20,000 draws, within 7 standard deviations (false alarm below 1e-10).
+
+    A person with one record gives it twice.
+    """
     records = persons_of(np.arange(24.0).reshape(6, 4), np.zeros(6, np.int64), np.array([0, 0, 0, 0, 0, 1]))
     starts = np.random.default_rng(0).random(20_000)
     drawn = records.of_persons(np.zeros(20_000, np.int64), starts, 2)
     assert (drawn[:, 0] != drawn[:, 1]).all()
     counts = np.bincount(drawn.reshape(-1), minlength=5)
-    assert (np.abs(counts - 8000) < 5 * np.sqrt(20_000 * 0.4 * 0.6)).all()
+    assert (np.abs(counts - 8000) < 7 * np.sqrt(20_000 * 0.4 * 0.6)).all()
     assert (records.of_persons(np.array([1]), np.array([0.7]), 3) == 5).all()
 
 
@@ -335,19 +338,19 @@ def test_a_plan_of_persons_trains_on_persons_alone() -> None:
 
 @every_plan
 def test_noise_of_persons_is_what_is_declared(name: str) -> None:
-    """Its standard deviation over 3,000 draws and more, within 6 of its own deviations (false alarm 2e-9 each)."""
+    """Its standard deviation over 3,000 draws and more, within 7 of its own deviations (false alarm 3e-12 each)."""
     plan = plan_of(name, count=30, dim=6, per_person=3 if name in WEIGHING else 1, rows=30)
     for noise in release_noises(plan, 3000, seed=0):
         count = noise.values.size
-        room = 6 * (math.sqrt(5 / 4 / count) if plan.norm == "l1" else math.sqrt(1 / 2 / count))
+        room = 7 * (math.sqrt(5 / 4 / count) if plan.norm == "l1" else math.sqrt(1 / 2 / count))
         assert abs(noise.values.std() / noise.certified - 1) < room, noise.name
 
 
 @pytest.mark.parametrize("per_person", [1, 3])
 def test_a_training_of_persons_can_be_audited(per_person: int) -> None:
-    """By its worst case, and by its noise alone, within 6 deviations."""
+    """By its worst case, and by its noise alone, within 7 deviations (false alarm 3e-12)."""
     plan = TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3, per_person=per_person)
     scores = attack_training(plan, 400, seed=0)
     assert np.array_equal(scores.present, attack_training(replace(plan, per_person=None), 400, seed=0).present)
     noise = training_noise(plan, 10_000, seed=0).values
-    assert abs(noise.std() - 1) < 6 / math.sqrt(2 * noise.size)
+    assert abs(noise.std() - 1) < 7 / math.sqrt(2 * noise.size)

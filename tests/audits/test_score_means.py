@@ -47,8 +47,8 @@ def ratios(rng: np.random.Generator, mu: float, size: int) -> tuple[np.ndarray, 
 
 
 def most(trials: int, alpha: float) -> float:
-    """More errors of chance ``alpha`` than this have a chance below 1e-6."""
-    return float(stats.binom.isf(1e-6, trials, alpha))
+    """More errors of chance ``alpha`` than this have a chance below 1e-10."""
+    return float(stats.binom.isf(1e-10, trials, alpha))
 
 
 @pytest.mark.parametrize(("mu", "size"), [(0.27, 30), (0.27, 300), (1.67, 30), (1.67, 300)])
@@ -110,15 +110,15 @@ def test_gaussian_scores_are_hardly_doubted_and_others_are() -> None:
 def test_scores_that_say_nothing_prove_nothing() -> None:
     rng = np.random.default_rng(4)
     one, other = rng.normal(size=2000), rng.normal(size=2000)
-    assert gaussian_mu(other, one, 1e-7) == 0
-    assert log_overlap_high(one, other, 1e-7) == 0
-    assert own_noise(one, other, Gaussian(1.0), ADD, DELTA, 1e-7) == (None, 0.0)
+    assert gaussian_mu(other, one, 1e-10) == 0
+    assert log_overlap_high(one, other, 1e-10) == 0
+    assert own_noise(one, other, Gaussian(1.0), ADD, DELTA, 1e-10) == (None, 0.0)
     assert gaussian_mu(np.zeros(50), np.zeros(50), 0.05) == 0
     assert log_overlap_high(one[:1], other[:1], 0.05) == 0
 
 
 def test_noise_of_two_thirds_is_rejected_and_the_planned_one_passes() -> None:
-    """Of a sampled plan, whose scores are no Gaussian ones; both errors have chances below 1e-6."""
+    """Of a sampled plan, whose scores are no Gaussian ones; both errors have chances below 1e-9."""
     plan = Repeated(PoissonSampled(0.05, Gaussian(1.0)), 40)
     rng, size = np.random.default_rng(5), 8000
 
@@ -128,13 +128,13 @@ def test_noise_of_two_thirds_is_rejected_and_the_planned_one_passes() -> None:
         return np.asarray(np.log1p(0.05 * np.expm1((2 * seen - 1) / 2)).sum(axis=1))
 
     true = scored(1.0, False), scored(1.0, True)
-    assert not overlap_refutes(*true, plan, ADD, 1e-7)
-    own = own_noise(*true, plan, ADD, DELTA, 1e-7)[1]
+    assert not overlap_refutes(*true, plan, ADD, 1e-10)
+    own = own_noise(*true, plan, ADD, DELTA, 1e-10)[1]
     priced = epsilon(plan, DELTA).epsilon
     assert own is not None
     assert 0 < own <= priced
     less = scored(2 / 3, False), scored(2 / 3, True)
-    assert overlap_refutes(*less, plan, ADD, 1e-7)
+    assert overlap_refutes(*less, plan, ADD, 1e-10)
     own = own_noise(*less, plan, ADD, DELTA, 0.05)[1]
     assert own is not None
     assert priced < own <= epsilon(Repeated(PoissonSampled(0.05, Gaussian(2 / 3)), 40), DELTA).epsilon
@@ -152,16 +152,16 @@ def test_rows_of_a_fixed_size_say_nothing_of_their_own_noise() -> None:
 
 
 def test_a_release_with_two_thirds_of_its_noise_is_refuted_by_its_scores() -> None:
-    """Epsilon 1, where thresholds show nothing. The real engine passes; both errors have chances below 1e-6."""
+    """Epsilon 1, where thresholds show nothing. The real engine fails with chance 1e-10."""
     config = ReleaseConfig(records=2000, dim=1, classes=("a", "b"), design="moments", centre="none")
     plan = config.calibrate(1.0, DELTA)
 
     def weaker(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine:
         return real_engine(replace(plan, noise_multiplier=plan.noise_multiplier * 2 / 3), records, streams)  # type: ignore[call-arg]
 
-    how = {"runs": 20_000, "confidence": 1 - 1e-6, "seed": 0}
-    assert not audit_plan(plan, 1.0, DELTA, **how).violated  # type: ignore[arg-type]
-    found = audit_plan(plan, 1.0, DELTA, make=weaker, **how)  # type: ignore[arg-type]
+    how = {"runs": 20_000, "seed": 0}
+    assert not audit_plan(plan, 1.0, DELTA, confidence=1 - 1e-10, **how).violated  # type: ignore[arg-type]
+    found = audit_plan(plan, 1.0, DELTA, make=weaker, confidence=1 - 1e-6, **how)  # type: ignore[arg-type]
     assert found.violated
     assert found.below_curve
     assert found.proven_epsilon < 1
@@ -171,11 +171,11 @@ def test_a_release_with_two_thirds_of_its_noise_is_refuted_by_its_scores() -> No
 
 
 def test_training_comes_near_its_claim() -> None:
-    """DP-SGD whose batches are a fifth of the records; the false alarm has chance 1e-6."""
+    """DP-SGD whose batches are a fifth of the records; the false alarm has chance 1e-10."""
     plan = TrainingPlan(1000, 200, 10, 2.0, clip_norm=1.0, delta=DELTA)
     claimed = plan.cost().epsilon
     scores = attack_training(plan, 10_000, seed=0)
-    assert not overlap_refutes(scores.without, scores.present, plan.event, ADD, 1e-6)
+    assert not overlap_refutes(scores.without, scores.present, plan.event, ADD, 1e-10)
     own = own_noise(scores.without, scores.present, plan.event, ADD, DELTA, 0.05)[1]
     assert own is not None
     assert 0.6 * claimed < own <= claimed
