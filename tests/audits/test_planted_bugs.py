@@ -1,7 +1,7 @@
 """Audits of implementations: the real engine passes, and engines with planted bugs are caught.
 
-Each audit has confidence 1 - 5e-7: a correct engine is called violated with chance at most that, below 1e-6. Bugs are
-planted in parts of the engine; what is audited is otherwise the real one, from plan to released rows.
+Audits of correct engines have confidence 1 - 5e-10: the chance that one is called violated is below 1e-9. Bugs are
+found at confidence 1 - 5e-7. They are planted in parts of the engine; the rest is real, from plan to released rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from privmix.publication.dataset import RecordTransform
 from tests.audits.samplers import in_two_rows
 from tests.releases.helpers import own_options
 
-CONFIDENCE = 1 - 5e-7
+CONFIDENCE, OF_CORRECT_ENGINES = 1 - 5e-7, 1 - 5e-10
 EPSILON, DELTA = 8.0, 1e-2
 SMALL = {"records": 100, "dim": 5, "classes": ("ant", "bee", "cat"), "mixup_degree": 20, "rows": 60}
 
@@ -84,13 +84,13 @@ def make_plan(**choices: Any) -> Plan:
     return ReleaseConfig(**own_options({**SMALL, **choices})).calibrate(EPSILON, DELTA)
 
 
-def audit(plan: Plan, runs: int, make: EngineFactory = real_engine) -> Audit:
-    return audit_plan(plan, EPSILON, DELTA, runs=runs, confidence=CONFIDENCE, seed=0, make=make, workers=1)
+def audit(plan: Plan, runs: int, make: EngineFactory = real_engine, confidence: float = CONFIDENCE) -> Audit:
+    return audit_plan(plan, EPSILON, DELTA, runs=runs, confidence=confidence, seed=0, make=make, workers=1)
 
 
 def audit_design(name: str) -> Audit:
     choices, runs = DESIGNS[name]
-    return audit(make_plan(**choices), runs)
+    return audit(make_plan(**choices), runs, confidence=OF_CORRECT_ENGINES)
 
 
 def caught(name: str, make: EngineFactory = real_engine) -> bool:
@@ -186,7 +186,7 @@ def test_a_reused_noise_row_is_caught(name: str) -> None:
 def test_noise_of_one_tile_for_all_is_caught() -> None:
     """Streams that forget the tile: rows 1,024 apart share their noise, and nothing else shows it."""
     plan = make_plan(centre="none", rows=2048, mixup_degree=4)
-    assert not audit(plan, 1600).violated
+    assert not audit(plan, 1600, confidence=OF_CORRECT_ENGINES).violated
     found = audit(plan, 1600, with_noise(lambda drawn: None, forgetful=True))
     assert found.violated
     assert found.proven_epsilon < EPSILON
@@ -281,7 +281,7 @@ def test_dropped_empty_rows_are_caught() -> None:
         return WithoutEmptyRows(plan, records, streams, workers=1)
 
     plan = make_plan(centre="none", rows=2000, mixup_degree=1)
-    assert not audit(plan, 2000).violated
+    assert not audit(plan, 2000, confidence=OF_CORRECT_ENGINES).violated
     assert audit(plan, 2000, make).violated
 
 
