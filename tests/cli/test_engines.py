@@ -1,4 +1,4 @@
-"""Engines from the command line; tests/jobs/test_extracting.py compares the release of a cluster with the local one."""
+"""Engines from the command line; tests/commands/test_extract_features.py compares a cluster with the local engine."""
 
 from __future__ import annotations
 
