@@ -1,11 +1,11 @@
 """How long the command line takes to say something, and for the path of a table: CPU time of new processes.
 
 Usage: ``bench_startup.py [CHECKOUT [ROUNDS [PYTHON]]]``. CHECKOUT: another version's working tree, such as
-``git worktree add ../before COMMIT``, to measure that too. PYTHON: of another environment for the version here, such as
-one with the core alone. Every command runs in turn with ``python -c "import typer, rich"``, which is what any such
-command line has to import; the first round warms caches up and does not count. The table is UCI Adult's, where it is at
-hand; what Python's csv module takes to read it is shown. CPU time includes that of children. Who else uses a core's
-other thread can double it: compare with the libraries.
+``git worktree add ../before COMMIT``, to measure that too; ``-``: none. PYTHON: of another environment for the version
+here, such as one with the core alone. Every command runs in turn with ``python -c "import typer, rich"``, which is what
+any such command line has to import; the first round warms caches up and does not count. The table is UCI Adult's, where
+it is at hand; what Python's csv module takes to read it is shown. CPU time includes that of children. Who else uses a
+core's other thread can double it: compare with the libraries.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def measure(checkouts: dict[str, Path], rounds: int) -> tuple[list[float], dict[
 
 def main() -> None:
     checkouts = {"after": HERE}
-    if sys.argv[1:]:
+    if sys.argv[1:] and sys.argv[1] != "-":
         checkouts = {"before": Path(sys.argv[1]).resolve(), **checkouts}
     rounds = int(sys.argv[2]) if sys.argv[2:] else 9
     base, found = measure(checkouts, rounds)
