@@ -52,7 +52,8 @@ class Evaluation(Measured):
         """The figures, beside what takes no model and no privacy."""
         title, facts = self.quality.shown()
         without = self.reference
-        beside = "" if without is None else f"{100 * without.accuracy:.2f}%, by {self.reference_words}"
+        words = f"{self.reference_words}; for their owner alone"
+        beside = "" if without is None else f"{100 * without.accuracy:.2f}%, by {words}"
         return title, {
             **{name: value for name, value in facts.items() if name != "warnings"},
             **({"accuracy without privacy": beside} if beside else {}),
