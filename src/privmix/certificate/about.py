@@ -52,9 +52,6 @@ class About(Checked):
         * A text is one line of printable characters of bounded length, so that it can look like nothing else in a
           terminal; :func:`in_markdown` escapes it where it reaches a card.
 
-    Raises:
-        InvalidInput: a text is too long or has other than printable characters; the date is none.
-
     Example:
         >>> About(title="Hospital visits", owner="St. Elsewhere", date="2026-01-31").to_dict()
         {'title': 'Hospital visits', 'owner': 'St. Elsewhere', 'date': '2026-01-31'}
@@ -82,11 +79,7 @@ class About(Checked):
         return replace(self, date=(before or {}).get("date") or datetime.now(UTC).date().isoformat())
 
     def licence_text(self) -> bytes | None:
-        """The bytes of the licence's file.
-
-        Raises:
-            InvalidInput, StorageError: it is no text of at most 128 KiB, or can't be read.
-        """
+        """The bytes of the licence's file."""
         if self.licence_file is None:
             return None
         content = read_plain(Path(self.licence_file), "licence_file", MOST_LICENCE_BYTES)

@@ -120,11 +120,7 @@ def markdown(assessment: Sequence[Mapping[str, str]]) -> str:
 
 
 def as_rows(assessment: Any) -> list[tuple[str, str, str, str]]:
-    """The answers as rows of four texts, from JSON.
-
-    Raises:
-        InvalidInput: they are of another shape; whether they follow from the plan is not asked here.
-    """
+    """The answers as rows of four texts, from JSON."""
     rows: list[tuple[str, str, str, str]] = []
     for item in assessment if isinstance(assessment, list) else [None]:
         found: list[Any] = (

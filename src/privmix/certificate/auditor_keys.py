@@ -6,58 +6,30 @@ knows the public key can seal, so that a sealed key says nothing of who sealed i
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
-from privmix.certificate.keys import (
-    key_id_of,
-    public_pem,
-    read_private_pem,
-    read_public_pem,
-    write_private_pem,
-)
+from privmix.certificate.keys import PrivatePem, PublicPem
 from privmix.errors import WITHHELD, InvalidInput
 
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
-_PUBLIC_WORDS: Final = "the public key that privmix keygen --auditor wrote (X25519, PEM)"
-_PRIVATE_WORDS: Final = "the private key that privmix keygen --auditor wrote (X25519, PEM)"
 
 
-class AuditorPublicKey:
+class AuditorPublicKey(PublicPem):
     """A key that seals. What is sealed to it, the auditor alone can open."""
 
-    def __init__(self, key: X25519PublicKey) -> None:
-        self._key = key
-
-    @property
-    def key_id(self) -> str:
-        """SHA-256 of the key in DER form, as of keys that sign."""
-        return key_id_of(self._key)
-
-    def to_pem(self) -> bytes:
-        """As a PEM file."""
-        return public_pem(self._key)
+    kind = X25519PublicKey
+    words = "the public key that privmix keygen --auditor wrote (X25519, PEM)"
 
     def seal(self, content: bytes, bound: bytes) -> bytes:
         """``content`` for the auditor, who opens it with the same ``bound`` and no other; new bytes every time."""
         return bytes(_SUITE.encrypt(content, self._key, bound))
 
-    @classmethod
-    def read(cls, path: Path) -> AuditorPublicKey:
-        """The key in a PEM file.
 
-        Raises:
-            StorageError: it is missing or can't be read.
-            InvalidInput: it holds no public X25519 key.
-        """
-        return cls(read_public_pem(path, X25519PublicKey, _PUBLIC_WORDS))
-
-
-class AuditorKey:
+class AuditorKey(PrivatePem):
     """A key that opens what was sealed to its public half. Whoever has it can take noise off: for its owner alone.
 
     Formal guarantees:
@@ -73,11 +45,8 @@ class AuditorKey:
         privmix.errors.InvalidInput: sealed key: got a value that is private and not shown; allowed: what was sealed...
     """
 
-    def __init__(self, key: X25519PrivateKey) -> None:
-        self._key = key
-
-    def __repr__(self) -> str:
-        return f"AuditorKey(key_id={self.public.key_id})"
+    kind = X25519PrivateKey
+    words = "the private key that privmix keygen --auditor wrote (X25519, PEM)"
 
     @property
     def public(self) -> AuditorPublicKey:
@@ -95,22 +64,3 @@ class AuditorKey:
         except (InvalidTag, ValueError):
             allowed = "what was sealed to this key for this release, unchanged"
             raise InvalidInput("sealed key", WITHHELD, allowed) from None
-
-    @classmethod
-    def new(cls) -> AuditorKey:
-        """A fresh key, from the operating system's randomness."""
-        return cls(X25519PrivateKey.generate())
-
-    def write(self, path: Path, passphrase: bytes | None = None) -> None:
-        """Store the key in a new file for its owner alone; see :meth:`privmix.certificate.keys.PrivateKey.write`."""
-        write_private_pem(path, self._key, passphrase)
-
-    @classmethod
-    def read(cls, path: Path, passphrase: bytes | None = None) -> AuditorKey:
-        """The key in a PEM file.
-
-        Raises:
-            StorageError: it is missing or can't be read.
-            InvalidInput: it is no private X25519 key, others may read it, or the passphrase is missing or another.
-        """
-        return cls(read_private_pem(path, passphrase, X25519PrivateKey, _PRIVATE_WORDS))

@@ -311,11 +311,7 @@ def read_certificate(folder: str | Path, kind: type[CommonFields] = CommonFields
 
 
 def parse_certificate(content: bytes, kind: type[CommonFields] = CommonFields) -> Certificate:
-    """As :func:`read_certificate`, of a file's bytes. How they are laid out is not looked at.
-
-    Raises:
-        InvalidInput: it is no certificate of a version that is read here and of this kind, or was edited.
-    """
+    """As :func:`read_certificate`, of a file's bytes. How they are laid out is not looked at."""
     found = parse_json(content, "certificate")
     if not isinstance(found, dict):
         raise InvalidInput("certificate", type(found).__name__, "its fields, by name")
@@ -337,9 +333,6 @@ def check_guarantee(certificate: Mapping[str, Any], plan: Plan) -> PrivacyCost:
     Formal guarantees:
         * One plan: the event is the one that follows from the plan, and delta and adjacency are the plan's.
         * Price: epsilon of the event, recomputed here, is at most the stated one, which is at most what was asked.
-
-    Raises:
-        InvalidInput: they do not; the message names what differs.
     """
     stated = certificate["guarantee"]
     if event_from_dict(certificate["event"]) != plan.event:

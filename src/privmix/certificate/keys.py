@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
+from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, ClassVar, Final, Self
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -28,40 +29,99 @@ from privmix.untrusted import open_plain, read_plain
 _MOST_BYTES: Final = 2**16
 _PUBLIC_MARK: Final = b"-----BEGIN PUBLIC KEY-----"
 _PRIVATE_MARKS: Final = (b"-----BEGIN PRIVATE KEY-----", b"-----BEGIN ENCRYPTED PRIVATE KEY-----")
-_PRIVATE_WORDS: Final = "the private key that privmix keygen wrote (Ed25519, PEM)"
-_PUBLIC_WORDS: Final = "the public key that privmix keygen wrote (Ed25519, PEM)"
 
 
-class PublicHalf(Protocol):
-    """What others get of a key."""
+class PublicPem:
+    """The public half of a key, in a PEM file. Publish it where others can find it without its owner."""
 
-    @property
-    def key_id(self) -> str: ...
-    def to_pem(self) -> bytes: ...
+    kind: ClassVar[Any]
+    words: ClassVar[str]
 
-
-class KeyPair(Protocol):
-    """A key with both its halves."""
-
-    @property
-    def public(self) -> PublicHalf: ...
-    def write(self, path: Path, passphrase: bytes | None = None) -> None: ...
-
-
-class PublicKey:
-    """A key that checks signatures. Publish it where those who check can find it, not only beside what it signed."""
-
-    def __init__(self, key: Ed25519PublicKey) -> None:
+    def __init__(self, key: Any) -> None:
         self._key = key
 
     @property
     def key_id(self) -> str:
         """SHA-256 of the key in DER form: ``openssl pkey -pubin -in KEY -outform DER | sha256sum`` says the same."""
-        return key_id_of(self._key)
+        return hashlib.sha256(self._key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
     def to_pem(self) -> bytes:
         """As a PEM file."""
-        return public_pem(self._key)
+        return bytes(self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """The key in a PEM file."""
+        content = read_plain(path, "key", _MOST_BYTES)
+        if any(mark in content for mark in _PRIVATE_MARKS):
+            raise InvalidInput("key", path.name, f"{cls.words}; this is a private one: keep it to yourself")
+        try:
+            key = load_pem_public_key(content) if content.lstrip().startswith(_PUBLIC_MARK) else None
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            key = None
+        if not isinstance(key, cls.kind):
+            raise InvalidInput("key", path.name, cls.words)
+        return cls(key)
+
+
+class PrivatePem(ABC):
+    """A key with both halves, in a PEM file for its owner alone."""
+
+    kind: ClassVar[Any]
+    words: ClassVar[str]
+
+    def __init__(self, key: Any) -> None:
+        self._key = key
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(key_id={self.public.key_id})"
+
+    @property
+    @abstractmethod
+    def public(self) -> PublicPem:
+        """The half that others get."""
+
+    @classmethod
+    def new(cls) -> Self:
+        """A fresh key, from the operating system's randomness."""
+        return cls(cls.kind.generate())
+
+    def write(self, path: Path, passphrase: bytes | None = None) -> None:
+        """Store the key in a new file for its owner alone, encrypted where a passphrase is given.
+
+        Formal guarantees:
+            * the file has mode 0600 from its first byte on, and nothing that was there is replaced or followed.
+        """
+        lock: KeySerializationEncryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
+        _write_new(path, self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock), 0o600)
+
+    @classmethod
+    def read(cls, path: Path, passphrase: bytes | None = None) -> Self:
+        """The key in a PEM file."""
+        with open_plain(path, "key") as stream:
+            if stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
+                raise InvalidInput("key", path.name, "a file that its owner alone may read: chmod 600 it")
+            content = stream.read(_MOST_BYTES)
+        if not content.lstrip().startswith(_PRIVATE_MARKS):
+            raise InvalidInput("key", path.name, cls.words)
+        if is_locked(content) != bool(passphrase):
+            allowed = "a passphrase, since the key has one" if is_locked(content) else "none: this key has none"
+            raise InvalidInput("passphrase", "one" if passphrase else "none", allowed)
+        try:
+            key = load_pem_private_key(content, passphrase or None)
+        except (ValueError, TypeError, UnsupportedAlgorithm):
+            allowed = "the key's passphrase, and an undamaged file" if passphrase else cls.words
+            raise InvalidInput("key", path.name, allowed) from None
+        if not isinstance(key, cls.kind):
+            raise InvalidInput("key", path.name, cls.words)
+        return cls(key)
+
+
+class PublicKey(PublicPem):
+    """A key that checks signatures."""
+
+    kind = Ed25519PublicKey
+    words = "the public key that privmix keygen wrote (Ed25519, PEM)"
 
     def verifies(self, signature: bytes, content: bytes) -> bool:
         """Whether ``signature`` was made of ``content`` by this key's private half."""
@@ -71,19 +131,9 @@ class PublicKey:
             return False
         return True
 
-    @classmethod
-    def read(cls, path: Path) -> PublicKey:
-        """The key in a PEM file.
 
-        Raises:
-            StorageError: it is missing or can't be read.
-            InvalidInput: it holds no public Ed25519 key.
-        """
-        return cls(read_public_pem(path, Ed25519PublicKey, _PUBLIC_WORDS))
-
-
-class PrivateKey:
-    """A key that signs. Whoever has it can sign as its owner.
+class PrivateKey(PrivatePem):
+    """A key that signs. Anyone who has it can sign as its owner.
 
     Example:
         >>> key = PrivateKey.new()
@@ -91,11 +141,8 @@ class PrivateKey:
         (True, False)
     """
 
-    def __init__(self, key: Ed25519PrivateKey) -> None:
-        self._key = key
-
-    def __repr__(self) -> str:
-        return f"PrivateKey(key_id={self.public.key_id})"
+    kind = Ed25519PrivateKey
+    words = "the private key that privmix keygen wrote (Ed25519, PEM)"
 
     @property
     def public(self) -> PublicKey:
@@ -104,34 +151,7 @@ class PrivateKey:
 
     def sign(self, content: bytes) -> bytes:
         """64 bytes; the same content gives the same signature (RFC 8032)."""
-        return self._key.sign(content)
-
-    @classmethod
-    def new(cls) -> PrivateKey:
-        """A fresh key, from the operating system's randomness."""
-        return cls(Ed25519PrivateKey.generate())
-
-    def write(self, path: Path, passphrase: bytes | None = None) -> None:
-        """Store the key in a new file for its owner alone, encrypted where a passphrase is given.
-
-        Formal guarantees:
-            * the file has mode 0600 from its first byte on, and nothing that was there is replaced or followed.
-
-        Raises:
-            InvalidInput: something is there already.
-            StorageError: it can't be written.
-        """
-        write_private_pem(path, self._key, passphrase)
-
-    @classmethod
-    def read(cls, path: Path, passphrase: bytes | None = None) -> PrivateKey:
-        """The key in a PEM file.
-
-        Raises:
-            StorageError: it is missing or can't be read.
-            InvalidInput: it is no private Ed25519 key, others may read it, or the passphrase is missing or another.
-        """
-        return cls(read_private_pem(path, passphrase, Ed25519PrivateKey, _PRIVATE_WORDS))
+        return bytes(self._key.sign(content))
 
 
 def is_locked(content: bytes) -> bool:
@@ -139,71 +159,9 @@ def is_locked(content: bytes) -> bool:
     return content.lstrip().startswith(_PRIVATE_MARKS[1])
 
 
-def key_id_of(key: Any) -> str:
-    """SHA-256 of a public key in DER form."""
-    return hashlib.sha256(key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
-
-
-def public_pem(key: Any) -> bytes:
-    """A public key as a PEM file."""
-    found: bytes = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-    return found
-
-
-def read_public_pem(path: Path, kind: Any, words: str) -> Any:
-    """The public key in a PEM file.
-
-    Args:
-        path: of the file.
-        kind: the class that it must be of.
-        words: what is allowed, for people.
-
-    Raises:
-        StorageError: it is missing or can't be read.
-        InvalidInput: it holds no public key of this kind.
-    """
-    content = read_plain(path, "key", _MOST_BYTES)
-    if any(mark in content for mark in _PRIVATE_MARKS):
-        raise InvalidInput("key", path.name, f"{words}; this is a private one: keep it to yourself")
-    try:
-        key = load_pem_public_key(content) if content.lstrip().startswith(_PUBLIC_MARK) else None
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        key = None
-    if not isinstance(key, kind):
-        raise InvalidInput("key", path.name, words)
-    return key
-
-
-def write_private_pem(path: Path, key: Any, passphrase: bytes | None) -> None:
-    """Store a private key; see :meth:`PrivateKey.write`."""
-    lock: KeySerializationEncryption = BestAvailableEncryption(passphrase) if passphrase else NoEncryption()
-    _write_new(path, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, lock), 0o600)
-
-
-def read_private_pem(path: Path, passphrase: bytes | None, kind: Any, words: str) -> Any:
-    """The private key in a PEM file; arguments and errors as :func:`read_public_pem` and :meth:`PrivateKey.read`."""
-    with open_plain(path, "key") as stream:
-        if stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
-            raise InvalidInput("key", path.name, "a file that its owner alone may read: chmod 600 it")
-        content = stream.read(_MOST_BYTES)
-    if not content.lstrip().startswith(_PRIVATE_MARKS):
-        raise InvalidInput("key", path.name, words)
-    if is_locked(content) != bool(passphrase):
-        allowed = "a passphrase, since the key has one" if is_locked(content) else "none: this key has none"
-        raise InvalidInput("passphrase", "one" if passphrase else "none", allowed)
-    try:
-        key = load_pem_private_key(content, passphrase or None)
-    except (ValueError, TypeError, UnsupportedAlgorithm):
-        allowed = "the key's passphrase, and an undamaged file" if passphrase else words
-        raise InvalidInput("key", path.name, allowed) from None
-    if not isinstance(key, kind):
-        raise InvalidInput("key", path.name, words)
-    return key
-
-
 def new_key_files(
-    private: Path, public: Path, passphrase: bytes | None = None, key: KeyPair | None = None
-) -> PublicHalf:
+    private: Path, public: Path, passphrase: bytes | None = None, key: PrivatePem | None = None
+) -> PublicPem:
     """Make a key and store both halves, the private one for its owner alone.
 
     Args:

@@ -172,11 +172,7 @@ class LedgerTotal:
 
     @classmethod
     def of(cls, statement: Statement) -> LedgerTotal:
-        """Read a stranger's statement, strictly: its fields, their types and ranges, in the one form there is.
-
-        Raises:
-            InvalidInput: it is anything else.
-        """
+        """Read a stranger's statement, strictly: its fields, their types and ranges, in the one form there is."""
         subject, content = statement.parts(TOTAL_TYPE, _NAME)
         if "unit" not in content or "digest" in content:
             raise InvalidInput(_NAME, "other fields", _WRITTEN)
@@ -197,10 +193,6 @@ def write_total(
         path: the file.
         key: of whoever vouches; None: nobody does.
         overwrite: replace a statement that is there; no other file is ever replaced.
-
-    Raises:
-        InvalidInput: something is there.
-        StorageError: it can't be written.
     """
     place, made = Path(path), total.statement(key)
     check_place(place, overwrite=overwrite)
@@ -237,10 +229,6 @@ def read_total(path: str | Path, key: PublicKey | None = None) -> tuple[LedgerTo
     Args:
         path: the file.
         key: of whoever must have signed it.
-
-    Raises:
-        InvalidInput: it is no statement; or, with a key, not signed, by another key, or changed since.
-        StorageError: it can't be read.
 
     Example:
         >>> import tempfile

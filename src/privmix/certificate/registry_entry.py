@@ -47,9 +47,6 @@ def registry_entry(certificate: Certificate, *, date: str | None = None) -> dict
     Args:
         certificate: of a release or a trained model.
         date: of publication, YYYY-MM-DD; None: the certificate's, else today (UTC).
-
-    Raises:
-        InvalidInput: the certificate promises nothing.
     """
     if certificate.epsilon == float("inf"):
         raise InvalidInput("registry", "a certificate without an epsilon", "one that promises something")

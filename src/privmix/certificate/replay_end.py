@@ -69,12 +69,7 @@ def state_end(ending: Ending, certificate_sha256: str, key: PrivateKey | None = 
 
 
 def read_end(path: Path, release: str, commitment: Commitment, certificate_sha256: str) -> Ended | None:
-    """The statement in a file, if there is one, once it is found to be about this release.
-
-    Raises:
-        InvalidInput: it is malformed, or about something else.
-        StorageError: it can't be read.
-    """
+    """The statement in a file, if there is one, once it is found to be about this release."""
     if not os.path.lexists(path):
         return None
     statement = Statement.read(path, ENDED_FILE, _MOST_BYTES)

@@ -55,9 +55,6 @@ class ReservationNote:
         ledger: where the budget is.
         reservation: what it gave for the charge.
 
-    Raises:
-        InvalidInput: the ledger does not have this reservation, or it was committed before.
-
     Example:
         >>> import tempfile
         >>> from privmix.accounting import Adjacency, Gaussian
@@ -92,9 +89,6 @@ def mode_of(reservation: ReservationNote | None, plan: Plan | None, *, name: str
         reservation: the note, or None where no ledger was charged.
         plan: what was charged for; None where only the mode is asked.
         name: of the release or model that it is for, if it has one yet.
-
-    Raises:
-        InvalidInput: it is not a note, or one of another charge, or was used for another release or model.
     """
     if reservation is None:
         return "none"

@@ -159,9 +159,6 @@ def open_sealed(content: bytes, commitment: Commitment, bound: bytes, key: Audit
     Formal guarantees:
         * The committed one: a file of another SHA-256 than the certificate states is refused before anything is opened.
         * What opens it is checked: a wrong key ends in an error, never in another content.
-
-    Raises:
-        InvalidInput: it is another file, this is not its auditor's key, or it is bound to something else.
     """
     if hashlib.sha256(content).hexdigest() != commitment.sealed_sha256:
         raise InvalidInput("sealed key", "another file", "the one whose SHA-256 is in the certificate")

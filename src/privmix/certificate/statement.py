@@ -96,9 +96,6 @@ class Statement:
         Formal guarantees:
             * one form: a payload is the one that :meth:`of` makes of these parts, byte for byte. Other spellings of
               numbers, further fields or spaces are refused: nothing that was not read is there.
-
-        Raises:
-            InvalidInput: the payload is anything else, or of another kind.
         """
         allowed = f"a statement of type {kind}, as privmix writes it"
         subject: dict[str, str] = {}
@@ -117,11 +114,7 @@ class Statement:
         return subject, predicate
 
     def checked_by(self, key: PublicKey, name: str) -> Statement:
-        """The same, marked as checked, once the owner of ``key`` is found to have signed it.
-
-        Raises:
-            InvalidInput: there is no signature, it is another key's, or the payload was changed.
-        """
+        """The same, marked as checked, once the owner of ``key`` is found to have signed it."""
         if self.key_id is None:
             raise InvalidInput(name, "no signature", "a signed statement")
         if not key.verifies(self.signature, self.signed_bytes):
@@ -161,9 +154,6 @@ class Statement:
             content: of the file.
             name: what messages call it.
             unsigned: allow a statement without envelope, too.
-
-        Raises:
-            InvalidInput: it is anything else.
         """
         found = parse_json(content, name)
         if unsigned and not (isinstance(found, dict) and "payloadType" in found):
@@ -186,11 +176,7 @@ class Statement:
 
 
 def decoded(text: Any, name: str) -> bytes:
-    """The bytes of a text in base64, which has one form.
-
-    Raises:
-        InvalidInput: it is none, or not in that form.
-    """
+    """The bytes of a text in base64, which has one form."""
     try:
         found = base64.b64decode(text, validate=True) if isinstance(text, str) else None
     except (binascii.Error, ValueError):

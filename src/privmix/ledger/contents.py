@@ -36,11 +36,7 @@ class Contents:
 
 
 def bind(connection: Connection, dataset: Row[Any], contents: Contents) -> list[str]:
-    """Record that the files belong to ``dataset``; returns those that no dataset had.
-
-    Raises:
-        InvalidInput: one of them has its budget under another name.
-    """
+    """Record that the files belong to ``dataset``; returns those that no dataset had."""
     owners = _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
     for owner in owners.values():
         if owner != dataset.id:

@@ -74,11 +74,6 @@ def open_engine(url: str, *, create: bool, patience: float, upgrade: bool = Fals
     """Connect to the ledger at ``url``; waits up to ``patience`` seconds for others that hold it.
 
     ``create`` makes one where there is none; that, or ``upgrade``, brings one of an earlier version to this one.
-
-    Raises:
-        InvalidInput: the URL is not one of a ledger, or it names no ledger and ``create`` is off.
-        StorageError: the database can't be reached or opened.
-        MissingExtra: PostgreSQL's driver is not installed.
     """
     try:
         parsed = sqlalchemy.make_url(url)

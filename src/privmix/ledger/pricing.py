@@ -113,11 +113,7 @@ def check_row(row: Row[Any]) -> None:
 
 
 def filter_of(row: Row[Any]) -> Filter | None:
-    """The filter of an adaptive budget; None for a planned one.
-
-    Raises:
-        InvalidInput: it is none.
-    """
+    """The filter of an adaptive budget; None for a planned one."""
     if row.filter is None:
         return None
     try:
@@ -250,12 +246,7 @@ def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: 
 
 
 def check_spending(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> None:
-    """Price every reservation anew.
-
-    Raises:
-        InvalidInput: they cost more than the budget, or than the newest entry says, or one costs an adaptive budget
-            more than its entry says.
-    """
+    """Price every reservation anew."""
     kept, where = filter_of(dataset), f"spending of {dataset.name}"
     if kept is None:
         spent = spent_of(dataset, reserves).epsilon

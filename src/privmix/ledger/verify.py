@@ -33,9 +33,6 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
     Args:
         ledger: an open ledger.
         head: hash of an entry that must be there, such as an earlier :attr:`Budget.head`.
-
-    Raises:
-        InvalidInput: something does not hold; the message says what and where.
     """
     datasets, entries, fingerprints = ledger.everything()
     histories: dict[int, list[Row[Any]]] = {row.id: [] for row in datasets}

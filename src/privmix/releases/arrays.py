@@ -43,10 +43,6 @@ def read_arrays(path: Path, name: str, shapes: Shapes) -> tuple[dict[str, NDArra
 
     Returns:
         the arrays, and the SHA-256 of the file.
-
-    Raises:
-        StorageError: it is missing or can't be read.
-        InvalidInput: it is no regular file, or holds anything else.
     """
     allowed = "float32 arrays " + ", ".join(f"{key} {shapes[key]}" for key in sorted(shapes)) + ", and nothing else"
     head = _head(shapes)

@@ -36,10 +36,6 @@ def load_series(folder: str | Path) -> ReleasedDataset:
 
     Args:
         folder: of the series, with its releases.
-
-    Raises:
-        StorageError: a file is missing or can't be read.
-        InvalidInput: a certificate was edited, a file is not the one that it lists, or releases are not of one series.
     """
     chain = linked(Path(folder))
     last, newest = chain[-1], load_release(chain[-1].place)

@@ -121,9 +121,6 @@ def make_certificate(
         about: the owner's words, of :meth:`privmix.certificate.about.About.to_dict`.
         replay: whom the run's key was sealed for; None: it is destroyed.
         series: of which it is a step; None: of none.
-
-    Raises:
-        InvalidInput: the plan costs more than was asked.
     """
     cost = check_plan(plan)
     assert plan.epsilon is not None
@@ -232,11 +229,7 @@ def public_text(
 
 
 def step_of(plan: Plan) -> tuple[int, int]:
-    """Which step of how many a plan of a series is.
-
-    Raises:
-        InvalidInput: it is of no series.
-    """
+    """Which step of how many a plan of a series is."""
     if not isinstance(plan, SeriesPlan):
         raise InvalidInput("certificate series", "a series", f"none of design {plan.design}")
     return plan.step, plan.steps

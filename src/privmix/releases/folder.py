@@ -90,12 +90,7 @@ def members(plan: Plan) -> tuple[Member, ...]:
 
 
 def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> None:
-    """The folder and the certificate's list hold exactly the files that follow from the plan, each of them once.
-
-    Raises:
-        StorageError: a file is missing, or the folder can't be read.
-        InvalidInput: there is another file, folder, link or list, or rows are divided in another way.
-    """
+    """The folder and the certificate's list hold exactly the files that follow from the plan, each of them once."""
     belonging = [member for member in members(plan) if member.belongs(plan, certificate)]
     listed = [(member.name, member.rows(plan)) for member in belonging if member.rows is not None]
     stated = [(item["file"], item["rows"]) for item in certificate["files"]]
@@ -321,10 +316,6 @@ def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list
     """The certificate's entries of shards, in order, once they are the plan's and their files are as large as it says.
 
     Whoever allocates what the plan says after this allocates no more than there is on disk.
-
-    Raises:
-        StorageError: a shard is missing.
-        InvalidInput: rows are divided in another way, or a file has another size.
     """
     shards = [item for item in certificate["files"] if item["file"].startswith(f"{DATA_FOLDER}/")]
     told = told_in_shards(certificate)
@@ -347,10 +338,6 @@ def read_rows(
 
     A second thread hashes the very bytes that are yielded; a shard whose hash is not the certified one raises once it
     was read, so nothing is certain before the last page.
-
-    Raises:
-        StorageError: a shard is missing or unreadable.
-        InvalidInput: a shard is not the one that the certificate lists.
     """
     first = 0
     with ThreadPoolExecutor(1) as pool:
@@ -388,12 +375,7 @@ def check_hash(item: Mapping[str, Any], found: str) -> None:
 
 
 def read_transform(folder: Path, plan: Plan) -> RecordTransform:
-    """The public map from features to what the release in ``folder`` mixed, without reading its rows.
-
-    Raises:
-        StorageError: the released mean is missing or unreadable.
-        InvalidInput: it does not fit the plan.
-    """
+    """The public map from features to what the release in ``folder`` mixed, without reading its rows."""
     return RecordTransform(plan.clip_norm, plan.norm, read_centre(folder, plan), plan.residual_clip_norm)
 
 
@@ -428,12 +410,7 @@ def assemble(
 
 
 def read_beside(root: Path, plan: Plan, certificate: Mapping[str, Any]) -> Any:
-    """What was released beside the rows, as learners take it; None where nothing was.
-
-    Raises:
-        StorageError: the file is missing or unreadable.
-        InvalidInput: it is not the one that the certificate lists, or holds a value that is not finite.
-    """
+    """What was released beside the rows, as learners take it; None where nothing was."""
     declared = made_by(plan).beside(plan)
     if declared is None:
         return None
@@ -441,24 +418,14 @@ def read_beside(root: Path, plan: Plan, certificate: Mapping[str, Any]) -> Any:
 
 
 def read_centre(root: Path, plan: Plan, certificate: Mapping[str, Any] | None = None) -> NDArray[np.float32] | None:
-    """The released mean, or None where the plan makes none; with a certificate, the one that it lists.
-
-    Raises:
-        StorageError: the file is missing or unreadable.
-        InvalidInput: it does not fit the plan or the certificate, or holds a value that is not finite.
-    """
+    """The released mean, or None where the plan makes none; with a certificate, the one that it lists."""
     if not plan.centred:
         return None
     return _certified_arrays(root, CENTRE_FILE, {"centre": (plan.dim,)}, certificate)["centre"]
 
 
 def read_extractor(root: Path, certificate: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
-    """What the certificate's extractor carries, by name; mostly nothing.
-
-    Raises:
-        StorageError: the file is missing or unreadable.
-        InvalidInput: it is not the one that the certificate lists, or holds a value that is not finite.
-    """
+    """What the certificate's extractor carries, by name; mostly nothing."""
     shapes = arrays_beside(certificate["extractor"])
     return _certified_arrays(root, EXTRACTOR_FILE, shapes, certificate) if shapes else {}
 

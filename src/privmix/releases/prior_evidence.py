@@ -49,11 +49,7 @@ def obstacle(spec: Mapping[str, Any], input_shape: tuple[int, ...]) -> str | Non
 def whitening_tests(
     spec: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]], input_shape: tuple[int, ...]
 ) -> list[NoiseTest]:
-    """Make a procedural whitening again and compare it; nothing where there is none, or an :func:`obstacle`.
-
-    Raises:
-        InvalidInput: images or whitening are others.
-    """
+    """Make a procedural whitening again and compare it; nothing where there is none, or an :func:`obstacle`."""
     if not arrays or obstacle(spec, input_shape) is not None:
         return []
     options, stated = spec["options"], Whitening.of(arrays)

@@ -123,10 +123,6 @@ def replay_release(
         counted: the real number of records, or how many each person has, where the plan has a private estimate.
         engine, memory_gb, workers, address: see :meth:`privmix.releases.run.ReleaseRun.release`.
         progress: called as work proceeds.
-
-    Raises:
-        InvalidInput: the records have another dimension or other classes than the plan, or an option is out of range.
-        StorageError: a file can't be read.
     """
     certificate, plan = held.certificate, held.plan
     try:

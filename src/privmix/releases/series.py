@@ -133,10 +133,6 @@ class Series:
 
     Args:
         folder: of the series, where its private folder is beside.
-
-    Raises:
-        InvalidInput: there is none, or it was changed, or is not the owner's alone.
-        StorageError: it can't be read.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -145,12 +141,7 @@ class Series:
 
     @classmethod
     def find(cls, folder: Path) -> Series | None:
-        """The series of that folder, if it began and has not ended.
-
-        Raises:
-            InvalidInput: it was changed, or is not the owner's alone; or the folder has releases and no key.
-            StorageError: it can't be read.
-        """
+        """The series of that folder, if it began and has not ended."""
         if os.path.lexists(private_place(folder)):
             with storage_errors(FIELD, "read", private_place(folder)), _Folder(folder) as held:
                 whole = held.has(KEY_FILE) and held.has(NOTES_FILE)
@@ -171,12 +162,7 @@ class Series:
         input_shape: Sequence[int],
         seed: int | None,
     ) -> Series:
-        """Make the key and the notes of a new series, before it is charged.
-
-        Raises:
-            InvalidInput: there is one; or another process makes it.
-            StorageError: it can't be written.
-        """
+        """Make the key and the notes of a new series, before it is charged."""
         streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
         try:
             with storage_errors(FIELD, "write", private_place(folder)):
@@ -223,11 +209,7 @@ class Series:
         return self.notes.charge is None and not self.notes.steps
 
     def plan_of_next(self, records: int) -> SeriesPlan:
-        """The plan of the step that is to be made, which brings so many records.
-
-        Raises:
-            InvalidInput: that step began with another number of them, or there is no further step.
-        """
+        """The plan of the step that is to be made, which brings so many records."""
         counts = [step.records for step in self.notes.steps[: self.made]] + [records]
         plan = self.first
         if counts[0] != plan.counts[0]:
@@ -237,11 +219,7 @@ class Series:
         return plan
 
     def streams(self) -> SecretStreams:
-        """Streams under the key of the series, which the caller destroys.
-
-        Raises:
-            InvalidInput: they draw other numbers here than when the series began.
-        """
+        """Streams under the key of the series, which the caller destroys."""
         with storage_errors(FIELD, "read", private_place(self.folder)), _Folder(self.folder) as held:
             streams = held.load_key()
         if not hmac.compare_digest(_draws(streams), self.notes.draws):
@@ -274,9 +252,6 @@ class Series:
             fingerprint: of them, under :meth:`fingerprint_key`.
             run: names the release.
             in_ledger: tells the ledger of the records of all steps so far, by hashes; it refuses other ones.
-
-        Raises:
-            InvalidInput: the step began with other records, here or in the ledger, or is not the next one.
         """
 
         def noted(notes: Notes) -> Notes:
@@ -305,12 +280,7 @@ class Series:
         self._change(noted)
 
     def reconcile(self) -> None:
-        """Note the release of a step that was interrupted after its release had its place.
-
-        Raises:
-            InvalidInput: a release of the folder is of a step that is not known here.
-            StorageError: it can't be read.
-        """
+        """Note the release of a step that was interrupted after its release had its place."""
         step = self.made + 1
         place = place_of_step(self.folder, step)
         if not os.path.lexists(place):
@@ -323,12 +293,7 @@ class Series:
         self.done(step, hashlib.sha256(found.to_bytes()).hexdigest())
 
     def before(self, step: int) -> Before | None:
-        """What the step before released, its files as they were then; None for the first step.
-
-        Raises:
-            InvalidInput: they were changed.
-            StorageError: they are not there.
-        """
+        """What the step before released, its files as they were then; None for the first step."""
         if step == 1:
             return None
         place = place_of_step(self.folder, step - 1)
@@ -343,11 +308,7 @@ class Series:
         return SeriesLink(self.notes.id, None if step == 1 else self.notes.steps[step - 2].certificate)
 
     def end(self) -> None:
-        """Overwrite the key, and remove the private folder. No step can follow.
-
-        Raises:
-            StorageError: it can't be done.
-        """
+        """Overwrite the key, and remove the private folder. No step can follow."""
         with storage_errors(FIELD, "end", private_place(self.folder)), _locked(self.folder):
             held = _Folder(self.folder)
             held.end({KEY_FILE, NOTES_FILE})

@@ -71,10 +71,6 @@ def verify_series(folder: Path, progress: Progress = silent) -> Chain:
         * No gap: steps follow one another from the first on.
         * One plan: each plan is the one before with one more number of records, and its price that of all steps.
         * One mean, one extractor: records of all steps were prepared alike.
-
-    Raises:
-        InvalidInput: something does not hold.
-        StorageError: a file is missing or can't be read.
     """
     found: list[Verification] = []
     chain: list[Link] = []
@@ -87,12 +83,7 @@ def verify_series(folder: Path, progress: Progress = silent) -> Chain:
 
 
 def linked(folder: Path) -> list[Link]:
-    """The releases of a series by their certificates, which go on from one another; files are not read.
-
-    Raises:
-        InvalidInput: a certificate was edited, or releases are not the steps of one series.
-        StorageError: a certificate is missing or can't be read.
-    """
+    """The releases of a series by their certificates, which go on from one another; files are not read."""
     chain: list[Link] = []
     for place in _places(folder):
         chain.append(_link_at(place, chain))

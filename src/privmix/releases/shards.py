@@ -179,9 +179,6 @@ def read_shard(
 
     Yields:
         where the values are, and the values (rows, width).
-
-    Raises:
-        InvalidInput: it is not of this form.
     """
     allowed = form.words
     form.check_size(os.fstat(stream.fileno()).st_size, name)

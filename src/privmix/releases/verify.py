@@ -132,12 +132,7 @@ class Held:
 
 
 def check_but_numbers(root: Path) -> Held:
-    """The part of :func:`verify_release` that looks at no released number: all that follows from the certificate.
-
-    Raises:
-        InvalidInput: a check failed; the message names it.
-        StorageError: a file is missing or unreadable.
-    """
+    """The part of :func:`verify_release` that looks at no released number: all that follows from the certificate."""
     content = read_plain(root / CERTIFICATE_FILE, "certificate", MOST_BYTES)
     certificate = parse_certificate(content)
     check_spec(certificate["extractor"])
@@ -206,9 +201,6 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
 
     Returns:
         the plan, and its price recomputed here.
-
-    Raises:
-        InvalidInput: event, price, noise or words do not follow from the plan.
     """
     plan = plan_from_dict(certificate["plan"])
     cost = check_guarantee(certificate, plan)
