@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from privmix.designs.stages.three_learner import ThreeStageClassifier
     from privmix.designs.stages.two_learner import TwoStageClassifier
     from privmix.errors import InvalidInput, MissingExtra, NotPrivateWarning, PrivmixError, StorageError
+    from privmix.jobs import series
     from privmix.jobs.attack import attack
     from privmix.jobs.audit import audit
     from privmix.jobs.checking import verify
@@ -65,7 +66,6 @@ if TYPE_CHECKING:
     from privmix.jobs.replaying import end_replay, replay
     from privmix.jobs.report import report
     from privmix.jobs.sampling import SampledTable
-    from privmix.jobs.series import end_series
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
@@ -128,7 +128,6 @@ __all__ = [
     "delta",
     "designs",
     "end_replay",
-    "end_series",
     "epsilon",
     "evaluate",
     "evaluate_table",
@@ -145,6 +144,7 @@ __all__ = [
     "replay",
     "report",
     "sample",
+    "series",
     "spec",
     "split",
     "train",

@@ -7,6 +7,7 @@ say what each is (:mod:`privmix.options`). What ``help`` and editors show of a f
 from __future__ import annotations
 
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, fields
@@ -182,7 +183,9 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
 def _typed(said: Mapping[str, Field[Any]], types: Any) -> Iterator[tuple[str, _Type]]:
     if types is None:
         for name, item in said.items():
-            yield name, _Type(item.type if isinstance(item.type, str) else getattr(item.type, "__name__", "Any"))
+            kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", "Any")
+            # Without the range, which the option's text says.
+            yield name, _Type(re.sub(r"Annotated\[(\w+), .*\]", r"\1", kind))
         return
     for name, kind in types.__annotations__.items():
         yield name, _Type(getattr(kind, "__forward_arg__", kind))

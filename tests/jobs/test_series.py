@@ -38,7 +38,7 @@ GIVEN: dict[str, Any] = {
     "epsilon": 2,
     "delta": 1e-4,
     "progress": False,
-    "design": pm.designs.MomentsSeries(steps=STEPS),
+    "steps": STEPS,
 }
 LEDGER = "sqlite:///ledger.db"
 pytestmark = pytest.mark.filterwarnings("ignore:`seed`")
@@ -53,7 +53,12 @@ def month(step: int, seed: int = 0) -> Month:
 
 
 def make(step: int, data: Month | None = None, **more: Any) -> pm.Release:
-    return pm.release(month(step) if data is None else data, series=SERIES, step=step, **{**GIVEN, **more})
+    data = month(step) if data is None else data
+    if step == 1:
+        return pm.series.begin(SERIES, data, **{**GIVEN, **more})
+    # The charge's dataset and the seed are the series'.
+    more = {name: value for name, value in more.items() if name not in ("dataset", "seed")}
+    return pm.series.step(SERIES, data, number=step, **{"progress": False, **more})
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +169,7 @@ def test_a_kill_between_release_and_notes_is_made_good(monkeypatch: pytest.Monke
             make(2)
     assert place_of_step(SERIES, 2).exists()
     assert Series(SERIES).made == 1
-    with pytest.raises(InvalidInput, match="step: got 2; allowed: 3"):
+    with pytest.raises(InvalidInput, match="number: got 2; allowed: 3"):
         make(2)
     with monkeypatch.context() as patched:
         patched.setattr(Series, "end", killed)
@@ -173,55 +178,56 @@ def test_a_kill_between_release_and_notes_is_made_good(monkeypatch: pytest.Monke
     # All are there, and the key was left by the kill.
     assert KEPT.exists()
     with pytest.raises(InvalidInput, match="all 3 are made"):
-        pm.release(month(4), series=SERIES, **GIVEN)
+        pm.series.step(SERIES, month(4))
     assert not KEPT.exists()
     assert len(verify_series(SERIES).releases) == STEPS
 
 
 def test_steps_are_made_in_order_and_once() -> None:
-    with pytest.raises(InvalidInput, match="step: got 2; allowed: 1"):
+    with pytest.raises(InvalidInput, match="series begin makes it"):
         make(2)
     make(1)
-    for step in (1, 3):
-        with pytest.raises(InvalidInput, match=f"step: got {step}; allowed: 2"):
-            make(step, overwrite=True)
+    with pytest.raises(InvalidInput, match="has its first step"):
+        make(1, overwrite=True)
+    with pytest.raises(InvalidInput, match="number: got 3; allowed: 2"):
+        make(3, overwrite=True)
     # Left out, it is the next.
-    assert pm.release(month(2), series=SERIES, **GIVEN).certificate.plan["counts"] == [81, 82]
+    assert pm.series.step(SERIES, month(2)).certificate.plan["counts"] == [81, 82]
+
+
+def wide(step: int) -> Month:
+    x, y = month(step)
+    return np.hstack([x, x]), y
 
 
 @pytest.mark.parametrize(
-    ("change", "named"),
+    ("data", "change", "named"),
     [
-        ({"epsilon": 3}, "epsilon: got 3.0; allowed: 2.0, as when the series began"),
-        ({"delta": 1e-5}, "delta"),
-        ({"clip_norm": 1.0}, "clip_norm"),
-        ({"residual_clip_norm": 0.4}, "residual_clip_norm"),
-        ({"centre": "none"}, "centre_noise_multiplier|residual_clip_norm"),
-        ({"rows": 7}, "rows"),
-        ({"classes": 4}, "classes"),
-        ({"design": pm.designs.MomentsSeries(steps=4)}, "steps"),
-        ({"design": pm.designs.MomentsSeries(steps=STEPS, label_share=0.4)}, "label_share"),
-        ({"design": pm.designs.Moments()}, "design"),
-        ({"features": "pixels"}, "features|data|dim"),
-        ({"records": 82}, "records_declared"),
-        ({"seed": 3}, "seed"),
-        ({"ledger": LEDGER, "dataset": "visits"}, "ledger"),
-        ({"out": "elsewhere"}, "out"),
-        ({"private_count": True}, "private_count"),
-        ({"public": month(5)}, "public"),
-        ({"person": np.arange(82)}, "person"),
-        ({"most_per_person": 2, "ledger": LEDGER, "dataset": "visits"}, "most_per_person"),
-        ({"engine": "ray"}, "engine"),
+        (wide(2), {}, "features|data"),
+        ((month(2)[0], month(2)[1] + 1), {}, "label"),
+        (None, {"records": 82}, "records"),
+        (None, {"ledger": LEDGER}, "ledger"),
+        (None, {"columns": pm.Columns(person="who")}, "person"),
     ],
-    ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
+    ids=["features", "classes", "records", "ledger", "person"],
 )
-def test_a_changed_plan_is_refused_by_name(change: dict[str, Any], named: str) -> None:
+def test_a_step_that_is_not_as_the_first_is_refused_by_name(
+    data: Month | None, change: dict[str, Any], named: str
+) -> None:
     make(1)
     pm.Ledger.create(LEDGER).add_dataset("visits", epsilon=9, delta=1e-3)
     with pytest.raises(InvalidInput, match=named):
-        make(2, **change)
+        make(2, data, **change)
     assert not place_of_step(SERIES, 2).exists()
     assert Series(SERIES).notes.steps[1:] == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["private_count", "public", "person", "most_per_person", "engine", "replay_for", "out", "design", "proxy"]
+)
+def test_a_series_has_no_options_that_are_not_built_for_it(name: str) -> None:
+    with pytest.raises(TypeError, match=name):
+        pm.series.begin(SERIES, month(1), **{**GIVEN, name: "1"})
 
 
 def test_a_later_step_needs_the_charge_of_the_first() -> None:
@@ -231,14 +237,12 @@ def test_a_later_step_needs_the_charge_of_the_first() -> None:
     make(1, ledger=LEDGER, dataset="visits")
     with pytest.raises(InvalidInput, match="ledger"):
         make(2)
-    with pytest.raises(InvalidInput, match="dataset"):
-        make(2, ledger=LEDGER, dataset="other")
     pm.Ledger.create("sqlite:///another.db").add_dataset("visits", epsilon=2, delta=1e-4)
     with pytest.raises(InvalidInput, match="reservation"):
         make(2, ledger="sqlite:///another.db", dataset="visits")
     # A second series of the same data is another charge, which this budget does not hold.
     with pytest.raises(pm.BudgetExceeded):
-        pm.release(month(1), series="second", ledger=LEDGER, dataset="visits", **GIVEN)
+        pm.series.begin("second", month(1), ledger=LEDGER, dataset="visits", **GIVEN)
     assert not Path("second").exists()
     assert not private_place(Path("second")).exists()
     make(2, ledger=LEDGER, dataset="visits")
@@ -267,12 +271,14 @@ def test_a_series_whose_first_records_were_refused_begins_anew() -> None:
     make(1, epsilon=3)
     assert Series(SERIES).notes.id != kept.id
     pm.Ledger.create(LEDGER).add_dataset("visits", epsilon=9, delta=1e-3)
-    charged = {"series": "paid", "ledger": LEDGER, "dataset": "visits"}
+    charged = {**GIVEN, "ledger": LEDGER, "dataset": "visits"}
     with pytest.raises(InvalidInput):
-        pm.release((bad, y), **{**GIVEN, **charged})
-    with pytest.raises(InvalidInput, match="epsilon: got 3"):
-        pm.release((x, y), resume=True, **{**GIVEN, **charged, "epsilon": 3})
-    pm.release((x, y), resume=True, **{**GIVEN, **charged})
+        pm.series.begin("paid", (bad, y), **charged)
+    for name, other in {"epsilon": 3.0, "delta": 1e-5, "clip_norm": 1.0, "steps": 4, "label_share": 0.4}.items():
+        with pytest.raises(InvalidInput) as refused:
+            pm.series.begin("paid", (x, y), resume=True, **{**charged, name: other})
+        assert refused.value.field == name
+    pm.series.begin("paid", (x, y), resume=True, **charged)
     assert sum(entry["kind"] == "reserve" for entry in pm.Ledger.open(LEDGER).history("visits")) == 1
 
 
@@ -303,7 +309,7 @@ def test_an_older_copy_of_the_private_folder_is_noticed() -> None:
     with pytest.raises(InvalidInput, match="older copy"):
         make(2, month(2, seed=4))
     with pytest.raises(InvalidInput, match="older copy"):
-        pm.end_series(SERIES)
+        pm.series.end(SERIES)
 
 
 def test_a_ledger_refuses_other_records_for_a_step_of_a_series_from_a_backup() -> None:
@@ -386,7 +392,7 @@ def test_draws_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -
 
 def test_the_key_alone_makes_noise_and_fingerprints() -> None:
     """Two series of the same records have nothing in common: neither fingerprints nor noise."""
-    first, second = (pm.release(month(1), series=name, **GIVEN) for name in ("one", "two"))
+    first, second = (pm.series.begin(name, month(1), **GIVEN) for name in ("one", "two"))
     notes = [Series(Path(name)).notes for name in ("one", "two")]
     assert notes[0].steps[0].fingerprint != notes[1].steps[0].fingerprint
     assert notes[0].draws != notes[1].draws
@@ -398,22 +404,22 @@ def test_ending_a_series_destroys_the_key() -> None:
     with pytest.raises(KeyboardInterrupt):
         make(2, progress=killed_at("rows"))
     with pytest.raises(InvalidInput, match="interrupted step"):
-        pm.end_series(SERIES)
+        pm.series.end(SERIES)
     make(2, resume=True)
-    assert "2 releases were made" in privmix("end-series", str(SERIES)).out
+    assert "2 releases were made" in privmix("series", "end", str(SERIES)).out
     assert not KEPT.exists()
     with pytest.raises(InvalidInput, match="has ended"):
         make(3)
     with pytest.raises(InvalidInput):
-        pm.end_series(SERIES)
+        pm.series.end(SERIES)
     assert verify_series(SERIES).to_dict()["releases"] == 2
 
 
 def test_a_chain_that_does_not_hold_is_refused() -> None:
     for step in (1, 2, 3):
         make(step)
-    for step in (1, 2):
-        pm.release(month(step, seed=3), series="other", **GIVEN)
+    pm.series.begin("other", month(1, seed=3), **GIVEN)
+    pm.series.step("other", month(2, seed=3))
     verify_series(SERIES)
     second = place_of_step(SERIES, 2)
     second.rename("second")
@@ -432,29 +438,33 @@ def test_a_chain_that_does_not_hold_is_refused() -> None:
         pm.verify(SERIES, key="some.pub.pem")
 
 
-def test_a_design_of_a_series_needs_one_and_others_get_none() -> None:
-    alone = {name: value for name, value in GIVEN.items() if name != "design"}
-    with pytest.raises(InvalidInput, match="stand alone, or `series`"):
-        pm.release(month(1), **GIVEN)
-    with pytest.raises(InvalidInput, match="design"):
-        pm.release(month(1), series=SERIES, **{**alone, "design": "moments"})
-    with pytest.raises(InvalidInput, match="step: got 2; allowed: nothing without"):
-        pm.release(month(1), step=2, **alone)
-    # Whoever names no design gets the one for series.
-    assert pm.release(month(1), series=SERIES, **alone).certificate.plan["steps"] == 12
-
-
-def test_planning_reads_and_writes_nothing() -> None:
-    planned = pm.plan(month(1), series=SERIES, **GIVEN)
+def test_a_design_of_a_series_is_for_series_alone() -> None:
+    """It can be planned, and so compared; nothing is released of it."""
+    given = {**GIVEN, "design": pm.designs.MomentsSeries(steps=STEPS)}
+    del given["steps"]
+    with pytest.raises(InvalidInput, match="stand alone"):
+        pm.release(month(1), **given)
+    planned = pm.plan(month(1), **given)
     assert os.listdir() == []
-    released = pm.release(month(1), planned)
-    assert released.certificate.plan == planned.plan.to_dict()
-    later = pm.plan(month(2), series=SERIES, **GIVEN)
-    assert later.plan.to_dict()["counts"] == [81, 82]
-    assert "1.85" not in str(later)
-    with pytest.raises(InvalidInput, match="plan"):
-        pm.release(month(2), planned)
-    pm.release(month(2), later)
+    with pytest.raises(InvalidInput, match="stand alone"):
+        pm.release(month(1), planned)
+    assert make(1).certificate.plan == planned.plan.to_dict()
+
+
+def test_a_series_shows_how_far_it_is() -> None:
+    with pytest.raises(InvalidInput):
+        pm.series.show(SERIES)
+    make(1)
+    with pytest.raises(KeyboardInterrupt):
+        make(2, progress=killed_at("rows"))
+    found = pm.series.show(SERIES)
+    target = {"epsilon": 2.0, "delta": 1e-4}
+    assert found.to_dict() == {"made": 1, "steps": STEPS, "records": [81], **target, "key": True, "interrupted": True}
+    make(2, resume=True)
+    make(3)
+    told = json.loads(privmix("series", "show", str(SERIES), "--json").out)
+    assert told == {"made": 3, "steps": 3, "records": [81, 82, 83], **target, "key": False, "interrupted": False}
+    assert "3 of 3 steps" in privmix("series", "show", str(SERIES)).out
 
 
 def test_the_command_line_makes_steps(tmp_path: Path) -> None:
@@ -462,13 +472,13 @@ def test_the_command_line_makes_steps(tmp_path: Path) -> None:
         x, y = month(step)
         np.savez(f"{step}.npz", x=x.astype(np.float32), y=y)
         given = ("--classes", "3", "--features", "identity", "--clip-norm", "2", "--epsilon", "2", "--delta", "1e-4")
-        own = ("--data", f"{step}.npz", "--series", str(SERIES), "--design", "moments-series", "--steps", "3")
-        done = privmix("release", *own, *given)
+        data = f"--data={step}.npz"
+        made = ("begin", str(SERIES), data, "--steps=3", *given) if step == 1 else ("step", str(SERIES), data)
+        done = privmix("series", *made)
         assert f"step-00{step}" in done.out, done.err
     assert verify_series(SERIES).to_dict()["releases"] == 2
-    missing = privmix("release", "--data", "1.npz", *given)
-    assert missing.code == 2
-    assert "--series" in missing.err
+    other = privmix("series", "step", str(SERIES), "--data=2.npz", "--classes=4")
+    assert (other.code, "classes" in other.err) == (2, True)
     assert factorisation.MOST_STEPS >= 365
     assert read_certificate(place_of_step(SERIES, 2))["series"]["previous"]
     assert ReleaseRun.interrupted(place_of_step(SERIES, 3)) is None

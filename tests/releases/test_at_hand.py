@@ -25,8 +25,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A series of three steps and another one."""
     root = tmp_path_factory.mktemp("series")
     for seed, name in enumerate(("visits", "other")):
-        for step in range(1, STEPS + 1):
-            pm.release(month(step), series=root / name, seed=seed, **GIVEN)
+        pm.series.begin(root / name, month(1), seed=seed, **GIVEN)
+        for step in range(2, STEPS + 1):
+            pm.series.step(root / name, month(step))
     return root
 
 
@@ -93,6 +94,7 @@ def edited(visits: Path, made: Path) -> None:
 def single(visits: Path, made: Path) -> None:
     shutil.rmtree(visits / "step-001")
     design: dict[str, Any] = {**GIVEN, "design": "moments"}
+    del design["steps"]
     pm.release(month(1), out=visits / "step-001", **design)
 
 

@@ -31,11 +31,7 @@ VERBS: Final = {
         "Publish",
     ),
     "split": Verb("privmix.commands.split:Split", "Set a random share of a dataset apart as public.", "Publish"),
-    "end-series": Verb(
-        "privmix.cli.end_series",
-        "Overwrite and remove the key of a series of releases before its last step: no step can follow.",
-        "Publish",
-    ),
+    "series": Verb("privmix.cli.series", "Release data that grow, for one privacy budget.", "Publish"),
     "fit": Verb("privmix.commands.fit:Fit", "Train a classifier on a release.", "Use"),
     "predict": Verb("privmix.commands.predict:Predict", "Predict the classes of records without labels.", "Use"),
     "evaluate": Verb("privmix.commands.evaluate:Evaluate", "Measure a model on your own labelled data.", "Use"),

@@ -24,7 +24,7 @@ from privmix.rounding import exact, rounded_up
 
 if TYPE_CHECKING:
     from privmix.certificate import Certificate
-    from privmix.jobs.release import Planned
+    from privmix.jobs.release import Planned, ReleaseJob
 
 
 @verb(app)
@@ -43,13 +43,15 @@ def release(
 
     Texts: privmix release --data train.csv.gz --text-column text --classes 77 --features minilm --design auto ...
 
-    Data that grow: privmix release --data month1.csv --series visits --design moments-series --steps 12 ...
-
     Tables: privmix release --data adult --label-column income --features tabular:adult.json ...
     """
-    if asked.out is None and not asked.terms.given:
-        raise InvalidInput("out", None, "the folder to create, or `series`")
-    job = jobs.series.job_of(**{**vars(asked), "design": design.name, "options": design.options})
+    if asked.out is None:
+        raise InvalidInput("out", None, "the folder to create")
+    make(jobs.release.ReleaseJob(**{**vars(asked), "design": design.name, "options": design.options}), json_output)
+
+
+def make(job: ReleaseJob, json_output: bool, series: Path | None = None) -> None:
+    """Plan and carry out a job, and print what comes of it; ``series`` is the folder, of a step of one."""
     with progress_bars() as progress:
         planned = job.plan(progress)
     for text in planned.warnings:
@@ -66,10 +68,12 @@ def release(
     for text in done.warnings:
         err.print(f"[yellow]warning:[/] {plain(text)}", soft_wrap=True)
     assert job.out is not None
-    _show_result(planned, done.result, job.out, json_output)
+    _show_result(planned, done.result, job.out, json_output, series)
 
 
-def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_output: bool) -> None:
+def _show_result(
+    planned: Planned, certificate: Certificate, folder: Path, json_output: bool, series: Path | None
+) -> None:
     if json_output:
         print_json(certificate.to_dict())
         return
@@ -81,10 +85,10 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
         place = plain(planned.job.sealed_key)
         told = f"for {auditor.terms.whom} until {auditor.until}: hand it to nobody else"
         out.print(f"sealed key: {place}, {told}", soft_wrap=True)
-    if (kept := planned.job.terms.folder) is not None:
+    if series is not None:
         words = made_by(plan).shown(plan)["step"]
         out.print(
-            f"series {plain(kept)}: step {words}; its key is kept beside it, in a folder for you only, until the last"
+            f"series {plain(series)}: step {words}; its key is kept beside it, in a folder for you only, until the last"
         )
     out.print(
         f"released: {f'{beside} and ' if beside else ''}{plan.rows:,} rows of {plan.dim:,} features to "
@@ -92,17 +96,17 @@ def _show_result(planned: Planned, certificate: Certificate, folder: Path, json_
         f"guarantee: epsilon {rounded_up(guarantee['epsilon'], 4)}, delta {exact(guarantee['delta'])}, "
         f"adjacency {certificate.relation} (accountant {guarantee['accountant']})\n"
         # A series is learnt from as a whole.
-        f"next: {_next(planned, plain(shlex.quote(str(kept or folder))))}",
+        f"next: {_next(planned, plain(shlex.quote(str(series or folder))), series is not None)}",
         soft_wrap=True,
     )
 
 
-def _next(planned: Planned, folder: str) -> str:
+def _next(planned: Planned, folder: str, in_series: bool) -> str:
     learn, rows = f"privmix fit {folder} --out MODEL", f"privmix sample {folder} --out rows.csv"
     if planned.job.goal == TABLE:
         return rows
     # Rows are made of one release, not of a series.
-    of_table = planned.forecast is not None and planned.job.terms.folder is None
+    of_table = planned.forecast is not None and not in_series
     return f"{learn}, or {rows} for rows of the table" if of_table else learn
 
 

@@ -44,7 +44,7 @@ def verify(
 
     Of a trained network of your own --module names the module: whether it treats each record alone, and fits.
 
-    A series (privmix release --series): every release is checked, and that they are the steps of one plan.
+    A series (privmix series begin): every release is checked, and that they are the steps of one plan.
 
     A ledger's total (privmix ledger statement): the form is checked, and with --key whose it is.
 

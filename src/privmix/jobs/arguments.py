@@ -164,8 +164,6 @@ class ReleaseArguments(TypedDict, total=False):
     per_person: int | None
     replay_for: str | Path | None
     replay_until: str | None
-    series: Path | None
-    step: int | None
     project: int | None
 
 

@@ -11,7 +11,7 @@ from privmix._registry import literals_of
 from privmix.certificate.about import About
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import ADDRESS_HELP, AUTO, CAP_HELP, CLASSES_HELP, CLASSIFY, GOAL_HELP, JobOptions
+from privmix.jobs.options import ADDRESS_HELP, AUTO, CAP_HELP, CLASSES_HELP, CLASSIFY, GOAL_HELP, Inputs, JobOptions
 from privmix.jobs.persons import PERSONS_PANEL, Persons
 from privmix.options import EXPERT, described, option, said
 
@@ -176,43 +176,6 @@ class ReplayTerms:
             return Auditor(AuditorPublicKey.read(Path(self.replay_for)), self.replay_until)
 
 
-_SERIES: Final = "Data that grow"
-
-
-@described
-@dataclass(frozen=True, eq=False)
-class SeriesTerms:
-    """Of which series a release is a step."""
-
-    series: Path | None = option(
-        None,
-        "Release moments of data that grow, again with each step's new records, for one budget: this folder gets "
-        "step-001, step-002, ... (design moments-series). The key is kept beside it until the last step.",
-        _SERIES,
-    )
-    step: int | None = option(
-        None,
-        "With `series`: the step in which `data` are new. Only the next one is allowed; it is the default.",
-        _SERIES,
-    )
-
-    @property
-    def given(self) -> bool:
-        """Whether it is a step of a series."""
-        return self.series is not None
-
-    @property
-    def folder(self) -> Path | None:
-        """Of the series.
-
-        Raises:
-            InvalidInput: a step without a series.
-        """
-        if self.series is None and self.step is not None:
-            raise InvalidInput("step", self.step, "nothing without `series`")
-        return None if self.series is None else Path(self.series)
-
-
 @described
 @dataclass(frozen=True, eq=False)
 class ReleaseOptions(JobOptions):
@@ -249,7 +212,6 @@ class ReleaseOptions(JobOptions):
     about: About = field(default_factory=About)
     persons: Persons = field(default_factory=Persons)
     replay: ReplayTerms = field(default_factory=ReplayTerms)
-    terms: SeriesTerms = field(default_factory=SeriesTerms)
     project: int | None = option(
         None,
         "Project features to this many numbers, by a public random projection; for more than 8,192 of them.",
@@ -284,9 +246,35 @@ def _shown(data: Any) -> str:
     return data if isinstance(data, str) else type(data).__name__
 
 
-def _as_in_release(name: str, default: Any) -> Any:
-    """An option that says what it says of a release."""
-    return field(default=default, metadata=ReleaseOptions.__dataclass_fields__[name].metadata)
+def as_in_release(name: str, default: Any = None) -> Any:
+    """An option with the text of a release's; its default, where none is given here."""
+    item = ReleaseOptions.__dataclass_fields__[name]
+    return field(default=item.default if default is None else default, metadata=item.metadata, repr=item.repr)
+
+
+NOT_IN_SERIES: Final = (
+    *("design", "options", "goal", "out", "assumptions", "prior", "persons", "person_quantile", "private_count"),
+    *("replay", "most_per_person", "engine", "ray_address"),
+)
+"""Options of a release that a series has not."""
+
+
+@described
+@dataclass(frozen=True, kw_only=True)
+class StepOptions:
+    """The records of a later step of a series; the plan, the extractor and the classes are those of the first."""
+
+    data: Any = as_in_release("data")
+    split: str = as_in_release("split")
+    inputs: Inputs = field(default_factory=Inputs)
+    records: int | None = as_in_release("records")
+    about: About = field(default_factory=About)
+    store: Path | None = as_in_release("store")
+    ledger: Any = option(None, "The ledger that the first step was charged to. It is charged nothing more.")
+    memory_gb: float | None = as_in_release("memory_gb")
+    workers: int | None = as_in_release("workers")
+    resume: bool = as_in_release("resume")
+    overwrite: bool = option(False, "Discard an interrupted attempt at this step, and make it from the same records.")
 
 
 @described
@@ -303,9 +291,9 @@ class PredictionOptions:
     assumptions: Assumptions = field(default_factory=Assumptions)
     columns: Columns = field(default_factory=Columns)
     dim: int | None = option(None, "Features of a record. Not needed with `proxy` or features tabular:SPEC.")
-    features: str = _as_in_release("features", "identity")
-    goal: str = _as_in_release("goal", CLASSIFY)
+    features: str = as_in_release("features", "identity")
+    goal: str = as_in_release("goal", CLASSIFY)
     rows: int | None = option(None, "Rows to release, T. Default: n.")
-    clip_norm: float = _as_in_release("clip_norm", 1.0)
-    residual_clip_norm: float = _as_in_release("residual_clip_norm", 0.55)
+    clip_norm: float = as_in_release("clip_norm", 1.0)
+    residual_clip_norm: float = as_in_release("residual_clip_norm", 0.55)
     figure: Path | None = option(None, "Draw predicted accuracy against epsilon (.svg, .png).")

@@ -7,12 +7,11 @@ from datetime import UTC, datetime
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from privmix.accounting.pricing import count_noise
 from privmix.certificate.sealed_key import SEALED_FILE, Auditor
 from privmix.data.overlap import Sketch
-from privmix.designs.series.plan import MOMENTS_SERIES
 from privmix.errors import WITHHELD, InvalidInput, MissingExtra, check_choice, check_integer, check_number
 from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
@@ -37,6 +36,9 @@ ENGINES: Final = ("local", "ray")
 @dataclass(frozen=True, eq=False)
 class ReleaseSetting(ReleaseOptions):
     """The options of a release, and what follows from them with the dataset opened."""
+
+    in_series: ClassVar[bool] = False
+    """Whether the release is a step of a series, which keeps a key."""
 
     @cached_property
     def reader(self) -> Extractor:
@@ -108,9 +110,8 @@ class ReleaseSetting(ReleaseOptions):
             )
             raise InvalidInput("per_person", self.persons.per_person, allowed)
         design_of(self.design, self.options)
-        if self.design != AUTO and design_named(self.design_name).in_series is not self.terms.given:
-            # A series keeps a key, and a design that needs none gets none.
-            allowed = "a design for releases that stand alone, or `series`" if not self.terms.given else MOMENTS_SERIES
+        if self.design != AUTO and not self.dry_run and design_named(self.design_name).in_series is not self.in_series:
+            allowed = "a design for releases that stand alone: privmix series begin makes a series"
             raise InvalidInput("design", self.design_name, allowed)
         if self.design != AUTO and self.assumptions.given:
             raise InvalidInput(

@@ -14,18 +14,15 @@ from privmix.jobs.arguments import ReleaseArguments
 from privmix.jobs.columns import Columns
 from privmix.jobs.persons import Persons
 from privmix.jobs.release import Planned, ReleaseJob
-from privmix.jobs.release_options import Assumptions, Prior, ReleaseOptions, ReplayTerms, SeriesTerms
+from privmix.jobs.release_options import Assumptions, Prior, ReleaseOptions, ReplayTerms
 from privmix.jobs.released import Release
-from privmix.jobs.series import job_of
 from privmix.jobs.spending import not_kept
 from privmix.ledger import Ledger
 from privmix.progress import Progress
 from privmix.scratch import ScratchFolder
 from privmix.signatures import spelt_out
 
-_takes = spelt_out(
-    Columns, ReleaseOptions, Assumptions, Prior, About, Persons, ReplayTerms, SeriesTerms, types=ReleaseArguments
-)
+_takes = spelt_out(Columns, ReleaseOptions, Assumptions, Prior, About, Persons, ReplayTerms, types=ReleaseArguments)
 
 
 @shows_bars
@@ -130,8 +127,7 @@ def release(
         >>> found.x.shape, found.certificate.epsilon <= 1
         ((300, 9), True)
     """
-    in_series = settings.get("series") is not None or (plan is not None and plan.job.terms.given)
-    if out is None and (resume or overwrite) and not in_series:
+    if out is None and (resume or overwrite):
         raise InvalidInput("out", None, "a folder, with `resume` or `overwrite`")
     running: dict[str, Any] = {
         "ledger": ledger,
@@ -158,15 +154,11 @@ def release(
         job = replace(plan.job, data=data, dry_run=False, **running)
     if out is None and job.auditor is not None:
         raise InvalidInput("out", None, "a folder, with `replay_for`: the sealed key is kept beside it")
-    if job.terms.given:
-        if out is not None:
-            raise InvalidInput("out", str(out), "nothing with `series`, whose folder gets the release")
-        return _carried_out(job, plan, callback(progress))
     if out is not None:
-        return _carried_out(replace(job, out=Path(out)), plan, callback(progress))
+        return carried_out(replace(job, out=Path(out)), plan, callback(progress))
     scratch = ScratchFolder()
     try:
-        return _carried_out(replace(job, out=scratch.path / "release"), plan, callback(progress), scratch)
+        return carried_out(replace(job, out=scratch.path / "release"), plan, callback(progress), scratch)
     except BaseException as error:
         # Nobody could go on with it.
         scratch.remove()
@@ -174,9 +166,10 @@ def release(
         raise
 
 
-def _carried_out(
+def carried_out(
     job: ReleaseJob, made: Planned | None, progress: Progress, scratch: ScratchFolder | None = None
 ) -> Release:
+    """Plan a job, or take its plan, and make the release; warnings go to the caller of the public function."""
     assert job.out is not None
     planned = job.plan(progress, made)
     for text in planned.warnings:
@@ -195,10 +188,9 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
     prior = {name: given.pop(name, None) for name in Prior.__dataclass_fields__}
     about = {name: given.pop(name, None) for name in About.__dataclass_fields__}
     replay = {name: given.pop(name, None) for name in ReplayTerms.__dataclass_fields__}
-    terms = {name: given.pop(name, None) for name in SeriesTerms.__dataclass_fields__}
     persons, person = Persons.taken_from(given, data)
     columns = Columns.taken_from(given, person)
-    return job_of(
+    return ReleaseJob(
         data=data,
         epsilon=epsilon,
         delta=delta,
@@ -207,7 +199,6 @@ def _job(data: Any, epsilon: Any, delta: Any, settings: ReleaseArguments, **runn
         prior=Prior(**prior),
         about=About(**about),
         replay=ReplayTerms(**replay),
-        terms=SeriesTerms(**terms),
         persons=persons,
         **given,
         **running,

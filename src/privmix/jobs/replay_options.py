@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from privmix.jobs.options import Inputs
 from privmix.jobs.persons import Persons
-from privmix.jobs.release_options import ReleaseOptions
+from privmix.jobs.release_options import as_in_release
 from privmix.options import described, option
 
 SPOT_CHECKS: Final = 256
 """Records whose features are made anew, where a store has them."""
-
-
-def _as_in_release(name: str) -> Any:
-    """An option that says what it says of a release."""
-    item = ReleaseOptions.__dataclass_fields__[name]
-    return field(default=item.default, metadata=item.metadata)
 
 
 @described
@@ -26,7 +20,7 @@ def _as_in_release(name: str) -> Any:
 class ReplayOptions:
     """How the records of a release are read and mixed once more."""
 
-    split: str = _as_in_release("split")
+    split: str = as_in_release("split")
     inputs: Inputs = field(default_factory=Inputs)
     persons: Persons = field(default_factory=Persons)
     sealed_key: Path | None = option(None, "The sealed key. Default: RELEASE.sealed-key.json, beside the release.")
@@ -36,7 +30,7 @@ class ReplayOptions:
         "The certificate commits to them; some are made anew and compared.",
     )
     spot_checks: int = option(SPOT_CHECKS, "With `features_store`: records whose features are made anew.")
-    engine: str = _as_in_release("engine")
-    memory_gb: float | None = _as_in_release("memory_gb")
-    workers: int | None = _as_in_release("workers")
-    ray_address: str | None = _as_in_release("ray_address")
+    engine: str = as_in_release("engine")
+    memory_gb: float | None = as_in_release("memory_gb")
+    workers: int | None = as_in_release("workers")
+    ray_address: str | None = as_in_release("ray_address")
