@@ -76,7 +76,7 @@ class Frame:
 
     def get_params(self, context: Any) -> list[Any]:
         """All options; that of ``--help`` stands with the others that every command has."""
-        found = super().get_params(context)  # type: ignore[misc]
+        found: list[Any] = super().get_params(context)  # type: ignore[misc]
         for one in found:
             if one.name == "help" and any(other.name == "help_all" for other in found):
                 one.rich_help_panel = EVERY_COMMAND

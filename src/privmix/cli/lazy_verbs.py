@@ -83,8 +83,8 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
         def __init__(self, *, commands: Any = None, **rest: Any) -> None:
             super().__init__(commands={}, **rest)
             for name, verb in verbs.items():
-                self.commands[name] = commands.get(name) or _Unread(name, verb, app, self.rich_markup_mode)
-                self.commands[name].rich_help_panel = verb.panel
+                known: Any = commands.get(name) or _Unread(name, verb, app, self.rich_markup_mode)
+                known.rich_help_panel, self.commands[name] = verb.panel, known
             self.commands.update({name: command for name, command in commands.items() if name not in verbs})
 
         def list_commands(self, ctx: Any) -> list[str]:
