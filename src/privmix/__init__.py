@@ -38,13 +38,21 @@ if TYPE_CHECKING:
     from privmix.commands.check import check
     from privmix.commands.evaluate import Evaluation, evaluate
     from privmix.commands.evaluate_table import TableEvaluation, evaluate_table
+    from privmix.commands.export import export
     from privmix.commands.extract_features import ExtractedFeatures, extract_features
     from privmix.commands.fit import fit
+    from privmix.commands.hub import pull, push
+    from privmix.commands.inspect import inspect
+    from privmix.commands.keygen import keygen
+    from privmix.commands.picture import picture
     from privmix.commands.predict import Predictions, predict
+    from privmix.commands.report import report
     from privmix.commands.sample import sample
+    from privmix.commands.sign import sign
     from privmix.commands.spec import TableSpec, spec
     from privmix.commands.split import split
     from privmix.commands.transform import transform
+    from privmix.commands.verify import verify
     from privmix.designs.moments.learner import SecondMomentsClassifier
     from privmix.designs.stages.three_learner import ThreeStageClassifier
     from privmix.designs.stages.two_learner import TwoStageClassifier
@@ -52,19 +60,16 @@ if TYPE_CHECKING:
     from privmix.jobs import series
     from privmix.jobs.attack import attack
     from privmix.jobs.audit import audit
-    from privmix.jobs.checking import verify
     from privmix.jobs.classifier import ReleaseClassifier
     from privmix.jobs.columns import Columns
     from privmix.jobs.data_check import DataCheck
-    from privmix.jobs.hub import pull, push
     from privmix.jobs.ledger_total import ledger_total
     from privmix.jobs.loading import load
     from privmix.jobs.models import Model
-    from privmix.jobs.picturing import ClassPictures, ClassTexts, picture
+    from privmix.jobs.picturing import ClassPictures, ClassTexts
     from privmix.jobs.released import Release
     from privmix.jobs.releasing import plan, release
     from privmix.jobs.replaying import end_replay, replay
-    from privmix.jobs.report import report
     from privmix.jobs.sampling import SampledTable
     from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
@@ -131,8 +136,11 @@ __all__ = [
     "epsilon",
     "evaluate",
     "evaluate_table",
+    "export",
     "extract_features",
     "fit",
+    "inspect",
+    "keygen",
     "ledger_total",
     "load",
     "picture",
@@ -145,6 +153,7 @@ __all__ = [
     "report",
     "sample",
     "series",
+    "sign",
     "spec",
     "split",
     "train",

@@ -206,6 +206,11 @@ class Shown:
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What it is, and what people want to see of it first, by what each is called."""
 
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Lines that a terminal has below the facts."""
+        return ()
+
     def picture(self) -> Picture | None:
         """What a notebook draws beside the facts; None: nothing. It takes no time that would be felt."""
         return None

@@ -197,7 +197,7 @@ def test_the_table_of_a_card_has_a_row_a_question_and_four_cells_in_each() -> No
 
 
 def test_the_page_shows_them(tmp_path: Path) -> None:
-    from privmix.jobs.report import report
+    from privmix.commands.report import report
     from tests.releases.test_folder import write
 
     write(tmp_path / "REL", rows=200)

@@ -47,7 +47,7 @@ def test_verbs_name_the_unit(made: dict[str, Any], name: str, tmp_path: Path) ->
     assert f"adjacency {SAID} (accountant" in seen
     assert f"adjacency {SAID}, accountant" in (shown := said("inspect", str(folder)))
     assert "5% of the persons that are absent" in shown
-    assert f"({SAID})" in (verified := said("verify", str(folder)))
+    assert f"adjacency: {SAID}" in (verified := said("verify", str(folder)))
     assert "that each has an identifier of their own" in verified
     assert "one record" not in verified
     assert json.loads(privmix("verify", str(folder), "--json").out)["unit"] == "person"
@@ -69,7 +69,7 @@ def test_a_signature_is_for_the_unit(made: dict[str, Any], tmp_path: Path) -> No
     (tmp_path / "k.pub.pem").write_bytes(key.public.to_pem())
     for name in ("persons", "records"):
         said("sign", str(made[name][0]), "--key", str(tmp_path / "k.pem"))
-        assert "signed" in said("verify", str(made[name][0]), "--key", str(tmp_path / "k.pub.pem"))
+        assert ": checked" in said("verify", str(made[name][0]), "--key", str(tmp_path / "k.pub.pem"))
 
 
 def test_records_are_the_unit_without_a_word_of_persons(made: dict[str, Any]) -> None:

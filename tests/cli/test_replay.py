@@ -21,7 +21,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("aud", "bo"):
         made = privmix("keygen", name, "--auditor")
         assert made.code == 0, made.err
-        assert "for whoever releases" in made.out
+        assert "for the publisher of the release" in made.out
     assert privmix("keygen", "ana").code == 0
     random = np.random.default_rng(0)
     x, y = random.normal(size=(300, 5)).astype(np.float32), random.integers(0, 2, 300)

@@ -127,7 +127,7 @@ class Verification(Shown):
             "adjacency": self.relation,
             "files": f"the hashes of {'1 file' if self.files == 1 else f'{self.files} files'}",
             "tests of its noise": len(self.tests),
-            "not checked": f"{len(self.unchecked)} things, see `unchecked`",
+            "not checked": f"{len(self.unchecked)} things",
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
 

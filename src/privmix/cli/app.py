@@ -42,10 +42,14 @@ VERBS: Final = {
     "transform": Verb(
         "privmix.commands.transform:Transform", "Do to new records what was done to those of a release.", "Use"
     ),
-    "picture": Verb("privmix.cli.picture", "Show what the classes of a release look like.", "Use"),
-    "export": Verb("privmix.cli.export", "Write a trained network to a file without privmix.", "Use"),
-    "inspect": Verb("privmix.cli.inspect", "Show what a release or a model is and what it guarantees.", "Review"),
-    "verify": Verb("privmix.cli.verify", "Recompute epsilon, check every byte and test the noise.", "Review"),
+    "picture": Verb("privmix.commands.picture:Picture", "Show what the classes of a release look like.", "Use"),
+    "export": Verb("privmix.commands.export:Export", "Write a trained network to a file without privmix.", "Use"),
+    "inspect": Verb(
+        "privmix.commands.inspect:Inspect", "Show what a release or a model is and what it guarantees.", "Review"
+    ),
+    "verify": Verb(
+        "privmix.commands.verify:Verify", "Recompute epsilon, check every byte and test the noise.", "Review"
+    ),
     "audit": Verb("privmix.cli.audit", "Attack the worst pair of datasets: a proven lower bound.", "Review"),
     "attack": Verb("privmix.cli.attack", "Attack a release, a model or its data, to see what leaks.", "Review"),
     "replay": Verb(
@@ -53,11 +57,11 @@ VERBS: Final = {
         "Make every byte of a release again, beside its records, by an auditor's key; say equal, or where not.",
         "Review",
     ),
-    "report": Verb("privmix.cli.report", "Write one HTML page: guarantee, accuracy and attacks.", "Review"),
-    "sign": Verb("privmix.cli.sign", "Sign every file of a release or model, once it verifies.", "Share"),
-    "keygen": Verb("privmix.cli.keygen", "Make a key to sign with, or an auditor's.", "Share"),
-    "push": Verb("privmix.cli.push", "Send a release or model to the Hugging Face hub.", "Share"),
-    "pull": Verb("privmix.cli.pull", "Take a release or model from the Hugging Face hub.", "Share"),
+    "report": Verb("privmix.commands.report:Report", "Write one HTML page: guarantee, accuracy and attacks.", "Review"),
+    "sign": Verb("privmix.commands.sign:Sign", "Sign every file of a release or model, once it verifies.", "Share"),
+    "keygen": Verb("privmix.commands.keygen:Keygen", "Make a key to sign with, or an auditor's.", "Share"),
+    "push": Verb("privmix.commands.hub:Push", "Send a release or model to the Hugging Face hub.", "Share"),
+    "pull": Verb("privmix.commands.hub:Pull", "Take a release or model from the Hugging Face hub.", "Share"),
 }
 
 

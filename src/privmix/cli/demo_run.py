@@ -16,7 +16,7 @@ from privmix.cli.console import out, plain
 from privmix.cli.demo_attacks import attack_demo
 from privmix.cli.demo_steps import DemoResult, Digits, run_demo
 from privmix.cli.progress import progress_bars
-from privmix.jobs.report import report
+from privmix.commands.report import report
 from privmix.reports.context import PUBLIC
 from privmix.reports.records import RECORDS_FOLDER
 from privmix.rounding import exact, rounded_down, rounded_up

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import typer
 
@@ -37,6 +38,15 @@ def new_passphrase() -> bytes:
     _check_terminal()
     err.print("The key is lost if you forget this.")
     return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True)).encode()
+
+
+def with_passphrase(command: Any) -> Any:
+    """The command with the passphrase that it lacks: of the key that it reads, or of the key that it makes."""
+    if not hasattr(command, "passphrase"):
+        return command
+    key = getattr(command, "key", None)
+    passphrase = new_passphrase() if command.passphrase else None if key is None else passphrase_of(Path(key))
+    return replace(command, passphrase=passphrase)
 
 
 def _check_terminal() -> None:

@@ -26,9 +26,10 @@ from typing import Annotated, Any, Final, Protocol, TypeVar, Union, get_args, ge
 
 import typer
 
-from privmix.cli.console import out, plain, print_json
+from privmix.cli.console import err, out, plain, print_json
 from privmix.cli.flags import with_flags
 from privmix.cli.frame import OPTIONS, TerminalCommand
+from privmix.cli.passphrase import with_passphrase
 from privmix.cli.progress import progress_bars
 from privmix.cli.spending import tell_spent
 from privmix.commands.base import Command
@@ -154,12 +155,12 @@ def option(
     words, kind = item.metadata, _simple(hint, default)
     name = name or item.name
     flag, off = words.get("flag") or (name.replace("_", "-") if kind is bool else None), words.get("off")
-    if words.get("argument"):
-        # The base of a folder or file is said in the text.
-        argument = typer.Argument(help=with_flags(words["help"]), show_default=False)
-        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, argument])
     if "several" in words:
         kind = list[str] | None
+    if words.get("argument"):
+        # The base of a folder or file is said in the text.
+        argument = typer.Argument(help=with_flags(words["help"]), show_default=False, metavar=words.get("several"))
+        return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=Annotated[kind, argument])
     info = typer.Option(
         *([f"--{flag}{f'/--{off}-{flag}' if off else ''}"] if flag else []),
         help=with_flags(words.get("help", "")),
@@ -205,6 +206,7 @@ def add_command(group: typer.Typer, kind: type[Command[Any]], panel: str | None 
     """
 
     def run(asked: Command[Any], json_output: bool) -> None:
+        asked = with_passphrase(asked)
         with progress_bars() as progress:
             found = asked.run(progress)
         if (place := getattr(asked, "record", None)) is not None:
@@ -236,11 +238,22 @@ def tell(found: Any, json_output: bool) -> None:
     if json_output:
         print_json(found.to_dict())
     else:
+        warnings = getattr(found, "warnings", ())
         title, facts = found.shown()
-        out.print(plain(title), soft_wrap=True)
+        if (document := getattr(found, "document", None)) is not None:
+            # For a file: as it is.
+            out.file.write(document)
+            facts = {}
+        else:
+            out.print(plain(title), soft_wrap=True)
         for name, value in facts.items():
-            text = f"{value:.4g}" if isinstance(value, float) else str(value)
-            out.print(f"  {plain(name)}: {plain(with_flags(text))}", soft_wrap=True)
+            if not (warnings and name == "warnings"):
+                text = f"{value:.4g}" if isinstance(value, float) else str(value)
+                out.print(f"  {plain(name)}: {plain(with_flags(text))}", soft_wrap=True)
+        for line in found.details:
+            out.print(f"- {plain(with_flags(line))}", soft_wrap=True)
+        for line in warnings:
+            err.print(f"[yellow]warning:[/] {plain(with_flags(line))}", soft_wrap=True)
 
 
 def expanded(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,37 +1,29 @@
-"""What a folder holds, verified: one way for the verbs that check and the one that signs."""
+"""What a folder holds, verified: one way for the commands that check and the one that signs."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from os import PathLike
 from pathlib import Path
 from typing import Any, Final
 
-from privmix import jobs, training
-from privmix.bars import Asked, callback, shows_bars
-from privmix.certificate import Certificate, PublicKey, Subject, Verification, claimed_key, verify_signature
-from privmix.certificate.certificate import MODEL
-from privmix.certificate.ledger_total import LedgerTotal, is_total, read_total
+from privmix import jobs
+from privmix.certificate import Certificate, Subject, Verification
+from privmix.certificate.ledger_total import LedgerTotal
 from privmix.certificate.replay_end import ENDED_FILE, read_end, sealed_words
 from privmix.certificate.sealed_key import commitment_of
-from privmix.errors import WITHHELD, InvalidInput
 from privmix.features import wanted_model
 from privmix.jobs.kinds import FITTED, certified, kind_of
 from privmix.progress import Progress, silent
 from privmix.releases.series import is_series
 from privmix.releases.series_chain import Chain, verify_series
+from privmix.rounding import rounded_up
 from privmix.shown import Bars, Shown
 
 _FITTED_UNCHECKED: Final = (
     "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
     "guarantee is the model's too if it saw nothing else",
-)
-_TOTAL_UNCHECKED: Final = (
-    "that the ledger says so, which is the word of whoever signed it (privmix ledger verify --statement compares)",
-    "that everything that was made of the data was charged to this budget",
-    "charges since that date",
 )
 
 
@@ -67,94 +59,68 @@ class Checked(Shown):
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What holds."""
-        title, signed = f"{self.subject.kind} {self.subject.id}: holds", self.signature
+        title = f"{self.subject.kind} {self.subject.id}: holds"
         facts: Mapping[str, object] = {}
         if self.total is not None:
-            title = f"Budget of {self.total.dataset}: well formed"
-            facts = jobs.ledger_total.words(self.total)
+            title, facts = f"Budget of {self.total.dataset}: well formed", jobs.ledger_total.words(self.total)
+        if self.subject.kind == FITTED:
+            title, facts = "Fitted model: well formed", {"fitted on": f"release {self.subject.id}"}
         if self.held is not None:
             _, facts = self.held.shown()
+            facts = {**facts, "files": f"the hashes of {self.files}"}
         if self.series is not None:
-            facts = {**facts, "series": str(self.series)}
+            facts = {**facts, "series": f"{self.series}; the figures are of the newest, and hold for all together"}
         if self.sealed:
-            facts = {**facts, "sealed key": self.sealed}
-        by = "" if signed is None else f"by key {signed['key_id']}"
+            facts = {**facts, "key of the noise": self.sealed}
         return title, {
-            **facts,
-            "signature": f"{by}, {'checked' if signed['checked'] else 'not checked'}" if signed else "none",
-            "not checked": f"{len(self.unchecked)} things, see `unchecked`",
+            **{name: value for name, value in facts.items() if name != "warnings"},
+            "signature": self._signature(),
+            **({} if self.wanted is None else {"to use it": f"you need {self.wanted}"}),
+            "not checked": f"{len(self.unchecked)} things",
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
+
+    def _signature(self) -> str:
+        signature = self.signature
+        if signature is None:
+            way = "privmix sign" if self.total is None else "privmix ledger statement"
+            return f"none, so who made it is not checked ({way} makes one)"
+        if signature["checked"]:
+            return f"of every {'file' if self.total is None else 'byte'}, by key {signature['key_id']}: checked"
+        return f"it says by key {signature['key_id']}: not checked (give `key`)"
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """What was tested, what it would have caught, and what is not checked."""
+        lines = []
+        for test in () if self.held is None else self.held.tests:
+            lowest, caught = ("-" if one is None else f"{one:.3f}" for one in (test.lowest, test.caught))
+            lines.append(
+                f"tested {test.name}: {test.tests:,} tests, least noise found {lowest}, caught below {caught} (shares "
+                "of the certified noise)"
+            )
+        if self.held is not None and lines:
+            alarm = rounded_up(self.held.false_alarm, 2)
+            lines.append(
+                f"an honest release fails one of these with probability {alarm} at most, "
+                "whatever its data. If the data add no variation of their own, noise below the last share is detected "
+                "99% of the time. Variation in the data can hide missing noise of the same size"
+            )
+        if self.held is not None and not self.held.epsilon:
+            # Of a model of public data, whose maker alone says that they are public.
+            lines.append("no private record was read, and public data were compared with none")
+        return (*lines, *(f"not checked: {text}" for text in self.unchecked))
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        more = {"warnings": list(self.warnings), "features_model": self.wanted, "signature": self.signature}
+        return {**self.found, **more}
 
     def picture(self) -> Bars | None:
         """Epsilon as stated and recomputed, or what is gone of a budget."""
         if self.total is not None:
             return jobs.ledger_total.total_bars(self.total)
         return None if self.held is None else self.held.picture()
-
-
-@shows_bars
-def verify(
-    folder: str | PathLike[str], *, key: str | Path | None = None, module: Any = None, progress: Asked = None
-) -> Checked:
-    """Recompute epsilon, check every byte of every file, and test the released numbers for their noise.
-
-    Of a ledger's total (:func:`privmix.ledger_total`) the form is checked, and whose it is.
-
-    Args:
-        folder: a release, or the folder of one, of a series of them, of a trained model, or of a model fitted on a
-            release; or the file of a ledger's total.
-        key: public key (PEM) of whoever must have signed it. Without it a signature is named and not checked.
-        module: of a model that is a network of your own: the module that was trained, as of :func:`privmix.load`. It is
-            checked as before training, and the weights must be its. Without it the result says that this is open.
-        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
-
-    Returns:
-        what was found, and what can't be checked.
-
-    Raises:
-        InvalidInput: something does not hold.
-        StorageError: a file is missing or can't be read.
-    """
-    path, tell = Path(folder), callback(progress)
-    if is_total(path):
-        total, statement = read_total(path, None if key is None else PublicKey.read(Path(key)))
-        subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency, total.unit)
-        return Checked(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=statement.signer)
-    if module is not None:
-        checked = verify(path, key=key, progress=tell)
-        if checked.subject.kind != MODEL:
-            raise InvalidInput("module", WITHHELD, "nothing but for a trained model")
-        from privmix.training.verify import NO_MODULE
-
-        training.load_trained(path, module)
-        left = tuple(text for text in checked.unchecked if text != NO_MODULE)
-        return replace(checked, unchecked=left, found={**checked.found, "unchecked": list(left)})
-    if key is None:
-        checked, claimed = check_folder(path, tell), claimed_key(path)
-        return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})
-    if is_series(path):
-        raise InvalidInput("key", str(key), "none for a whole series: its releases are signed one by one")
-    # Who made it comes before what it says.
-    found: list[Checked] = []
-    public = PublicKey.read(Path(key))
-    signed = verify_signature(path, public, remembered(found, tell))
-    return replace(_end_checked(found[-1], public), signature={"key_id": signed.key_id, "checked": True})
-
-
-def _end_checked(checked: Checked, key: PublicKey) -> Checked:
-    """The same, once a statement that the sealed key was destroyed is found to be signed by ``key``, if it says so.
-
-    Raises:
-        InvalidInput: it says so, and is not.
-    """
-    held = checked.held
-    if held is None or held.sealed is None or held.ended is None or held.ended.key_id != key.key_id:
-        return checked
-    held.ended.statement.checked_by(key, ENDED_FILE)
-    stated = {**checked.found["sealed_key"], "ended": {**checked.found["sealed_key"]["ended"], "checked": True}}
-    words = sealed_words(held.sealed, held.ended, checked=True)
-    return replace(checked, found={**checked.found, "sealed_key": stated}, sealed=words)
 
 
 def check_folder(folder: Path, progress: Progress = silent) -> Checked:

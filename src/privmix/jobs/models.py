@@ -24,12 +24,10 @@ from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spe
 from privmix.features.spec import title_of
 from privmix.held_folders import write_durably
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.hub import Pushed, push
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.mechanisms.run_folder import storage_errors
 from privmix.rounding import exact, rounded_up
-from privmix.scratch import ScratchFolder
 from privmix.shown import PriceCurve, Shown
 
 if TYPE_CHECKING:
@@ -228,34 +226,6 @@ class Model(Shown):
         with MODEL_FOLDER.new(place, overwrite=overwrite) as draft:
             self.classifier.write(draft)
         return place
-
-    def push_to_hub(
-        self,
-        to: str,
-        *,
-        public: bool = False,
-        licence: str | None = None,
-        message: str | None = None,
-        overwrite: bool = False,
-        dry_run: bool = False,
-    ) -> Pushed:
-        """Send a trained model to the Hugging Face hub: :func:`privmix.push` of its folder, with its options.
-
-        Raises:
-            InvalidInput: the model was fitted on a release, which says what is guaranteed: push that.
-        """
-        if not is_trained(self.classifier):
-            raise InvalidInput("model", "fitted on a release", "a trained one; push the release that it was fitted on")
-        with ScratchFolder() as above:
-            return push(
-                self.save(above / "model"),
-                to,
-                public=public,
-                licence=licence,
-                message=message,
-                overwrite=overwrite,
-                dry_run=dry_run,
-            )
 
     def export(self, out: str | Path, *, overwrite: bool = False) -> Path:
         """Write the network for programs that have torch and not privmix; see :mod:`privmix.training.export`.

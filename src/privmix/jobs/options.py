@@ -379,7 +379,7 @@ class Recorded:
 class NewFile:
     """What is there already."""
 
-    overwrite: bool = option(False, "Replace the file that is there.")
+    overwrite: bool = option(False, "Replace what is there.")
 
 
 @described

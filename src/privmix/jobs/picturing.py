@@ -14,28 +14,22 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.bars import Asked, callback, shows_bars
 from privmix.data.source import Schema
-from privmix.errors import InvalidInput, check_integer
-from privmix.features import Extractor, Pixels, from_spec
+from privmix.errors import InvalidInput
+from privmix.features import Extractor, Pixels
 from privmix.jobs.class_texts import column_of
-from privmix.jobs.places import check_figure
-from privmix.jobs.public_texts import FIELD
 from privmix.jobs.public_texts import public_texts as read_texts
 from privmix.jobs.recording import Measured, Measurement
 from privmix.jobs.sampling import plan_of
-from privmix.learning.class_means import COARSE, NOTHING, ClassMeans, class_means, class_scores
+from privmix.learning.class_means import COARSE, NOTHING, ClassMeans, class_scores
 from privmix.learning.inverse import InverseConfig, inverse_images
 from privmix.progress import Progress
 from privmix.publication import ReleasedDataset
-from privmix.publication.dataset import HasDataset
-from privmix.releases.at_hand import dataset_of
 from privmix.reports.images import data_uri, side_for, small_image, stored_images
 from privmix.reports.pictures import draw_class_pictures
 from privmix.shown import Bar, Bars, Images
 
 KIND: Final = "classes"
-STEPS: Final = InverseConfig().steps
 NEAREST: Final = 3
 """Texts that are shown of a class where nothing is said."""
 ROWS: Final = ("class mean", "as likely")
@@ -80,6 +74,24 @@ class PicturedClasses(Measured):
     def to_dict(self) -> dict[str, Any]:
         """JSON values, images left out."""
         return {name: value for name, value in self.measurement.content.items() if name != "images"}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Said where there is nothing to see."""
+        nothing = set(self.words) == {"nothing"}
+        return ("nothing can be seen: the noise is larger than what the classes differ by",) if nothing else ()
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Each class, and what must stand beside the figures."""
+        rows = zip(self.classes, self.sure, self.words, strict=True)
+        lines = [
+            f"{name}: {100 * share:.0f}% known, seen: {word}{self._nearest_of(name)}" for name, share, word in rows
+        ]
+        return (*lines, *self.measurement.statements)
+
+    def _nearest_of(self, name: str) -> str:
+        return ""
 
     def _facts(self) -> dict[str, object]:
         seen = np.array(self.words)
@@ -147,6 +159,9 @@ class ClassTexts(PicturedClasses):
         most = self.count if count is None else count
         return _nearest(self.texts, self.log_odds[row], self.probabilities[row], most)
 
+    def _nearest_of(self, name: str) -> str:
+        return "".join(f"; {text} ({100 * chance:.0f}%)" for text, chance in self.nearest(name))
+
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """The nearest text of each of the first classes."""
         first = {name: self.nearest(name, 1)[0][0] for name in self.classes[:_SHOWN]}
@@ -176,75 +191,7 @@ def words_of(sure: float, explained: float = 1.0) -> str:
     return "in part" if explained < _LIKE else "coarse" if sure < COARSE else "clear"
 
 
-@shows_bars
-def picture(
-    release: HasDataset | ReleasedDataset | str | Path,
-    *,
-    public_texts: Any = None,
-    nearest: int = NEAREST,
-    figure: str | Path | None = None,
-    seed: int = 0,
-    steps: int = STEPS,
-    features_model: str | Path | None = None,
-    trust_features_model: bool = False,
-    progress: Asked = None,
-) -> ClassPictures | ClassTexts:
-    """Show what the classes of a release look like, at no further cost of privacy.
-
-    Of images: each class mean as an image. Pixels are put back; of other features whose extractor has gradients, an
-    image is looked for whose features are those of the mean (:mod:`privmix.learning.inverse`), no nearer than the noise
-    lets the mean be known. Of texts: which of some public texts are nearest to each class
-    (:func:`privmix.learning.class_means.class_scores`). Beside both stands how sure they are.
-
-    Formal guarantees:
-        * Post-processing: the release and what the user calls public are all that is read. No ledger is charged, as
-          nothing more can be learnt of a record than from the release itself.
-
-    Args:
-        release: of images or texts, or its folder.
-        public_texts: for a release of texts: a list of texts, a mapping from names to texts, or a file: JSON (.json),
-            CSV with a column ``text`` or ``description`` (.csv), else a text a line.
-        nearest: texts of a class that are shown.
-        figure: file to draw the images in: .png, .svg or .pdf.
-        seed: of where searches begin, and of what is as likely; the same one makes the same pictures on one machine.
-        steps: of a search, at most.
-        features_model, trust_features_model: for an extractor whose model no package brings.
-        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
-
-    Raises:
-        InvalidInput: the release is of something else, or of features that lead back to no image; its noise is of no
-            known size; or an option does not go with it.
-        StorageError: something can't be read or written.
-
-    Example:
-        >>> picture("no-such-folder")
-        Traceback (most recent call last):
-        ...
-        privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
-    """
-    place = None if figure is None else Path(figure)
-    check_figure(place)
-    check_integer("seed", seed, low=0)
-    dataset = dataset_of(release)
-    if dataset.num_classes < 2:
-        raise InvalidInput("classes of the release", dataset.num_classes, "at least 2: one is like nothing else")
-    extractor = from_spec(
-        dataset.extractor, features_model, trust_model=trust_features_model, arrays=dataset.extractor_arrays or None
-    )
-    found = class_means(dataset, _centre_noise(dataset))
-    if _takes_texts(extractor, dataset.classes):
-        if public_texts is None:
-            raise InvalidInput(FIELD, None, "public texts to compare the classes of a release of texts with")
-        if place is not None:
-            raise InvalidInput("figure", str(place), "none of a release of texts: its texts are printed")
-        return _texts(dataset, extractor, found, public_texts, check_integer("nearest", nearest, low=1))
-    if public_texts is not None:
-        raise InvalidInput(FIELD, "texts", f"none beside a release of {extractor.name} features")
-    config = InverseConfig(steps=check_integer("steps", steps, low=1))
-    return _images(dataset, extractor, found, config, seed, place, callback(progress))
-
-
-def _centre_noise(dataset: ReleasedDataset) -> float:
+def centre_noise(dataset: ReleasedDataset) -> float:
     """Standard deviation of the noise in an entry of the released mean."""
     if dataset.certificate is None or dataset.transform.centre is None:
         return 0.0
@@ -253,7 +200,7 @@ def _centre_noise(dataset: ReleasedDataset) -> float:
     return 0.0 if multiplier is None else float(multiplier * plan.clip_norm / plan.records)
 
 
-def _takes_texts(extractor: Extractor, classes: Sequence[str]) -> bool:
+def takes_texts(extractor: Extractor, classes: Sequence[str]) -> bool:
     try:
         extractor.check_schema(Schema(records=1, input_shape=(1,), classes=tuple(classes), columns=("text",)))
     except InvalidInput:
@@ -261,9 +208,7 @@ def _takes_texts(extractor: Extractor, classes: Sequence[str]) -> bool:
     return True
 
 
-def _texts(dataset: ReleasedDataset, extractor: Extractor, found: ClassMeans, given: Any, count: int) -> ClassTexts:
-    if given is None:
-        raise InvalidInput(FIELD, None, "public texts to compare the classes of a release of texts with")
+def near_texts(dataset: ReleasedDataset, extractor: Extractor, found: ClassMeans, given: Any, count: int) -> ClassTexts:
     texts = read_texts(given)
     scores = class_scores(dataset, dataset.transform.rows(extractor.extract(column_of(texts))))
     rows = zip(scores.log_odds, scores.probabilities, strict=True)
@@ -287,7 +232,7 @@ def _nearest(
     return [(texts[place], float(probabilities[place])) for place in order]
 
 
-def _images(
+def class_images(
     dataset: ReleasedDataset,
     extractor: Extractor,
     found: ClassMeans,

@@ -17,7 +17,6 @@ from privmix.bars import Asked, callback, shows_bars
 from privmix.errors import check_choice
 from privmix.features.spec import feature_names, title_of
 from privmix.jobs.columns import Columns
-from privmix.jobs.hub import Pushed, push
 from privmix.jobs.transformed import transformed
 from privmix.plans import Plan, plan_from_dict
 from privmix.publication import ReleasedDataset
@@ -30,7 +29,6 @@ from privmix.shown import PriceCurve, Shown
 from privmix.untrusted import open_plain
 
 if TYPE_CHECKING:
-    from privmix.jobs.picturing import ClassPictures, ClassTexts
     from privmix.jobs.sampling import SampledTable
 
 SAMPLED: Final = 10_000
@@ -186,34 +184,6 @@ class Release(Shown):
             warnings.warn(text, stacklevel=3)
         return found
 
-    def picture_classes(
-        self,
-        *,
-        public_texts: Any = None,
-        nearest: int = 3,
-        figure: str | Path | None = None,
-        seed: int = 0,
-        features_model: str | Path | None = None,
-        trust_features_model: bool = False,
-        progress: Asked = None,
-    ) -> ClassPictures | ClassTexts:
-        """What its classes look like, of images or texts; ``privmix picture`` does the same.
-
-        See :func:`privmix.picture`, also for the arguments.
-        """
-        from privmix.jobs.picturing import picture
-
-        return picture(
-            self,
-            public_texts=public_texts,
-            nearest=nearest,
-            figure=figure,
-            seed=seed,
-            features_model=features_model,
-            trust_features_model=trust_features_model,
-            progress=progress,
-        )
-
     def __fspath__(self) -> str:
         """Where its files are: whatever takes the folder of a release takes the release."""
         return str(self._folder)
@@ -240,19 +210,6 @@ class Release(Shown):
             draft.check_in_place()
             verify_release(draft.path)
         return path
-
-    def push_to_hub(
-        self,
-        to: str,
-        *,
-        public: bool = False,
-        licence: str | None = None,
-        message: str | None = None,
-        overwrite: bool = False,
-        dry_run: bool = False,
-    ) -> Pushed:
-        """Send it to the Hugging Face hub: :func:`privmix.push` of this release, with its options."""
-        return push(self, to, public=public, licence=licence, message=message, overwrite=overwrite, dry_run=dry_run)
 
     def _files(self) -> list[str]:
         """Names of all files; which there are was checked."""

@@ -17,10 +17,11 @@ from starlette.routing import Route
 from privmix.certificate import Certificate
 from privmix.certificate.certificate import RELEASE
 from privmix.certificate.guarantee import Guarantee
+from privmix.commands.report import report
+from privmix.commands.verify import verify
 from privmix.errors import PrivmixError
-from privmix.jobs.checking import Checked, verify
+from privmix.jobs.checking import Checked
 from privmix.jobs.kinds import certified
-from privmix.jobs.report import report
 from privmix.jobs.sampling import sampled
 from privmix.studio.asked import Problem
 from privmix.studio.desk import Desk

@@ -19,7 +19,7 @@ import privmix as pm
 from privmix.cli.main import run
 from privmix.data import embedded_digits
 from privmix.errors import InvalidInput
-from privmix.jobs import class_texts, picturing
+from privmix.jobs import class_texts
 from tests.jobs.test_class_texts import Letters
 
 MADE: dict[str, Any] = {"features": "pixels", "delta": 1e-4, "seed": 0}
@@ -63,7 +63,7 @@ def test_pixels_are_put_back(found: pm.ClassPictures) -> None:
 
 def test_heavy_noise_shows_nothing_and_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     noise = released(0.05)
-    drowned = noise.picture_classes()
+    drowned = pm.picture(noise)
     assert set(drowned.words) == {"nothing"}
     assert drowned.sure.max() == 0
     assert isinstance(drowned, pm.ClassPictures)
@@ -170,7 +170,7 @@ def test_texts_are_ranked_by_class(monkeypatch: pytest.MonkeyPatch) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = texts_release()
-    monkeypatch.setattr(picturing, "from_spec", lambda *_, **__: Letters())
+    monkeypatch.setattr("privmix.features.from_spec", lambda *_, **__: Letters())
     texts = ["an egg, an egg", "bad cafe", "hij", "egg egg egg", "faded cab"]
     seen = pm.picture(made, public_texts=texts)
     assert isinstance(seen, pm.ClassTexts)

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+import privmix as pm
+from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from tests.cli.helpers import privmix
 from tests.releases.test_folder import write
@@ -42,7 +44,7 @@ def test_sign_and_verify(kind: str, folders: dict[str, Path], keys: Path) -> Non
     folder = str(folders[kind])
     plain = privmix("verify", folder)
     assert plain.code == 0, plain.err
-    assert "unsigned: who made it is not checked" in plain.out
+    assert "signature: none" in plain.out
     assert privmix("verify", folder, "--key", str(keys / "ana.pub.pem")).code == 2
 
     done = privmix("sign", folder, "--key", str(keys / "ana.pem"))
@@ -51,7 +53,7 @@ def test_sign_and_verify(kind: str, folders: dict[str, Path], keys: Path) -> Non
     assert (named.code, "not checked (give --key)" in named.out) == (0, True)
     checked = privmix("verify", folder, "--key", str(keys / "ana.pub.pem"))
     assert checked.code == 0, checked.err
-    assert "signed: every file, by key" in checked.out
+    assert "of every file, by key" in checked.out
     as_json = json.loads(privmix("verify", folder, "--key", str(keys / "ana.pub.pem"), "--json").out)
     assert as_json["signature"]["checked"] is True
     assert as_json["signature"]["key_id"] in checked.out
@@ -109,6 +111,19 @@ def test_passphrases(folders: dict[str, Path], tmp_path: Path, monkeypatch: pyte
     monkeypatch.delenv("PRIVMIX_KEY_PASSPHRASE")
     asked = privmix(*line)
     assert (asked.code, "PRIVMIX_KEY_PASSPHRASE" in asked.err) == (2, True)
+
+
+def test_python_makes_keys_and_signs(folders: dict[str, Path], tmp_path: Path) -> None:
+    made = pm.keygen(tmp_path / "di", passphrase=b"correct horse")
+    with pytest.raises(InvalidInput, match="passphrase"):
+        pm.keygen(tmp_path / "ed", passphrase=True)
+    with pytest.raises(InvalidInput, match="passphrase"):
+        pm.sign(folders["release"], made.private, overwrite=True)
+    (folders["release"] / "more.txt").unlink(missing_ok=True)
+    signed = pm.sign(folders["release"], made.private, passphrase=b"correct horse", overwrite=True)
+    checked = pm.verify(folders["release"], key=made.public)
+    assert checked.to_dict()["signature"] == {"key_id": signed.key_id, "checked": True}
+    assert signed.key_id == made.key_id
 
 
 def test_a_public_key_does_not_sign_and_a_private_one_does_not_check(folders: dict[str, Path], keys: Path) -> None:

@@ -52,7 +52,7 @@ def hub(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Hub]:
 
 
 def test_a_release_comes_back_as_it_went(hub: Hub, release: Path, tmp_path: Path) -> None:
-    pushed = pm.load(release).push_to_hub("ana/rows")
+    pushed = pm.push(pm.load(release), "ana/rows")
     assert pushed.kind == "dataset"
     assert hub.private == {("dataset", "ana/rows"): True}
     assert set(pushed.files) == {path.relative_to(release).as_posix() for path in release.rglob("*") if path.is_file()}
@@ -65,7 +65,7 @@ def test_a_release_comes_back_as_it_went(hub: Hub, release: Path, tmp_path: Path
 
 
 def test_a_model_comes_back_as_it_went(hub: Hub, model: Path, tmp_path: Path) -> None:
-    pushed = pm.load(model).push_to_hub("ana/net", licence="apache-2.0", public=True)
+    pushed = pm.push(pm.load(model), "ana/net", licence="apache-2.0", public=True)
     assert pushed.kind == "model"
     assert hub.private == {("model", "ana/net"): False}
     assert set(pushed.files) == {path.name for path in model.iterdir()} | {"README.md"}
@@ -93,7 +93,7 @@ def test_a_dry_run_sends_nothing(hub: Hub, release: Path) -> None:
     found = CliRunner().invoke(app, ["push", str(release), "--to", "ana/rows", "--dry-run"])
     assert found.exit_code == 0, found.output
     assert "certificate.json" in found.output
-    assert "would push" in found.output
+    assert "To be pushed" in found.output
     assert not hub.repos
     assert not hub.tokens
 
@@ -124,8 +124,8 @@ def test_private_folders_and_others_stay_here(hub: Hub, release: Path, model: Pa
         (copied / name).write_text("private")
         with pytest.raises(InvalidInput, match="files"):
             pm.push(copied, "ana/net")
-    with pytest.raises(InvalidInput, match="fitted on a release"):
-        pm.load(tmp_path / "fitted").push_to_hub("ana/net")
+    with pytest.raises(InvalidInput, match="folder"):
+        pm.push(pm.load(tmp_path / "fitted"), "ana/net")
     assert not hub.repos
 
 

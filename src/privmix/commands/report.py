@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, MISSING, dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from privmix.certificate.certificate import MODEL, RELEASE
+from privmix.commands.base import Command, function
 from privmix.errors import InvalidInput, check_choice
-from privmix.jobs.guarantee import folder_guarantee
-from privmix.jobs.kinds import FITTED, kind_of
-from privmix.jobs.ledger_total import ledger_total, read_ledger_total, total_record
+from privmix.jobs.options import NewFile
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured
-from privmix.learning import load_model
-from privmix.ledger import Ledger
+from privmix.options import option
+from privmix.progress import Progress
 from privmix.reports.context import AUDIENCES, OWNER, PUBLIC
-from privmix.reports.page import check_target, render_page, write_page
 from privmix.reports.records import RECORDS_FOLDER, RunRecord, public_records, read_records
 from privmix.shown import Shown
+
+if TYPE_CHECKING:
+    from privmix.ledger import Ledger
 
 _CERTIFICATE: Final = "certificate.json"
 _MODEL: Final = "model.json"
@@ -34,7 +34,7 @@ Part = str | PathLike[str] | RunRecord | Measured
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Shown):
+class ReportPage(Shown):
     """A page, made.
 
     Attributes:
@@ -53,38 +53,36 @@ class Report(Shown):
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """What it is, and where."""
         where = "nowhere yet: `page` holds it" if self.out is None else self.out
-        told = {"for your eyes": "a private record refutes a claim"} if self.refuted_in_private else {}
-        return f"Report for {self.audience}", {"page": f"{len(self.page):,} characters", "file": where, **told}
+        facts = {"page": f"{len(self.page):,} characters", "file": where}
+        return f"Report for {self.audience}", {**facts, **({"warnings": self.warnings[0]} if self.warnings else {})}
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What its owner should know before anyone gets it."""
+        if self.audience == OWNER:
+            return ("this page holds private evaluation: do not publish it",)
+        refuted = (
+            "a private record refutes a claim; this page can't say so. See the page for the owner before you publish "
+            "anything"
+        )
+        return (refuted,) if self.refuted_in_private else ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values, without the page."""
+        out = None if self.out is None else str(self.out)
+        return {"audience": self.audience, "refuted_in_private": self.refuted_in_private, "out": out}
 
 
-def report(
-    runs: Part | Sequence[Part],
-    *,
-    out: str | Path | None = None,
-    audience: str = PUBLIC,
-    ledger: str | Ledger | None = None,
-    dataset: str | None = None,
-    statement: str | Path | None = None,
-    key: str | Path | None = None,
-    overwrite: bool = False,
-) -> Report:
-    """Make one self-contained page: what was guaranteed, what it is good for, and what attacks could do.
+@dataclass(frozen=True, eq=False, repr=False)
+class Report(NewFile, Command[ReportPage]):
+    """Write one HTML page: guarantee, accuracy and attacks.
 
-    The guarantee is recomputed from the certificate. Everything else comes from records that jobs keep.
+    The page is self-contained. The guarantee is recomputed from the certificate. Everything else comes from records
+    that commands keep. With `ledger` or `statement` the page shows what everything made of the data has cost; the page
+    for the owner says what became of the charges, too.
 
     Formal guarantees:
         * a page for the public is made without private records: their figures can't get into it.
-
-    Args:
-        runs: releases, trained models, run folders (which may hold ``release/`` and ``model/``), records, or what jobs
-            returned.
-        out: HTML file to write; not in a release. None writes none.
-        audience: ``"public"``: no private figure gets in; ``"owner"``: everything, keep it to yourself.
-        ledger, dataset: where the data have their budget, and under which name: what all of it has cost is shown. Its
-            owner sees what became of the charges, too.
-        statement: the file of :func:`privmix.ledger_total`, which shows the same to whoever has no ledger.
-        key: public key (PEM) of whoever must have signed that; without it the page says that nobody checked it.
-        overwrite: replace a page that is there; no other file is ever replaced.
 
     Raises:
         InvalidInput: a folder holds nothing to report on, something was edited, or records and folders are about
@@ -97,43 +95,73 @@ def report(
         ...
         privmix.errors.InvalidInput: runs: got 'no-such-folder'; allowed: a folder that privmix wrote
     """
-    check_choice("audience", audience, AUDIENCES)
-    parts = [runs] if isinstance(runs, str | PathLike | RunRecord | Measured) else list(runs)
-    place = None if out is None else Path(out)
-    if place is not None:
-        _check_out(place, parts, overwrite=overwrite)
-    found = _Found()
-    for part in parts:
-        found.add(part, audience)
-    found.check()
-    total = _total(ledger, dataset, statement, key, audience)
-    page = render_page([*found.guarantees.values(), *total, *found.records], audience)
-    if place is not None:
-        write_page(page, place, private=audience == OWNER, overwrite=overwrite)
-    return Report(page, audience, found.refuted_in_private, place)
+
+    example = "privmix report RUN RELEASE --for public --out report.html"
+
+    runs: Part | Sequence[Part] = option(
+        MISSING,
+        "Release, trained model, or run folder that `record` filled (it may hold release/ and model/); in Python "
+        "results and records, too.",
+        argument=True,
+        several="RUN",
+    )
+    _: KW_ONLY
+    out: str | Path | None = option(
+        None, "HTML file to write, not in a release. Default: report.html; in Python none.", shown="report.html"
+    )
+    audience: str = option(
+        PUBLIC, "public: no private figure gets in; owner: everything, keep it to yourself.", flag="for"
+    )
+    ledger: str | Ledger | None = option(
+        None, "The dataset's ledger: the page shows what everything has cost. With `dataset`."
+    )
+    dataset: str | None = option(None, "The dataset's name in `ledger`.")
+    statement: str | Path | None = option(
+        None, "The same from a file of privmix ledger statement, for whoever has no ledger."
+    )
+    key: str | Path | None = option(
+        None, "Public key (PEM) of whoever must have signed `statement`; without it the page says: not checked."
+    )
+
+    def run(self, progress: Progress) -> ReportPage:
+        """Report."""
+        from privmix.reports.page import check_target, render_page, write_page
+
+        audience, runs = check_choice("audience", self.audience, AUDIENCES), self.runs
+        parts = [runs] if isinstance(runs, str | PathLike | RunRecord | Measured) else list(runs)
+        place = None if self.out is None else Path(self.out)
+        if place is not None:
+            check_target(place, overwrite=self.overwrite)
+            _check_outside(place, parts)
+        found = _Found()
+        for part in parts:
+            found.add(part, audience)
+        found.check()
+        page = render_page([*found.guarantees.values(), *self._total(), *found.records], audience)
+        if place is not None:
+            write_page(page, place, private=audience == OWNER, overwrite=self.overwrite)
+        return ReportPage(page, audience, found.refuted_in_private, place)
+
+    def _total(self) -> list[RunRecord]:
+        """The total that the page shows, if any."""
+        from privmix.jobs.ledger_total import ledger_total, read_ledger_total, total_record
+
+        ledger, dataset, statement, key = self.ledger, self.dataset, self.statement, self.key
+        if (ledger is None) != (dataset is None):
+            raise InvalidInput("ledger, dataset", "one of them", "both, or none")
+        if ledger is not None and statement is not None:
+            raise InvalidInput("statement", str(statement), "none beside `ledger`, which says it itself")
+        if key is not None and statement is None:
+            raise InvalidInput("key", str(key), "none without `statement`")
+        if ledger is not None and dataset is not None:
+            return [total_record(ledger_total(ledger, dataset, outcomes=self.audience == OWNER))]
+        return [] if statement is None else [total_record(read_ledger_total(statement, key))]
 
 
-def _total(
-    ledger: str | Ledger | None,
-    dataset: str | None,
-    statement: str | Path | None,
-    key: str | Path | None,
-    audience: str,
-) -> list[RunRecord]:
-    """The total that the page shows, if any."""
-    if (ledger is None) != (dataset is None):
-        raise InvalidInput("ledger, dataset", "one of them", "both, or none")
-    if ledger is not None and statement is not None:
-        raise InvalidInput("statement", str(statement), "none beside `ledger`, which says it itself")
-    if key is not None and statement is None:
-        raise InvalidInput("key", str(key), "none without `statement`")
-    if ledger is not None and dataset is not None:
-        return [total_record(ledger_total(ledger, dataset, outcomes=audience == OWNER))]
-    return [] if statement is None else [total_record(read_ledger_total(statement, key))]
+report = function(Report)
 
 
-def _check_out(out: Path, parts: Sequence[Part], *, overwrite: bool) -> None:
-    check_target(out, overwrite=overwrite)
+def _check_outside(out: Path, parts: Sequence[Part]) -> None:
     check_writable("out", out.parent)
     folders = [Path(part) for part in parts if isinstance(part, str | PathLike)]
     if any(release.resolve() in out.resolve().parents for release in _releases(folders)):
@@ -176,6 +204,11 @@ class _Found:
 
     def _add_subject(self, folder: Path, *, required: bool) -> bool:
         """Take in a release or model; whether there was one."""
+        from privmix.certificate.certificate import MODEL, RELEASE
+        from privmix.jobs.guarantee import folder_guarantee
+        from privmix.jobs.kinds import FITTED, kind_of
+        from privmix.learning import load_model
+
         kind = kind_of(folder)
         if kind in (MODEL, RELEASE):
             record = folder_guarantee(folder)
@@ -207,6 +240,9 @@ class _Found:
 
 def _releases(folders: Sequence[Path]) -> list[Path]:
     """Folders that must hold the certified files and no others."""
+    from privmix.certificate.certificate import RELEASE
+    from privmix.jobs.kinds import kind_of
+
     return [
         part for folder in folders for part in (folder, *(folder / name for name in _PARTS)) if kind_of(part) == RELEASE
     ]

@@ -1,0 +1,86 @@
+"""A key to sign releases and models with, or to replay releases with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import KW_ONLY, MISSING, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from privmix.commands.base import Command, function
+from privmix.errors import WITHHELD, InvalidInput
+from privmix.options import option
+from privmix.progress import Progress
+from privmix.shown import Shown
+
+# Folders with one of these are handed to others.
+_PUBLISHED: Final = ("certificate.json", "model.json")
+
+
+@dataclass(frozen=True, repr=False)
+class KeyFiles(Shown):
+    """Both halves of a new key.
+
+    Attributes:
+        private, public: their files.
+        key_id: names the key.
+        auditor: whether it is an auditor's.
+    """
+
+    private: Path
+    public: Path
+    key_id: str
+    auditor: bool
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """Where they are, and whose."""
+        others = "for the publisher of the release" if self.auditor else "publish it"
+        facts = {"private key": f"{self.private} (yours alone)", "public key": f"{self.public} ({others})"}
+        return "New auditor's key" if self.auditor else "New key", {**facts, "key id": self.key_id}
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        return {"private": str(self.private), "public": str(self.public), "key_id": self.key_id}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Keygen(Command[KeyFiles]):
+    """Make a key to sign with, or an auditor's.
+
+    NAME.pem is for you alone, NAME.pub.pem for others. Publish the public key where partners find it without you: your
+    site, a paper, a contract. Keep the private key out of every folder that you hand over.
+
+    An auditor makes a key of their own (`auditor`), one for each release: whoever has its private half and a sealed key
+    can take all noise off, and destroying it ends every copy of what was sealed to it.
+
+    Raises:
+        InvalidInput: a file is there already, or lies in a release or model.
+        StorageError: a file can't be written.
+    """
+
+    example = "privmix keygen ana; for an auditor: privmix keygen auditor --auditor --passphrase"
+
+    name: str | Path = option(MISSING, "Path without ending: NAME.pem and NAME.pub.pem.", argument=True)
+    _: KW_ONLY
+    passphrase: bool | bytes = option(
+        False, "Encrypt the private key; asked for, or taken from PRIVMIX_KEY_PASSPHRASE. In Python: the passphrase."
+    )
+    auditor: bool = option(
+        False, "Make an auditor's key: it opens what privmix release --replay-for seals to it. It signs nothing."
+    )
+
+    def run(self, progress: Progress) -> KeyFiles:
+        """Make it."""
+        from privmix.certificate import AuditorKey, PrivateKey, new_key_files
+
+        if self.passphrase is True:
+            raise InvalidInput("passphrase", WITHHELD, "the passphrase itself, as bytes")
+        private, public = Path(f"{self.name}.pem"), Path(f"{self.name}.pub.pem")
+        if any((parent / mark).is_file() for parent in private.resolve().parents for mark in _PUBLISHED):
+            raise InvalidInput("name", str(private), "a place outside of releases and models, which others will get")
+        made = AuditorKey.new() if self.auditor else PrivateKey.new()
+        key = new_key_files(private, public, self.passphrase or None, made)
+        return KeyFiles(private, public, key.key_id, self.auditor)
+
+
+keygen = function(Keygen)
