@@ -198,7 +198,7 @@ def test_a_header_line_among_the_records_decides_no_column() -> None:
     assert joined.to_json() == clean.to_json()
     assert [one.headers for one in (joined, clean)] == [1, 0]
     outcome = privmix("spec", "joined.csv", "--out", "spec.json", "--label-column", "ill", "--look")
-    assert "header line" in outcome.out
+    assert "header line" in outcome.err
 
 
 def test_numbers_for_rows_are_declared_in_intervals() -> None:
