@@ -82,7 +82,7 @@ def test_cells_are_told_apart_as_the_parser_does(tmp_path: Path) -> None:
     assert rows[4] is not None
     assert len(rows[4][0]) == 200_004
     found = pm.check(path, features="identity", columns=["size"], classes=CLASSES)
-    assert [one.record for one in found.misfits] == [1, 2, 3, 4]
+    assert sorted(one.record for one in found.misfits) == [1, 2, 3, 4]
 
 
 def test_a_record_longer_than_the_parser_takes_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

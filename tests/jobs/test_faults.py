@@ -29,7 +29,6 @@ Y = RNG.integers(0, 2, RECORDS)
 X = (np.eye(2, 3)[Y] * 0.6 + RNG.normal(0, 0.1, (RECORDS, 3))).astype(np.float32)
 GIVEN: dict[str, Any] = {"epsilon": 2, "delta": 1e-4, "classes": 2, "features": "identity", "progress": False}
 CHARGED: dict[str, Any] = {**GIVEN, "ledger": LEDGER, "dataset": "own"}
-STEPS = {**CHARGED, "series": SERIES, "design": pm.designs.MomentsSeries(steps=3)}
 MOMENTS = {**CHARGED, "design": pm.designs.Moments(), "out": OUT}
 TRAINED = {**CHARGED, "epochs": 1, "out": OUT}
 PERSONS = {"person": np.arange(RECORDS) // 2, "dataset": "persons", "private_count": True}
@@ -40,8 +39,8 @@ JOBS: dict[str, tuple[Callable[..., Any], int]] = {
     "release of persons": (lambda data=(X, Y), **more: pm.release(data, **{**MOMENTS, **PERSONS, **more}), 2),
     "training": (lambda data=(X, Y), **more: pm.train(data, **TRAINED, **more), 1),
     "training of a count": (lambda data=(X, Y), **more: pm.train(data, **TRAINED, private_count=True, **more), 2),
-    "series": (lambda data=(X, Y), **more: pm.release(data, **STEPS, **more), 1),
-    "later step": (lambda data=(X, Y), **more: pm.release(data, **STEPS, **more), 1),
+    "series": (lambda data=(X, Y), **more: pm.series.begin(SERIES, data, steps=3, **CHARGED, **more), 1),
+    "later step": (lambda data=(X, Y), **more: pm.series.step(SERIES, data, ledger=LEDGER, **more), 1),
 }
 pytestmark = pytest.mark.filterwarnings("ignore:features are plain numbers", "ignore:delta")
 
@@ -110,7 +109,7 @@ def test_a_fault_before_the_first_draw_costs_nothing(
         book.add_dataset("own", epsilon=2, delta=2.5e-4)
         book.add_dataset("persons", epsilon=2, delta=2.5e-4, unit="person")
         if job == "later step":
-            run()
+            JOBS["series"][0]()
         drawn.clear()
         try:
             with fault_at(number, fault, monkeypatch):
