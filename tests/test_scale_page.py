@@ -58,7 +58,7 @@ def test_manifests_are_yaml_and_closed() -> None:
 def test_commands_for_clusters_have_the_options_that_verbs_have() -> None:
     shown = "\n".join([*blocks(PAGE, "console"), *blocks(PAGE, "bash")]).replace("\\\n", " ")
     commands = re.findall(r"^(?:\$ )?privmix (\S+) (.*)$", shown, re.MULTILINE)
-    assert {verb for verb, _ in commands} == {"features", "release"}
+    assert {verb for verb, _ in commands} == {"extract-features", "release"}
     for verb, line in commands:
         said = privmix(verb, "--help-all").out
         for option in re.findall(r"--[a-z-]+", line):

@@ -133,7 +133,7 @@ def test_looking_says_so_wherever_the_draft_goes() -> None:
     visits().to_csv("d.csv", index=False)
     outcome = privmix("spec", "d.csv", "--out", "spec.json", "--label-column", "ill", "--look", "--number", "age=0:99")
     assert outcome.code == 0, outcome.err
-    assert "no guarantee covers it" in outcome.out
+    assert "no guarantee covers it" in outcome.err
     written = json.loads(Path("spec.json").read_text())
     assert written == {
         "drafted": DRAFTED,

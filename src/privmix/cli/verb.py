@@ -235,6 +235,9 @@ def add_command(group: typer.Typer, kind: type[Command[Any]], panel: str | None 
 
 def tell(found: Any, json_output: bool) -> None:
     """Print what a command found: a few facts, or JSON."""
+    cautions = getattr(found, "cautions", ())
+    for line in cautions:
+        err.print(f"[yellow]WARNING:[/] {plain(with_flags(line))}", soft_wrap=True)
     if json_output:
         print_json(found.to_dict())
     else:
@@ -247,7 +250,7 @@ def tell(found: Any, json_output: bool) -> None:
         else:
             out.print(plain(title), soft_wrap=True)
         for name, value in facts.items():
-            if not (warnings and name == "warnings"):
+            if not ((warnings and name == "warnings") or (cautions and name == "WARNING")):
                 text = f"{value:.4g}" if isinstance(value, float) else str(value)
                 out.print(f"  {plain(name)}: {plain(with_flags(text))}", soft_wrap=True)
         for line in found.details:
