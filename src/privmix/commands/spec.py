@@ -31,6 +31,7 @@ class TableSpec(Shown):
         out: the file that was written, if any.
         seen: column -> what it is taken for, or why it is left out, where records were looked at. Private.
         headers: header lines that stand among the records. Private.
+        warnings: what its owner should know; what is about the records is private.
         nameless: columns without a name of their own, which are left out.
     """
 
@@ -39,6 +40,7 @@ class TableSpec(Shown):
     out: Path | None
     seen: Mapping[str, str]
     headers: int
+    warnings: tuple[str, ...]
     nameless: tuple[str, ...]
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
@@ -57,16 +59,6 @@ class TableSpec(Shown):
         }
         title = f"Specification of {len(self.columns)} columns"
         return title, {**listed, **{name: value for name, value in more.items() if value}}
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """What its owner should know; what is about the records is private."""
-        again = f"a header line stands among the records, {self.headers:,} times: take it out of the data"
-        looked = (
-            "records were looked at: what the file says of them is published with each release made with it, and no "
-            "guarantee covers it. Put public knowledge in its place where you can"
-        )
-        return (*([again] if self.headers else []), *([looked] if self.looked else []))
 
     @property
     def undeclared(self) -> tuple[str, ...]:
@@ -192,6 +184,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
             place,
             {name: one[1] for name, one in looks.items()},
             again,
+            _warnings(again, bool(seen)),
             tuple(place_of(name) for name in header or () if not is_usable(name)),
         )
         # What was said must make sense now, and not when data are released.
@@ -204,6 +197,15 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
 
 
 spec = function(Spec)
+
+
+def _warnings(headers: int, looked: bool) -> tuple[str, ...]:
+    again = f"a header line stands among the records, {headers:,} times: take it out of the data"
+    published = (
+        "records were looked at: what the file says of them is published with each release made with it, and no "
+        "guarantee covers it. Put public knowledge in its place where you can"
+    )
+    return (*([again] if headers else []), *([published] if looked else []))
 
 
 def _check_out(out: Path, overwrite: bool) -> None:
