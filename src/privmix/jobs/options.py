@@ -432,7 +432,7 @@ class FitOptions(Columns, ModelFiles):
         AUTO, "noise-aware-ridge, second-moments: auto, or a share of the largest eigenvalue.", EXPERT
     )
     seed: int = option(0, "generalized-kl: initial weights, order of rows, augmentations.", EXPERT)
-    class_descriptions: str | Path | Mapping[str, Any] | None = option(
+    class_descriptions: str | Mapping[str, Any] | None = option(
         None,
         "discriminant, on texts: a public prior for class means. names: the classes' own names; or a JSON or CSV "
         "file with descriptions (in Python a mapping, too: from each class to one text or several).",
