@@ -21,7 +21,7 @@ import common
 
 HERE = Path(__file__).parents[1]
 DATA = common.data_root() / "mnist"
-RELEASE = ["release", "--data", DATA, "--features", "scattering", "--design", "poisson", "--mixup-degree", 64,
+RELEASE = ["release", "--data", DATA, "--features", "scattering", "--design", "poisson:mixup_degree=64",
            "--rows", 60_000, "--epsilon", 1, "--delta", 1e-5, "--out", "REL"]  # fmt: skip
 COMMANDS = {
     "release": RELEASE,

@@ -17,7 +17,7 @@ from privmix.audits.audit import audit_plan
 from privmix.audits.looks import MOST_RUNS, Stopping
 from privmix.audits.worst_case import attack, worst_case_of
 from privmix.errors import InvalidInput
-from privmix.jobs.audited import published_plan
+from privmix.jobs.audit import published_plan
 from privmix.planning import ReleaseConfig
 from privmix.reports.style import COLOURS, new_figure, save_figure
 from privmix.training.plan import plan_training

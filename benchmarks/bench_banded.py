@@ -80,7 +80,7 @@ def priced() -> list[dict[str, Any]]:
 
 def config_of(batch: int, epochs: float, epsilon: float, bands: int) -> TrainingConfig:
     """A linear head's, by DP-SGD where there is one band."""
-    own: dict[str, Any] = {} if bands == 1 else {"mechanism": "banded", "bands": bands}
+    own: dict[str, Any] = {} if bands == 1 else {"mechanism": f"banded:bands={bands}"}
     return TrainingConfig.for_model(
         "linear", records=RECORDS, epsilon=epsilon, delta=DELTA, batch_size=batch, epochs=epochs, **own
     )

@@ -43,9 +43,9 @@ WIDTHS = (None, 64, 256, 1024)
 # Unprojected second moments of more features take minutes.
 MOST = 4096
 HEADS: dict[str, dict[str, Any]] = {
-    "rate 2, 20 epochs, features to norm 4": {"learning_rate": 2.0, "epochs": 20, "feature_norm": 4.0},
-    "rate 2": {"learning_rate": 2.0},
-    "rate 8": {"learning_rate": 8.0},
+    "rate 2, 20 epochs, features to norm 4": {"optimiser": "sgd:learning_rate=2", "epochs": 20, "feature_norm": 4.0},
+    "rate 2": {"optimiser": "sgd:learning_rate=2"},
+    "rate 8": {"optimiser": "sgd:learning_rate=8"},
 }
 # Extractor, and how many features it gives where a folder holds a projection of them.
 SETS: dict[str, tuple[str, int | None]] = {

@@ -29,7 +29,7 @@ from privmix.data import open_dataset
 from privmix.engine import PrivateRecords
 from privmix.features import parse_features
 from privmix.learning import LEARNERS, DataModel
-from privmix.planning import Choice, ReleaseConfig, choose_design
+from privmix.planning import PlannerChoice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
 from privmix.plans import made_by
 from privmix.releases import SecretStreams, release_to_memory
@@ -41,7 +41,7 @@ CACHE = common.RESULTS.parent / "cache"
 DELTA = 1e-5
 MARKERS = "os^vDP*X"
 DATASETS: dict[str, dict[str, Any]] = {
-    "banking77": {"features": "minilm", "classes": 77, "text_column": "text"},
+    "banking77": {"features": "minilm", "classes": 77, "columns": "text"},
     "adult": {
         "features": f"tabular:{Path(__file__).parents[1] / 'docs' / 'adult.json'}",
         "classes": ["<=50K", ">50K"],
@@ -79,7 +79,7 @@ def data(dataset: str, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
 
 
 @cache
-def planned(dataset: str, epsilon: float) -> Choice:
+def planned(dataset: str, epsilon: float) -> PlannerChoice:
     """The planner's choice, from public facts."""
     x, y = data(dataset, "train")
     classes = tuple(map(str, range(int(y.max()) + 1)))

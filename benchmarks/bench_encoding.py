@@ -82,8 +82,7 @@ def child(data: str, out: str, engine: str, workers: int) -> None:
         features="scattering",
         classes=2,
         columns=Columns(image_size=SHAPE[0], colour="grey"),
-        engine=engine,
-        workers=workers if engine == "ray" else None,
+        engine=f"ray:workers={workers}" if engine == "ray" else engine,
         progress=False,
     )
     found = {

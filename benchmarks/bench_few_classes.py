@@ -8,8 +8,8 @@ Texts go through ``--features minilm``, and through its layers 3 to 6, which wer
 reach on docstrings without privacy (``bench_text_layers.py``).
 
 A release is what ``privmix release --design auto`` makes where it is told nothing, or the accuracy of discriminant
-analysis without privacy (``--attainable``); beside it stand moments with the share of X'Y that the planner took for
-such sets before it knew how far apart few classes lie. Descriptions of the classes, for ``fit --class-descriptions``,
+analysis without privacy (``--assume attainable=``); beside it stand moments with the share of X'Y that the planner took
+for such sets before it knew how far apart few classes lie. Descriptions of classes, for ``fit --class-descriptions``,
 were written from the classes' names alone. Runs are kept in results/few_classes_runs.json.
 
     python benchmarks/bench_few_classes.py --data FOLDER

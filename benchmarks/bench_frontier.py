@@ -1,15 +1,16 @@
-"""Accuracy against epsilon, every method one line: releases, private training, rivals and the papers' claims.
+"""Accuracy against epsilon, every method one line: releases, private training, baselines and the papers' claims.
 
 Nothing is run: the lines are the kept runs of the benchmarks that LINES names, each at its own settings, all at delta
 1e-5, add or remove one record, by PLD. Claims stand as their papers print them, with their features and accounting.
-`frontier.svg` has four lines a dataset: without privacy, the best release that needs no public data and the best
-baseline at the epsilons that all were run at, and one private model by DP-SGD. `frontier_all.svg` has every line.
+`frontier.svg` has a panel for each kind of data: without privacy, the best release, the best earlier release method,
+and one private model by DP-SGD. `frontier_all.svg` has every line.
 
     python benchmarks/bench_frontier.py
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -22,7 +23,7 @@ import common
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 EPSILONS = (0.5, 1.0, 1.2, 2.0, 3.0, 4.0, 8.0)
-OWN, PRIOR, RIVAL, CLAIM = "no public data", "procedural prior or texts", "rival, honest price", "as published"
+OWN, PRIOR, RIVAL, CLAIM = "no public data", "procedural prior or texts", "baseline, valid bound", "as published"
 ENCODER = "public photographs"
 Line = tuple[str, str, str, Mapping[str, Any], str]
 # (label, kind, runs, what these have, where their accuracy in [0, 1] is)
@@ -90,6 +91,22 @@ LINES: dict[str, list[Line]] = {
         ("DP-SGD, patches of leaves", PRIOR, "cifar10", {"part": "train"}, ""),
         ("moments, EfficientNet-Lite", ENCODER, "photographs", {"how": "moments"}, ""),
         ("DP-SGD, EfficientNet-Lite, linear", ENCODER, "photographs", {"how": "DP-SGD, linear head"}, ""),
+        (
+            "moments, EfficientNet-Lite, all layers",
+            ENCODER,
+            "photographs",
+            {"how": "moments, all layers and mirror"},
+            "",
+        ),
+        ("Gaussian Mixing, EfficientNet-Lite", RIVAL, "photographs", {"how": "Gaussian mixing"}, ""),
+        ("DP-CDA, EfficientNet-Lite", RIVAL, "photographs", {"how": "class-wise mixup"}, ""),
+        ("DPMix, EfficientNet-Lite", RIVAL, "photographs", {"how": "mixup of fixed size"}, ""),
+        ("NeuroMixGDP-HS, EfficientNet-Lite", RIVAL, "photographs", {"how": "hierarchical mixup"}, ""),
+    ],
+    "adult": [
+        ("rows of second moments", OWN, "tables", {"dataset": "adult", "method": "goal table"}, "quality/trees/rows"),
+        ("AIM's rows, fewer rounds", RIVAL, "tables", {"dataset": "adult", "method": "aim"}, "quality/trees/rows"),
+        ("MST's rows", RIVAL, "tables", {"dataset": "adult", "method": "mst"}, "quality/trees/rows"),
     ],
     "banking77": [
         ("moments, discriminant", OWN, "class_descriptions", {"design": "second moments"}, "nothing"),
@@ -174,18 +191,27 @@ CLAIMS: dict[str, dict[str, dict[float, float]]] = {
         "PrivImage (Li et al. 2024), public photographs": {1: 74.5},
     },
     "banking77": {},
+    "adult": {},
 }
-# What the picture shows; what is below has its figures in the table.
-SHOWN = {"mnist": (89.0, 99.3), "cifar10": (20.0, 90.0), "banking77": (50.0, 95.0)}
-# The picture for a first look: datasets with rivals at an honest price, and what is no release.
-FIRST = {"mnist": (94.0, 99.6), "banking77": (64.0, 95.0)}
-COMMON = (1.0, 8.0)
-TRAINED = "DP-SGD, linear"
-NO_RELEASE = (TRAINED, "class sums")
+# What `frontier_all.svg` shows; what is below has its figures in the table.
+SHOWN = {"mnist": (89.0, 99.3), "cifar10": (20.0, 90.0), "banking77": (50.0, 95.0), "adult": (80.0, 88.0)}
+# The panels for a first look: kind of data, releases, one private model, where y begins and ends,
+# and where a note stands (parts of the panel).
+FIRST: dict[str, tuple[str, str, str | None, tuple[float, float], tuple[float, float]]] = {
+    "mnist": ("Digits (MNIST)", OWN, "DP-SGD, linear", (96, 99.5), (0.5, 0.1)),
+    "banking77": ("Questions (banking77)", OWN, "DP-SGD, linear", (45, 100), (0.68, 0.4)),
+    "cifar10": ("Photos (CIFAR-10)", ENCODER, "DP-SGD, EfficientNet-Lite, linear", (74, 88), (0.33, 0.87)),
+    "adult": ("Table rows (Adult)", OWN, None, (82, 88), (0.5, 0.2)),
+}
+NAMES = {"release": "privmix\nrelease ", "DP-SGD": "one model,\nDP-SGD ", "earlier": "earlier\nrelease "}
+# Points by which a mean may fall by the noise of its runs.
+SLACK = 1.0
+NO_RELEASE = ("class sums",)
 TITLES = {
     "mnist": "MNIST, scattering",
     "cifar10": "CIFAR-10 (JPEG copy)",
     "banking77": "banking77, sentence embeddings",
+    "adult": "Adult, a tree trained on the rows",
 }
 
 
@@ -202,16 +228,24 @@ def values(line: Line) -> dict[float, list[float]]:
     found: dict[float, list[float]] = defaultdict(list)
     for run in runs_of(name):
         if all(run.get(key) == value for key, value in facts.items()) and run["epsilon"] in EPSILONS:
-            accuracy = float((run[where] if where else run)["accuracy"])
-            found[float(run["epsilon"])].append(accuracy if accuracy > 1 else 100 * accuracy)
+            epsilon = float(run["epsilon"])
+            for part in where.split("/") if where else ():
+                run = run[part]
+            accuracy = float(run["accuracy"])
+            found[epsilon].append(accuracy if accuracy > 1 else 100 * accuracy)
     return dict(sorted(found.items()))
 
 
-def without_privacy(dataset: str) -> float | None:
-    found = [
-        100 * run["accuracy"] for run in runs_of("designs") if (run["dataset"], run["design"]) == (dataset, "none")
-    ]
-    return found[0] if found else None
+def without_privacy(dataset: str) -> float:
+    """The best accuracy in percent without privacy that the benchmarks of these lines have."""
+    if dataset == "adult":
+        kept = json.loads((common.RESULTS / "tables.json").read_text())["results"]
+        return 100 * float(kept["without privacy"]["adult"])
+    if dataset == "cifar10":
+        return max(run["accuracy"] for run in runs_of("photographs") if run["how"].startswith("without privacy"))
+    return 100 * next(
+        run["accuracy"] for run in runs_of("designs") if (run["dataset"], run["design"]) == (dataset, "none")
+    )
 
 
 def shown(dataset: str) -> Iterator[tuple[Line, dict[float, list[float]]]]:
@@ -235,10 +269,19 @@ def main() -> None:
         for dataset in LINES
         for line, found in shown(dataset)
     ]
-    first = "![The best release, the best baseline, DP-SGD, and no privacy](frontier.svg)\n\n"
-    first += "Each point is the best of its kind at that epsilon: " + "; ".join(_named(dataset) for dataset in FIRST)
-    first += ". DP-SGD is one private model and no release. DP-CDA, DP-MERF and Gaussian Mixing are learnt from by "
-    first += "privmix's learner. Every line is in [frontier_all.svg](frontier_all.svg)."
+    first = "![No privacy, best release, best earlier release method, DP-SGD, for four kinds of data](frontier.svg)\n\n"
+    first += (
+        "Each point is the best mean of its kind at that epsilon. A point is left out if a smaller epsilon is more "
+    )
+    first += "than a point better.\n\n" + "\n".join(_named(dataset) for dataset in FIRST)
+    first += "\n\nPhotos: features come from a network trained on public photographs; the release uses all its layers, "
+    first += (
+        "DP-SGD and earlier methods the last. DP-SGD trains one private model and publishes no data. AIM runs fewer "
+    )
+    first += (
+        "rounds than its authors use. Models are trained on DP-CDA, DP-MERF and Gaussian Mixing by privmix's learner. "
+    )
+    first += "Every line is in [frontier_all.svg](frontier_all.svg)."
     tables.append("![Every method](frontier_all.svg)")
     title = "Accuracy against epsilon, every method one line"
     common.save("frontier", title, settings, results, [first, *tables], again=True)
@@ -251,71 +294,116 @@ def _table(dataset: str) -> str:
         rows.append([label, kind, *cells, f"[{name}]({name}.md)"])
     for label, points in CLAIMS[dataset].items():
         rows.append([label, CLAIM, *(f"{points[e]:g}" if e in points else "" for e in EPSILONS), ""])
-    base = without_privacy(dataset)
-    if base is not None:
-        rows.append(["without privacy", "", *[f"{base:.1f}"] * len(EPSILONS), "[designs](designs.md)"])
+    source = {"cifar10": "photographs", "adult": "tables"}.get(dataset, "designs")
+    base = [f"{without_privacy(dataset):.1f}"] * len(EPSILONS)
+    rows.append(["without privacy", "", *base, f"[{source}]({source}.md)"])
     head = [TITLES[dataset], "", *(f"eps {epsilon:g}" for epsilon in EPSILONS), "runs"]
     return common.table(head, rows)
 
 
 def best_of(dataset: str, kind: str) -> dict[float, tuple[float, str]]:
-    """At each epsilon the best mean of the lines of a kind, and whose it is."""
+    """The best mean of the lines of a kind, and whose it is, where no smaller epsilon is clearly better."""
     found: dict[float, tuple[float, str]] = {}
     for line, accuracies in shown(dataset):
-        if line[1] == kind and line[0] not in NO_RELEASE:
+        if line[1] == kind and line[0] not in NO_RELEASE and not line[0].startswith("DP-SGD"):
             for epsilon, runs in accuracies.items():
                 found[epsilon] = max(found.get(epsilon, (0.0, "")), (float(np.mean(runs)), line[0]))
-    return dict(sorted(found.items()))
+    # A release at a smaller epsilon has the larger epsilon's guarantee as well.
+    return {
+        epsilon: one
+        for epsilon, one in sorted(found.items())
+        if one[0] >= max(found[e][0] for e in found if e <= epsilon) - SLACK
+    }
 
 
 def _named(dataset: str) -> str:
-    words = [
-        f"{label} at {epsilon:g} {one[1]}"
-        for kind, label in ((OWN, "release"), (RIVAL, "baseline"))
-        for epsilon, one in best_of(dataset, kind).items()
-        if epsilon in COMMON
-    ]
-    return f"{TITLES[dataset]}: {', '.join(words)}"
+    title, own, *_ = FIRST[dataset]
+    names = []
+    for kind, label in ((own, "release"), (RIVAL, "earlier method")):
+        for line, points in itertools.groupby(best_of(dataset, kind).items(), key=lambda point: point[1][1]):
+            names.append(f"{label} at epsilon {', '.join(f'{epsilon:g}' for epsilon, _ in points)}: {line}")
+    return f"- {title}: {'; '.join(names)}."
+
+
+def _crossing(one: Mapping[float, float], other: Mapping[float, float]) -> tuple[float, float] | None:
+    """Where `other` overtakes `one`, between epsilons at which both were run; straight lines in log epsilon."""
+    both = sorted(one.keys() & other.keys())
+    for left, right in itertools.pairwise(both):
+        before, after = one[left] - other[left], one[right] - other[right]
+        if before > 0 >= after:
+            part = before / (before - after)
+            return left * (right / left) ** part, one[left] + part * (one[right] - one[left])
+    return None
 
 
 def _draw_first() -> None:
-    figure = new_figure(8.6, 4.0)
-    for axes, dataset in zip(figure.subplots(1, len(FIRST)), FIRST, strict=True):
+    figure = new_figure(6.2, 6.6)
+    figure.suptitle(
+        "A release keeps most accuracy at epsilon 1.\nOn questions and photos, DP-SGD wins at large epsilon.",
+        fontsize=13,
+        fontweight="bold",
+    )
+    for axes, (dataset, (title, own, trained, limits, place)) in zip(
+        figure.subplots(2, 2).flat, FIRST.items(), strict=True
+    ):
+        lines = {
+            "release": {epsilon: one[0] for epsilon, one in best_of(dataset, own).items()},
+            "DP-SGD": {
+                epsilon: float(np.mean(runs))
+                for line, found in shown(dataset)
+                if line[0] == trained
+                for epsilon, runs in found.items()
+            },
+            "earlier": {epsilon: one[0] for epsilon, one in best_of(dataset, RIVAL).items()},
+        }
         base = without_privacy(dataset)
-        assert base is not None
-        axes.axhline(base, color="#333333", linewidth=1.6, linestyle=(0, (5, 3)), label="without privacy")
-        axes.annotate(f"{base:.1f}", (2.83, base), (0, 5), textcoords="offset points", ha="center", fontsize=11)
-        for kind, words, colour, marker in (
-            (OWN, "privmix: the best release, no public data", COLOURS[0], "o"),
-            (RIVAL, "the best baseline with a valid price", COLOURS[1], "s"),
-        ):
-            points = {epsilon: one[0] for epsilon, one in best_of(dataset, kind).items() if epsilon in COMMON}
-            x, y = list(points), list(points.values())
-            axes.plot(x, y, marker=marker, color=colour, linewidth=2.6, markersize=8, label=words)
-            for at, value in points.items():
-                below = {"xytext": (0, -18), "textcoords": "offset points", "ha": "center", "fontsize": 11}
-                axes.annotate(f"{value:.1f}", (at, value), color=colour, **below)
-        # One private model and no release: at the epsilons at which it was run.
-        trained = next(found for line, found in shown(dataset) if line[0] == TRAINED)
-        points = {epsilon: float(np.mean(runs)) for epsilon, runs in trained.items() if epsilon >= COMMON[0]}
-        style = {"linestyle": ":", "marker": "^", "color": "#777777", "linewidth": 2}
-        axes.plot(list(points), list(points.values()), label="one private model: DP-SGD, linear", **style)
+        axes.axhline(base, color="#666666", linewidth=6, alpha=0.35)
+        ends = [("no privacy\n", base, "#555555")]
+        styles = {"release": (COLOURS[0], "o-", 3), "DP-SGD": (COLOURS[1], "^--", 2), "earlier": ("#333333", "s:", 2)}
+        for words, points in lines.items():
+            colour, style, width = styles[words]
+            axes.plot(list(points), list(points.values()), style, color=colour, linewidth=width, markersize=6)
+            ends += [(NAMES[words], list(points.values())[-1], colour)] if points else []
+        _label(axes, ends, limits)
+        note = {"xytext": place, "textcoords": "axes fraction", "ha": "center", "va": "center", "fontsize": 11}
+        if crossing := _crossing(lines["release"], lines["DP-SGD"]):
+            axes.plot(*crossing, "o", markersize=16, markerfacecolor="none", markeredgecolor="black")
+            arrow = {"arrowstyle": "-", "shrinkB": 8}
+            axes.annotate(f"cross near\n{crossing[0]:.1g}", crossing, arrowprops=arrow, **note)
+        elif not lines["DP-SGD"]:
+            axes.annotate("DP-SGD\ngives no rows", (0.5, base), **note)
         axes.set_xscale("log", base=2)
-        axes.set_xticks([1, 2, 4, 8], ["1", "2", "4", "8"])
-        axes.set_xlim(0.8, 10)
-        axes.set_xlabel("epsilon (delta 1e-5): smaller is more private")
-        axes.set_ylabel("test accuracy (%)")
-        axes.set_title(TITLES[dataset], fontsize=11)
+        axes.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"], fontsize=11)
+        axes.set_xlim(0.42, 9.5)
+        axes.set_ylim(*limits)
+        axes.set_xlabel("epsilon", fontsize=11)
+        axes.set_ylabel("accuracy (%), zoomed", fontsize=11)
+        axes.set_title(title, fontsize=12, loc="left")
         axes.grid(alpha=0.3)
-        axes.set_ylim(*FIRST[dataset])
-    handles, labels = figure.axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=10)
+    figure.supxlabel("Delta 1e-5. A smaller epsilon is more private.", fontsize=11)
     save_figure(figure, common.RESULTS / "frontier.svg")
+
+
+def _label(axes: Any, ends: list[tuple[str, float, str]], limits: tuple[float, float]) -> None:
+    """Names and last values right of the lines, at least a line of text apart."""
+    low, high = limits
+    place = 2.0
+    for words, value, colour in sorted(ends, key=lambda one: -one[1]):
+        place = min(place - 0.17, (value - low) / (high - low))
+        axes.annotate(
+            f"{words}{value:.1f}",
+            (1.03, place),
+            xycoords="axes fraction",
+            color=colour,
+            fontsize=11,
+            va="center",
+            linespacing=0.95,
+        )
 
 
 def _draw_all() -> None:
     """As wide as a page shows it, so that its texts are as large as the page's."""
-    figure = new_figure(8.6, 25)
+    figure = new_figure(8.6, 33)
     for axes, dataset in zip(figure.subplots(len(LINES), 1), LINES, strict=True):
         _draw(axes, dataset)
     save_figure(figure, common.RESULTS / "frontier_all.svg")
@@ -330,9 +418,7 @@ def _draw(axes: Any, dataset: str) -> None:
         axes.plot(list(found), means, line, marker=marker, color=colour, markersize=5, label=label)
     for marker, (label, points) in zip("xv^<", CLAIMS[dataset].items(), strict=False):
         axes.plot(list(points), list(points.values()), ":", marker=marker, color="#888888", label=f"claimed: {label}")
-    base = without_privacy(dataset)
-    if base is not None:
-        axes.axhline(base, color="#333333", linewidth=0.8, label="without privacy")
+    axes.axhline(without_privacy(dataset), color="#333333", linewidth=0.8, label="without privacy")
     axes.set_xscale("log", base=2)
     axes.set_xticks([0.5, 1, 2, 4, 8], ["0.5", "1", "2", "4", "8"])
     axes.set_xlabel("epsilon (delta 1e-5)")

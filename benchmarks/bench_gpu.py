@@ -53,8 +53,8 @@ VIEWS_AT_ONCE: Final = {
 FEW: Final = 8
 KEY: Final = ("method", "model", "batch", "epochs")
 METHODS: Final[dict[str, dict[str, Any]]] = {
-    "DP-SGD, 16 augmentations": {"views": "self-aug", "k_base": 16},
-    "DP-MIX_SELF": {"views": "dp-mix-self", "k_base": 16},
+    "DP-SGD, 16 augmentations": {"views": "self-aug:k_base=16"},
+    "DP-MIX_SELF": {"views": "dp-mix-self:k_base=16"},
 }
 
 
@@ -70,7 +70,7 @@ def summed(name: str, model: nn.Module, case: Case, records: int) -> Work:
     flat = FlatParameters(model)
     strategy = STRATEGIES[name](model, flat, Clipping(CLIP_NORM))
     double = next(model.parameters()).dtype == torch.float64
-    size = records if double else fitting_chunk(strategy, case.shape, case.views, 10)
+    size = records if double else fitting_chunk(strategy, case.shape, case.views)
 
     def work(x: Tensor, targets: Tensor) -> Tensor:
         total = torch.zeros(flat.size, dtype=torch.float64, device=x.device)

@@ -58,7 +58,7 @@ def own_lines(tree: ast.Module) -> int:
 
 def by_rule(path: Path, text: str) -> bool:
     """Whether a file stands alone by rule: a package has a face, and a verb and a variant have one file each."""
-    return path.name == "__init__.py" or path.parts[1] == "cli" or ".register" in text
+    return path.name == "__init__.py" or path.parts[1] in ("cli", "commands") or ".register" in text
 
 
 def imports(tree: ast.Module, modules: set[str]) -> set[str]:

@@ -36,6 +36,7 @@ import argparse
 import json
 import math
 import os
+import re
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -54,7 +55,7 @@ import common
 import privmix as pm
 from bench_designs import CACHE
 from bench_synthesis import IMAGES, made
-from privmix import research
+from privmix import named, research
 from privmix.data import open_dataset
 from privmix.data.public_share import PublicShare, split_off
 from privmix.jobs.training import TrainingJob
@@ -82,14 +83,23 @@ SHARED: dict[str, Any] = {
     "model": "cnn",
     "batch_size": BATCH,
     "epochs": EPOCHS,
-    "ema": 0.9,
     # Named, so that a run is the same whatever else the machine does.
-    "strategy": "vmap",
-    "chunk": 64,
+    "strategy": "vmap:chunk=64",
 }
-CROPS: dict[str, Any] = {"views": "self-aug", "augment": "crop", "k_base": VIEWS}
+CROPS: dict[str, Any] = {"views": f"self-aug:augmentations=crop,k_base={VIEWS}"}
 # 1,056 steps of 100 images.
-SOME: dict[str, Any] = {"warm_up_epochs": 176, "warm_up_optimiser": "sgd", "warm_up_augment": "none"}
+SOME: dict[str, Any] = {"epochs": 176, "optimiser": "sgd", "augmentations": "none"}
+
+
+def warm_up(**changes: Any) -> dict[str, str]:
+    """The option for a warm-up as of most rungs, with changes."""
+    said = {**SOME, **changes}
+    return {"warm_up": named.in_words(said.pop("optimiser"), said)}
+
+
+def update(rate: float) -> dict[str, str]:
+    """The option for the private update."""
+    return {"optimiser": f"sgd:learning_rate={rate:g},ema_decay=0.9"}
 
 
 BUDGETS = (1.0, 2.0, 4.0, 6.0)
@@ -150,35 +160,42 @@ class Rung:
 
 def ladder() -> Iterator[Rung]:
     """The paper's rungs; DDPM and guidance take part as other pools, beside as many images by EDM."""
-    warm = {**CROPS, **SOME, "scenario": "warm"}
-    cut = {"warm_up_augment": "crop,cutout"}
-    flat = {**cut, "warm_up_optimiser": "sam"}
-    weights = {"scenario": "extended", "public_method": "multiplicity", "perturbations": VIEWS}
+    warm = {**CROPS, "scenario": "warm"}
+    cut = {"augmentations": "crop+cutout"}
+    flat = {**cut, "optimiser": "sam"}
+    weights = {"scenario": "extended", "public_method": f"multiplicity:perturbations={VIEWS}"}
     fewer = "EDM" if COMPARED == DRAWN else f"EDM ({COMPARED} images)"
     yield Rung("ladder", "cold", "", 64.02, options=CROPS)
-    yield Rung("ladder", "warm", "cold", 68.09, uses={"public": "public"}, options=warm)
+    yield Rung("ladder", "warm", "cold", 68.09, uses={"public": "public"}, options={**warm, **warm_up()})
     yield from_pool("EDM", "warm", 75.13)
-    yield from_pool("EDM trained longer", "EDM", None, "longer")
+    yield from_pool("EDM trained longer", "EDM", None, pool="longer")
     if fewer != "EDM":
         yield from_pool(fewer, "EDM", None, drawn=COMPARED)
-    yield from_pool("DDPM", fewer, 72.0, "ddpm", COMPARED)
-    yield from_pool("EDM with guidance", fewer, 77.66, "guided", COMPARED)
+    yield from_pool("DDPM", fewer, 72.0, pool="ddpm", drawn=COMPARED)
+    yield from_pool("EDM with guidance", fewer, 77.66, pool="guided", drawn=COMPARED)
     cropped = "EDM + crops and cutout in the warm-up"
     yield from_pool(cropped, "EDM", 84.88, **cut)
-    yield Rung("ladder", "the same without EDM", cropped, uses={"public": "public"}, options={**warm, **cut})
+    yield Rung("ladder", "the same without EDM", cropped, uses={"public": "public"}, options={**warm, **warm_up(**cut)})
     sam, last = "EDM + crops and cutout + SAM", "EDM + crops and cutout + SAM + weight multiplicity"
     yield from_pool(sam, cropped, 85.28, **flat)
-    yield from_pool(last, sam, 85.78, **flat, **weights)
+    yield from_pool(last, sam, 85.78, weights, **flat)
     yield replace(from_pool("this warm-up alone (epsilon 0)", last, 80.4, **flat), epsilon=0.0)
-    yield replace(from_pool("without noise (epsilon infinite)", last, 88.5, **flat, **weights), epsilon=math.inf)
+    yield replace(from_pool("without noise (epsilon infinite)", last, 88.5, weights, **flat), epsilon=math.inf)
 
 
 def from_pool(
-    label: str, above: str, paper: float | None, pool: str = "edm", drawn: int = DRAWN, **options: Any
+    label: str,
+    above: str,
+    paper: float | None,
+    options: Mapping[str, Any] = {},
+    *,
+    pool: str = "edm",
+    drawn: int = DRAWN,
+    **changes: Any,
 ) -> Rung:
     """A rung whose warm-up has synthetic images beside the public ones, for as many steps as these alone."""
-    epochs = round(SOME["warm_up_epochs"] * PUBLIC / (PUBLIC + drawn))
-    shared = {**CROPS, **SOME, "scenario": "warm-synthetic", "warm_up_epochs": epochs}
+    said = {"epochs": round(SOME["epochs"] * PUBLIC / (PUBLIC + drawn)), **changes}
+    shared = {**CROPS, "scenario": "warm-synthetic", **warm_up(**said)}
     both = {"public": "public", "synthetic": "pool"}
     return Rung("ladder", label, above, paper, pool, drawn, uses=both, options={**shared, **options})
 
@@ -188,16 +205,16 @@ def mixes() -> Iterator[Rung]:
 
     Their Table 12 has views of public images alone 1.1 points below the mixes.
     """
-    own = {"augment": "crop", "k_base": 2, "k_self": 2}
-    mixed = {**own, "views": "dp-mix-diff", "k_diff": 1}
+    own = "augmentations=crop,k_base=2,k_self=2"
+    mixed = {"views": f"dp-mix-diff:{own},k_diff=1"}
     none, real = "none (DP-MIX_SELF)", "the 600 public images"
-    yield Rung("mixes", none, options={**own, "views": "dp-mix-self"})
+    yield Rung("mixes", none, options={"views": f"dp-mix-self:{own}"})
     yield Rung("mixes", real, none, uses={"pool": "public"}, options=mixed)
     yield Rung("mixes", "10,000 images by EDM", real, pool="edm", uses={"pool": "pool"}, options=mixed)
     other = "600 digits rendered from fonts"
     yield Rung("mixes", other, none, uses={"pool": "rendered"}, options=mixed)
     # As many views as the mixes have.
-    alone = {"augment": "none", "views": "pure-diff", "k_base": 0, "k_self": 2, "k_diff": 3}
+    alone = {"views": "pure-diff:k_self=2,k_diff=3"}
     yield Rung("mixes", f"views of {real} alone", real, uses={"pool": "public"}, options=alone)
     yield Rung("mixes", f"views of {other} alone", other, uses={"pool": "rendered"}, options=alone)
 
@@ -228,8 +245,9 @@ def _as_many_steps(rung: Rung) -> Rung:
     """A warm-up on fewer images takes more passes: about 1,060 steps whatever there is."""
     if not rung.pool:
         return rung
-    epochs = round(SOME["warm_up_epochs"] * PUBLIC / (PUBLIC + rung.drawn))
-    return replace(rung, options={**rung.options, "warm_up_epochs": epochs})
+    epochs = round(SOME["epochs"] * PUBLIC / (PUBLIC + rung.drawn))
+    said = re.sub("epochs=[0-9]+", f"epochs={epochs}", rung.options["warm_up"])
+    return replace(rung, options={**rung.options, "warm_up": said})
 
 
 def budgets() -> Iterator[Rung]:
@@ -304,7 +322,7 @@ def one_run(rung: Rung, seed: int, folder: Path, rate: float) -> dict[str, Any]:
         held["pool"] = tuple(part[: rung.drawn] for part in pool(folder, rung.pool))
     given = {argument: held[name] for argument, name in rung.uses.items()}
     start = time.process_time()
-    options = {**SHARED, **rung.options, **given, "learning_rate": rate, "model_seed": seed}
+    options = {**SHARED, **rung.options, **given, **update(rate), "model_seed": seed}
     epsilon = rung.epsilon
     if math.isinf(epsilon):
         accuracy = noiseless((x[mine], y[mine]), seed, options)
@@ -341,8 +359,8 @@ def simulated(kind: str, rate: float) -> dict[str, Any]:
     drawn = get_generator("digits", (28, 28)).draw(RECORDS + PUBLIC + 2000, seed=0)
     assert drawn.y is not None
     mine, public, held = np.split(np.arange(len(drawn)), [RECORDS, RECORDS + PUBLIC])
-    given = {} if kind == "cold" else {"public": (drawn.x[public], drawn.y[public]), "scenario": "warm", **SOME}
-    model = pm.train((drawn.x[mine], drawn.y[mine]), **given, **SHARED, learning_rate=rate, seed=0)
+    given = {} if kind == "cold" else {"public": (drawn.x[public], drawn.y[public]), "scenario": "warm", **warm_up()}
+    model = pm.train((drawn.x[mine], drawn.y[mine]), **given, **SHARED, **update(rate), seed=0)
     accuracy = round(100 * model.score(drawn.x[held], drawn.y[held]), 2)
     return {"part": "rates", "label": kind, "rate": rate, "accuracy": accuracy}
 

@@ -19,9 +19,9 @@ from typing import Any, Final
 
 import common
 from privmix.accounting import calibrate, get_accountant
+from privmix.commands.account.compare import noise_comparison
 from privmix.designs import Fixed, Poisson
 from privmix.engine import PrivateRecords
-from privmix.jobs.comparison import noise_comparison
 from privmix.learning import DiscriminantClassifier
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig

@@ -7,8 +7,8 @@ release --design auto`` and ``privmix fit`` do it. It is told one of three thing
 
 * nothing: records are assumed to be told apart in 90% of all cases without privacy. Nobody knows that beforehand: what
   is predicted is a range;
-* a published accuracy, of linear classifiers without privacy on such features (PUBLISHED): ``--attainable``;
-* public data: half of the test split stands for them, and the other half is classified: ``--proxy``.
+* a published accuracy, of linear classifiers without privacy on such features (PUBLISHED): ``--assume attainable=``;
+* public data: half of the test split stands for them, and the other half is classified: ``--assume proxy=``.
 
 No constant of the planner was fitted to these figures. What it assumes of a spectrum is of rendered characters,
 docstrings of Python's standard library, and scikit-learn's wine and breast cancer; how many times harder some records

@@ -29,20 +29,20 @@ import bench_poisoning_pictures as pictures
 import common
 from privmix.data import open_dataset
 from privmix.research.poisoning import (
-    Images,
     PoisoningResult,
-    Scene,
+    PoisoningScene,
     Trial,
     TrialConfig,
     Victim,
     VictimConfig,
+    VictimImages,
     parse_attack,
     parse_defence,
     run_trials,
 )
 from privmix.research.poisoning.base import Case
 from privmix.research.poisoning.kept import KeptTrials
-from privmix.research.poisoning.order import Comparison, check_order
+from privmix.research.poisoning.order import PairComparison, check_order
 from privmix.research.poisoning.victims.extractor import held_apart, pretrained
 
 RUNS = common.RESULTS / "poisoning_runs.json"
@@ -147,7 +147,7 @@ STUDIES = [
 
 
 @cache
-def images(data: str) -> tuple[Images, Images, Images]:
+def images(data: str) -> tuple[VictimImages, VictimImages, VictimImages]:
     """The trainer's images, others that are called public, and test images."""
     found = []
     for split, wanted in (("train", FROM), ("test", TESTS)):
@@ -161,7 +161,7 @@ def images(data: str) -> tuple[Images, Images, Images]:
             y.append(batch.y)
         pixels = np.concatenate(x)[:wanted].astype(np.float32) / 255
         pixels = pixels[:, None] if pixels.ndim == 3 else np.ascontiguousarray(pixels.transpose(0, 3, 1, 2))
-        found.append(Images.of(pixels, np.concatenate(y)[:wanted], classes=10))
+        found.append(VictimImages.of(pixels, np.concatenate(y)[:wanted], classes=10))
     train, public = held_apart(found[0], records=RECORDS[data], public=FROM - RECORDS[data])
     return train, public, found[1]
 
@@ -209,7 +209,7 @@ def without_poison(trials: int) -> None:
     train, _, test = images(CIFAR)
     for name in CLEAN:
         for number in range(len(runs.setdefault(name, [])), trials):
-            scene = Scene.draw(train, test, Victim(VICTIMS[CIFAR]), seed=0, number=number)
+            scene = PoisoningScene.draw(train, test, Victim(VICTIMS[CIFAR]), seed=0, number=number)
             model = parse_defence(name).train(Case(scene.train, scene, 100)).model
             runs[name].append(bool(model.predict(scene.targets.pixels)[0] == scene.wanted))
             CLEAN_RUNS.write_text(json.dumps(runs) + "\n")
@@ -313,10 +313,10 @@ def report(runs: dict[str, Any]) -> None:
 QUARTER = "patch backdoor, 25% of the class"
 
 
-def _counted(orders: list[tuple[str, Comparison]]) -> str:
+def _counted(orders: list[tuple[str, PairComparison]]) -> str:
     """How many pairs stand as the paper has them, and how many of these verdicts are more than chance."""
 
-    def counts(pairs: list[Comparison]) -> tuple[int, int, int]:
+    def counts(pairs: list[PairComparison]) -> tuple[int, int, int]:
         verdicts = [one.verdict for one in pairs]
         return (
             sum(verdict.startswith("holds") for verdict in verdicts),
@@ -344,7 +344,7 @@ def _counted(orders: list[tuple[str, Comparison]]) -> str:
     )
 
 
-def _corrected(pairs: list[Comparison]) -> list[Comparison]:
+def _corrected(pairs: list[PairComparison]) -> list[PairComparison]:
     """Those whose test stands when all are taken together (Holm 1979), at 5%."""
     found = []
     for place, one in enumerate(sorted(pairs, key=lambda one: one.p_value)):

@@ -32,7 +32,7 @@ import numpy as np
 import common
 from privmix.audits.bounds import clopper_pearson
 from privmix.data import open_dataset
-from privmix.research.poisoning import Images, Scene, Victim, parse_attack, parse_defence
+from privmix.research.poisoning import PoisoningScene, Victim, VictimImages, parse_attack, parse_defence
 from privmix.research.poisoning.base import Case
 from privmix.rounding import rounded_up
 
@@ -56,13 +56,13 @@ DEFENCES = {
 
 
 @cache
-def images(split: str, count: int) -> Images:
+def images(split: str, count: int) -> VictimImages:
     batch = next(iter(open_dataset(common.data_root() / "mnist", split=split).batches(count)))
-    return Images.of(batch.x[:, None].astype(np.float32) / 255, batch.y.astype(np.int64), classes=10)
+    return VictimImages.of(batch.x[:, None].astype(np.float32) / 255, batch.y.astype(np.int64), classes=10)
 
 
-def drawn(number: int) -> Scene:
-    return Scene.draw(images("train", RECORDS), images("test", TEST), Victim(), seed=0, number=number)
+def drawn(number: int) -> PoisoningScene:
+    return PoisoningScene.draw(images("train", RECORDS), images("test", TEST), Victim(), seed=0, number=number)
 
 
 @cache
@@ -78,7 +78,7 @@ def poisons(number: int) -> dict[tuple[str, int], Any]:
     return found
 
 
-def measured(model: Any, goals: Images, test: Images | None = None) -> dict[str, Any]:
+def measured(model: Any, goals: VictimImages, test: VictimImages | None = None) -> dict[str, Any]:
     got = model.predict(goals.pixels) == goals.labels
     found: dict[str, Any] = {"success": bool(got[0]), "share": float(got.mean())}
     if test is not None:

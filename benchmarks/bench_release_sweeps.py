@@ -486,7 +486,7 @@ def degree_costs(runs: Mapping[str, Any], dataset: str) -> str:
     return (
         f"n = T = {len(x):,}: {'; '.join(told)}. The best m grows with n / sqrt(T) (Li et al. 2022, Corollary 3.2; "
         "[theory](theory.md)), and with epsilon: the papers' m = 64 suits their 50,000 records, not every set. "
-        "`--mixup-degree auto`, the default, takes m by theory."
+        "`mixup_degree=auto`, the default, takes m by theory."
     )
 
 

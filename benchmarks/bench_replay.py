@@ -47,7 +47,7 @@ def measured(folder: Path, options: list[str]) -> dict[str, dict[str, float]]:
         "release": [*made, "--out", str(other)],
         "release for an auditor": [
             *[*made, "--out", str(rel)],
-            *["--replay-for", f"{key}.pub.pem", "--replay-until", "2099-12-31"],
+            *["--replay-for", f"{key}.pub.pem:until=2099-12-31"],
         ],
         "replay": ["replay", str(rel), "--data", data, "--key", f"{key}.pem"],
     }

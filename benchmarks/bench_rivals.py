@@ -260,7 +260,7 @@ def report(runs: list[dict[str, Any]]) -> None:
             header = ["as the papers report it, with their own features and price", "eps: %"]
             tables.append(common.table(header, claims))
     tables.append(
-        "Poisson mixup takes m by theory on banking77, from n, T and the target (`--mixup-degree auto`); what the "
+        "Poisson mixup takes m by theory on banking77, from n, T and the target (`mixup_degree=auto`); what the "
         "papers' m = 64 reaches there is in [discriminant](discriminant.md), and why it costs so much in "
         "[release sweeps](release_sweeps.md). MNIST's line is of m = 64. DPPro stands above its published 17.3 at "
         "epsilon 8 on MNIST; the two are no comparison: features of norm 1, noise priced exactly, 400 dimensions set "

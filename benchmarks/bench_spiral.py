@@ -25,11 +25,11 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 from sklearn.svm import SVC
+from torch import Tensor, nn
 
 import common
 from privmix.research.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
 from privmix.research.synthesis.edm import EdmConfig, SamplerConfig
-from privmix.research.synthesis.networks import PointNetwork
 
 RUNS = common.RESULTS / "spiral_runs.json"
 SIZES = (100, 250, 2500)
@@ -37,6 +37,23 @@ DRAWN, STEPS, BATCH, LEVELS = 1000, 10_000, 250, 20
 TURNS, THICKNESS = 1.5, 0.02
 # Of the real points' radii: as many real ones in each fifth.
 PARTS = 5
+
+
+class PointNetwork(nn.Module):
+    """Two blocks of linear layers for points in the plane (Park et al. 2024, appendix D.1)."""
+
+    def __init__(self, dim: int = 2, width: int = 64) -> None:
+        super().__init__()
+        self.frequencies: Tensor
+        self.register_buffer("frequencies", math.pi * 2.0 ** torch.arange(4))
+        layers: list[nn.Module] = [nn.Linear(dim + 8, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(width, width), nn.SiLU(), nn.Linear(width, dim))
+
+    def forward(self, x: Tensor, noise: Tensor, condition: Any = None) -> Tensor:
+        """(b, dim) and (b,) -> (b, dim)."""
+        angles = noise[:, None] * self.frequencies / 4
+        found: Tensor = self.layers(torch.cat([x, angles.sin(), angles.cos()], dim=1))
+        return found
 
 
 def spiral(count: int, rng: np.random.Generator) -> NDArray[np.float32]:

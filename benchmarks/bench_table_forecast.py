@@ -13,7 +13,7 @@ import numpy as np
 import bench_tables
 import common
 from privmix.features.tabular import Tabular
-from privmix.jobs.planning import columns_of
+from privmix.jobs.planner import columns_of
 from privmix.planning import ReleaseConfig
 from privmix.planning.table import forecast_table
 

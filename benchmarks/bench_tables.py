@@ -245,12 +245,13 @@ def done_in(runs: list[dict[str, Any]]) -> set[tuple[Any, ...]]:
 
 
 def report(runs: list[dict[str, Any]], *, again: bool) -> None:
-    pages = []
+    pages, without_privacy = [], {}
     for dataset in dict.fromkeys(run["dataset"] for run in runs):
         train, test, sizes, names = states(dataset)
         real = table_quality(test, train, sizes, names, test=test, real_tree=True)
         best = real.real_tree
         assert best is not None
+        without_privacy[dataset] = best.accuracy
         ways = (real.one_way, real.two_way, real.three_way)
         rows = [
             ["test records", "", f"{len(test):,}", *(f"{mean:.4f}" for mean, _ in ways),
@@ -282,7 +283,9 @@ def report(runs: list[dict[str, Any]], *, again: bool) -> None:
         "(two-way 0.0386); with its own settings it did not end in half an hour",
         "CPU seconds": "from the table to rows, imports left out; of machines that did other work too",
     }
-    common.save("tables", "Rows of a table", settings, {"runs": runs}, pages, again=again)
+    common.save(
+        "tables", "Rows of a table", settings, {"runs": runs, "without privacy": without_privacy}, pages, again=again
+    )
 
 
 def _figures(runs: list[dict[str, Any]]) -> dict[str, list[float]]:

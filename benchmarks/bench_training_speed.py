@@ -206,7 +206,7 @@ def privmix(name: str, model: nn.Module, case: Case) -> Work:
     strategy = STRATEGIES[name](model, flat, Clipping(CLIP_NORM))
     # What a training run takes. The agreement in float64 is of few records, and training knows float32 alone.
     double = next(model.parameters()).dtype == torch.float64
-    size = case.batch if double else fitting_chunk(strategy, case.shape, case.views, CLASSES)
+    size = case.batch if double else fitting_chunk(strategy, case.shape, case.views)
 
     def work(x: Tensor, targets: Tensor) -> Tensor:
         total = torch.zeros(flat.size, dtype=torch.float64)

@@ -66,19 +66,19 @@ SETS = {"synthetic": "drawn by EDM (0.5)", "public": "the 600 public", "unseen":
 
 def rows() -> Iterator[ladder.Rung]:
     """Warm-ups, and the paper's accuracy after the private phase."""
-    cut: dict[str, Any] = {"warm_up_augment": "crop,cutout"}
+    cut: dict[str, Any] = {"augmentations": "crop+cutout"}
     found = [
         ladder.from_pool("as they are", "", 75.32),
-        ladder.from_pool("crops", "as they are", 83.97, warm_up_augment="crop"),
+        ladder.from_pool("crops", "as they are", 83.97, augmentations="crop"),
         ladder.from_pool("crops + cutout", "crops", 84.88, **cut),
-        ladder.from_pool("turns and shifts", "as they are", None, warm_up_augment="affine"),
-        ladder.from_pool("crops + CutMix", "crops", 82.20, warm_up_augment="crop", warm_up_mixing="cutmix"),
-        ladder.from_pool("AutoAugment for CIFAR-10", "as they are", 83.45, warm_up_augment="autoaugment"),
-        ladder.from_pool("SAM", "crops + cutout", 85.28, **cut, warm_up_optimiser="sam"),
-        ladder.from_pool("ASAM", "crops + cutout", None, **cut, warm_up_optimiser="asam", warm_up_rho=0.5),
+        ladder.from_pool("turns and shifts", "as they are", None, augmentations="affine"),
+        ladder.from_pool("crops + CutMix", "crops", 82.20, augmentations="crop", mixing="cutmix"),
+        ladder.from_pool("AutoAugment for CIFAR-10", "as they are", 83.45, augmentations="autoaugment"),
+        ladder.from_pool("SAM", "crops + cutout", 85.28, **cut, optimiser="sam"),
+        ladder.from_pool("ASAM", "crops + cutout", None, **cut, optimiser="asam", rho=0.5),
     ]
     for radius, accuracy in (("2/255", 81.55), ("8/255", 77.25)):
-        harder = {**cut, "warm_up_adversary": radius, "warm_up_adversary_steps": 3}
+        harder = {**cut, "adversary": radius, "adversary_steps": 3}
         found.append(ladder.from_pool(f"adversary of {radius}", "crops + cutout", accuracy, **harder))
     for row in found:
         yield replace(row, part="warm-up")
@@ -103,7 +103,7 @@ def one_run(row: ladder.Rung, seed: int, folder: Path, rate: float) -> dict[str,
     drawn = ladder.pool(folder, row.pool)
     held = {"public": ladder.images(folder / "public.npz"), "synthetic": tuple(part[: row.drawn] for part in drawn)}
     start = time.process_time()
-    options = {**ladder.SHARED, **row.options, **held, "learning_rate": rate, "model_seed": seed}
+    options = {**ladder.SHARED, **row.options, **held, **ladder.update(rate), "model_seed": seed}
     job = TrainingJob((x[mine], y[mine]), **options)
     with job.processes() as world:
         trainer = job.plan(world).trainer

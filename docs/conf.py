@@ -25,10 +25,11 @@ extensions = [
     "_site.pages",
     "_site.reference",
     "_site.reproductions",
+    "_site.sample",
     "_site.terms",
     "_site.accessible",
 ]
-exclude_patterns = ["_build", "gallery"]
+exclude_patterns = ["_build", "gallery", "generated/files"]
 sphinx_gallery_conf = CONF
 source_suffix = {".md": "markdown", ".rst": "restructuredtext"}
 nitpicky = False
@@ -52,6 +53,7 @@ napoleon_custom_sections = ["Formal guarantees", ("Options", "params_style")]
 html_theme = "furo"
 html_title = "privmix"
 html_static_path = ["_static"]
+html_extra_path = ["generated/files"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sourcelink = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from privmix.reports.blocks import Card, Number, Numbers
-from privmix.reports.context import Context, Shown
+from privmix.reports.blocks import Card, NumberBlock, Numbers
+from privmix.reports.context import Context, ShownRecord
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.sentences import figure
 
@@ -20,6 +20,6 @@ class RowNormsPanel(Panel):
     missing = ("Row norms", "how long the rows are", "privmix row-norms RELEASE --record RUN")
 
     @classmethod
-    def card(cls, one: Shown, context: Context) -> Card:
-        numbers = [Number(name, figure(one.content.number(name))) for name in ("median", "largest")]
+    def card(cls, one: ShownRecord, context: Context) -> Card:
+        numbers = [NumberBlock(name, figure(one.content.number(name))) for name in ("median", "largest")]
         return Card(one.record.title, [Numbers(numbers)], one.record.statements, one.record.private)

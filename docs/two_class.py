@@ -13,7 +13,7 @@ from privmix.designs.rows.worst_case import PoissonCase
 from privmix.engine.rows import RowBlock
 from privmix.learning import LEARNERS, Progress
 from privmix.learning.base import LinearLearner
-from privmix.mechanisms.membership import Groups, draw_blocks
+from privmix.mechanisms.membership import ItemGroups, draw_blocks
 from privmix.mechanisms.sampling import ROW_TILE, Membership, Sampler
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import ReleasePlan, Setting, register
@@ -48,9 +48,9 @@ class TwoClassSampling(Sampler):
         assert labels is not None
         rows, _ = self._tile_shape(row_tile, record_tile)
         of_class, row = np.nonzero(holds(row_tile * ROW_TILE, rows, self.classes).T)
-        may_hold = Groups(row, np.searchsorted(of_class, np.arange(self.classes + 1)))
+        may_hold = ItemGroups(row, np.searchsorted(of_class, np.arange(self.classes + 1)))
         generator = streams.generator("two-class membership", row_tile, record_tile)
-        return draw_blocks(generator, rows, may_hold, Groups.from_labels(labels, self.classes), self.rate)
+        return draw_blocks(generator, rows, may_hold, ItemGroups.from_labels(labels, self.classes), self.rate)
 
 
 @register

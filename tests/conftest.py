@@ -5,13 +5,20 @@ from __future__ import annotations
 import gc
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from privmix.mechanisms.streams import SecretStreams
 from tests.durations import leave_out, recorded
+
+# A busy machine is no failure: by default examples have a deadline, and slow ones fail the health check.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +43,19 @@ def fixed_keys() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Debian's Chromium, or Chrome; skips without one."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="drives a browser; in privmix[dev]")
+    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    if found is None:
+        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else [])
+        yield browser
+        browser.close()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
     """Garbage of imports is little, and looking for it takes a fifth of them."""
@@ -54,9 +74,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Slow files first: a process takes whole files, and a slow file at the end would run alone. Files that share a
-    cluster follow each other, so that a process starts it once.
-    """
+    """Run slow files first, and files that share a cluster after each other."""
     root, seconds = Path(__file__).parents[1], recorded().seconds
     clustered = {item.path for item in items if "cluster" in getattr(item, "fixturenames", ())}
     items.sort(key=lambda item: (item.path not in clustered, -seconds.get(item.path.relative_to(root).as_posix(), 0.0)))

@@ -1,7 +1,5 @@
-"""What runs without torch, from a table to what is learnt from its release: ``python core_path.py`` in an empty folder.
-
-With ``--block`` torch cannot be imported, wherever it is installed. Run by test_core.py and test_package.py.
-"""
+"""The path from a table to a model without torch: ``python core_path.py [--block]`` in an empty folder."""
+# --block: torch cannot be imported, wherever it is installed.
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ LINES = (
     "sign REL --key ana.pem",
     "verify REL --key ana.pub.pem",
     f"ledger show {LEDGER}",
-    "account --records 1200 --mixup-degree 8 --epsilon 1 --delta 1e-5",
+    "account --design poisson:mixup_degree=8 --records 1200 --epsilon 1 --delta 1e-5",
     "train --help",
 )
 # Ten seconds of prices: in an installation alone.
@@ -68,6 +66,9 @@ def lines(blocked: bool) -> None:
         table.writerows([[20 + n % 60, "AB"[n % 2], ["no", "yes"][n % 60 > 30]] for n in range(1200)])
     for line in LINES if blocked else (*LINES, PLAN):
         assert run(line.split()) == 0, line
+        if line.startswith("evaluate"):
+            # Each takes a second to import, as long as all the rest of these commands.
+            assert not {"sklearn", "pandas"} & set(sys.modules), line
     if blocked:
         spent = Ledger.open("sqlite:///ledger.db").budget("visits")
         np.savez("pixels.npz", x=np.zeros((40, 8, 8), np.uint8), y=np.arange(40) % 2)

@@ -30,14 +30,7 @@ _PASSED, _FAILED, _NONE = 0, 1, 5
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault of the source.
-
-    Attributes:
-        says: what is wrong then.
-        file: below ``src/privmix``.
-        right, wrong: the words that stand there once, and those in their place.
-        tests: that catch it.
-    """
+    """A fault: the ``wrong`` words instead of the ``right`` ones, which stand once in a file below ``src/privmix``."""
 
     says: str
     file: str
@@ -159,10 +152,10 @@ FAULTS: Final = (
     ),
     Fault(
         "a replaced record is priced as one that is added",
-        "accounting/pld.py",
-        "            shift = 2.0\n",
-        "            shift = 1.0\n",
-        ("tests/accounting/test_pld.py::test_one_fixed_size_query_moves_twice_the_bound",),
+        "accounting/base.py",
+        "            return 2.0\n",
+        "            return 1.0\n",
+        ("tests/accounting/test_pld.py::test_one_query_matches_the_integral[fixed-0.0]",),
     ),
     Fault(
         "noise is calibrated to a little more than the target",

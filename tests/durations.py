@@ -2,7 +2,7 @@
 
 A line of JSON for each phase of a test: its name, the phase, seconds, CPU seconds (of processes that it started and
 waited for, too), the outcome, whether it is left out by ``make test``, and what was set up for it and for others, with
-seconds. ``benchmarks/bench_suite.py`` adds them up.
+seconds.
 
 ``python -m tests.durations FILE...`` writes ``tests/thorough.txt`` from such notes: the seconds of each test file, and
 the slow tests, which ``make test`` leaves out in addition to tests with the marker ``thorough``. The first case of a
@@ -39,13 +39,10 @@ _WAITED = 2
 
 @dataclass(frozen=True)
 class Recorded:
-    """Content of ``tests/thorough.txt``.
+    """Content of ``tests/thorough.txt``."""
 
-    Attributes:
-        seconds: test file -> seconds of all its tests.
-        left_out: slow test -> whether its first case runs daily.
-        set_up: place and name of each slow fixture that several tests share.
-    """
+    # seconds: test file -> of all its tests; left_out: slow test -> whether its first case runs daily; set_up: place
+    # and name of each slow fixture that several tests share.
 
     seconds: dict[str, float]
     left_out: dict[str, bool]

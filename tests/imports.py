@@ -16,11 +16,7 @@ _INPUTS = ("docs", "benchmarks")
 
 
 class ImportGraph:
-    """Files of a checkout and the files that each of them uses.
-
-    Args:
-        root: the checkout.
-    """
+    """Files of a checkout and the files that each of them uses."""
 
     def __init__(self, root: Path) -> None:
         paths = [path for folder in _ROOTS.values() for path in sorted((root / folder).rglob("*.py"))]
@@ -114,13 +110,9 @@ class ImportGraph:
 
 
 class _Module:
-    """Names that a module uses; its syntax tree is not kept.
+    """Names that a module uses; its syntax tree is not kept."""
 
-    Attributes:
-        dotted: dotted names.
-        texts: string constants other than docstrings.
-        exports: name -> dotted name, of a lazy package.
-    """
+    # texts: string constants other than docstrings; exports: name -> dotted name, of a lazy package.
 
     def __init__(self, source: str) -> None:
         tree = ast.parse(source)

@@ -45,13 +45,7 @@ FAR = 1000
 
 @dataclass(frozen=True)
 class Selection:
-    """Test files to run.
-
-    Attributes:
-        part: files of the commit's part.
-        touched: other files that the change reaches, nearest first.
-        left: files that the change reaches and that exceed the time.
-    """
+    """Test files to run: the commit's part, others that the change reaches, and those left for lack of time."""
 
     part: list[str]
     touched: list[str]
@@ -80,15 +74,7 @@ def near(graph: ImportGraph, changed: Sequence[str]) -> dict[str, int]:
 def select(
     graph: ImportGraph, changed: Sequence[str] | None, number: int, seconds: Mapping[str, float], budget: float = BUDGET
 ) -> Selection:
-    """Select test files.
-
-    Args:
-        graph: imports.
-        changed: paths; None if unknown.
-        number: chooses the part.
-        seconds: recorded seconds of test files.
-        budget: seconds of all selected files.
-    """
+    """Select test files; ``changed`` None: unknown; ``number`` chooses the part; ``seconds``: recorded, by file."""
     every = parts(graph.tests, seconds)
     part = every[number % PARTS]
     if changed is None:

@@ -16,14 +16,8 @@ from privmix import __version__
 
 ROOT = Path(__file__).parents[1]
 PAGES = (
-    "README.md",
-    "CODE_OF_CONDUCT.md",
-    "CONTRIBUTING.md",
-    "SECURITY.md",
-    "CHANGELOG.md",
-    "docs",
-    "benchmarks/README.md",
-)
+    "README.md", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "docs", "benchmarks/README.md",
+)  # fmt: skip
 _BUILD = "import sys; from setuptools import build_meta; print(build_meta.build_sdist(sys.argv[1]))"
 
 
@@ -49,15 +43,9 @@ def names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
 
 def test_it_holds_what_a_reader_and_a_packager_look_for(names: set[str]) -> None:
     wanted = {
-        "CHANGELOG.md",
-        "CITATION.cff",
-        "CODE_OF_CONDUCT.md",
-        "CONTRIBUTING.md",
-        "LICENSE",
-        "SECURITY.md",
-        "constraints.txt",
-        "Makefile",
-    }
+        "CHANGELOG.md", "CITATION.cff", "CODE_OF_CONDUCT.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md",
+        "constraints.txt", "Makefile",
+    }  # fmt: skip
     assert wanted <= names
     for folder, suffix in (("docs", ".md"), ("tests", ".py"), ("src/privmix", ".py"), ("benchmarks", ".py")):
         there = {path.relative_to(ROOT).as_posix() for path in (ROOT / folder).rglob(f"*{suffix}")}

@@ -17,5 +17,5 @@ def test_the_path_from_a_table_to_what_is_learnt_needs_no_torch(tmp_path: Path) 
     assert done.stdout.splitlines()[-1] == "core: done"
     refused = [line.split()[1] for line in done.stdout.splitlines() if line.startswith("refused:")]
     assert refused == ["2"] * (len(core_path.TORCH_LINES) + 1)
-    named = (done.stdout + done.stderr).count("pip install 'privmix[torch]'")
+    named = (done.stdout + done.stderr).count("pip install '.[torch]'")
     assert named == len(refused)

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from privmix.cli.app import REFUTED
+from privmix.errors import REFUTED
 from privmix.learning import table_model
 from privmix.training import config
 from tests.cli.helpers import privmix
@@ -45,7 +45,7 @@ def blocks(page: Path, language: str) -> list[str]:
 # Pages whose commands, or whose snippets, take longer than all others together.
 DEAR = {
     "sh": ("choosing.md", "features.md", "audit.md", "training.md", "training-methods.md", "poisoning.md"),
-    "python": ("training-python.md", "python.md"),
+    "python": ("training-methods.md", "python.md"),
 }
 
 
@@ -69,7 +69,7 @@ SMALLER = {
     "--epsilon 1 --delta 1e-5 --as-published --json": "--epsilon 1 --delta 1e-5 --as-published --json --runs 2000",
     "--seconds 60": "--seconds 1",
     "--image-size 32": "--image-size 16",
-    "--warm-up-epochs 20": "--warm-up-epochs 2",
+    "epochs=20": "epochs=2",
     # Several that work together are started in tests/cli/test_train_processes.py.
     "--nproc-per-node 4": "--nproc-per-node 1",
     # Workers of a cluster are started in tests/engine/test_training.py.
@@ -84,7 +84,7 @@ def named_files(page: Path, folder: Path) -> None:
     """Files that a page shows under their names: ```csv visits.csv."""
     folder.mkdir()
     for name, content in re.findall(
-        r"^```(?:csv|json) (\S+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+        r"^```(?:csv|json|toml) (\S+)\n(.*?)^```", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
     ):
         (folder / name).write_text(content, encoding="utf-8")
 
@@ -150,8 +150,9 @@ def test_shell_commands_run(page: Path, digits: Path, tmp_path: Path, monkeypatc
     small_images(tmp_path / "public", "train")
     shutil.copy(ROOT / "docs" / "adult.json", tmp_path)
     named_files(page, tmp_path / "shown")
-    for file in (tmp_path / "shown").glob("*.csv"):
-        shutil.copy(file, tmp_path)
+    for file in (tmp_path / "shown").iterdir():
+        if file.suffix in (".csv", ".toml"):
+            shutil.copy(file, tmp_path)
     for line in (line for block in blocks(page, "sh") for line in block.replace("\\\n", "").splitlines()):
         words = shlex.split(line, comments=True)
         if not words:
@@ -212,12 +213,12 @@ def test_docstring_examples_run(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "ends", "header", "least"),
-    [("security.md", "## What it costs", "what holds", 40), ("pitfalls.md", "## The averaging trap", "pitfall |", 18)],
+    ("start", "end", "header", "least"),
+    [("## The guarantee", "## Training", "what holds", 40), ("## Training", "## Next", "pitfall |", 18)],
 )
-def test_the_tests_that_pages_name_exist(name: str, ends: str, header: str, least: int) -> None:
+def test_the_tests_that_pages_name_exist(start: str, end: str, header: str, least: int) -> None:
     """A row without its test is a claim."""
-    page = (ROOT / "docs" / name).read_text(encoding="utf-8").partition(ends)[0]
+    page = (ROOT / "docs" / "claims.md").read_text(encoding="utf-8").partition(start)[2].partition(end)[0]
     named = re.findall(r"`(tests/[\w/]+\.py)((?:::\w+)*)`", page)
     rows = [line for line in page.splitlines() if line.startswith("| ") and header not in line]
     assert len(rows) > least

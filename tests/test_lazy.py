@@ -80,11 +80,7 @@ def test_a_verb_that_explains_itself_does_nothing_else() -> None:
 
 
 def test_nobody_waits_for_research_but_who_asks_for_it(tmp_path: Path) -> None:
-    """A release, what is learnt of it and a training import none of it, nor does help that lists its verbs.
-
-    But for designs and learners: of these a registry asks every package. A release asks for no learner, and for nothing
-    that draws.
-    """
+    """A release, a fit, a training and help import no research but the designs and learners that registries list."""
     program = """
 import sys
 import numpy as np
@@ -108,7 +104,7 @@ print(*sorted(name for name in found if not name.startswith("privmix.research.ri
 
 
 def test_a_price_needs_no_learning() -> None:
-    line = ["account", "--records", "5000", "--mixup-degree", "64", "--noise-multiplier", "2", "--json"]
+    line = ["account", "--design", "poisson:mixup_degree=64", "--records", "5000", "--noise-multiplier", "2", "--json"]
     said, imported = run_fresh({"arguments": line})
     assert json.loads(said)["is_upper_bound"]
     assert not imported & (HEAVY - {"scipy"})

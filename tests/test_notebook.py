@@ -45,7 +45,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> list[list[Any]]:
 
 
 def test_results_are_cards(outputs: list[list[Any]]) -> None:
-    for cell, title in ((1, "Planned release"), (3, "Release "), (4, "holds")):
+    for cell, title in ((1, "Planned release"), (3, "Release "), (4, "PASS")):
         shown = [one for one in outputs[cell] if one.output_type == "execute_result"]
         assert len(shown) == 1
         page = shown[0].data["text/html"]

@@ -17,7 +17,9 @@ SOURCE = Path(__file__).parents[1] / "src" / "privmix"
 def classes_with_options() -> list[tuple[str, str]]:
     """Module and name of each class in whose body an option stands."""
     found = []
-    for path in sorted(path for place in ("jobs", "research") for path in (SOURCE / place).rglob("*.py")):
+    # Of a command Python's function says it.
+    paths = [path for place in ("jobs", "research") for path in (SOURCE / place).rglob("*.py") if path.stem != "verb"]
+    for path in sorted(paths):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and any(
                 isinstance(line, ast.AnnAssign) and "option(" in ast.unparse(line.value or line) for line in node.body

@@ -166,6 +166,18 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     sys.modules.pop("elsewhere", None)
 
 
+def test_a_foreign_variant_that_came_first_is_refused_at_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Looking one name up imports privmix's own file of that name, which finds the name in use."""
+    own = LEARNERS["discriminant"].__module__
+    other = type("Other", (), {"name": "discriminant"})
+    fresh: Registry[Any] = Registry("learner", "privmix.learning,privmix.designs", "", by="LEARNERS.register")
+    fresh.register(other)
+    imported: list[str] = []
+    monkeypatch.setattr(_registry.importlib, "import_module", imported.append)
+    _ = fresh["discriminant"]
+    assert imported == [own]
+
+
 def test_variants_of_another_package(elsewhere: None, tmp_path: Path) -> None:
     assert parse_method("multiplicity+mine") == ("multiplicity", "mine")
     assert ViewConfig.named("twice").views == 2

@@ -91,7 +91,7 @@ def test_where_no_file_can_be_locked_there_is_no_folder(tmp_path: Path, monkeypa
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
 
     monkeypatch.setattr("fcntl.flock", none)
-    with pytest.raises(StorageError, match="can't make a private folder there: Function not implemented"):
+    with pytest.raises(StorageError, match="cannot create a private folder there: Function not implemented"):
         ScratchFolder()
     assert os.listdir(tmp_path / "tmp") == []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -12,8 +13,9 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from privmix.accounting import PrivacyCost, price_picture
 from privmix.jobs.recording import Measured
-from privmix.shown import POINT, STRONG, Bar, Bars, PriceCurve, Shown, spent_bars
+from privmix.shown import POINT, STRONG, Bar, Bars, Shown, spent_bars
 from privmix.training.verify import plan_of
 
 X = np.clip(np.random.default_rng(0).normal(0.5, 0.2, size=(300, 6)), 0, 1)
@@ -133,17 +135,13 @@ def test_bars_are_as_long_as_what_they_stand_for() -> None:
     assert lengths(spent_bars(4.0, 1.0)) == [122, 30.5]
 
 
-def test_a_curve_stands_where_its_numbers_are() -> None:
-    curve = PriceCurve([0.0, 1.0, 2.0], [1e-1, 1e-3, 1e-5], (1.0, 1e-3), "e")
-    tree = ElementTree.fromstring(str(curve.svg()))
-    line = next(one.get("d", "") for one in tree.iter("path") if one.get("stroke") == STRONG)
-    points = [tuple(map(float, part.split())) for part in line.removeprefix("M").split("L")]
-    circle = next(tree.iter("circle"))
-    # Equal steps in the logarithm are equal steps down; the point is on the curve.
-    assert points[1][1] - points[0][1] == pytest.approx(points[2][1] - points[1][1], abs=0.2)
-    assert (float(circle.get("cx", "")), float(circle.get("cy", ""))) == points[1]
-    for drawn in (curve, PriceCurve((), (), (0.5, 0.0), "e"), PriceCurve((), (), (600.0, 1.0), "e")):
-        ElementTree.fromstring(str(drawn.svg()))
+def test_a_guarantee_is_drawn_by_its_odds() -> None:
+    """Guessing is right half the time; an attack on pure epsilon log 3 at most three times in four."""
+    pure = price_picture(None, PrivacyCost(math.log(3), 0.0, pm.Adjacency.ADD_REMOVE, "pure", True))
+    assert pure is not None
+    assert [bar.length for bar in pure.bars] == [0.5, pytest.approx(0.75)]
+    assert lengths(pure) == [61, 91.5]
+    assert price_picture(None, PrivacyCost(math.inf, 0.0, pm.Adjacency.ADD_REMOVE, "pure", True)) is None
 
 
 class Odd(Shown):

@@ -7,25 +7,15 @@ import io
 import pydoc
 import types
 from contextlib import redirect_stdout
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 import privmix as pm
 import privmix.research
-from privmix.jobs.arguments import CanaryArguments, MembershipArguments, ReleaseArguments, TrainingArguments
-from privmix.options import option
-from privmix.signatures import readable, spelt_out
+from privmix.signatures import readable
 
 VERBS = [name for name in pm.__all__ if isinstance(getattr(pm, name), types.FunctionType)]
-SPELT = {
-    "plan": ReleaseArguments,
-    "release": ReleaseArguments,
-    "train": TrainingArguments,
-    "attack": MembershipArguments,
-    "audit": CanaryArguments,
-}
 
 
 def test_completion_offers_the_verbs_and_nothing_of_the_source() -> None:
@@ -34,7 +24,9 @@ def test_completion_offers_the_verbs_and_nothing_of_the_source() -> None:
     assert {"release", "replay", "report"} == {name for name in offered if name.startswith("re")}
 
 
-@pytest.mark.parametrize("name", [*VERBS, "research.attack", "research.synthesise"])
+@pytest.mark.parametrize(
+    "name", [*VERBS, "research.invert", "research.measure_collapse", "research.poison", "research.synthesise"]
+)
 def test_every_argument_has_a_name_and_a_type(name: str) -> None:
     owner: Any = pm.research if name.startswith("research.") else pm
     signature = inspect.signature(getattr(owner, name.rpartition(".")[2]))
@@ -57,16 +49,6 @@ def test_every_method_says_its_arguments_by_name(name: str) -> None:
             assert inspect.Parameter.VAR_KEYWORD not in kinds, method
 
 
-@pytest.mark.parametrize("name", list(SPELT))
-def test_options_are_those_of_their_owners(name: str) -> None:
-    found = inspect.signature(getattr(pm, name)).parameters
-    for option_name, kind in SPELT[name].__annotations__.items():
-        assert str(found[option_name].annotation) == kind.__forward_arg__
-    words = getattr(pm, name).__doc__ or ""
-    for option_name in SPELT[name].__annotations__:
-        assert f"    {option_name}: " in words, option_name
-
-
 def test_defaults_are_those_that_hold() -> None:
     found = inspect.signature(pm.release).parameters
     assert (found["design"].default, found["clip_norm"].default, found["classes"].default) == ("auto", 1.0, None)
@@ -80,45 +62,18 @@ def test_help_reads_line_by_line() -> None:
     lines = written.getvalue().splitlines()
     assert "    design: str | Design[Any] = 'auto'," in lines
     assert max(map(len, lines)) <= 125
-    assert any(line.strip().startswith("design: A design, or its name; auto:") for line in lines)
+    assert any(
+        line.strip().startswith("design: Release design, as NAME or NAME:KEY=VALUE,...; auto:") for line in lines
+    )
     # What is said of arguments comes before what comes out.
-    titles = [line.strip() for line in lines if line.strip() in ("Args:", "Options:", "Raises:")]
-    assert titles == ["Args:", "Options:", "Raises:"]
+    titles = [line.strip() for line in lines if line.strip() in ("Options:", "Raises:")]
+    assert titles == ["Options:", "Raises:"]
 
 
 def test_another_name_is_refused_with_those_that_there_are() -> None:
-    for name in SPELT:
+    for name in ("plan", "release", "attack", "audit"):
         with pytest.raises(TypeError, match=rf"{name}\(\) takes no argument callback;"):
             getattr(pm, name)("own", callback=[])
-
-
-@dataclass(frozen=True)
-class First:
-    share: float = option(0.1, "Share of all records.")
-    secret: int = option(1, "None of these.")
-
-
-@dataclass(frozen=True)
-class Second:
-    share: int = option(3, "Not this one.")
-    rows: "list[int] | None" = option(None, "Which.")  # noqa: UP037
-
-
-def test_the_first_owner_says_it() -> None:
-    @spelt_out(First, Second, but=("secret",), refused=("old",))
-    def draw(data: str, *, rows: int = 2, **more: Any) -> dict[str, Any]:
-        """Draw.
-
-        Returns:
-            nothing.
-        """
-        return {"rows": rows, **more}
-
-    assert str(inspect.signature(draw)) == "(data: str, *, rows: int = 2, share: float = 0.1) -> dict[str, Any]"
-    assert draw.__doc__ == "Draw.\n\nOptions:\n    share: Share of all records. Default: 0.1.\n\nReturns:\n    nothing."
-    assert draw("x", share=1, old=2) == {"rows": 2, "share": 1, "old": 2}
-    with pytest.raises(TypeError, match="secret"):
-        draw("x", secret=1)
 
 
 def test_long_signatures_are_what_python_reads() -> None:

@@ -11,10 +11,8 @@ import inspect
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,14 +38,15 @@ def site(monkeypatch: pytest.MonkeyPatch) -> Any:
     return lambda name: importlib.import_module(f"_site.{name}")
 
 
-def test_every_page_stands_in_one_of_the_four_ways_in() -> None:
+def test_every_page_stands_in_one_group_of_readers() -> None:
     listed = re.findall(
         r"^[\w/-]+$", "\n".join(re.findall(r"```\{toctree\}(.*?)```", read("index.md"), re.DOTALL)), re.M
     )
     assert len(set(listed)) == len(listed)
     pages = {page.stem for page in DOCS.glob("*.md")} - {"index"}
     assert pages == {name for name in listed if "/" not in name}
-    assert re.findall(r":caption: (.*)", read("index.md")) == ["Tutorials", "How to", "Explanations", "Reference"]
+    groups = ["Start", "Publish", "Use a release", "Train", "Review", "Extend", "Reference"]
+    assert re.findall(r":caption: (.*)", read("index.md")) == groups
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.stem)
@@ -150,8 +149,19 @@ def test_public_names_are_documented(site: Any) -> None:
     assert bare == []
 
 
-def test_sharp_edges_say_how_bad_and_whose_duty() -> None:
-    rows = [line.strip("| ").split(" | ") for line in read("sharp-edges.md").splitlines() if line.startswith("| ")]
+def test_names_and_commands_are_listed_by_task(site: Any) -> None:
+    page = site("reference").package_page("privmix")
+    order = ["release", "fit", "verify", "train"]
+    assert order == sorted(order, key=lambda name: page.index(f"autofunction:: privmix.{name}\n"))
+    pages = site("reference").command_pages()
+    assert {"index", "release", "ledger"} < set(pages)
+    assert "## privmix ledger init" in pages["ledger"]
+
+
+def test_limits_say_how_bad_and_whose_duty() -> None:
+    page = read("limits.md")
+    guarantee = page.partition("### A secret number")[0]
+    rows = [line.strip("| ").split(" | ") for line in guarantee.splitlines() if line.startswith("| ")]
     rows = [row for row in rows if row[0] != "edge"]
     assert len(rows) > 20
     for edge, severity, duty, answer in rows:
@@ -160,7 +170,7 @@ def test_sharp_edges_say_how_bad_and_whose_duty() -> None:
         assert len(answer) > 20, edge
     # What it advises can be done.
     helps = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests" / "golden" / "help").glob("*.txt"))
-    options = set(re.findall(r"`(?:[^`]* )?(--[a-z-]+)[^`]*`", read("sharp-edges.md")))
+    options = set(re.findall(r"`(?:[^`]* )?(--[a-z-]+)[^`]*`", page))
     assert len(options) > 8
     assert [option for option in sorted(options) if f"{option} " not in helps] == []
 
@@ -269,23 +279,14 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    playwright = pytest.importorskip("playwright.sync_api", reason="drives a browser; in privmix[dev]")
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=found, args=["--no-sandbox"] if os.geteuid() == 0 else [])
-        yield browser
-        browser.close()
-
-
 @pytest.mark.thorough
 def test_the_site_is_built_and_every_link_leads_somewhere(built: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(DOCS))
     check = importlib.import_module("_site.check")
     assert list(check.problems(built)) == []
+    index = (built / "searchindex.js").read_text(encoding="utf-8")
+    assert "Accuracy against epsilon, every method" not in index
+    assert "measured/frontier" not in (built / "index.html").read_text(encoding="utf-8").partition("<article")[0]
     linked = re.findall(r'href="glossary.html#term-', (built / "learning.html").read_text(encoding="utf-8"))
     assert len(linked) > 15
 
@@ -296,8 +297,8 @@ def test_pages_open_offline_on_a_phone_and_axe_finds_nothing(built: Path, browse
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="checks accessibility; in privmix[dev]")
     # What the dark has of its own are colours.
     rules = {"runOnly": ["color-contrast"]} if scheme == "dark" else None
-    names = ["index", "choosing", "glossary", "sharp-edges", "figures", "search", "generated/commands"]
-    names += ["generated/api/privmix.ledger", "generated/measured/frontier", *SPECIAL]
+    names = ["index", "choosing", "glossary", "limits", "figures", "search", "sample"]
+    names += ["generated/commands/release", "generated/api/privmix.ledger", "generated/measured/frontier", *SPECIAL]
     context = browser.new_context(viewport={"width": 360, "height": 740}, color_scheme=scheme, offline=True)
     asked: list[str] = []
     context.on("request", lambda request: asked.append(request.url))

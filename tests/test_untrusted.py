@@ -17,6 +17,7 @@ from safetensors.numpy import save
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.untrusted import all_finite, array_shapes, check_listing, open_plain, parse_json, read_json, read_plain
+from tests.refusals import refuses
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -157,5 +158,5 @@ def test_a_listing_is_exact(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_values_are_finite(value: float) -> None:
     all_finite({"x": np.ones(3), "n": np.arange(3)}, "file")
-    with pytest.raises(InvalidInput, match="x"):
+    with refuses("file"):
         all_finite({"x": np.array([1.0, value])}, "file")

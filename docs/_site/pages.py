@@ -26,10 +26,13 @@ FILES = {
     "CODE_OF_CONDUCT.md": "generated/project/conduct.md",
     "CONTRIBUTING.md": "generated/project/contributing.md",
     "SECURITY.md": "generated/project/reporting.md",
+    "SECURITY-ADVISORIES.md": "generated/project/advisories.md",
     "LICENSE": "generated/project/LICENSE.txt",
     "README.md": "index.md",
 }
 PICTURES = (".svg", ".png")
+# Results are reached from their list and from the pages that conclude from them: neither sidebar nor search has them.
+UNLISTED = "---\norphan: true\nnosearch: true\n---\n\n"
 _LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
 _CODE = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
@@ -110,8 +113,6 @@ def bring() -> None:
     for origin, place in FILES.items():
         if place.startswith("generated/") and place.endswith(".md"):
             text = relinked((ROOT / origin).read_text(encoding="utf-8"), origin, place)
-            if place.endswith("measured/index.md"):
-                text += "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
             written(DOCS / place, text)
         elif place.startswith("generated/"):
             written(DOCS / place, (ROOT / origin).read_text(encoding="utf-8"))
@@ -120,7 +121,8 @@ def bring() -> None:
             home = DOCS / place / path.name
             if path.suffix == ".md":
                 text = path.read_text(encoding="utf-8")
-                written(home, levelled(relinked(text, f"{folder}/{path.name}", f"{place}/{path.name}")))
+                text = levelled(relinked(text, f"{folder}/{path.name}", f"{place}/{path.name}"))
+                written(home, UNLISTED + text)
             elif path.suffix in PICTURES and (not home.exists() or home.read_bytes() != path.read_bytes()):
                 shutil.copyfile(path, home)
 

@@ -35,6 +35,24 @@ PACKAGES = (
 )
 
 
+# Names of the first package by task, the most frequent task first.
+TASKS: dict[str, str] = {
+    "Release": "release forecast plan check spec split extract_features series Release TableSpec DataCheck"
+    " ExtractedFeatures Columns",
+    "Train on a release": "fit predict evaluate sample transform picture evaluate_table load Model ReleaseClassifier"
+    " DiscriminantClassifier TwoStageClassifier ThreeStageClassifier SecondMomentsClassifier NoiseAwareRidgeClassifier"
+    " GeneralizedKLClassifier Predictions Evaluation SampledTable TableEvaluation ClassPictures ClassTexts",
+    "Verify": "verify inspect report audit attack replay end_replay",
+    "Train a private model": "train export DPClassifier",
+    "Share": "sign keygen push pull",
+    "Keep a budget": "Ledger ledger_total",
+    "Compute epsilon": "epsilon delta calibrate PrivacyCost Calibration Adjacency Event Gaussian Laplace PoissonSampled"
+    " FixedSizeSampled ClusterSampled Allocated NormalWeighted Bounded Composed Repeated",
+    "Extend": "designs",
+    "Errors": "PrivmixError InvalidInput BudgetExceeded MissingExtra StorageError UnsupportedEvent NotPrivateWarning",
+}
+
+
 def first_line(thing: Any) -> str:
     """What a docstring begins with, as one line."""
     return " ".join((inspect.getdoc(thing) or "").split("\n\n")[0].split())
@@ -45,6 +63,27 @@ def documented(package: str) -> dict[str, Any]:
     """Public names with docstrings of their own."""
     module = importlib.import_module(package)
     return {name: getattr(module, name) for name in sorted(module.__all__)}
+
+
+def tasks(package: str) -> dict[str, list[str]]:
+    """Names of a package under the headings of its page.
+
+    Raises:
+        ValueError: a name of the first package has no task.
+    """
+    names = documented(package)
+    if package == PACKAGES[0]:
+        found = {title: words.split() for title, words in TASKS.items()}
+        if missing := names.keys() ^ {name for listed in found.values() for name in listed}:
+            raise ValueError(f"docs/_site/reference.py: TASKS and {package}.__all__ differ by {sorted(missing)}")
+        return found
+    found: dict[str, list[str]] = {"Functions": [], "Classes": [], "Values and modules": []}
+    for name, thing in names.items():
+        kind = (
+            "Classes" if inspect.isclass(thing) else "Functions" if inspect.isroutine(thing) else "Values and modules"
+        )
+        found[kind].append(name)
+    return {title: listed for title, listed in found.items() if listed}
 
 
 def home_of(thing: Any, name: str, package: str) -> str:
@@ -59,24 +98,27 @@ def home_of(thing: Any, name: str, package: str) -> str:
 
 
 def package_page(package: str) -> str:
-    """A page in reStructuredText: a table of the names, then each of them."""
+    """A page in reStructuredText: a table of the names for each task, then each of them in the same order."""
     lines = [f"``{package}``", "=" * (len(package) + 4), "", f".. automodule:: {package}", "   :no-members:", ""]
-    entries = []
-    lines += [".. list-table::", "   :widths: 30 70", "   :header-rows: 1", "", "   * - name", "     - what it is"]
-    for name, thing in documented(package).items():
-        home = home_of(thing, name, package)
-        if inspect.ismodule(thing):
-            lines += [f"   * - :mod:`{name} <{thing.__name__}>`", f"     - {first_line(thing)}"]
-            continue
-        kind = "class" if inspect.isclass(thing) else "func" if callable(thing) else "data"
-        own = inspect.isclass(thing) or inspect.isroutine(thing)
-        lines += [
-            f"   * - :py:{kind}:`{name} <{home}.{name}>`",
-            f"     - {first_line(thing) if own else 'A constant.'}",
-        ]
-        if home == package:
-            entries += _entry(package, name, thing)
-    return "\n".join([*lines, "", *entries])
+    entries = ["Details", "-------", ""]
+    for title, names in tasks(package).items():
+        lines += [title, "-" * len(title), "", ".. list-table::", "   :widths: 30 70", ""]
+        for name in names:
+            thing = documented(package)[name]
+            home = home_of(thing, name, package)
+            if inspect.ismodule(thing):
+                lines += [f"   * - :mod:`{name} <{thing.__name__}>`", f"     - {first_line(thing)}"]
+                continue
+            kind = "class" if inspect.isclass(thing) else "func" if callable(thing) else "data"
+            own = inspect.isclass(thing) or inspect.isroutine(thing)
+            lines += [
+                f"   * - :py:{kind}:`{name} <{home}.{name}>`",
+                f"     - {first_line(thing) if own else _value(thing)}",
+            ]
+            if home == package:
+                entries += _entry(package, name, thing)
+        lines += [""]
+    return "\n".join([*lines, *entries])
 
 
 def _entry(package: str, name: str, thing: Any) -> list[str]:
@@ -89,26 +131,34 @@ def _entry(package: str, name: str, thing: Any) -> list[str]:
 
 def _value(thing: Any) -> str:
     names = list(thing) if isinstance(thing, dict | tuple | list) else []
-    return ("Holds " + ", ".join(f"``{name}``" for name in names) + ".") if names else "A type, or a registry."
+    return ("Holds " + ", ".join(f"``{name}``" for name in names) + ".") if names else "A type or a registry."
 
 
-def commands_page() -> str:
-    """What ``--help-all`` says of each command."""
-    lines = [
-        "# Command line",
-        "",
-        "`privmix COMMAND --help` shows the options that matter most, `--help-all` all of them, as this page does.",
-        "Options from a file: [the command line](../command-line.md). Examples: [how to](../index.md#how-to).",
-        "",
-    ]
+def command_pages() -> dict[str, str]:
+    """The list of commands, as the help groups them, and a page for each: what ``--help-all`` prints."""
     root = command(app)
-    for title, text in sorted(_helps(root, root.context_class(root, info_name="privmix"))):
-        lines += [f"## {title}", "", "```text", text, "```", ""]
-    return "\n".join(lines)
+    context = root.context_class(root, info_name="privmix")
+    groups: dict[str, list[str]] = {}
+    pages = {}
+    for name in root.list_commands(context):
+        _, found, _ = root.resolve_command(context, [name])
+        helps = dict(_helps(found, found.context_class(found, info_name=name, parent=context)))
+        parts = [f"# privmix {name}", ""]
+        for title, text in helps.items():
+            parts += [f"## {title}", ""] if title != f"privmix {name}" else []
+            parts += ["```text", text, "```", ""]
+        pages[name] = "\n".join(parts)
+        first = (found.help or "").strip().split("\n\n")[0].replace("\n", " ")
+        groups.setdefault(found.rich_help_panel or "Other", []).append(f"| [{name}]({name}.md) | {first} |")
+    lines = ["# Commands", "", "`privmix COMMAND --help` prints the main options, `--help-all` prints all of them."]
+    lines += ["Options from a file, exit codes: [command line](../../command-line.md).", ""]
+    for title, rows in groups.items():
+        lines += [f"## {title}", "", "| command | purpose |", "|---|---|", *rows, ""]
+    return {"index": "\n".join([*lines, "```{toctree}", ":hidden:", "", *pages, "```", ""]), **pages}
 
 
 def _helps(found: Any, context: Any) -> Iterator[tuple[str, str]]:
-    context.meta["help_all"], context.terminal_width = True, 100
+    context.meta["help_all"], context.terminal_width = True, 88
     yield context.command_path, found.get_help(context)
     for name in found.list_commands(context) if hasattr(found, "list_commands") else ():
         _, inner, _ = found.resolve_command(context, [name])
@@ -122,7 +172,8 @@ def make() -> None:
     lines = ["Python", "======", "", "``import privmix as pm``: most of what people need is in the first of these.", ""]
     lines += [".. toctree::", "   :maxdepth: 1", "", *(f"   {package}" for package in PACKAGES)]
     written(GENERATED / "api" / "index.rst", "\n".join(lines) + "\n")
-    written(GENERATED / "commands.md", commands_page())
+    for name, text in command_pages().items():
+        written(GENERATED / "commands" / f"{name}.md", text)
 
 
 # A star that begins a word, or a bar: markup in reStructuredText, plain in a docstring.

@@ -2,11 +2,12 @@
 Read a certificate
 ==================
 
-A certificate states what was guaranteed: epsilon, delta, and what neighbouring datasets are. Behind these two numbers
-is a whole curve: how well the best possible attacker can tell whether one record was there. This example reads a
-certificate, computes its numbers again, and draws that curve.
+A certificate states epsilon, delta, and which datasets count as neighbours. Behind these two numbers is a whole
+curve: how well the best possible attacker can detect one record. This example reads a certificate, recomputes its
+numbers, and draws that curve.
 """
 
+# sphinx_gallery_thumbnail_path = "generated/gallery/small/certificate.png"
 # %%
 
 import matplotlib.pyplot as plt
@@ -17,12 +18,13 @@ import privmix as pm
 from privmix.accounting import tradeoff_curve
 
 x, y = load_wine(return_X_y=True)
-# Public bounds of the measurements, by which they are scaled to lengths of about one.
+# Public bounds of the measurements scale each record to a length of about one.
 scale = np.array([15, 6, 3.5, 30, 165, 4, 5.5, 0.7, 4, 13, 2, 4, 1700])
 release = pm.release((x / scale / 2, y), classes=range(3), features="identity", design="moments", epsilon=1, delta=1e-3)
 
 # %%
-# What it says
+# The statements of the certificate
+# ---------------------------------
 
 certificate = release.certificate
 print(f"epsilon {certificate.epsilon:.4f} at delta {certificate.delta}, adjacency {certificate.adjacency}")
@@ -30,8 +32,11 @@ for statement in certificate.statements:
     print("*", statement)
 
 # %%
-# Is it so? Verification computes epsilon again from what ran, checks the hash of each file, and tests the numbers for
-# their noise. It also says what nobody can check from outside.
+# Verification
+# ------------
+#
+# Verification recomputes epsilon from the mechanism, checks the hash of each file, and tests the noise in the
+# numbers. It also lists what no recipient can check.
 
 found = pm.verify(release)
 print(found)
@@ -42,18 +47,18 @@ for text in found.unchecked[:4]:
 # The curve
 # ---------
 #
-# An attacker looks at the release and says whether one record was in the data. Who never errs lies at the lower left
-# corner; who tosses a coin, on the dashed line. No attacker at all is below a curve.
+# An attacker guesses from the release whether one record was in the data. A perfect attacker is at the lower left
+# corner; a coin toss is on the dashed line. Every attacker is on or above the curve.
 
 alpha = np.linspace(0, 1, 201)
 figure, axes = plt.subplots(figsize=(6, 5), layout="constrained")
-axes.plot(alpha, 1 - alpha, color="black", linestyle="--", label="a coin (perfect privacy)")
+axes.plot(alpha, 1 - alpha, color="black", linestyle="--", label="a coin toss (perfect privacy)")
 for epsilon in (1, 4, 8):
     plan = pm.plan(
         (x / scale / 2, y), classes=range(3), features="identity", design="moments", epsilon=epsilon, delta=1e-3
     ).plan
     axes.plot(alpha, tradeoff_curve(plan.event, alpha), label=f"epsilon {epsilon}")
-axes.set(xlabel="false alarms", ylabel="records that are missed", aspect="equal")
-axes.set_title("What the best attacker can do, by what the certificate states")
+axes.set(xlabel="false alarms", ylabel="missed records", aspect="equal")
+axes.set_title("The best attacker, by the curve of the certificate")
 axes.legend()
 plt.show()

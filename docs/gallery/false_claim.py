@@ -2,18 +2,19 @@
 Audit a claim that is false
 ===========================
 
-A published formula says that hierarchical mixup (a few classes are drawn first, then records of these) costs epsilon 1
-at some noise. An audit attacks the real code many times, with one record and without it, and counts how often it can
-tell. What it tells too often refutes the claim.
+A published formula gives hierarchical mixup (draw a few classes, then their records) epsilon 1 at some noise. An audit
+attacks the real code many times, with and without one record. If the attack is right too often, it refutes the claim.
 """
 
+# sphinx_gallery_thumbnail_path = "generated/gallery/small/false_claim.png"
 # %%
 # A design with that noise, and the claim
+# ---------------------------------------
 
 import matplotlib.pyplot as plt
 
 import privmix as pm
-from privmix.jobs.audited import Claim
+from privmix.jobs.audit import Claim
 from privmix.planning import ReleaseConfig
 
 config = ReleaseConfig(
@@ -26,17 +27,18 @@ config = ReleaseConfig(
 )
 claim = Claim.of_design(config, 1.0, 1e-5, as_published=True)
 honest = config.calibrate(1.0, 1e-5)
-print(
-    f"noise of the formula {claim.plan.noise_multiplier:.2f}, noise that epsilon 1 takes {honest.noise_multiplier:.2f}"
-)
+print(f"noise of the formula {claim.plan.noise_multiplier:.2f}, noise for epsilon 1 {honest.noise_multiplier:.2f}")
 priced = pm.epsilon(claim.plan.event, 1e-5).epsilon
 print(f"epsilon at the formula's noise, by PLD: {priced:.2f}")
 
 # %%
-# Attack both. More runs prove more; these are few.
+# The attack
+# ----------
+#
+# Attack both. More runs prove a higher bound.
 
 runs = 400
-found = {"as published": pm.audit(claim, runs=runs).audit, "as privmix prices it": pm.audit(honest, runs=runs).audit}
+found = {"as published": pm.audit(claim, runs=runs).audit, "noise by privmix": pm.audit(honest, runs=runs).audit}
 for words, audit in found.items():
     print(f"{words}: at least {audit.proven_epsilon:.2f} at 95% confidence; refuted: {audit.violated}")
 

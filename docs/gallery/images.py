@@ -2,15 +2,17 @@
 Images, in one stage and in three
 =================================
 
-Second moments are sums over all records: of products of pixels, and of pixels by class. One release can ask for them in
-stages. A first, noisy answer shows along which directions records vary; a second one looks closer along these; a third
-gives each class a shape of its own.
+Second moments are sums over all records: of products of pixels, and of pixels by class. One release can compute them
+in stages. The first noisy stage shows along which directions records vary; the second clips records more closely
+along these; the third gives each class its own shape.
 
-The images are digits that privmix draws from fonts, so they are nobody's.
+privmix draws the digits from fonts, so no image is private.
 """
 
+# sphinx_gallery_thumbnail_path = "generated/gallery/small/images.png"
 # %%
-# Images of nobody
+# Images without private content
+# ------------------------------
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,6 +27,7 @@ private, test = (x[:4000], y[:4000]), (x[4000:], y[4000:])
 
 # %%
 # The same budget, spent in one stage, two and three
+# --------------------------------------------------
 
 epsilons = [1, 4]
 designs = {"one stage": "moments", "two stages": "two-stage", "three stages": "three-stage"}
@@ -40,8 +43,10 @@ for words, design in designs.items():
     print(words, [f"{score:.1f}" for score in scores])
 
 # %%
-# What a partner gets are numbers, not images. Classes' means are among them, with noise: this is all that can be seen
-# of the digits.
+# The released numbers
+# --------------------
+#
+# A partner receives numbers. Class means are among them, with noise.
 
 release = pm.release(
     private, classes=range(10), features="identity", clip_norm=5, design="moments", epsilon=4, delta=1e-5

@@ -2,13 +2,15 @@
 A design of your own
 ====================
 
-A design says who is in a row, and what that costs: one object does both, so that neither can be had without the other.
-`docs/two_class.py` is a whole design in one file, of which a page of the documentation explains each part: rows hold
-records of two neighbouring classes. Once it is imported, every command and function knows it by its name.
+A design draws the records of a row and states the privacy cost. `docs/two_class.py` is a whole design in one file,
+explained on the page "Extending privmix": rows hold records of two neighbouring classes. After an import, every
+command and function accepts its name.
 """
 
+# sphinx_gallery_thumbnail_path = "generated/gallery/small/own_design.png"
 # %%
-# Import it, and it is there
+# Import and use the design
+# -------------------------
 
 import sys
 from pathlib import Path
@@ -29,8 +31,11 @@ release = pm.release(private, classes=range(10), features="pixels", design=desig
 print(release)
 
 # %%
-# Verification, learning and audits know it as well. The audit attacks the worst pair of neighbours that the design's
-# file names: were its price too low, this is where it would show.
+# Verification and audit
+# ----------------------
+#
+# Verification, learning and audits accept it, too. The audit attacks the worst pair of neighbours that the design
+# defines. It can reveal a stated epsilon that is too low.
 
 print(pm.verify(release))
 audit = pm.audit(release, runs=400).audit
@@ -39,7 +44,8 @@ print(
 )
 
 # %%
-# Beside the designs that privmix brings, at the same price
+# Comparison with built-in designs at the same epsilon
+# ----------------------------------------------------
 
 designs = {"two classes a row": design, "all classes": pm.designs.Poisson(16), "one class": pm.designs.Classwise(16)}
 scores = {}
@@ -54,5 +60,5 @@ for place, reached in enumerate(scores.values()):
     axes.bar(place, np.mean(reached), color="tab:blue" if place == 0 else "lightgrey")
     axes.plot([place] * len(reached), reached, "k.")
 axes.set(xticks=range(len(scores)), xticklabels=list(scores), ylabel="accuracy (%)", ylim=(40, 100))
-axes.set_title("Whom a row mixes: 1,300 digits at epsilon 4, three releases each")
+axes.set_title("Classes mixed in a row: 1,300 digits at epsilon 4, three releases each")
 plt.show()

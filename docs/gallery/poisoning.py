@@ -2,17 +2,18 @@
 Poisoned records
 ================
 
-Somebody puts a few records into the data to make the model err. How far can that go? This example poisons digits with a
-square in the corner and a wrong label, and looks at what a model without privacy and models learnt from releases make
-of it. A guarantee bounds what any poisoner can do, whatever they try.
+An attacker adds a few records to make the model err. This example poisons digits with a square in the corner and a
+wrong label. It compares a model without privacy and models trained on releases. The guarantee bounds the success of
+every attack.
 """
 
+# sphinx_gallery_thumbnail_path = "generated/gallery/small/poisoning.png"
 # %%
 # The attack
 # ----------
 #
-# Some images of digits get a white square, and the label 0. Whoever adds the square to another image later hopes that
-# it is taken for a 0.
+# Some images get a white square, and the label 0. The attacker later adds the square to another image, to get it
+# classified as 0.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -35,7 +36,7 @@ def with_square(images: np.ndarray) -> np.ndarray:
 
 
 def poisoned(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The training data, and so many records of a poisoner."""
+    """The training data with ``count`` poisoned records."""
     others = np.flatnonzero(train[1] != 0)[:count]
     return np.concatenate([train[0], with_square(train[0][others])]), np.append(train[1], np.zeros(count, int))
 
@@ -58,9 +59,8 @@ for words, shares in reached.items():
 # The guarantee
 # -------------
 #
-# One attack that fails says little: another may do better. The bound holds for all of them: what succeeds once in a
-# thousand times without poison succeeds at most so often with it. It is worth something where epsilon is small and the
-# poisoned records are few.
+# A failed attack proves little: another may succeed. The bound holds for all attacks, here on goals that succeed once
+# in a thousand times without poison. The bound is useful for small epsilon and few poisoned records.
 
 many = np.arange(0, 11)
 figure, axes = plt.subplots(1, 2, figsize=(9, 3.8), layout="constrained")

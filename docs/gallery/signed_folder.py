@@ -2,12 +2,14 @@
 From pandas to a signed folder
 ==============================
 
-The whole way of a data owner: a frame in memory, a budget in a ledger, a plan that is looked at first, a release in a
-folder, and a signature by which a partner knows whose it is.
+All steps of a data owner: a frame in memory, a budget in a ledger, a plan, a release in a folder, and a signature that
+identifies the publisher to a partner.
 """
 
+# sphinx_gallery_thumbnail_path = "generated/gallery/small/signed_folder.png"
 # %%
 # A frame, and a budget
+# ---------------------
 
 import tempfile
 from pathlib import Path
@@ -41,7 +43,7 @@ ledger.add_dataset("wine", epsilon=3, delta=1e-2)
 # A plan
 # ------
 #
-# It is made of public facts alone, and costs nothing. It says what the release will cost.
+# The plan uses public facts alone, and costs no privacy. It states what the release will cost.
 
 spec = pm.spec(frame, label="cultivar", number=bounds)
 planned = pm.plan(
@@ -75,7 +77,7 @@ key = PrivateKey.new()
 
 
 def check(place: Path) -> Subject:
-    """Only what holds is signed."""
+    """Sign only a verified folder."""
     return Subject.of(verify_release(place))
 
 
@@ -84,8 +86,11 @@ print(sorted(path.name for path in (folder / "WINE").iterdir()))
 print(verify_signature(folder / "WINE", key.public, check).files, "files signed")
 
 # %%
-# What the partner does with it. This design releases a row for each class: the mean of its records, with noise. Columns
-# have their names.
+# The partner
+# -----------
+#
+# The partner loads the folder. This design releases one row for each class, the noisy mean of its records, with column
+# names.
 
 received = pm.load(folder / "WINE")
 released = received.to_frame()[list(received.feature_names)]

@@ -1,19 +1,20 @@
 """
-Release a table, and judge it
-=============================
+Release a table, and test it
+============================
 
-A clinic wants others to build a classifier on its table. It says what the columns may hold, which is public, and
-releases the table. A partner learns from the release alone, and asks: is that any good?
+A clinic wants others to build a classifier on its table. The clinic declares public column bounds and releases the
+table. A partner trains on the release alone and measures the accuracy.
 
 The data are scikit-learn's: 569 breast tissue samples, 30 measurements each.
 """
 
+# sphinx_gallery_thumbnail_path = "generated/gallery/small/table.png"
 # %%
 # What is public
 # --------------
 #
-# The bounds of each column come from what is known of such measurements, never from these records. Here we take round
-# figures a reader of the field could have named. Without bounds one outlier would decide how much noise all others get.
+# Take the bounds of each column from public knowledge, never from these records. Here they are round figures. Without
+# bounds, one outlier would decide how much noise all other records get.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -53,18 +54,21 @@ release = pm.release(
 print(release)
 
 # %%
-# Judge
-# -----
+# Test
+# ----
 #
-# The model that is learnt from the release is tested on 169 records that were not in it. "Always benign" is what a
-# model that has learnt nothing reaches: accuracy alone would flatter it.
+# Test the model on 169 records that were not in the release. Compare it with "always benign", the baseline of a model
+# without training.
 
 model = pm.fit(release)
 print(pm.evaluate(model, test, label="kind"))
 
 # %%
-# The same for five budgets, three releases each. Every release of these records would add to their price: here the
-# data are public, and we only look at what a budget buys.
+# Six budgets
+# -----------
+#
+# The same for six budgets, three releases each. With private data, all these releases would add up; here the data are
+# public.
 
 epsilons = [0.25, 0.5, 1, 2, 4, 8]
 reached = []
@@ -87,10 +91,10 @@ reached = 100 * np.array(reached)
 most = 100 * (test["kind"] == "benign").mean()
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 axes.fill_between(epsilons, reached.min(1), reached.max(1), alpha=0.2)
-axes.plot(epsilons, reached.mean(1), marker="o", label="learnt from a release")
+axes.plot(epsilons, reached.mean(1), marker="o", label="trained on a release")
 axes.axhline(most, color="black", linestyle="--", label="always benign")
 axes.set(xscale="log", xticks=epsilons, xticklabels=epsilons, xlabel="epsilon", ylabel="accuracy (%)")
 axes.minorticks_off()
-axes.set_title("What a budget buys: breast tissue, 400 records")
+axes.set_title("Accuracy by privacy budget: breast tissue, 400 records")
 axes.legend()
 plt.show()

@@ -1,15 +1,17 @@
 """
-Texts, and what their classes are called
-========================================
+Texts and names of their classes
+================================
 
-Texts become numbers by a public network (it comes with a package; nothing is downloaded). What the classes are called
-is public, too: the learner puts descriptions of the classes where texts go, and starts from there.
+A public network turns texts into numbers; its weights come with a package. Class names are public, too: the learner
+encodes descriptions of the classes and starts from them.
 
-The texts are first sentences of the documentation of Python packages that are installed here.
+The texts are first sentences from the documentation of installed Python packages.
 """
 
+# sphinx_gallery_thumbnail_path = "generated/gallery/small/texts.png"
 # %%
 # Texts of four kinds
+# -------------------
 
 import inspect
 import tempfile
@@ -48,7 +50,8 @@ split = 2 * len(x) // 3
 print(len(x), "sentences, such as:", x[0])
 
 # %%
-# Releases at small budgets, learnt from with descriptions of the classes and without
+# Train on releases with and without descriptions of the classes
+# --------------------------------------------------------------
 
 told = {
     "statistics": "probability distributions, random variables and tests",
@@ -74,8 +77,11 @@ for epsilon in epsilons:
 print("with descriptions", [f"{score:.1f}" for score in described], "without", [f"{score:.1f}" for score in plain])
 
 # %%
-# Descriptions cost nothing, since no private text is in them. What they add depends on the budget and on how telling
-# they are; with so few texts it is lost in the noise of a single release now and then.
+# The gain
+# --------
+#
+# Descriptions cost no privacy, since they contain no private text. Their gain depends on the budget and on their
+# quality; with so few texts, the noise of one release can hide it.
 
 figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
 axes.plot(epsilons, described, marker="o", label="with descriptions of the classes")

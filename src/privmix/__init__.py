@@ -1,17 +1,15 @@
-"""privmix: publish private datasets as differentially private mixup releases, with accounting that holds.
+"""privmix: publish labelled data with differential privacy, and train private models.
 
 ``import privmix as pm`` takes no time: each name below is imported when it is first used.
 
 Example:
     >>> import privmix as pm
-    >>> event = pm.Repeated(pm.PoissonSampled(64 / 50_000, pm.Gaussian(0.531)), 50_000)
-    >>> round(pm.epsilon(event, 1e-5).epsilon, 2)
-    9.2
-    >>> pm.calibrate(pm.Gaussian, 1.0, 1e-5).epsilon <= 1
-    True
+    >>> from sklearn.datasets import load_digits
+    >>> x, y = load_digits(return_X_y=True)
+    >>> release = pm.release((x / 16, y), classes=range(10), features="pixels", design="moments", epsilon=2, delta=1e-5)
+    >>> pm.fit(release).predict(x[:1] / 16).shape
+    (1,)
 """
-
-from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
@@ -35,43 +33,44 @@ if TYPE_CHECKING:
         PoissonSampled,
         Repeated,
     )
+    from privmix.commands import series
+    from privmix.commands.audit import audit
     from privmix.commands.check import check
     from privmix.commands.evaluate import Evaluation, evaluate
     from privmix.commands.evaluate_table import TableEvaluation, evaluate_table
     from privmix.commands.export import export
     from privmix.commands.extract_features import ExtractedFeatures, extract_features
     from privmix.commands.fit import fit
+    from privmix.commands.forecast import forecast
     from privmix.commands.hub import pull, push
     from privmix.commands.inspect import inspect
     from privmix.commands.keygen import keygen
+    from privmix.commands.ledger.statement import ledger_total
+    from privmix.commands.membership import attack
     from privmix.commands.picture import picture
     from privmix.commands.predict import Predictions, predict
+    from privmix.commands.release import plan, release
+    from privmix.commands.replay.replay import end_replay, replay
     from privmix.commands.report import report
     from privmix.commands.sample import sample
     from privmix.commands.sign import sign
     from privmix.commands.spec import TableSpec, spec
     from privmix.commands.split import split
+    from privmix.commands.train import train
     from privmix.commands.transform import transform
     from privmix.commands.verify import verify
     from privmix.designs.moments.learner import SecondMomentsClassifier
     from privmix.designs.stages.three_learner import ThreeStageClassifier
     from privmix.designs.stages.two_learner import TwoStageClassifier
     from privmix.errors import InvalidInput, MissingExtra, NotPrivateWarning, PrivmixError, StorageError
-    from privmix.jobs import series
-    from privmix.jobs.attack import attack
-    from privmix.jobs.audit import audit
     from privmix.jobs.classifier import ReleaseClassifier
     from privmix.jobs.columns import Columns
     from privmix.jobs.data_check import DataCheck
-    from privmix.jobs.ledger_total import ledger_total
     from privmix.jobs.loading import load
     from privmix.jobs.models import Model
     from privmix.jobs.picturing import ClassPictures, ClassTexts
-    from privmix.jobs.released import Release
-    from privmix.jobs.releasing import plan, release
-    from privmix.jobs.replaying import end_replay, replay
+    from privmix.jobs.release_folder import Release
     from privmix.jobs.sampling import SampledTable
-    from privmix.jobs.training import train
     from privmix.learning.discriminant import DiscriminantClassifier
     from privmix.learning.kl import GeneralizedKLClassifier
     from privmix.learning.ridge import NoiseAwareRidgeClassifier
@@ -139,6 +138,7 @@ __all__ = [
     "export",
     "extract_features",
     "fit",
+    "forecast",
     "inspect",
     "keygen",
     "ledger_total",

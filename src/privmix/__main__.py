@@ -1,7 +1,5 @@
 """``python -m privmix``: the command line, where its script is not on the path."""
 
-from __future__ import annotations
-
 from privmix.cli.main import main
 
 if __name__ == "__main__":

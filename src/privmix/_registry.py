@@ -1,13 +1,13 @@
-"""Registries: the variants of one thing, each in a file that nothing else names.
+"""Registries: the variants of one thing, each in a file that no other file names.
 
-A variant is a class that its file registers, with a ``name`` and words about itself that are plain literals:
+A variant is a class that its file registers, with a ``name`` and texts that are plain literals:
 
     @STRATEGIES.register
     class LoopGradients(GradientStrategy):
         name: ClassVar[str] = "loop"
 
-The registry finds the files of its package by looking, and those of other packages by their entry points. Help lists
-variants without importing them, as their files are read and not run.
+The registry lists its package's files, and those of other packages by entry points. Help reads files without running
+them.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import entry_points
+from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
@@ -27,22 +28,14 @@ from privmix.errors import InvalidInput
 
 Variant = TypeVar("Variant")
 Registered = TypeVar("Registered")
+_METHOD = re.compile(r"    (?:@|def |async )|[^\s)]")
 
 
 class Registry(Generic[Variant]):
-    """Classes by name: those of a package's own files, then those from elsewhere, each in the order of their names.
+    """Classes by name: first those of a package's own files, then those of other packages, each part sorted by name."""
 
-    Args:
-        what: a variant is called in messages.
-        package: in whose files its own variants are, those of folders in it too; or several with commas.
-        group: of entry points, by which other packages name modules that register theirs.
-        by: its decorator, such as ``LEARNERS.register``, where other registries have variants in these packages.
-
-    Example:
-        >>> from privmix.plans.registry import DESIGNS
-        >>> DESIGNS["poisson"].__name__, "moments" in DESIGNS
-        ('Poisson', True)
-    """
+    # what: a variant's name in messages. package: where variants are, with commas. group: of entry points. by: the
+    # decorator, such as ``LEARNERS.register``, where other registries have variants in the same packages.
 
     def __init__(self, what: str, package: str, group: str, by: str = "") -> None:
         self._what, self._package, self._group, self._by = what, package, group, by
@@ -51,11 +44,7 @@ class Registry(Generic[Variant]):
         self._looked = False
 
     def register(self, variant: Registered) -> Registered:
-        """Make a variant known by its name; a class decorator.
-
-        Raises:
-            InvalidInput: another variant has the name.
-        """
+        """Register a variant by its name; a class decorator. Raises InvalidInput for a name in use."""
         found = cast(Any, variant)
         name = found.name
         if self._known.get(name, found) is not found:
@@ -81,70 +70,59 @@ class Registry(Generic[Variant]):
         return self._ordered
 
     def __iter__(self) -> Iterator[str]:
-        """Their names."""
         return (cast(Any, variant).name for variant in self.all())
 
     def __getitem__(self, name: Any) -> Variant:
-        """The variant of that name.
-
-        Raises:
-            InvalidInput: there is none.
-        """
-        known = self.all()
-        if isinstance(name, str) and name in self._known:
+        """Return the variant of that name, or raise InvalidInput. Only the file that has it is imported."""
+        # Also where another package came first: its variant of the same name is refused.
+        if isinstance(name, str) and not self._looked:
+            for module, source in _files(self._package, self._by).items():
+                if f'"{name}"' in source and name in (one.get("name") for one in _variants(source, self._by)):
+                    importlib.import_module(module)
+        if isinstance(name, str) and (name in self._known or name in tuple(self)):
             return self._known[name]
-        raise InvalidInput(self._what, name, "one of " + ", ".join(cast(Any, one).name for one in known))
+        raise InvalidInput(self._what, name, "one of " + ", ".join(self))
 
 
 @cache
 def literals_of(package: str, by: str = "", group: str = "") -> tuple[Mapping[str, Any], ...]:
-    """What the variants in a package's files say of themselves in literals, attribute by attribute.
-
-    For help that can't wait: their files are read and not run, so nothing is imported but the package. Of entry points
-    of ``group``, the file that they name is read, too.
-
-    Args:
-        package: as of :class:`Registry`, like ``by``.
-        by: its decorator.
-        group: of entry points, whose files are read likewise; empty: the package's own variants alone.
-
-    Example:
-        >>> [said["name"] for said in literals_of("privmix.training.gradients")]
-        ['closed-form', 'ghost', 'loop', 'vmap']
-    """
+    """Return the literal attributes of the variants in a package's files and in files that entry points name."""
+    # For fast help: files are read and not run, and only the package is imported. Empty group: its own variants alone.
     own = [one for source in _files(package, by).values() for one in _variants(source, by)]
     others = [one for source in _elsewhere(group) for one in _variants(source, by) if "name" in one] if group else []
     return (*sorted(own, key=lambda said: str(said["name"])), *others)
 
 
 def options_of(package: str, by: str, group: str) -> dict[str, type[Any]]:
-    """The dataclass of each variant's options, by the variant's name, where it says one: ``options = "module:name"``.
-
-    Their files are imported, and those of the variants are not.
-    """
+    """Return each variant's dataclass of options by name (``options = "module:name"``), without importing variants."""
     named = {said["name"]: said["options"] for said in literals_of(package, by, group) if said.get("options")}
     return {name: behind(place) for name, place in named.items()}
 
 
 def behind(place: str) -> Any:
-    """What ``"module:name"`` names; imported when it is asked for.
-
-    Example:
-        >>> behind("privmix._registry:behind") is behind
-        True
-    """
     module, _, name = place.partition(":")
     return getattr(importlib.import_module(module), name)
 
 
 def _variants(source: str, by: str) -> Iterator[dict[str, Any]]:
-    for node in ast.parse(source).body:
-        if isinstance(node, ast.ClassDef) and any(_registers(one, by) for one in node.decorator_list):
-            yield _literals(node)
+    lines, decorator = source.splitlines(), re.compile(f"@{_decorator(by)}")
+    for start in (place for place, line in enumerate(lines) if decorator.fullmatch(line)):
+        first = next((place for place in range(start, len(lines)) if lines[place].startswith("class ")), None)
+        if first is None:
+            continue
+        # Up to the first method: parsing whole files would take a third of the time of `--help`.
+        end = next((place for place in range(first + 1, len(lines)) if _METHOD.match(lines[place])), len(lines))
+        try:
+            node = ast.parse("\n".join([*lines[first:end], "    pass"])).body[0]
+        except SyntaxError:
+            # A text in the class has lines that begin like code.
+            node = ast.parse("\n".join(lines[first:])).body[0]
+        assert isinstance(node, ast.ClassDef)
+        yield _literals(node)
 
 
 def _elsewhere(group: str) -> Iterator[str]:
-    """Sources of modules that other packages name; what can't be read is left out here, and fails where it is used."""
+    """Yield sources of modules that other packages name; an unreadable one is left out and fails where it is used."""
     for point in entry_points(group=group):
         with suppress(ImportError, AttributeError, OSError, ValueError, SyntaxError):
             spec = find_spec(point.module)
@@ -153,9 +131,20 @@ def _elsewhere(group: str) -> Iterator[str]:
             yield source
 
 
+def entry_points(group: str) -> Any:
+    """Return what installed packages name for that group."""
+    return _installed(tuple(sys.path)).select(group=group)
+
+
+@cache
+def _installed(path: tuple[str, ...]) -> Any:
+    # Reads the metadata of every package on sys.path.
+    return metadata.entry_points()
+
+
 @cache
 def _files(packages: str, by: str) -> dict[str, str]:
-    """Module -> source, of the packages' files that register something; others are not imported to find out."""
+    """Return module -> source, of the packages' files that register something; others are not imported to find out."""
     sources = {}
     for package in packages.split(","):
         spec = find_spec(package)
@@ -165,25 +154,6 @@ def _files(packages: str, by: str) -> dict[str, str]:
                 sources[module.removesuffix(".__init__")] = path.read_text(encoding="utf-8")
     line = re.compile(f"^@{_decorator(by)}$", re.MULTILINE)
     return {module: source for module, source in sources.items() if line.search(source)}
-
-
-def _brought(group: str) -> dict[str, str]:
-    """Module -> source, of those that entry points of a group name; none of them is imported, nor what they lie in."""
-    sources = {}
-    for point in entry_points(group=group) if group else ():
-        top, *parts = point.module.split(".")
-        spec = find_spec(top)
-        places = [Path(place, *parts) for place in (spec and spec.submodule_search_locations) or ()]
-        if not parts and spec is not None and spec.origin is not None:
-            places = [Path(spec.origin).with_suffix("")]
-        for file in (file for place in places for file in (place.with_suffix(".py"), place / "__init__.py")):
-            if file.is_file():
-                sources[point.module] = file.read_text(encoding="utf-8")
-    return sources
-
-
-def _registers(decorator: ast.expr, by: str) -> bool:
-    return re.fullmatch(_decorator(by), ast.unparse(decorator)) is not None
 
 
 def _decorator(by: str) -> str:

@@ -1,7 +1,4 @@
-"""How long calls show where they are: bars in a terminal or a notebook, or a callback.
-
-This module sits beside the floors, so every floor may use it.
-"""
+"""Progress of long calls: bars in a terminal or notebook, or a callback. Every layer may use this module."""
 
 from __future__ import annotations
 
@@ -27,21 +24,16 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Asked = Progress | bool | None
-"""What users of Python ask for: a callback, True for bars, False for none; None: bars where somebody looks on."""
+"""Options of Python users: a callback, True for bars, False for no bars; None: bars in a terminal or notebook."""
 
-# What is done sooner needs no bar that nobody asked for (seconds), and a cell no more pictures than eyes see.
+# Work that ends sooner (seconds) needs no bar unless a user requests one, and a cell no more pictures than eyes see.
 _PATIENCE: Final = 1.0
 _PAUSE: Final = 0.15
 _showing: ContextVar[bool] = ContextVar("showing", default=False)
 
 
 def looked_at() -> bool:
-    """Whether somebody sits before this Python: a notebook, or an interactive session in a terminal.
-
-    Example:
-        >>> looked_at()
-        False
-    """
+    """Whether Python runs interactively: in a notebook or a terminal session."""
     if _shell() is not None and _in_notebook():
         return True
     interactive = hasattr(sys, "ps1") or bool(sys.flags.interactive) or _shell() is not None
@@ -59,11 +51,9 @@ def _in_notebook() -> bool:
 
 
 def shows_bars(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function that takes ``progress`` draw bars, on standard error or below a notebook's cell.
-
-    With True it does; with None where somebody looks on (:func:`looked_at`) and it takes longer than a second, and the
-    bars are gone at the end. Where the count of records is private, bars show hundredths. What it calls draws none.
-    """
+    """Decorate a function with ``progress`` so that it draws bars, on standard error or in a notebook's cell."""
+    # True: bars; None: bars where looked_at and after a second, removed at the end. Private record counts: percentages.
+    # Nested calls draw none.
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -86,15 +76,7 @@ def shows_bars(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def callback(asked: Asked) -> Progress:
-    """What was asked for, as a callback; in functions that :func:`shows_bars` stands above.
-
-    Raises:
-        InvalidInput: it is none.
-
-    Example:
-        >>> callback(None) is silent
-        True
-    """
+    """Return ``progress`` as a callback, in functions decorated by :func:`shows_bars`."""
     if asked is None or asked is False:
         return silent
     if asked is True or not callable(asked):
@@ -111,15 +93,9 @@ def progress_bars(
     after: float = 0.0,
     transient: bool = False,
 ) -> Iterator[Progress]:
-    """Yield a callback (stage, done, total) that draws one bar a stage.
-
-    Args:
-        console: where; None: standard error, or a notebook's cell.
-        quiet: draw nothing.
-        percent: show hundredths in place of counts, where the real number of records is not to be seen.
-        after: draw nothing before so many seconds are gone.
-        transient: leave nothing behind.
-    """
+    """Yield a callback (stage, done, total) that draws one bar a stage."""
+    # percent: hide counts where the real number of records is private; after: seconds of delay; transient: remove at
+    # the end.
     if quiet:
         yield silent
         return
@@ -127,7 +103,7 @@ def progress_bars(
     begun = monotonic()
 
     def update(stage: str, done: int, total: int) -> None:
-        # What follows in brackets changes while a stage lasts.
+        # The part in brackets changes while a stage lasts.
         name = stage.partition(" (")[0]
         if percent:
             done, total = 100 * done // max(total, 1), 100
@@ -161,8 +137,6 @@ class _Terminal:
         from rich.text import Text
 
         class Rate(ProgressColumn):
-            """Steps a second."""
-
             def render(self, task: Task) -> Text:
                 speed = task.finished_speed or task.speed
                 return Text("" if speed is None else f"{speed:,.0f}/s" if speed >= 10 else f"{speed:.1f}/s")

@@ -1,24 +1,24 @@
-"""The errors a user meets: one line that names the field, the value and what is allowed.
-
-This module sits beside the floors and imports none of them, so every floor may use it.
-"""
+"""Errors that a user meets: one line with the field, the value and what is allowed. Every layer may use this module."""
 
 from __future__ import annotations
 
 import math
 import re
+import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
 
 class PrivmixError(Exception):
-    """Base of every error privmix raises on purpose; ``exit_code`` is what the CLI returns for it.
+    """Base of every error that privmix raises on purpose; the CLI exits with ``exit_code``.
 
-    ``resumable`` says whether the run that it ended may succeed when it goes on; see :mod:`privmix.mechanisms.run`.
-    ``about`` names the parts of a job that the error is of, outermost first; its text begins with them. Texts are made
-    when they are shown: :func:`in_terms_of` changes what an error is of, and no text.
+    ``resumable``: the run may succeed when it resumes; see :mod:`privmix.mechanisms.run`. ``about`` names the parts of
+    a job, outermost first; messages begin with them.
     """
+
+    # Texts are made when shown: in_terms_of changes the parts and no text.
 
     exit_code = 1
     resumable = True
@@ -36,18 +36,15 @@ class StorageError(PrivmixError):
 
 
 class InvalidInput(PrivmixError, ValueError):
-    """A value the user gave is not acceptable. Exit code 2.
-
-    A run with the same inputs would fail again: where another attempt may give the value otherwise, whoever raises it
-    sets ``resumable``.
+    """A value from the user is not acceptable. Exit code 2.
 
     Args:
-        field: the name the user knows it by: an argument (several are joined by ", "), a config field, a file. Never a
-            flag: the command line makes flags of arguments.
-        value: what was given. Pass ``WITHHELD`` when it stems from private rows: the message then does not show it.
-        allowed: what would have been accepted, in words, with other arguments between backticks.
+        field: the user's name of it: an argument (several joined by ", "), a config field, a file. Never a flag: the
+            command line makes flags of arguments.
+        value: the value. Pass ``WITHHELD`` when it stems from private rows: the message then hides it.
+        allowed: acceptable values in words, with other arguments between backticks.
 
-    ``field``, ``shown`` (the value as messages show it; the value itself is not kept) and ``allowed`` stay apart.
+    Set ``resumable`` where another attempt may have another value. The value is kept only as ``shown`` in messages.
 
     Example:
         >>> str(InvalidInput("epsilon", -1, "a number > 0"))
@@ -59,7 +56,7 @@ class InvalidInput(PrivmixError, ValueError):
 
     def __init__(self, field: str, value: object, allowed: str) -> None:
         self.field, self.allowed = field, allowed
-        self.shown = "a value that is private and not shown" if value is WITHHELD else _shown(value)
+        self.shown = "a private value (hidden)" if value is WITHHELD else _shown(value)
         super().__init__(field, self.shown, allowed)
 
     def _text(self) -> str:
@@ -74,22 +71,9 @@ _MARKED: Final = re.compile(r"`(\w+)`")
 def in_terms_of(
     arguments: Mapping[str, str] | None = None, *, part: str = "", texts: Mapping[str, str] | None = None
 ) -> Iterator[None]:
-    """Let errors speak of what their reader gave: who gave arguments knows no fields that were made of them.
-
-    The one place where errors are reworded on their way up.
-
-    Args:
-        arguments: field -> argument; of fields that texts mark, too.
-        part: of the job, which errors are then said to be of, unless they name it themselves.
-        texts: what stands for what, wherever it stands in an error: an address for the copy that was read.
-
-    Example:
-        >>> with in_terms_of({"steps": "sampler_steps"}):
-        ...     raise InvalidInput("steps", 0, "an integer >= 2")
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: sampler_steps: got 0; allowed: an integer >= 2
-    """
+    """Rename fields of errors to the user's arguments; the one place where errors are reworded on their way up."""
+    # arguments: field -> argument, also of fields marked in texts. part: of the job, unless errors name one themselves.
+    # texts: replacements anywhere in an error, such as an address for the copy that was read.
     try:
         yield
     except PrivmixError as error:
@@ -112,17 +96,17 @@ class MissingExtra(PrivmixError, ImportError):
 
     Example:
         >>> str(MissingExtra("kymatio", "bench"))
-        "kymatio is not installed; install it with: pip install 'privmix[bench]'"
+        "kymatio is not installed. In the privmix checkout, run: pip install '.[bench]'"
     """
 
     exit_code = 2
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; install it with: pip install 'privmix[{extra}]'")
+        super().__init__(f"{package} is not installed. In the privmix checkout, run: pip install '.[{extra}]'")
 
 
 class HeadFailed(PrivmixError):
-    """The first of several processes failed, and says why; the others end."""
+    """The first of several processes failed, and states why; the others end."""
 
 
 class _Withheld:
@@ -132,7 +116,15 @@ class _Withheld:
 
 WITHHELD: Final = _Withheld()
 
-# What float() takes and no number is.
+
+class Unquoted(str):
+    """Text that messages show without quotes."""
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+# Types that float() takes and that are no numbers.
 _NO_NUMBERS: Final = (bool, str, bytes)
 
 
@@ -145,12 +137,7 @@ def check_number(
     low_open: bool = False,
     high_open: bool = False,
 ) -> float:
-    """Return ``value`` as a finite float in the interval, or raise :class:`InvalidInput`.
-
-    Example:
-        >>> check_number("delta", 1e-5, low=0, high=1, low_open=True, high_open=True)
-        1e-05
-    """
+    """Return ``value`` as a finite float in the interval, or raise :class:`InvalidInput`."""
     # Millions of values are right: what is allowed is put into words where one is not.
     try:
         number = math.nan if isinstance(value, _NO_NUMBERS) else float(value)
@@ -164,12 +151,7 @@ def check_number(
 
 
 def check_integer(field: str, value: Any, *, low: int, high: int | None = None) -> int:
-    """Return ``value`` as an int in ``[low, high]``, or raise :class:`InvalidInput`.
-
-    Example:
-        >>> check_integer("rows", 10, low=1)
-        10
-    """
+    """Return ``value`` as an int in ``[low, high]``, or raise :class:`InvalidInput`."""
     try:
         number = int(value)
         exact = not isinstance(value, bool) and number == value
@@ -182,12 +164,7 @@ def check_integer(field: str, value: Any, *, low: int, high: int | None = None) 
 
 
 def check_choice(field: str, value: Any, choices: Iterable[str]) -> str:
-    """Return ``value`` if it is one of ``choices``, or raise :class:`InvalidInput`.
-
-    Example:
-        >>> check_choice("noise", "gaussian", ["gaussian", "laplace"])
-        'gaussian'
-    """
+    """Return ``value`` if it is one of ``choices``, or raise :class:`InvalidInput`."""
     options = list(choices)
     if not isinstance(value, str) or value not in options:
         raise InvalidInput(field, value, "one of " + ", ".join(options))
@@ -204,7 +181,7 @@ def _interval(low: float, high: float, low_open: bool, high_open: bool) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value on one line; of a list, as many items as there is room for, none of them cut."""
+    """Return a value on one line; of a list, as many items as fit, none of them cut."""
     if not isinstance(value, list | tuple) or len(shown := _shorten(repr(value), 10**4)) <= _WIDTH:
         return _shorten(repr(value))
     parts, room = [_shorten(repr(item)) for item in value], _WIDTH
@@ -217,5 +194,21 @@ def _shorten(text: str, width: int = _WIDTH) -> str:
     return flat if len(flat) <= width else flat[: width - 3] + "..."
 
 
+REFUTED: Final = 4
+"""Exit code where a claim is refuted; the figures are shown and kept all the same."""
+
+
+class Caution(UserWarning):
+    """Information that a caller should have before the work goes on; the command line prints it at once."""
+
+
+def warn(text: str) -> None:
+    """Give a :class:`Caution` at the line outside this package that called."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "privmix":
+        level, frame = level + 1, frame.f_back
+    warnings.warn(text, Caution, stacklevel=level)
+
+
 class NotPrivateWarning(UserWarning):
-    """What comes of this is not private, or spends more privacy than it may look."""
+    """Warning that a result is not private, or spends more privacy than it may look."""

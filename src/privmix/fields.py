@@ -1,19 +1,15 @@
-"""What the fields of frozen dataclasses may hold, said once: checked when made, stored as JSON, read back strictly.
+"""Types of fields of frozen dataclasses: checked when made, stored as JSON, read back strictly.
 
-A field says its range in its type, and optional ones say when they are stored:
+A field has its range in its type, and optional ones state when they are stored:
 
     @dataclass(frozen=True)
-    class Draw:
+    class Draw(Checked):
         rate: Share
         rows: Count = 1
         noise: Annotated[str, Choice("gaussian", "laplace")] = used("gaussian")
 
-        def __post_init__(self) -> None:
-            check_fields(self)
-
-Why not msgspec, attrs or pydantic: options, plans and configs are dataclasses that the command line, editors and
-``dataclasses.replace`` know; msgspec checks only what it decodes, attrs knows no ranges of types, pydantic's errors and
-conversions are its own (a text becomes a number). What is needed beside dataclasses is this file.
+Not msgspec (checks only what it decodes), attrs (types have no ranges) or pydantic (own errors; converts texts to
+numbers): the command line, editors and ``dataclasses.replace`` know dataclasses.
 """
 
 from __future__ import annotations
@@ -108,60 +104,41 @@ _USED: Final = "where_used"
 _STORED: Final = "stored"
 # Metadata: the version of the whole in which the field came.
 _SINCE: Final = "since"
-# The longest text and the largest whole number that a stored field may be, unless its range says otherwise.
+# The longest text and the largest whole number that a stored field may be, unless its range has another limit.
 _WORD: Final = re.compile(r"[0-9A-Za-z_.:,+~/ -]{0,200}")
 _LARGEST: Final = 2**63
 _WORDS: Final = {int: "an integer", float: "a number", bool: "true or false", str: "a text", dict: "values by name"}
 
 
 def used(default: Any = MISSING, *, beside: str | None = None, **more: Any) -> Any:
-    """A field that is stored only where it is not its default: what was written before there was one is read as before.
-
-    Args:
-        default: of the field.
-        beside: another field, with which it is stored: exactly where that one is not its default.
-        more: as of :func:`dataclasses.field`.
-    """
+    """Return a field stored only where it is not its default, so that older content reads as before."""
+    # `beside`: another field; this one is stored exactly where that one is not its default.
     metadata = {**more.pop("metadata", {}), _USED: beside or True}
     return field(**({} if default is MISSING else {"default": default}), metadata=metadata, **more)
 
 
 def later(version: int, older: Any, **more: Any) -> Any:
-    """A field that came with a version: what was stored before lacks it, and means ``older`` by that.
-
-    Args:
-        version: of the whole in which it is stored, at least 2.
-        older: its value in earlier versions.
-        more: as of :func:`dataclasses.field`.
-    """
+    """Return a field added in ``version`` (at least 2); content stored before lacks it and means ``older``."""
     return field(default=older, metadata={**more.pop("metadata", {}), _SINCE: version}, **more)
 
 
 def newest(kind: type[Any], first: int = 1) -> int:
-    """The version in which the last field of a dataclass came; ``first`` where all were there from the beginning."""
+    """Return the version in which a dataclass's last field came; ``first`` if all were there from the beginning."""
     versions: list[int] = [item.metadata.get(_SINCE, first) for item in fields(kind)]
     return max([first, *versions])
 
 
 def names_of(kind: type[Any]) -> list[str]:
-    """The fields of a dataclass, by name."""
     return [item.name for item in fields(kind)]
 
 
 def before(kind: type[Any], version: int) -> dict[str, Any]:
-    """The fields that came after a version, and what was stored in it means by having none."""
+    """Return the fields that came after a version, and what was stored in it means by having none."""
     return {item.name: item.default for item in fields(kind) if item.metadata.get(_SINCE, version) > version}
 
 
 def check_version(name: str, version: Any, first: int, last: int) -> int:
-    """Raise :class:`InvalidInput` unless a stored version can be read here.
-
-    Example:
-        >>> check_version("v", 5, 3, 4)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: v: got 5; allowed: 4: written by a newer privmix, version 5; this one reads up to 4
-    """
+    """Raise :class:`InvalidInput` unless a stored version can be read here."""
     if type(version) is not int or not first <= version <= last:
         newer = type(version) is int and last < version < 10**6
         older = "others are read by the privmix that wrote them"
@@ -172,7 +149,7 @@ def check_version(name: str, version: Any, first: int, last: int) -> int:
 
 @dataclass(frozen=True)
 class _Said:
-    """What a type says: of which kinds values are, whether none is allowed, and what else there is to it."""
+    """Facts of a type: the kinds of its values, whether None is allowed, its range and its coding."""
 
     kinds: tuple[Any, ...]
     none: bool
@@ -204,7 +181,7 @@ class NotImported:
 
 
 class _Names(dict[str, Any]):
-    """What names mean in a module."""
+    """Meaning of names in a module."""
 
     def __init__(self, module: str) -> None:
         # A class may be of code that no module holds.
@@ -215,15 +192,7 @@ class _Names(dict[str, Any]):
 
 
 def hints_of(kind: type[Any]) -> dict[str, Any]:
-    """The type of each field of a dataclass, with its range, as far as it is imported.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Draw:
-        ...     rows: Count
-        >>> hints_of(Draw)
-        {'rows': typing.Annotated[int, Whole(low=1, high=None, plain=False)]}
-    """
+    """Return the type of each field of a dataclass, with its range, as far as it is imported."""
     found: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         names = _Names(base.__module__)
@@ -233,12 +202,6 @@ def hints_of(kind: type[Any]) -> dict[str, Any]:
 
 
 def bare(hint: Any) -> Any:
-    """A type without its ranges.
-
-    Example:
-        >>> bare(Share | None)
-        float | None
-    """
     if get_origin(hint) is Annotated:
         return bare(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):
@@ -278,40 +241,15 @@ def _is_mapping(kind: Any) -> bool:
 
 
 def check_fields(made: Any, but: Sequence[str] = ()) -> None:
-    """Raise :class:`InvalidInput` unless every field of a dataclass holds what its type says.
-
-    Fields without a range are not looked at: of these, and of what fields mean together, the class knows more.
-
-    Args:
-        made: the object, in its ``__post_init__``.
-        but: fields that are not looked at here.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Draw:
-        ...     rate: Share
-        >>> check_fields(Draw(1.5))
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: rate: got 1.5; allowed: a finite number > 0 and < 1
-    """
+    """Raise :class:`InvalidInput` unless every field of a dataclass, ``but`` these, has a value of its type."""
+    # Fields without a range, and relations of fields, are the class's own work in __post_init__.
     for name, said in _said(type(made)).items():
         if said.ranged and name not in but:
             _check(name, getattr(made, name), said)
 
 
 class Checked:
-    """Base of the dataclasses whose fields are checked when made, by :func:`check_fields`.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Draw(Checked):
-        ...     rows: Count
-        >>> Draw(0)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: rows: got 0; allowed: an integer >= 1
-    """
+    """Base of the dataclasses whose fields are checked when made, by :func:`check_fields`."""
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -331,15 +269,7 @@ def _check(name: str, value: Any, said: _Said) -> None:
 
 
 def wrong_values(kind: type[Any]) -> Iterator[tuple[str, Any]]:
-    """For tests: a field of the class and a value that its type does not allow, one after the other.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Draw:
-        ...     rows: Count | None
-        >>> next(wrong_values(Draw))
-        ('rows', 0)
-    """
+    """Yield, for tests, fields of the class with values that their types refuse."""
     for name, said in _said(kind).items():
         if said.range is not None:
             yield from ((name, value) for value in said.range.wrong())
@@ -351,16 +281,7 @@ def wrong_values(kind: type[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def stored(made: Any) -> dict[str, Any]:
-    """A dataclass as JSON values, field by field; :func:`read` is the inverse.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Draw:
-        ...     rate: Share
-        ...     noise: str = used("gaussian")
-        >>> stored(Draw(0.5)), stored(Draw(0.5, "laplace"))
-        ({'rate': 0.5}, {'rate': 0.5, 'noise': 'laplace'})
-    """
+    """Return a dataclass as JSON values, field by field; :func:`read` is the inverse."""
     said, known = _said(type(made)), {item.name: item for item in fields(made)}
     return {
         name: _written(getattr(made, name), said[name]) for name, item in known.items() if _is_stored(made, item, known)
@@ -376,9 +297,11 @@ def _is_stored(made: Any, item: Field[Any], known: Mapping[str, Field[Any]]) -> 
 
 
 def value_is_default(item: Field[Any], value: Any) -> bool:
-    """Whether a field has the value that it has when nothing is said."""
+    """Whether a field has the value that it has by default."""
     factory: Any = item.default_factory
-    return bool(value == (item.default if factory is MISSING else factory()))
+    usual = item.default if factory is MISSING else factory()
+    # Arrays and frames compare by element.
+    return value is usual if usual is None or value is None else bool(value == usual)
 
 
 def _written(value: Any, said: _Said | None) -> Any:
@@ -401,34 +324,15 @@ def _written(value: Any, said: _Said | None) -> Any:
 
 
 def read(kind: type[Kind], values: Any, name: str, version: int | None = None) -> Kind:
-    """The object that :func:`stored` described, from JSON values of whoever they come from.
+    """Read the object that :func:`stored` described, from JSON values of any origin.
 
     Formal guarantees:
         * Typed: each value is of its field's type, no number a text, no bool a number, and in the field's range;
         * Nothing else: a name that is no field is refused, and a missing one unless it is stored where used alone;
         * The same again: :func:`stored` of the object gives these values.
-
-    Args:
-        kind: a frozen dataclass.
-        values: JSON values.
-        name: what messages call the whole, before the name of a field.
-        version: of these values: fields that came later are missing, and are what older ones mean; None: the newest.
-
-    Raises:
-        InvalidInput: they describe no such object; the field is named by its path.
-
-    Example:
-        >>> @dataclass(frozen=True)
-        ... class Draw:
-        ...     rate: Share
-        ...     def __post_init__(self): check_fields(self)
-        >>> read(Draw, {"rate": 0.5}, "draw")
-        Draw(rate=0.5)
-        >>> read(Draw, {"rate": "0.5"}, "draw")
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: draw rate: got '0.5'; allowed: a number
     """
+    # name: of the whole in messages, before the name of a field. version: later fields are missing and have their older
+    # values; None: the newest.
     if not isinstance(values, Mapping):
         raise InvalidInput(name, type(values).__name__, "its fields, by name")
     said = _said(kind)

@@ -1,4 +1,4 @@
-"""Folders that appear whole or not at all: written beside their place, then renamed into it."""
+"""Folders that appear whole or not at all: written next to their place, then renamed into it."""
 
 from __future__ import annotations
 
@@ -18,48 +18,38 @@ from privmix.private_files import PrivateFolder
 
 @dataclass(frozen=True)
 class FolderKind:
-    """A kind of folder that privmix writes.
+    """A kind of folder that privmix writes."""
 
-    Attributes:
-        field: what the folder is called in messages, such as ``"out"``.
-        holds: what it holds, such as ``"a release"``.
-        marks: names of files that every folder of this kind has; a folder without them is never replaced.
-    """
+    # field: its name in messages, such as "out"; holds: "a release"; marks: files of every such folder, without which a
+    # folder is never replaced.
 
     field: str
     holds: str
     marks: frozenset[str]
 
     def check_target(self, path: Path, *, overwrite: bool) -> None:
-        """Raise :class:`InvalidInput` unless ``path`` is free, or is of this kind and may be replaced.
-
-        A folder that holds anything else is never replaced, whatever the flags.
-        """
+        """Raise :class:`InvalidInput` unless ``path`` is free, or is of this kind and may be replaced."""
+        # With any flags, a folder of another kind is never replaced.
         if not path.exists() and not path.is_symlink():
             return
         if not overwrite:
             raise InvalidInput(self.field, str(path), "a folder that does not exist yet (or `overwrite`)")
         if path.is_symlink() or not all((path / mark).is_file() for mark in self.marks):
-            raise InvalidInput(self.field, str(path), f"a folder that holds {self.holds}, to overwrite it")
+            raise InvalidInput(self.field, str(path), f"a new folder, or one with {self.holds} to overwrite")
 
     @contextmanager
     def new(self, path: Path, *, overwrite: bool = False) -> Iterator[PrivateFolder]:
-        """Yield a hidden folder beside ``path`` that takes its place when the block succeeds and is removed when not.
-
-        Whoever writes there does so by the folder itself, and not by its path. A killed run leaves only the hidden
-        folder, never a half-written ``path``, and the next run removes it; a failed swap puts the old folder back.
-
-        Raises:
-            InvalidInput: ``path`` exists and may not be replaced.
-            StorageError: it can't be written (no space, no permission), or the hidden folder was renamed or replaced.
-        """
+        """Yield a hidden folder next to ``path`` that takes its place if the block succeeds and goes otherwise."""
+        # Write by the folder's descriptor, not by its path. A killed run leaves only the hidden folder, which the next
+        # run removes; a failed swap puts the old folder back. Raises StorageError where the hidden folder was renamed
+        # or replaced.
         self.check_target(path, overwrite=overwrite)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             draft = path.with_name(f".{path.name}.partial")
             with contextlib.suppress(FileNotFoundError), PrivateFolder(draft, self.field) as left:
                 left.discard()
-            # Nobody else's before it is whole.
+            # Other users cannot open it before it is whole.
             with PrivateFolder(draft, self.field, create=True) as held:
                 try:
                     yield held
@@ -70,21 +60,13 @@ class FolderKind:
                             held.discard()
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise StorageError(f"{self.field}: can't write {path}: {reason}") from None
+            raise StorageError(f"{self.field}: cannot write {path}: {reason}") from None
 
 
 def put_in_place(draft: PrivateFolder, path: Path, marks: Collection[str]) -> None:
-    """Rename the folder ``draft`` to ``path``, for all to read; what is at ``path`` gives way once that worked.
-
-    Args:
-        draft: held, so that it is known what got the name.
-        path: free, or a folder that may be replaced.
-        marks: files of the replaced folder, by which what a killed swap left of it is known.
-
-    Raises:
-        FolderLost: the draft was renamed or replaced meanwhile; ``path`` is none of ours then, if there is one.
-        OSError: it can't be renamed.
-    """
+    """Rename the open folder ``draft`` to ``path``, for all to read; then remove the folder that was there."""
+    # marks: files of the replaced folder, which identify a killed swap's rest. FolderLost: the draft was renamed or
+    # replaced meanwhile, and a folder at path is not ours.
     old = path.with_name(f".{path.name}.old")
     draft.check_in_place()
     if not path.exists():
@@ -98,8 +80,8 @@ def put_in_place(draft: PrivateFolder, path: Path, marks: Collection[str]) -> No
             os.replace(old, path)
             raise
     if not draft.is_at(path):
-        raise FolderLost(f"{path}: somebody put another folder there")
-    # By its descriptor: whatever has its name by now, no other folder is opened to others.
+        raise FolderLost(f"{path}: another process replaced this folder; run the command again")
+    # By its descriptor: another folder that has its name by now is not opened to others.
     os.fchmod(draft.descriptor, 0o755)
     # Also what a swap that was killed half-way left.
     with contextlib.suppress(OSError, InvalidInput):
@@ -113,11 +95,13 @@ def _remove_marked(folder: Path, marks: Collection[str]) -> None:
     except FileNotFoundError:
         return
     except OSError:
-        raise InvalidInput(folder.name, str(folder), "no such name; move it away") from None
+        raise InvalidInput(folder.name, str(folder), "a free name: move this file or folder away") from None
     try:
         names = set(os.listdir(descriptor))
         if os.fstat(descriptor).st_uid != os.geteuid() or not (names >= set(marks) or names <= set(marks)):
-            raise InvalidInput(folder.name, str(folder), "what a replaced folder left; move it away")
+            raise InvalidInput(
+                folder.name, str(folder), "a folder left by an interrupted replacement: move this one away"
+            )
         for name in [*sorted(names - set(marks)), *sorted(names & set(marks))]:
             if stat.S_ISDIR(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
                 shutil.rmtree(name, dir_fd=descriptor)
@@ -138,15 +122,10 @@ def sync_folder(folder: Path) -> None:
 
 
 class PathLock:
-    """``.{name}.lock`` beside a path, held until released or until the process ends, however it ends.
-
-    Args:
-        path: what only one process may write.
-        busy: raised when another process has it.
-    """
+    """``.{name}.lock`` next to a path, until released or the process ends; ``busy`` is raised if another has it."""
 
     def __init__(self, path: Path, busy: PrivmixError) -> None:
-        # Not on every system; whoever writes nothing of the kind there can still import this.
+        # Not on every system: importing this must still work there.
         import fcntl
 
         self.held = False
@@ -158,7 +137,7 @@ class PathLock:
             except OSError:
                 os.close(self._descriptor)
                 raise busy from None
-            # The holder before us may have removed the file between our two steps: its lock says nothing then.
+            # The holder before us may have removed the file between our two steps: its lock is then no evidence.
             if self._is_current():
                 self.held = True
                 return
@@ -171,7 +150,6 @@ class PathLock:
             return False
 
     def release(self) -> None:
-        """Let others in; a second call does nothing."""
         if self.held:
             self.held = False
             self._file.unlink(missing_ok=True)

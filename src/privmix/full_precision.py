@@ -1,11 +1,6 @@
-"""Products and convolutions of torch in the whole of float32.
-
-Graphics cards round what they multiply to ten bits (TF32) unless they are told not to, convolutions by default, and
-some processors to seven (bfloat16) if they are told to. A network's features are then a thousandth off, and clipped
-gradients longer than their bound.
-
-This module sits beside the floors, so every floor may use it.
-"""
+"""Products and convolutions of torch in full float32. Every layer may use this module."""
+# GPUs round factors to ten bits (TF32), some processors to seven (bfloat16). Features are then a thousandth off, and
+# clipped gradients longer than their bound.
 
 from __future__ import annotations
 
@@ -29,15 +24,8 @@ _KINDS: Final = (
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Without TF32, bfloat16 and autocast while the block lasts, whatever the caller's choice was.
-
-    Blocks may stand in one another, and in several threads at once: the caller's choice is back after the last one.
-
-    Example:
-        >>> with full_precision(torch.device("cpu")):
-        ...     torch.backends.cuda.matmul.allow_tf32
-        False
-    """
+    """Switch off TF32, bfloat16 and autocast for the block, also nested and in several threads."""
+    # The caller's choice is back after the last block.
     with torch.autocast(device.type, enabled=False):
         _CHOICE.suspend()
         try:
@@ -78,7 +66,7 @@ _OLDER: Final[tuple[tuple[Callable[[], Any], Callable[[Any], None]], ...]] = (
 
 
 def _known(get: Callable[[], Any]) -> Any:
-    """A choice by torch's older names; None where the caller chose by the newer, which the older can't tell."""
+    """Return a choice by torch's older names; None for newer names that the older ones cannot express."""
     try:
         return get()
     except RuntimeError:
@@ -90,14 +78,14 @@ def _choose(older: list[Any], kinds: list[str]) -> None:
         if value is not None:
             choose(value)
     for one, value in zip(_kinds(), kinds, strict=True):
-        # A kind that says nothing follows the choice for all of them, and goes on to do so.
+        # A kind without its own choice follows the choice for all of them, and continues to do so.
         one.fp32_precision = "none"
         if one.fp32_precision != value:
             one.fp32_precision = value
 
 
 def _kinds() -> list[Any]:
-    """Where torch 2.9 and later have a choice for each kind of operation; before, none."""
+    """Return settings of torch 2.9 and later with a choice for each kind of operation; empty before torch 2.9."""
     backends: Any = torch.backends
     if not hasattr(backends.cuda.matmul, "fp32_precision"):
         return []

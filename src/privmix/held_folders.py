@@ -1,12 +1,9 @@
-"""Folders held open: files in them are made, appended to and renamed by the folder's descriptor, never through a link.
+"""Folders held open: files are made, appended to and renamed by the folder's descriptor, never through a link.
 
-A path is looked up anew whenever it is used, and whoever may write a folder on its way decides where it leads by then.
-A descriptor stays with the folder that was opened: if somebody renames that one and puts a folder of theirs in its
-place, bytes still go into the first. A file is made under a name that nothing has, so that no link that somebody
-planted there is followed. All that privmix writes goes through here, but for keys and locks, which open their files
-without following links, and ledgers, which are databases.
-
-This module sits beside the floors, so every floor may use it. Owners and descriptors are those of POSIX systems.
+A path is looked up at every use, and other users who may write a folder on its way decide where it leads. A descriptor
+stays with the opened folder: if it is renamed and replaced, bytes still go into the first. Files are made under new
+names, so no planted link is followed. All that privmix writes goes through here, except keys and locks (opened without
+following links) and ledgers (databases). Every layer may use this module. Owners and descriptors are POSIX's.
 """
 
 from __future__ import annotations
@@ -36,17 +33,13 @@ class FolderLost(StorageError):
 
 
 class HeldFolder:
-    """An open folder.
+    """An open folder, which owns its descriptor.
 
     Formal guarantees:
-        * Same folder: whatever gets its name later, and whatever its parents are called by then, bytes go into the one
-          that was opened.
+        * Same folder: if another folder gets its name later, or its parents get other names, bytes go into the one that
+          was opened.
         * Nothing elsewhere: no link inside it is followed when a file is made, appended to, renamed or removed.
         * Whole: a file of :meth:`new` or :meth:`write` is on the disk before it has its name.
-
-    Args:
-        path: where it was opened.
-        descriptor: open, and the object's own from now on.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -54,38 +47,23 @@ class HeldFolder:
         self._close = weakref.finalize(self, os.close, descriptor)
 
     def create(self, name: str, *, shared: bool = False) -> IO[bytes]:
-        """A new file, for writing.
-
-        Args:
-            name: in this folder.
-            shared: with the rights that the process's mask leaves; else for the owner only (mode 0600).
-
-        Raises:
-            FileExistsError: something has that name.
-        """
+        """Create a file for writing; ``shared``: with the process's mask, otherwise mode 0600."""
         return os.fdopen(os.open(name, _NEW, 0o666 if shared else 0o600, dir_fd=self.descriptor), "wb")
 
     def append(self, name: str) -> IO[bytes]:
-        """A file that is there, for writing behind its end.
-
-        Raises:
-            FileNotFoundError: there is none.
-            OSError: it is a link, or can't be written.
-        """
+        """Open an existing file for appending; refuse a link."""
         descriptor = os.open(name, _MORE, dir_fd=self.descriptor)
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
             os.close(descriptor)
-            raise StorageError(f"{self.path.name}/{name}: not a file of this user's")
+            raise StorageError(f"{self.path.name}/{name}: not a regular file that the current user owns")
         return os.fdopen(descriptor, "ab")
 
     @contextmanager
     def new(self, name: str, *, shared: bool = False, draft: str | None = None) -> Iterator[IO[bytes]]:
-        """A stream whose content has its name, in place of what had it, once the block succeeds; else nothing is left.
-
-        What a kill left under the draft's name, or somebody put there, goes first: it may be a link, or open to others.
-        Where several processes may write one file, each names a ``draft`` of its own.
-        """
+        """Yield a stream whose content replaces the file if the block succeeds; otherwise nothing is left."""
+        # A rest of a kill, or a plant, under the draft's name goes first: it may be a link or open to others. Several
+        # processes that may write one file each name a draft of their own.
         draft = f".{name}.draft" if draft is None else draft
         self.remove(draft)
         try:
@@ -106,21 +84,17 @@ class HeldFolder:
             stream.write(content)
 
     def folder(self, name: str) -> HeldFolder:
-        """A folder in it, made where it is missing.
-
-        Raises:
-            StorageError: something else has that name, or another user's folder.
-        """
+        """Open a folder in it, made where missing; raise StorageError for another kind of entry or another owner."""
         with contextlib.suppress(FileExistsError):
             os.mkdir(name, dir_fd=self.descriptor)
         try:
             descriptor = os.open(name, os.O_RDONLY | NO_LINK | ONLY_FOLDER, dir_fd=self.descriptor)
         except OSError:
-            raise StorageError(f"{self.path.name}/{name}: not a folder of this user's") from None
+            raise StorageError(f"{self.path.name}/{name}: not a folder that the current user owns") from None
         found = HeldFolder(self.path / name, descriptor)
         if os.fstat(descriptor).st_uid != os.geteuid():
             found.close()
-            raise StorageError(f"{self.path.name}/{name}: not a folder of this user's")
+            raise StorageError(f"{self.path.name}/{name}: not a folder that the current user owns")
         return found
 
     def has(self, name: str) -> bool:
@@ -131,7 +105,6 @@ class HeldFolder:
             return False
 
     def names(self) -> set[str]:
-        """What is in it."""
         return set(os.listdir(self.descriptor))
 
     def remove(self, name: str) -> None:
@@ -157,7 +130,7 @@ class HeldFolder:
     def check_in_place(self) -> None:
         """Raise :class:`FolderLost` unless it is."""
         if not self.is_in_place():
-            raise FolderLost(f"{self.path}: renamed, or another put in its place, while it was written")
+            raise FolderLost(f"{self.path}: renamed or replaced while privmix wrote to it; run the command again")
 
     def sync(self) -> None:
         """Wait until the disk has the list of names."""
@@ -177,17 +150,13 @@ class HeldFolder:
 
 
 def hold(path: Path) -> HeldFolder:
-    """The folder that a user named, by whatever links lead there.
-
-    Raises:
-        OSError: there is none, or it can't be opened.
-    """
+    """Open the folder that a user named, following any links."""
     return HeldFolder(path, os.open(path, os.O_RDONLY | ONLY_FOLDER))
 
 
 @contextmanager
 def held(place: Path | HeldFolder) -> Iterator[HeldFolder]:
-    """The folder itself, or the one that a path leads to, held while the block runs."""
+    """Yield the folder itself, or the one that a path leads to, held while the block runs."""
     if isinstance(place, HeldFolder):
         yield place
     else:
@@ -197,16 +166,7 @@ def held(place: Path | HeldFolder) -> Iterator[HeldFolder]:
 
 @contextmanager
 def new_file(path: Path) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file ``path`` once the block succeeds; its folder exists. See :meth:`HeldFolder.new`.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as above:
-        ...     with new_file(Path(above, "figure.svg")) as stream:
-        ...         _ = stream.write(b"<svg/>")
-        ...     Path(above, "figure.svg").read_bytes()
-        b'<svg/>'
-    """
+    """Yield a stream that becomes the file ``path`` if the block succeeds; see :meth:`HeldFolder.new`."""
     with hold(path.parent) as folder, folder.new(path.name, shared=True) as stream:
         yield stream
 

@@ -1,10 +1,5 @@
-"""torch's optimisers, made at once.
-
-torch's own import its compiler when they are made and used, so that it leaves them alone; that takes seconds in every
-process, and nothing here compiles an optimiser. They move weights as torch's do, to the last bit.
-
-This module sits beside the floors, so every floor may use it.
-"""
+"""torch's optimisers, equal to the last bit but created at once; every layer may use this module."""
+# torch's own import its compiler when made and used, which takes seconds in every process.
 
 from __future__ import annotations
 

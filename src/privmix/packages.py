@@ -1,7 +1,4 @@
-"""Installed packages: versions for certificates and runs, and torch where it is needed.
-
-This module sits beside the floors and imports none of them but errors, so every floor may use it.
-"""
+"""Versions of installed packages, and imports that need torch. Every layer may use this module."""
 
 from __future__ import annotations
 
@@ -14,12 +11,7 @@ from privmix.errors import MissingExtra
 
 @cache
 def package_version(name: str) -> str:
-    """Version of an installed package; ``unknown`` where it runs from a bare checkout, or is not there.
-
-    Example:
-        >>> package_version("no such package")
-        'unknown'
-    """
+    """Return an installed package's version; ``unknown`` in a bare checkout or if it is missing."""
     # A tenth of what help takes.
     from importlib.metadata import PackageNotFoundError, version
 
@@ -31,15 +23,7 @@ def package_version(name: str) -> str:
 
 @cache
 def import_part(module: str) -> Any:
-    """Import a module that may need torch.
-
-    Raises:
-        MissingExtra: torch is not installed.
-
-    Example:
-        >>> import_part("privmix.packages").__name__
-        'privmix.packages'
-    """
+    """Import a module that may need torch; raise MissingExtra without it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

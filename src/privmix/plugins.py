@@ -1,6 +1,4 @@
-"""What packages that extend privmix share with it: registries, what their files say of themselves, lazy names."""
-
-from __future__ import annotations
+"""Parts of privmix for packages that extend it: registries, literals in their source files, lazy names."""
 
 from privmix._lazy import lazily
 from privmix._registry import Registry, literals_of

@@ -1,15 +1,13 @@
 """Files and folders that only their owner can open: checked by descriptor, never through a link.
 
-Run folders, feature stores, spilled data and temporary copies hold private rows or keys. Whoever else can write the
-folder above may plant a link, a folder of theirs or a file of theirs in the place of ours. So what is opened here is
-looked at after it was opened: a real folder or a regular file, one's own, closed to group and others. Files of a held
-:class:`PrivateFolder` are opened relative to its descriptor: if somebody renames the folder meanwhile and puts another
-one in its place, bytes still go into ours.
+Run folders, feature stores, spilled data and temporary copies hold private rows or keys. Other users who can write the
+folder above may plant a link, folder or file. So opened things are checked after opening: a real folder or regular
+file, one's own, closed to group and others. Files of a :class:`PrivateFolder` are opened relative to its descriptor.
 
-Not covered: root, other processes of the same user, and names. Whoever may write the parent folder can rename or hide
-what is in it, so that work is lost; but not read it, and not make us overwrite or remove files elsewhere.
+Not covered: root, other processes of the same user, and names. Others who may write the parent folder can rename or
+hide its content, so that work is lost; they cannot read it, nor make us overwrite or remove files elsewhere.
 
-This module sits beside the floors, so every floor may use it. Owners and modes are those of POSIX systems.
+Every layer may use this module. Owners and modes are those of POSIX systems.
 """
 
 from __future__ import annotations
@@ -36,18 +34,8 @@ _mask_lock = threading.RLock()
 
 @contextmanager
 def file_mode(*, private: bool) -> Iterator[None]:
-    """Files made inside are readable by their owner only where they are private, else by all.
-
-    The mask belongs to the whole process: other threads wait at their own ``file_mode``, and what they write without
-    one meanwhile is as closed, or as open, as what is written here.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, file_mode(private=True):
-        ...     Path(folder, "rows").touch()
-        ...     oct(Path(folder, "rows").stat().st_mode & 0o777)
-        '0o600'
-    """
+    """Make files inside readable by their owner only where ``private``, else by all."""
+    # The mask belongs to the process: other threads wait at their own file_mode; what they write without one has ours.
     with _mask_lock:
         old = os.umask(OWNER_ONLY if private else 0o022)
         try:
@@ -57,12 +45,10 @@ def file_mode(*, private: bool) -> Iterator[None]:
 
 
 def no_core_dumps() -> None:
-    """Keep this process's memory out of core dumps from now on; processes that it starts inherit that.
-
-    Private rows and keys are in memory. A limit of one byte is what Linux takes as "no dump" also where dumps are piped
-    to a program, which a limit of 0 does not stop. The process stays open to debuggers of the same user: closing it to
-    them (``PR_SET_DUMPABLE``) would also break the shared memory of processes that train together.
-    """
+    """Keep the memory of this process, and of those that it starts, out of core dumps from now on."""
+    # Linux takes a limit of one byte as "no dump" also where dumps are piped to a program; 0 does not stop that.
+    # Debuggers of the same user still work: PR_SET_DUMPABLE would also break the shared memory of processes that train
+    # together.
     if sys.platform == "win32":
         return
     import resource
@@ -87,25 +73,13 @@ def open_private(
     """Open an existing file of one's own.
 
     Formal guarantees:
-        * The last step of ``path`` is no link: a link is refused, wherever it points to.
+        * The last step of ``path`` is no link: a link is refused, to any target.
         * Nothing is read or written before it is known to be a regular file of this user.
-
-    Args:
-        path: the file; relative to ``dir_fd`` if that is given.
-        name: what messages call it.
-        update: for reading and writing.
-        size: bytes it must have.
-        closed: group and others may have no right on it, and it may have no other name (hard link); not asked of files
-            in a closed folder, where nobody else can put one.
-        buffered: False leaves no copies of what is read in Python's buffers.
-        dir_fd: an open folder.
-
-    Raises:
-        FileNotFoundError: there is none.
-        InvalidInput: it is not as said above.
-        OSError: it can't be opened.
     """
-    allowed = "a regular file of this user's alone, not a link"
+    # path: relative to ``dir_fd`` if that is an open folder. name: in messages. size: bytes it must have. closed: no
+    # rights for group and others and no other name (hard link); unneeded in a closed folder. buffered: False leaves no
+    # copies of the bytes in Python's buffers.
+    allowed = "a regular file that only its owner can open, not a link"
     try:
         descriptor = os.open(path, (os.O_RDWR if update else os.O_RDONLY) | _OPEN, dir_fd=dir_fd)
     except FileNotFoundError:
@@ -128,16 +102,10 @@ def open_private(
 
 
 def shred(path: str | Path, name: str, size: int, *, closed: bool = True, dir_fd: int | None = None) -> None:
-    """Overwrite a file of ``size`` bytes with zeros, wait until the disk has them, and remove it; no file, no work.
-
-    The bytes are gone from the file's own blocks on file systems that write in place (ext4 and XFS as usually mounted).
-    An SSD keeps old blocks until it erases them, and copy-on-write or fully journalled file systems, snapshots and
-    backups may hold the old content: there only encryption of the disk protects what was in it.
-
-    Raises:
-        InvalidInput: it is larger, or see :func:`open_private`; nothing was overwritten.
-        OSError: it can't be written.
-    """
+    """Overwrite a file of at most ``size`` bytes with zeros, wait for the disk, and remove it, if it is there."""
+    # Gone on file systems that write in place (ext4 and XFS as usually mounted). SSDs keep old blocks until erased;
+    # copy-on-write or fully journalled file systems, snapshots and backups may keep them: only disk encryption protects
+    # there.
     try:
         with open_private(path, name, update=True, closed=closed, buffered=False, dir_fd=dir_fd) as stream:
             found = os.fstat(stream.fileno()).st_size
@@ -153,27 +121,12 @@ def shred(path: str | Path, name: str, size: int, *, closed: bool = True, dir_fd
 class PrivateFolder(HeldFolder):
     """One's own folder of mode 0700, held open; its files are reached through its descriptor.
 
-    Formal guarantees (beside those of :class:`privmix.held_folders.HeldFolder`):
+    Formal guarantees (in addition to those of :class:`privmix.held_folders.HeldFolder`):
         * One's own: a link, a folder of another user, or one that group or others can enter is refused.
         * Nothing elsewhere: no file outside it is opened, overwritten or removed through a link inside it.
-
-    Args:
-        path: the folder.
-        name: what messages call it, such as ``"out"``.
-        create: make it; its parent exists.
-
-    Raises:
-        FileNotFoundError: there is none; FileExistsError: ``create`` and there is something.
-        InvalidInput: it is not one's own, or open to others.
-        OSError: it can't be made or opened.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as above, PrivateFolder(Path(above, "run"), "run", create=True) as run:
-        ...     run.write("notes", b"secret")
-        ...     run.read("notes", 100), run.names()
-        (b'secret', {'notes'})
     """
+
+    # name: of it in messages, such as "out"; create: make it, below an existing parent.
 
     def __init__(self, path: Path, name: str, *, create: bool = False) -> None:
         self.path, self.name = path, name
@@ -194,19 +147,17 @@ class PrivateFolder(HeldFolder):
 
     def _foreign(self) -> InvalidInput:
         return InvalidInput(
-            self.name, str(self.path), "a folder of this user's alone (mode 0700), not a link; remove or rename it"
+            self.name,
+            str(self.path),
+            "a folder that only its owner can open (mode 0700), not a link: remove or rename this one",
         )
 
     def open(self, name: str, *, update: bool = False) -> IO[bytes]:
-        """A file of one's own; see :func:`open_private`."""
+        """Return a file of one's own; see :func:`open_private`."""
         return open_private(name, f"{self.path.name}/{name}", update=update, closed=False, dir_fd=self.descriptor)
 
     def read(self, name: str, most_bytes: int) -> bytes:
-        """The content of a file of at most ``most_bytes``.
-
-        Raises:
-            InvalidInput: it is larger; see also :func:`open_private`.
-        """
+        """Return the content of a file of at most ``most_bytes``."""
         with self.open(name) as stream:
             size = os.fstat(stream.fileno()).st_size
             if size > most_bytes:
@@ -219,25 +170,22 @@ class PrivateFolder(HeldFolder):
     def check_names(self, known: Collection[str]) -> None:
         """Raise :class:`InvalidInput` unless all that is in it is called one of ``known``, or is a draft of such."""
         if self.names() - {*known, *(f".{name}.draft" for name in known)}:
-            raise InvalidInput(self.name, str(self.path), "nothing else in a folder of that name; move it away")
+            raise InvalidInput(
+                self.name, str(self.path), "a folder with privmix's own files only: move the other files away"
+            )
 
     def keep_only(self, files: Collection[str]) -> None:
         """Remove all files but these (paths relative to it), however deep, and links, but not where they lead."""
         for place, folders, names, descriptor in os.fwalk(".", dir_fd=self.descriptor, follow_symlinks=False):
-            links = [name for name in folders if _is_link(name, descriptor)]
-            for name in [*names, *links]:
+            for name in folders:
+                if stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                    names.append(name)
+            for name in names:
                 if os.path.normpath(f"{place}/{name}") not in files:
                     os.unlink(name, dir_fd=descriptor)
 
     def discard(self, *, last: str | None = None) -> None:
-        """Remove what is in it, and the folder where it still has its place; :meth:`close` follows.
-
-        Args:
-            last: a file that goes at the end, when nothing else is left.
-
-        Raises:
-            OSError: somebody writes there meanwhile.
-        """
+        """Remove its content, ``last`` at the end, and the folder if it still has its place. Then :meth:`close`."""
         for name in sorted(self.names() - {last}):
             self.remove(name)
         if last is not None:
@@ -245,36 +193,23 @@ class PrivateFolder(HeldFolder):
                 raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
             self.remove(last)
         if self.is_in_place():
-            # Only an empty folder goes by this, whoever may have been put in its place since we looked.
+            # This removes only an empty folder, even if another one replaced ours meanwhile.
             self.path.rmdir()
         self.close()
 
 
 def check_private_folder(path: Path, name: str) -> None:
-    """Raise :class:`InvalidInput` unless ``path`` is one's own real folder of mode 0700.
-
-    Raises:
-        FileNotFoundError: there is none.
-    """
+    """Raise :class:`InvalidInput` unless ``path`` is one's own real folder of mode 0700."""
     PrivateFolder(path, name).close()
 
 
 def private_folder(path: Path, name: str) -> Path:
-    """Make a folder of mode 0700 at ``path``, with its parents, or accept one's own; returns ``path``.
-
-    Raises:
-        InvalidInput: something else is there.
-        OSError: it can't be made.
-    """
+    """Make a folder of mode 0700 at ``path``, with parents, or accept one's own; return ``path``."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         path.mkdir(mode=0o700)
     check_private_folder(path, name)
     return path
-
-
-def _is_link(name: str, descriptor: int) -> bool:
-    return stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode)
 
 
 def _is_own_folder(found: os.stat_result) -> bool:

@@ -1,4 +1,4 @@
-"""Where work is, told as it proceeds: one form for every floor."""
+"""Progress of work: one form of callback for every layer."""
 
 from __future__ import annotations
 
@@ -6,25 +6,16 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """What is called as work proceeds; it is told public figures alone, and decides nothing.
-
-    Example:
-        >>> def show(stage: str, done: int, total: int) -> None:
-        ...     print(f"{stage}: {done} of {total}")
-        >>> tell: Progress = show
-        >>> tell("rows", 2, 3)
-        rows: 2 of 3
-    """
+    """A callback for progress; it gets public figures alone and decides nothing."""
 
     def __call__(self, stage: str, done: int, total: int, /) -> None:
-        """Say how far a stage is.
+        """Report ``done`` of ``total`` steps of a stage; brackets in its name may change meanwhile."""
 
-        Args:
-            stage: its name; what is in brackets after it changes while it lasts.
-            done: steps that are done.
-            total: steps in all.
-        """
+
+def in_hundredths(progress: Progress) -> Progress:
+    """Return the same, where the real number of steps is not to be seen."""
+    return lambda stage, done, total: progress(stage, 100 * done // max(total, 1), 100)
 
 
 def silent(stage: str, done: int, total: int) -> None:
-    """Tell nobody."""
+    """Ignore progress."""

@@ -1,8 +1,4 @@
-"""What a field may hold: ranges that stand in types, ``Annotated[int, Whole(1)]``, and names for the common ones.
-
-Each checks a value, in the words of the field that holds it, and knows values that are wrong, for tests. Used through
-:mod:`privmix.fields`, which lends all of these names.
-"""
+"""Ranges in types of fields, ``Annotated[int, Whole(1)]``, and names for common ones; use by :mod:`privmix.fields`."""
 
 from __future__ import annotations
 
@@ -27,15 +23,9 @@ _SELECTORS: Final = re.compile("[\ufe00-\ufe0f\U000e0100-\U000e01ef]")
 
 
 def is_printable(text: str) -> bool:
-    """Whether a text is one line in which every character shows.
-
-    A joiner is allowed between parts of an emoji, between Arabic letters and after an Indic virama: ordinary spelling
-    needs it there. Names that must differ are compared by :func:`looks`.
-
-    Example:
-        >>> [is_printable(text) for text in ("naïve 😍", "👩\u200d🔬", "می\u200cخواهم", "we\u200dll", "well\u200b")]
-        [True, True, True, False, False]
-    """
+    """Whether a text is one line in which every character shows."""
+    # A joiner is allowed in emoji, between Arabic letters and after an Indic virama, where spelling needs it. Names
+    # that must differ are compared by looks.
     return all(mark.isprintable() or _shows(text, place) for place, mark in enumerate(text)) and _BLANK.isdisjoint(text)
 
 
@@ -51,19 +41,19 @@ def _shows(text: str, place: int) -> bool:
 
 
 def looks(text: str) -> str:
-    """A printable text without what changes its look at most a little: two names must differ in more than that."""
+    """Return a printable text without marks that hardly change its look: two names must differ in more."""
     return "".join(mark for mark in _SELECTORS.sub("", text) if mark not in _JOINERS)
 
 
 def printable(text: str, instead: str = "?") -> str:
-    """A text from a stranger as one line, each character that does not show replaced."""
+    """Return a text from a stranger as one line, each character that does not show replaced."""
     if is_printable(text):
         return text
     return "".join(mark if mark.isprintable() and mark not in _BLANK else instead for mark in text)
 
 
 class Range(Protocol):
-    """What a field may hold; it stands in the field's type: ``Annotated[int, Whole(1)]``."""
+    """Range of a field's values; it stands in the field's type: ``Annotated[int, Whole(1)]``."""
 
     def check(self, name: str, value: Any) -> None:
         """Raise :class:`InvalidInput` about the field ``name`` unless ``value`` is right."""
@@ -76,14 +66,7 @@ class Range(Protocol):
 
 @dataclass(frozen=True)
 class Number:
-    """A finite number in an interval.
-
-    Example:
-        >>> Number(0, 1, high_open=True).check("momentum", 1.0)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: momentum: got 1.0; allowed: a finite number >= 0 and < 1
-    """
+    """A finite number in an interval."""
 
     low: float = -math.inf
     high: float = math.inf
@@ -91,11 +74,9 @@ class Number:
     high_open: bool = False
 
     def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
         check_number(name, value, low=self.low, high=self.high, low_open=self.low_open, high_open=self.high_open)
 
     def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
         ends = []
         if self.low > -math.inf:
             ends.append(self.low if self.low_open else math.nextafter(self.low, -math.inf))
@@ -113,13 +94,11 @@ class Whole:
     plain: bool = False
 
     def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
         check_integer(name, value, low=self.low, high=self.high)
         if self.plain and type(value) is not int:
             raise InvalidInput(name, value, "an integer")
 
     def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
         ends = [
             self.low - 1,
             *([] if self.high is None else [self.high + 1]),
@@ -129,14 +108,7 @@ class Whole:
 
 
 class Choice:
-    """One of some words; a function gives those of a registry, which is asked when it is needed.
-
-    Example:
-        >>> Choice("flat", "automatic").check("clipping", "round")
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: clipping: got 'round'; allowed: one of flat, automatic
-    """
+    """One of some words, or of those that a function returns when needed, such as a registry's."""
 
     def __init__(self, *words: str, of: Callable[[], Sequence[str]] | None = None) -> None:
         self._words, self._of = words, of
@@ -152,23 +124,16 @@ class Choice:
 
 @dataclass(frozen=True)
 class Text:
-    """A text that a pattern matches as a whole.
-
-    Args:
-        pattern: a regular expression.
-        words: what it allows, for people.
-    """
+    """A text that a regular expression matches as a whole; ``words``: what it allows."""
 
     pattern: str
     words: str
 
     def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
         if not isinstance(value, str) or re.fullmatch(self.pattern, value, re.DOTALL) is None:
             raise InvalidInput(name, value, self.words)
 
     def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
         return [text for text in ("", "\0", "x" * 100_000) if re.fullmatch(self.pattern, text, re.DOTALL) is None] + [1]
 
 
@@ -180,29 +145,21 @@ class Line:
     trimmed: bool = True
 
     def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
         fits = isinstance(value, str) and bool(value.strip()) and len(value) <= self.most and is_printable(value)
         if not fits or (self.trimmed and value != value.strip()):
             raise InvalidInput(name, value, f"a line of 1 to {self.most} printable characters")
 
     def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
         return ["", " ", "x" * (self.most + 1), "a\nb", "a\u200bb", 1, *([" a"] if self.trimmed else [])]
 
 
 class By:
-    """What a function says, which is given the field's name and the value and raises.
-
-    Args:
-        function: it.
-        wrong: values that it refuses, for tests.
-    """
+    """A check by a function of field name and value, which raises; ``wrong``: refused values, for tests."""
 
     def __init__(self, function: Callable[[str, Any], object], *wrong: Any) -> None:
         self._function, self._wrong = function, wrong
 
     def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
         try:
             self._function(name, value)
         except (TypeError, AttributeError):
@@ -210,7 +167,6 @@ class By:
             raise InvalidInput(name, type(value).__name__, "a value of another type") from None
 
     def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
         return self._wrong
 
 
@@ -218,23 +174,16 @@ class Flag:
     """Yes or no: True or False itself, no number for it."""
 
     def check(self, name: str, value: Any) -> None:
-        """See :class:`Range`."""
         if not isinstance(value, bool):
             raise InvalidInput(name, value, "True or False")
 
     def wrong(self) -> Sequence[Any]:
-        """See :class:`Range`."""
         return [0, 1, "yes"]
 
 
 @dataclass(frozen=True)
 class Coded:
-    """How values are stored that are no plain ones, in a field's type beside or in place of a range.
-
-    Args:
-        write: to a JSON value.
-        read: from one, of whoever it comes from; raises :class:`InvalidInput`, TypeError, KeyError or ValueError.
-    """
+    """A codec for values that are not plain: ``write`` to a JSON value, ``read`` from one of any origin, or raise."""
 
     write: Callable[[Any], Any]
     read: Callable[[Any], Any]
@@ -259,7 +208,7 @@ PlainCount = Annotated[int, Whole(1, plain=True)]
 Size = Annotated[int, Whole(0)]
 """An integer of at least 0."""
 Seed = Annotated[int, Whole(0, 2**31 - 1)]
-"""Of draws that are public."""
+"""A seed of public draws."""
 Words = Annotated[str, Text(".*", "a text")]
 """Any text."""
 Digest = Annotated[str, Text("[0-9a-f]{64}", "64 hexadecimal digits")]

@@ -1,7 +1,4 @@
-"""Scratch folders: private folders for temporary files that are gone when the work ends, also after a kill.
-
-This module sits beside the floors, so every floor may use it.
-"""
+"""Scratch folders: private temporary folders, removed when the work ends, also after a kill. For every layer."""
 
 from __future__ import annotations
 
@@ -26,29 +23,19 @@ _ATTEMPTS: Final = 20
 
 
 class ScratchFolder:
-    """A private folder below the folder for temporary files (TMPDIR), gone at the end.
+    """A private folder below TMPDIR, removed at the end.
 
-    Its process holds a lock on a file in it. What a kill left is recognised by that lock being free, and removed when
-    the same user's next scratch folder is made, or by :func:`clear_scratch`.
+    Its process locks a file in it. A free lock marks the rest of a kill, which the same user's next scratch folder or
+    :func:`clear_scratch` removes.
 
     Formal guarantees:
         * Closed: mode 0700, and only folders like that, one's own and called ``pmx-...``, are ever removed.
         * The living are spared: a folder whose process lives, by its lock and not by a number, is left alone.
-        * Gone: at :meth:`remove`, at the end of a ``with`` block, when the object is no longer used, when Python exits;
-          a forked process does not remove what is its parent's.
-
-    Attributes:
-        path: an empty folder, the only one in the locked one; others can't reach it, whatever its own mode becomes.
-
-    Raises:
-        StorageError: no such folder can be made.
-
-    Example:
-        >>> with ScratchFolder() as folder:
-        ...     (folder / "rows").touch()
-        >>> folder.exists()
-        False
+        * Gone: at :meth:`remove`, at the end of a ``with`` block, when the object is no longer used, when Python exits.
+          A forked process does not remove what is its parent's.
     """
+
+    # path: an empty folder inside the locked one, closed to others even if its own mode changes.
 
     def __init__(self) -> None:
         clear_scratch()
@@ -57,7 +44,10 @@ class ScratchFolder:
             self.path = folder.path / _ROOM
             self.path.mkdir(mode=0o700)
         except OSError as error:
-            raise StorageError(f"TMPDIR: can't make a private folder there: {error.strerror}") from None
+            raise StorageError(
+                f"TMPDIR: cannot create a private folder there: {error.strerror}. Set TMPDIR to a "
+                f"folder that you can write"
+            ) from None
         self._remove = weakref.finalize(self, _end, folder, lock, os.getpid())
 
     def remove(self) -> None:
@@ -86,14 +76,14 @@ def _locked_folder() -> tuple[PrivateFolder, int]:
             with folder.create(_LOCK) as stream:
                 lock = os.dup(stream.fileno())
         except FileNotFoundError:
-            # Somebody who clears up took the empty folder for one that a kill left.
+            # Another process that clears up took the empty folder for one that a kill left.
             folder.close()
             continue
         try:
             if _try_lock(lock) and folder.has(_LOCK):
                 return folder, lock
         except OSError:
-            # No locks on this file system: nobody could tell this folder from one that a kill left.
+            # No locks on this file system: no process could distinguish this folder from one that a kill left.
             os.close(lock)
             folder.discard()
             raise
@@ -115,7 +105,7 @@ def _clear_if_dead(path: Path) -> None:
 
 
 def _try_lock(descriptor: int) -> bool:
-    # Not on every system; whoever makes no such folder there can still import this.
+    # Not on every system: importing this must still work there.
     import fcntl
 
     try:
@@ -127,12 +117,12 @@ def _try_lock(descriptor: int) -> bool:
 
 def _end(folder: PrivateFolder, lock: int, owner: int) -> None:
     if os.getpid() == owner:
-        # Processes that were told to end may write for a moment more.
+        # Processes that are ending may write for a moment more.
         for _ in range(_ATTEMPTS):
             with contextlib.suppress(OSError):
                 folder.discard(last=_LOCK)
                 break
             time.sleep(0.1)
-        # What still is there goes when the next folder is made.
+        # The next folder's creation removes files that remain.
         os.close(lock)
         folder.close()

@@ -1,8 +1,4 @@
-"""How results show themselves: a few lines in a terminal; in a notebook a small card with a picture.
-
-This module sits beside the floors, so every floor may use it. What is shown is handed over in words and numbers; all of
-it is escaped here, and nothing in a card runs or is fetched.
-"""
+"""Views of results: a few lines in a terminal, a small card with a picture in a notebook. All is escaped here."""
 
 from __future__ import annotations
 
@@ -37,9 +33,9 @@ _SVG: Final = Markup(
     'style="flex:0 1 {width}px;max-width:100%;font:12px system-ui,sans-serif;overflow:visible" fill="currentColor">'
     '<text y="12" font-weight="600">{title}</text>{body}</svg>'
 )
-# Both can be told from black and from white paper, and from each other by people who see no red or no green.
+# Both stand out from black and from white paper, and from each other for people who see no red or no green.
 STRONG, POINT = "#2f81c4", "#d55e00"
-_WIDTH: Final = 300
+_WIDTH: Final = 320
 _LINE: Final = 20
 _TOP: Final = 22
 _MOST_BARS: Final = 8
@@ -47,8 +43,6 @@ _MOST_LETTERS: Final = 22
 _MOST_IMAGES: Final = 40
 _IMAGES_A_LINE: Final = 5
 _LETTERS_OF_AN_IMAGE: Final = 9
-_LEAST_DELTA: Final = 1e-12
-_SUPERSCRIPTS: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 @dataclass(frozen=True)
@@ -63,14 +57,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Bars:
-    """Bars one below the other.
-
-    Attributes:
-        title: what they show.
-        bars: the first eight are drawn.
-        full: the length that fills the width; default: the longest.
-        mark: a length at which a line stands.
-    """
+    """Bars one below the other, at most eight; ``full``: the length of the width; ``mark``: a vertical line."""
 
     title: str
     bars: Sequence[Bar]
@@ -78,8 +65,7 @@ class Bars:
     mark: float | None = None
 
     def svg(self) -> Markup:
-        """The picture."""
-        bars, start, room = self.bars[:_MOST_BARS], 118, 122
+        bars, start, room = self.bars[:_MOST_BARS], 138, 122
         full = self.full or max((bar.length for bar in bars), default=0.0) or 1.0
 
         def long(length: float) -> float:
@@ -104,71 +90,14 @@ class Bars:
 
 
 @dataclass(frozen=True)
-class PriceCurve:
-    """Delta against epsilon, on a logarithmic scale, and the stated guarantee.
-
-    Attributes:
-        epsilons, deltas: points of the curve, which may be none.
-        at: epsilon and delta that are stated.
-        said: the same, as it is printed.
-    """
-
-    epsilons: Sequence[float]
-    deltas: Sequence[float]
-    at: tuple[float, float]
-    said: str
-
-    def svg(self) -> Markup:
-        """The picture."""
-        kept = [(x, y) for x, y in zip(self.epsilons, self.deltas, strict=True) if y >= _LEAST_DELTA]
-        epsilon, delta = self.at
-        tens = [math.log10(y) for y in [*(y for _, y in kept), max(delta, _LEAST_DELTA)]]
-        low, high = math.floor(min(tens)), max(math.ceil(max(tens)), math.floor(min(tens)) + 1)
-        most = max([epsilon * 1.25, *(x for x, _ in kept)]) or 1.0
-        left, right, top, bottom = 42, _WIDTH - 12, _TOP + 6, 150
-
-        def x_of(value: float) -> float:
-            return round(left + (right - left) * value / most, 1)
-
-        def y_of(value: float) -> float:
-            share = (math.log10(max(value, _LEAST_DELTA)) - low) / (high - low)
-            return round(bottom - (bottom - top) * share, 1)
-
-        x, y = x_of(epsilon), y_of(delta)
-        text = Markup('<text x="{0}" y="{1}" text-anchor="{2}" opacity="{3}">{4}</text>')
-        path = Markup('<path d="{0}" fill="none" stroke="{1}" stroke-width="{2}" stroke-opacity="{3}"{4}/>')
-        line = "M" + "L".join(f"{x_of(a)} {y_of(b)}" for a, b in kept)
-        dashed = Markup(' stroke-dasharray="2 3"')
-        # Where there is more room beside the point.
-        ahead = x < (left + right) / 2
-        parts = [
-            path.format(f"M{left} {top}V{bottom}H{right}", "currentColor", 1, 0.5, ""),
-            path.format(f"M{left} {y}H{x}V{bottom}", "currentColor", 1, 0.6, dashed),
-            path.format(line, STRONG, 2, 1, "") if len(kept) > 1 else Markup(""),
-            Markup('<circle cx="{0}" cy="{1}" r="4.5" fill="{2}"/>').format(x, y, POINT),
-            text.format(x + (9 if ahead else -9), max(y - 8, top + 6), "start" if ahead else "end", 1, self.said),
-            text.format(left - 5, top + 5, "end", 0.75, f"10{str(high).translate(_SUPERSCRIPTS)}"),
-            text.format(left - 5, bottom, "end", 0.75, f"10{str(low).translate(_SUPERSCRIPTS)}"),
-            text.format(left, bottom + 15, "middle", 0.75, "0"),
-            text.format(right, bottom + 15, "end", 0.75, f"epsilon {most:.3g}"),
-        ]
-        return _drawn("Delta against epsilon", f"a falling curve; guaranteed: {self.said}", bottom + 20, parts)
-
-
-@dataclass(frozen=True)
-class Images:
-    """Small images with a name each.
-
-    Attributes:
-        title: what they show.
-        images: a name and the address of a PNG that holds it (``data:image/png;base64,...``); forty are drawn at most.
-    """
+class ImageStrip:
+    """At most forty small named images, as ``data:image/png;base64,...``."""
 
     title: str
     images: Sequence[tuple[str, str]]
 
     def svg(self) -> Markup:
-        """The picture: lines of five."""
+        """Return the picture: lines of five."""
         shown = self.images[:_MOST_IMAGES]
         side, step = _WIDTH / _IMAGES_A_LINE - 6, _WIDTH / _IMAGES_A_LINE
         one = Markup(
@@ -183,11 +112,11 @@ class Images:
         return _drawn(self.title, ", ".join(name for name, _ in shown), height, parts)
 
 
-Picture = Bars | PriceCurve | Images
+Picture = Bars | ImageStrip
 
 
 def spent_bars(budget: float, spent: float, share: float | None = None) -> Bars:
-    """A budget of epsilon, and what is gone of it; ``share`` is that of a filter, which is what an adaptive one is."""
+    """Return a budget of epsilon and what is spent of it; ``share`` is that of an adaptive one's filter."""
     if share is not None:
         return Bars("Spent of the budget", [Bar("of its filter", share, f"{rounded_up(100 * share)}%")], full=1.0)
     bars = [Bar("budget", budget, exact(budget), strong=False), Bar("spent", spent, rounded_up(spent))]
@@ -200,11 +129,11 @@ def _drawn(title: str, told: str, height: float, parts: Sequence[Markup]) -> Mar
 
 
 class Shown:
-    """What prints as a few facts, and not as all that it holds."""
+    """Objects that print as a few facts, and not as all that they hold."""
 
     @abstractmethod
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What it is, and what people want to see of it first, by what each is called."""
+        """Title, and the facts that users look for first, by name."""
 
     @property
     def details(self) -> tuple[str, ...]:
@@ -212,7 +141,7 @@ class Shown:
         return ()
 
     def picture(self) -> Picture | None:
-        """What a notebook draws beside the facts; None: nothing. It takes no time that would be felt."""
+        """Picture that a notebook draws next to the facts, or None. It takes no time that would be felt."""
         return None
 
     def __repr__(self) -> str:

@@ -1,22 +1,17 @@
-"""Signatures that say every option by name, type and default, where a function takes them as ``**options``.
-
-This module sits beside the floors, so every floor may use it. The options have their owners: dataclasses, whose fields
-say what each is (:mod:`privmix.options`). What ``help`` and editors show of a function follows from these.
-"""
+"""Signatures that list every option by name, type and default, for functions that take them as ``**options``."""
 
 from __future__ import annotations
 
 import inspect
-import re
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import MISSING, Field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field
 from difflib import get_close_matches
 from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.options import in_order, with_default
+from privmix.options import full_text, in_order, with_default
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -53,7 +48,7 @@ class _Signature(inspect.Signature):
 
 
 def readable(function: Callable[..., Any]) -> inspect.Signature:
-    """The signature of a function, types as they are written.
+    """Return the signature of a function, types as they are written.
 
     Example:
         >>> def draw(share: float = 0.1) -> list[int]: ...
@@ -69,81 +64,15 @@ def readable(function: Callable[..., Any]) -> inspect.Signature:
     return _Signature(made, return_annotation=plain(found.return_annotation))
 
 
-def spelt_out(
-    *kinds: type[Any],
-    types: Any = None,
-    grows: type[Any] | None = None,
-    but: tuple[str, ...] = (),
-    refused: tuple[str, ...] = (),
-) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A decorator: the function's ``**options`` are these, in its signature, its help and its errors.
-
-    Args:
-        kinds: dataclasses whose fields the options are; where two have a field of one name, the first one says it.
-        types: a TypedDict with the types of options, in their order; None: the fields of ``kinds`` as they are.
-        grows: one of these to which other packages bring options, which stand in no TypedDict.
-        but: fields that are no options.
-        refused: options that the function refuses in words of its own.
-
-    Example:
-        >>> from dataclasses import dataclass
-        >>> from privmix.options import option
-        >>> @dataclass(frozen=True)
-        ... class Draw:
-        ...     share: float = option(0.1, "Share of all records.")
-        >>> @spelt_out(Draw)
-        ... def draw(data: str, **options: object) -> None:
-        ...     '''Draw records.'''
-        >>> print(inspect.signature(draw))
-        (data: str, *, share: float = 0.1) -> None
-        >>> draw("mnist", shares=1)
-        Traceback (most recent call last):
-        ...
-        TypeError: draw() takes no argument shares; did you mean share? help(...) lists all
-    """
-    said: dict[str, Field[Any]] = {}
-    for kind in kinds:
-        said = {**{one.name: one for one in fields(kind) if one.init and one.name not in but}, **said}
-
-    def change(function: Callable[P, R]) -> Callable[P, R]:
-        own = readable(function)
-        named = [one for one in own.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        taken = {one.name for one in named}
-        listed = {name: kind for name, kind in _typed(said, types) if name not in taken}
-        if grows is not None:
-            brought = {one.name: one for one in fields(grows) if one.metadata.get("help") and one.name not in refused}
-            left = {name: kind for name, kind in _typed(brought, None) if name not in {*taken, *listed}}
-            listed = {**listed, **left}
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_default(said.get(name)), annotation=kind)
-            for name, kind in listed.items()
-        ]
-        signature = _Signature([*named, *added], return_annotation=own.return_annotation)
-
-        @wraps(function)
-        def called(*args: P.args, **kwargs: P.kwargs) -> R:
-            unknown = sorted(set(kwargs) - {*signature.parameters, *refused})
-            refuse_unknown(f"{function.__name__}()", unknown, signature.parameters)
-            return function(*args, **kwargs)
-
-        called.__signature__ = signature  # type: ignore[attr-defined]
-        called.__doc__ = _told(function.__doc__, {name: said.get(name) for name in listed})
-        return called
-
-    return change
-
-
 def taking(function: Callable[P, R], kind: type[Any]) -> Callable[P, R]:
-    """The function, with the options of a dataclass as its arguments: in its signature, its help and its errors.
-
-    Args:
-        function: takes what makes a ``kind``.
-        kind: whose ``run`` gives what the function gives.
-    """
-    listed = {item.name: item for item in in_order(kind)}
+    """Return ``function`` with the options of ``kind`` as its arguments: in its signature, its help and its errors."""
+    listed = {item.name: item for item in in_order(kind) if not item.metadata.get("terminal")}
     made = readable(kind).parameters
     signature = _Signature(
-        sorted((made[name] for name in listed), key=lambda one: one.kind),
+        [
+            *(one for name, one in made.items() if name in listed and one.kind is not one.KEYWORD_ONLY),
+            *(made[name] for name in listed if made[name].kind is inspect.Parameter.KEYWORD_ONLY),
+        ],
         return_annotation=readable(kind.run).return_annotation,
     )
 
@@ -170,8 +99,9 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
     unknown, known = sorted(unknown), list(known)
     for name in {"class_weight", "sample_weight"} & set(unknown):
         allowed = (
-            "nothing: records all count alike. Report balanced accuracy (privmix.evaluate), or choose thresholds on "
-            "public data; a release of design class-wise treats classes alike"
+            "no value, since all records have the same weight. Report balanced accuracy (privmix.evaluate), or "
+            "choose thresholds on "
+            "public data; design class-wise gives all classes the same weight"
         )
         raise InvalidInput(name, WITHHELD, allowed)
     if unknown:
@@ -180,31 +110,19 @@ def refuse_unknown(function: str, unknown: Iterable[str], known: Iterable[str]) 
         raise TypeError(f"{function} takes no argument {', '.join(unknown)}; {hint}help(...) lists all")
 
 
-def _typed(said: Mapping[str, Field[Any]], types: Any) -> Iterator[tuple[str, _Type]]:
-    if types is None:
-        for name, item in said.items():
-            kind = item.type if isinstance(item.type, str) else getattr(item.type, "__name__", "Any")
-            # Without the range, which the option's text says.
-            yield name, _Type(re.sub(r"Annotated\[(\w+), .*\]", r"\1", kind))
-        return
-    for name, kind in types.__annotations__.items():
-        yield name, _Type(getattr(kind, "__forward_arg__", kind))
-
-
 def _default(item: Field[Any] | None) -> Any:
     return None if item is None or item.default is MISSING else item.default
 
 
 def _told(text: str | None, listed: Mapping[str, Field[Any] | None]) -> str | None:
-    """The docstring, with what each option is before what it returns."""
+    """Return the docstring, with what each option is before what it returns."""
     if text is None:
-        # Python was told to keep no docstrings.
+        # Python keeps no docstrings (-OO).
         return None
     lines = ["Options:"]
     for name, item in listed.items():
-        own = "" if item is None else item.metadata.get("help", "")
-        words = with_default(own, _default(item)) if own else ""
-        if words:
+        if item is not None and item.metadata.get("help"):
+            words = with_default(full_text(item), _default(item))
             told = textwrap.fill(f"{name}: {words}", 112, initial_indent="    ", subsequent_indent=" " * 8)
             lines.append(told)
     paragraphs = inspect.cleandoc(text).split("\n\n")

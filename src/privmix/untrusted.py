@@ -1,9 +1,4 @@
-"""Reading what a stranger handed over: bounded JSON, plain files, array headers before arrays.
-
-Certificates, models, run records and ledgers may come from anyone. Nothing here runs code of theirs, follows a link,
-opens an address, or takes more memory than the file's own size justifies. This module sits beside the floors, so every
-floor may use it.
-"""
+"""Reading a stranger's files: bounded JSON, plain files, array headers before arrays. For every layer."""
 
 from __future__ import annotations
 
@@ -15,12 +10,13 @@ import stat
 from collections.abc import Collection, Mapping
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any, Final, NoReturn
+from typing import IO, TYPE_CHECKING, Any, Final, NoReturn
 
-import numpy as np
-
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput, StorageError, Unquoted
 from privmix.fields import is_printable
+
+if TYPE_CHECKING:
+    import numpy as np
 
 MEBIBYTE: Final = 2**20
 # No file of privmix nests half as deep or writes numbers a tenth as long; parsers of both take time beyond that.
@@ -31,7 +27,7 @@ _WIDTHS: Final = {
     "I32": 4, "U32": 4, "F32": 4, "I64": 8, "U64": 8, "F64": 8,
 }  # fmt: skip
 _HEADER_LENGTH: Final = 8
-# Where a string may hold half of a surrogate pair: escaped, or as it is in text that was decoded elsewhere.
+# Places where a string may hold half of a surrogate pair: escaped, or as it is in text that was decoded elsewhere.
 _SURROGATE: Final = re.compile(r"\\u[dD]|[\ud800-\udfff]")
 # A string with all that is in it, closed or not; it never goes back, so time and memory are linear.
 _STRING: Final = re.compile(r'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
@@ -40,23 +36,14 @@ _DEEPER: Final = {"[": 1, "{": 1, "]": -1, "}": -1}
 
 
 def open_plain(path: Path, name: str) -> IO[bytes]:
-    """Open a regular file for reading; a link, a folder, a pipe or a device is refused.
-
-    Args:
-        path: the file; links among the folders above it are the caller's, the last step may be none.
-        name: what messages call it.
-
-    Raises:
-        StorageError: it is missing or can't be read.
-        InvalidInput: it is no regular file.
-    """
+    """Open a regular file for reading; refuse a link (as last step of the path), folder, pipe or device."""
     try:
-        # Without O_NONBLOCK a pipe that nobody writes to would wait for ever.
+        # Without O_NONBLOCK a pipe without a writer would wait for ever.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if path.is_symlink():
             raise InvalidInput(name, path.name, "a file, not a link to one") from None
-        raise StorageError(f"{name}: can't read {path}: {error.strerror}") from None
+        raise StorageError(f"{name}: cannot read {path}: {error.strerror}") from None
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise InvalidInput(name, path.name, "a regular file")
@@ -64,81 +51,54 @@ def open_plain(path: Path, name: str) -> IO[bytes]:
 
 
 def read_plain(path: Path, name: str, most_bytes: int) -> bytes:
-    """The bytes of a regular file of at most ``most_bytes``.
-
-    Raises:
-        StorageError: it is missing or can't be read.
-        InvalidInput: it is no regular file, or larger.
-    """
+    """Return the bytes of a regular file of at most ``most_bytes``."""
     with open_plain(path, name) as stream:
         try:
             content = stream.read(most_bytes + 1)
         except OSError as error:
-            raise StorageError(f"{name}: can't read {path}: {error.strerror}") from None
+            raise StorageError(f"{name}: cannot read {path}: {error.strerror}") from None
     if len(content) > most_bytes:
         raise InvalidInput(name, f"more than {most_bytes:,} bytes", f"a file of at most {most_bytes:,} bytes")
     return content
 
 
 def read_json(path: Path, name: str, most_bytes: int = 16 * MEBIBYTE) -> Any:
-    """The JSON value in a regular file; see :func:`parse_json` for what is refused.
-
-    Raises:
-        StorageError: it is missing or can't be read.
-        InvalidInput: it is no regular file, too large, or no JSON that privmix could have written.
-    """
+    """Return the JSON value in a regular file; see :func:`parse_json`."""
     return parse_json(read_plain(path, name, most_bytes), name)
 
 
 def parse_json(content: bytes | str, name: str) -> Any:
-    """Parse JSON of a stranger, strictly.
+    """Parse a stranger's JSON strictly.
 
     Formal guarantees:
         * nesting is at most 40 levels and numbers at most 400 characters, so time and memory are linear in the size;
-        * every number is finite; a name stands once in an object; text is UTF-8, and each string in it can be
-          written as UTF-8 again (JSON can spell half of a surrogate pair, which is no text).
-
-    Raises:
-        InvalidInput: the content is anything else.
-
-    Example:
-        >>> parse_json('{"a": [1, 2.5]}', "settings")
-        {'a': [1, 2.5]}
-        >>> parse_json("[" * 10_000, "settings")
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: settings: got deeper nesting; allowed: JSON of at most 40 levels
+        * every number is finite; a name stands once in an object; text is UTF-8. Each string in it can be written as
+          UTF-8 again (JSON can spell half of a surrogate pair, which is no text).
     """
     try:
         text = content.decode("utf-8") if isinstance(content, bytes) else content
     except UnicodeDecodeError:
-        raise InvalidInput(name, _Words("other bytes"), "JSON in UTF-8") from None
+        raise InvalidInput(name, Unquoted("other bytes"), "JSON in UTF-8") from None
     if _depth(text) > _DEEPEST:
-        raise InvalidInput(name, _Words("deeper nesting"), f"JSON of at most {_DEEPEST} levels")
+        raise InvalidInput(name, Unquoted("deeper nesting"), f"JSON of at most {_DEEPEST} levels")
     try:
         found = json.loads(
-            text,
-            parse_int=_integer,
-            parse_float=_number,
-            parse_constant=_refuse,
-            object_pairs_hook=_object,
+            text, parse_int=_integer, parse_float=_number, parse_constant=_refuse, object_pairs_hook=_object
         )
         if _SURROGATE.search(text):
             json.dumps(found, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise InvalidInput(name, _Words("other text"), "strict JSON as privmix writes it") from None
+        raise InvalidInput(name, Unquoted("other text"), "strict JSON as privmix writes it") from None
     return found
 
 
 def check_texts(value: Any, name: str) -> None:
-    """Raise :class:`InvalidInput` where a text in JSON values, or a name, has a character that does not show.
-
-    Lines are looked at one by one: the instruction that a text encoder is given may have several.
-    """
+    """Raise :class:`InvalidInput` for a character in JSON texts or names that does not show."""
+    # Line by line: a text encoder's instruction may have several.
     match value:
         case str():
             if not all(map(is_printable, value.split("\n"))):
-                raise InvalidInput(name, value, "texts in which every character shows")
+                raise InvalidInput(name, value, "texts of visible characters only")
         case dict():
             for key, inner in value.items():
                 check_texts(key, name)
@@ -149,23 +109,9 @@ def check_texts(value: Any, name: str) -> None:
 
 
 def array_shapes(path: Path, name: str, most_header: int = 16 * MEBIBYTE) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Element type and shape of every array in a safetensors file, from its header alone.
-
-    The arrays fill the file exactly: whatever is allocated for them afterwards is no more than the file holds.
-
-    Args:
-        path: the file.
-        name: what messages call it.
-        most_header: bytes the header may have.
-
-    Returns:
-        name of array -> (element type such as "F32", shape).
-
-    Raises:
-        StorageError: it is missing or can't be read.
-        InvalidInput: it is no regular file, or no safetensors file whose arrays fill it; free text in its header
-            (``__metadata__``) is refused as well.
-    """
+    """Return element type ("F32") and shape of each array in a safetensors file, from its header alone."""
+    # The arrays must fill the file exactly, so that later allocations are no larger than the file. Free text in the
+    # header (__metadata__) is refused; most_header bounds its bytes.
     allowed = "a safetensors file whose arrays fill it exactly, without free text"
     with open_plain(path, name) as stream:
         size = os.fstat(stream.fileno()).st_size
@@ -202,18 +148,8 @@ def array_shapes(path: Path, name: str, most_header: int = 16 * MEBIBYTE) -> dic
 
 
 def check_listing(folder: Path, name: str, files: Collection[str], folders: Collection[str] = ()) -> None:
-    """Exactly these files and folders are below ``folder``, each a plain one: no link, device or further entry.
-
-    Args:
-        folder: what was handed over; it may itself be a link of the caller's.
-        name: what messages call it.
-        files: the files, as paths relative to ``folder`` with ``/``.
-        folders: folders, likewise.
-
-    Raises:
-        StorageError: a file is missing, or a folder can't be read.
-        InvalidInput: something else is there, or it is no plain file or folder.
-    """
+    """Check that exactly these plain files and folders are below ``folder``: no link, device or further entry."""
+    # folder itself may be a link of the caller's; files and folders are relative paths with "/".
     wanted, found = set(files), set()
     waiting = [("", folder)]
     while waiting:
@@ -221,11 +157,11 @@ def check_listing(folder: Path, name: str, files: Collection[str], folders: Coll
         try:
             entries = sorted(os.scandir(here), key=lambda entry: entry.name)
         except OSError as error:
-            raise StorageError(f"{name}: can't read {here}: {error.strerror}") from None
+            raise StorageError(f"{name}: cannot read {here}: {error.strerror}") from None
         for entry in entries:
             place = f"{above}{entry.name}"
             if entry.is_symlink():
-                raise InvalidInput(name, place, "plain files and folders: no links")
+                raise InvalidInput(name, place, "regular files and folders, no links")
             if entry.is_dir(follow_symlinks=False) and place in folders:
                 waiting.append((f"{place}/", Path(entry.path)))
             elif entry.is_file(follow_symlinks=False) and place in wanted:
@@ -237,21 +173,13 @@ def check_listing(folder: Path, name: str, files: Collection[str], folders: Coll
 
 
 def all_finite(arrays: Mapping[str, np.ndarray[Any, Any]], name: str) -> None:
-    """Raise :class:`InvalidInput` where an array holds a value that is not finite.
+    """Raise :class:`InvalidInput` for an array with a value that is not finite."""
+    # The command line imports this module, and prints help without NumPy.
+    import numpy as np
 
-    Example:
-        >>> all_finite({"x": np.ones(3)}, "moments.safetensors")
-    """
     for key, values in arrays.items():
         if not np.isfinite(values).all():
             raise InvalidInput(name, key, "finite values")
-
-
-class _Words(str):
-    """Text that messages show without quotes."""
-
-    def __repr__(self) -> str:
-        return str(self)
 
 
 def _depth(text: str) -> int:

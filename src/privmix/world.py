@@ -15,7 +15,7 @@ from privmix.packages import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Where processes meet; WORLD_SIZE alone says that there are others.
+# Variables of the place where processes meet; WORLD_SIZE alone shows that there are others.
 _DESCRIBED = ("RANK", "MASTER_ADDR", "MASTER_PORT")
 _GO, _FAILED = b"go", b"failed"
 
@@ -28,15 +28,13 @@ class ProcessLost(StorageError):
 
 @dataclass(frozen=True)
 class World:
-    """This process's place among the processes of a run; by default it is alone.
+    """This process's place among the processes of a run; alone by default.
 
     Formal guarantees:
         * Once each: shards of all ranks cover every record once.
-
-    Attributes:
-        rank: 0 to ``size - 1``; rank 0, the head, alone holds keys, draws noise and writes results.
-        size: how many processes.
     """
+
+    # Rank 0, the head, alone holds keys, draws noise and writes results.
 
     rank: int = 0
     size: int = 1
@@ -47,34 +45,24 @@ class World:
         return self.rank == 0
 
     def shard(self, records: int) -> tuple[int, int]:
-        """First record and one after the last of this process's share.
-
-        Example:
-            >>> [World(rank, 3).shard(10) for rank in range(3)]
-            [(0, 3), (3, 6), (6, 10)]
-        """
+        """Return the first record and one after the last of this process's share."""
         return records * self.rank // self.size, records * (self.rank + 1) // self.size
 
     def sum(self, tensor: Tensor) -> Tensor:
-        """Add ``tensor`` over all processes, in place.
-
-        Raises:
-            ProcessLost: one is gone; so do the next three.
-        """
+        """Add ``tensor`` over all processes, in place; raises ProcessLost, as do the next three."""
         if self.size > 1:
             with _at_hand(tensor) as held:
                 self._done(lambda: torch.distributed.all_reduce(held, async_op=True))
         return tensor
 
     def from_head(self, tensor: Tensor) -> Tensor:
-        """Overwrite ``tensor`` with that of rank 0."""
         if self.size > 1:
             with _at_hand(tensor) as held:
                 self._sent(held, 0)
         return tensor
 
     def share(self, content: bytes, source: int = 0) -> bytes:
-        """The bytes that one rank gives, on every process; what others give is not looked at."""
+        """Return the bytes that one rank gives, on every process; what others give is not looked at."""
         if self.size == 1:
             return content
         length = torch.tensor([len(content)], dtype=torch.int64, device=_device())
@@ -100,33 +88,29 @@ class World:
             start().wait()
         except RuntimeError:
             # Its text has addresses.
-            raise ProcessLost("another process of the run is gone, or can't be reached") from None
+            raise ProcessLost("another process of the run ended or cannot be reached") from None
 
     @contextmanager
     def others_wait(self) -> Iterator[None]:
-        """The head's part of :meth:`wait_for_head`: the others go on after the block, or end where it fails."""
+        """Run the head's part of :meth:`wait_for_head`: the others continue after the block, or end where it fails."""
         try:
             yield
         except Exception:
-            # What went wrong here is what is told, also where one of the others is lost meanwhile.
+            # The error here is the one to report, also if one of the others is lost meanwhile.
             with suppress(ProcessLost):
                 self.share(_FAILED)
             raise
         self.share(_GO)
 
     def wait_for_head(self) -> None:
-        """Wait until the head is through its block of :meth:`others_wait`.
-
-        Raises:
-            HeadFailed: it failed there.
-        """
+        """Wait until the head leaves its block of :meth:`others_wait`; raise HeadFailed if it failed there."""
         if self.share(b"") != _GO:
-            raise HeadFailed("the first process failed, and says why")
+            raise HeadFailed("the first process failed; see its error")
 
 
 @contextmanager
 def _at_hand(tensor: Tensor) -> Iterator[Tensor]:
-    """The tensor where the backend takes it, and what became of it there put back."""
+    """Yield the tensor where the backend takes it; write the result back."""
     if tensor.is_cuda and torch.distributed.get_backend() == "gloo":
         held = tensor.cpu()
         yield held
@@ -136,7 +120,7 @@ def _at_hand(tensor: Tensor) -> Iterator[Tensor]:
 
 
 def _device() -> torch.device | None:
-    """Where a backend takes its tensors from."""
+    """Device of a backend's tensors."""
     return torch.device("cuda", torch.cuda.current_device()) if torch.distributed.get_backend() == "nccl" else None
 
 
@@ -147,18 +131,15 @@ def _environment(name: str, default: int = 1) -> int:
     return int(given)
 
 
+def is_first() -> bool:
+    """Whether this is the first process of those that torchrun started, or the only one."""
+    return _environment("WORLD_SIZE") == 1 or _environment("RANK", 0) == 0
+
+
 @contextmanager
 def current_world(device: str | None = None) -> Iterator[World]:
-    """The world that torchrun describes in the environment, joined for the block; alone without it.
-
-    CUDA machines use NCCL with one device a process, others gloo.
-
-    Args:
-        device: ``cpu`` keeps off CUDA where there is some.
-
-    Raises:
-        InvalidInput: the environment describes half a world.
-    """
+    """Join the world that torchrun describes in the environment for the block; alone without it."""
+    # CUDA machines use NCCL with one device a process, others gloo; device "cpu" avoids CUDA.
     if _environment("WORLD_SIZE") == 1:
         yield World()
         return
@@ -167,7 +148,11 @@ def current_world(device: str | None = None) -> Iterator[World]:
         return
     for name in _DESCRIBED:
         if name not in os.environ:
-            raise InvalidInput("environment", f"WORLD_SIZE and no {name}", "all that torchrun sets, or none of it")
+            raise InvalidInput(
+                "environment",
+                f"WORLD_SIZE and no {name}",
+                "all variables that torchrun sets, or none: start with torchrun",
+            )
     _environment("RANK")
     cuda = torch.cuda.is_available() and device != "cpu"
     if cuda:
@@ -179,9 +164,9 @@ def current_world(device: str | None = None) -> Iterator[World]:
 @contextmanager
 def _joined(backend: str) -> Iterator[None]:
     """Be in the group of processes for the block."""
-    # Imported within the block, whoever needs it, this module would keep the group for ever: its functions take as
-    # their default the group that is there as they are read. The group's threads then outlive the interpreter, and
-    # one that still lets go of a tensor aborts the process.
+    # If a library imported this module within the block, it would keep the group for ever. Its functions take as their
+    # default the group that is there as they are read. The group's threads then outlive the interpreter, and one that
+    # still lets go of a tensor aborts the process.
     import_module("torch.distributed.nn.functional")
     torch.distributed.init_process_group(backend)
     try:

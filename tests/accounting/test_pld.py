@@ -20,7 +20,6 @@ from privmix.accounting import (
     Laplace,
     PoissonSampled,
     Repeated,
-    UnsupportedEvent,
     epsilon,
     gdp_epsilon,
     gdp_mu,
@@ -122,41 +121,31 @@ def exact_delta(noise: Density, rate: float, shift: float, eps: float) -> float:
     return max(hockey_stick(mixture, noise, eps, points), hockey_stick(noise, mixture, eps, points))
 
 
-@pytest.mark.parametrize("eps", [0.0, 0.1, 0.5, 1.5])
-@pytest.mark.parametrize(("s", "rate"), [(1.0, 0.1), (0.7, 0.5), (2.0, 1.0)])
-def test_one_gaussian_query_matches_the_integral(s: float, rate: float, eps: float) -> None:
-    exact = exact_delta(normal(s), rate, 1.0, eps)
-    ours = PLD.delta(PoissonSampled(rate, Gaussian(s)), eps, ADD_REMOVE)
-    assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
-
-
-@pytest.mark.parametrize("eps", [0.0, 0.1, 0.4])
-def test_one_laplace_query_matches_the_integral(eps: float) -> None:
-    exact = exact_delta(laplace(1.3), 0.4, 1.0, eps)
-    ours = PLD.delta(PoissonSampled(0.4, Laplace(1.3)), eps, ADD_REMOVE)
-    assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
-
-
-@pytest.mark.parametrize("eps", [0.0, 0.2, 0.8])
-def test_one_cluster_sampled_query_matches_the_integral(eps: float) -> None:
-    exact = 0.3 * exact_delta(normal(0.9), 0.6, 1.0, eps)  # the bit is shown: nothing leaks without it
-    ours = PLD.delta(ClusterSampled(0.3, 0.6, Gaussian(0.9)), eps, ADD_REMOVE)
-    assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
-
-
-@pytest.mark.parametrize("eps", [0.0, 0.2, 0.8])
-def test_one_fixed_size_query_moves_twice_the_bound(eps: float) -> None:
-    exact = exact_delta(normal(1.5), 0.25, 2.0, eps)
-    ours = PLD.delta(FixedSizeSampled(100, 25, Gaussian(1.5)), eps, REPLACE_ONE)
-    assert exact - 1e-9 <= ours <= exact * 1.005 + 1e-9
+@pytest.mark.parametrize("eps", [0.0, 0.1, 0.8])
+@pytest.mark.parametrize(
+    ("event", "exact"),
+    [
+        *(
+            (PoissonSampled(rate, Gaussian(s)), lambda eps, s=s, rate=rate: exact_delta(normal(s), rate, 1.0, eps))
+            for s, rate in ((1.0, 0.1), (0.7, 0.5), (2.0, 1.0))
+        ),
+        (PoissonSampled(0.4, Laplace(1.3)), lambda eps: exact_delta(laplace(1.3), 0.4, 1.0, eps)),
+        # The bit is shown: nothing leaks without it.
+        (ClusterSampled(0.3, 0.6, Gaussian(0.9)), lambda eps: 0.3 * exact_delta(normal(0.9), 0.6, 1.0, eps)),
+        # Twice the bound.
+        (FixedSizeSampled(100, 25, Gaussian(1.5)), lambda eps: exact_delta(normal(1.5), 0.25, 2.0, eps)),
+    ],
+    ids=["rare", "half", "all", "laplace", "cluster", "fixed"],
+)
+def test_one_query_matches_the_integral(event: Event, exact: Callable[[float], float], eps: float) -> None:
+    delta = exact(eps)
+    ours = PLD.delta(event, eps, REPLACE_ONE if isinstance(event, FixedSizeSampled) else ADD_REMOVE)
+    assert delta - 1e-9 <= ours <= delta * 1.005 + 1e-9
 
 
 @pytest.mark.parametrize(
     ("event", "true"),
-    [
-        (Repeated(PoissonSampled(0.9999, Gaussian(0.05)), 5), 1189.87),
-        (Repeated(Laplace(1 / 400), 3), 1200.0),
-    ],
+    [(Repeated(PoissonSampled(0.9999, Gaussian(0.05)), 5), 1189.87), (Repeated(Laplace(1 / 400), 3), 1200.0)],
 )
 def test_huge_losses_are_not_understated(event: Event, true: float) -> None:
     found = PldAccountant().epsilon(event, 1e-5, Adjacency.ADD_REMOVE)
@@ -241,22 +230,6 @@ def test_optimal_attack_breaks_the_published_hierarchical_bound_and_not_ours() -
 # --- the safe side and the limits ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("target", [0.01, 50.0])
-@pytest.mark.parametrize("m", [1, 1_000, 100_000])
-def test_wide_range_stays_finite_and_positive(m: int, target: float) -> None:
-    n = rows = 100_000
-    s = max(published_noise_multiplier(m / n, rows, target, 1e-6), 0.2)
-    value = PLD.epsilon(poisson(s, m, n, rows), 1e-6, ADD_REMOVE)
-    assert 0 <= value < 1e4
-
-
-def test_ten_million_rows() -> None:
-    value = PLD.epsilon(Repeated(PoissonSampled(0.5, Gaussian(500.0)), 10**7), 1e-6, ADD_REMOVE)
-    # With so many small losses the limit theorem is accurate: mu = p sqrt(T) / s.
-    assert value == pytest.approx(gdp_epsilon(0.5 * math.sqrt(10**7) / 500, 1e-6), rel=0.01)
-    assert math.isfinite(PLD.epsilon(Repeated(PoissonSampled(1e-7, Gaussian(0.3)), 10**7), 1e-8, ADD_REMOVE))
-
-
 def test_finer_grids_only_lower_the_figure() -> None:
     event = poisson(1.26, 64)
     rough, default, fine = (
@@ -270,15 +243,6 @@ def test_hopeless_noise_is_infinite_not_small() -> None:
     assert PLD.epsilon(poisson(0.01, 64), 1e-5, ADD_REMOVE) == math.inf
 
 
-def test_more_of_anything_costs_more() -> None:
-    base = PLD.epsilon(poisson(1.0, 64), 1e-5, ADD_REMOVE)
-    assert PLD.epsilon(poisson(0.9, 64), 1e-5, ADD_REMOVE) > base
-    assert PLD.epsilon(poisson(1.0, 80), 1e-5, ADD_REMOVE) > base
-    assert PLD.epsilon(poisson(1.0, 64, rows=60_000), 1e-5, ADD_REMOVE) > base
-    assert PLD.epsilon(poisson(1.0, 64), 1e-6, ADD_REMOVE) > base
-    assert PLD.epsilon(Composed((poisson(1.0, 64), Gaussian(20.0))), 1e-5, ADD_REMOVE) > base
-
-
 def test_gaussian_queries_merge_exactly() -> None:
     many = PLD.epsilon(Repeated(Gaussian(10.0), 25), 1e-5, ADD_REMOVE)
     assert many == PLD.epsilon(Gaussian(2.0), 1e-5, ADD_REMOVE)
@@ -288,19 +252,6 @@ def test_gaussian_queries_merge_exactly() -> None:
 
 def test_replace_one_doubles_the_shift() -> None:
     assert PLD.epsilon(Gaussian(4.0), 1e-5, REPLACE_ONE) == PLD.epsilon(Gaussian(2.0), 1e-5, ADD_REMOVE)
-
-
-@pytest.mark.parametrize(
-    ("event", "adjacency"),
-    [
-        (FixedSizeSampled(100, 10, Gaussian(1.0)), ADD_REMOVE),
-        (ClusterSampled(0.5, 0.1, Gaussian(1.0)), REPLACE_ONE),
-        (PoissonSampled(0.1, PoissonSampled(0.1, Gaussian(1.0))), ADD_REMOVE),
-    ],
-)
-def test_unsupported_pairs_raise(event: Event, adjacency: Adjacency) -> None:
-    with pytest.raises(UnsupportedEvent):
-        PLD.epsilon(event, 1e-5, adjacency)
 
 
 @pytest.mark.parametrize("at", [0.01, 0.1, 1.0])

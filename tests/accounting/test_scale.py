@@ -233,12 +233,7 @@ def test_a_cheap_bound_never_undercuts_the_price() -> None:
 
 
 @settings(max_examples=8, deadline=None)
-@given(
-    rate=st.floats(1e-6, 0.5),
-    s=st.floats(0.5, 20),
-    runs=st.integers(1, 10**6),
-    log_delta=st.floats(-15, -3),
-)
+@given(rate=st.floats(1e-6, 0.5), s=st.floats(0.5, 20), runs=st.integers(1, 10**6), log_delta=st.floats(-15, -3))
 def test_price_rises_with_all_that_costs(rate: float, s: float, runs: int, log_delta: float) -> None:
     delta = 10**log_delta
     base = PLD.epsilon(poisson(rate, s, runs), delta, ADD_REMOVE)

@@ -9,18 +9,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from privmix.accounting import (
-    Adjacency,
-    Composed,
-    Gaussian,
-    NormalWeighted,
-    PoissonSampled,
-    Repeated,
-    delta,
-    epsilon,
-    event_from_dict,
-    event_to_dict,
-)
+from privmix.accounting import Adjacency, Composed, Gaussian, NormalWeighted, PoissonSampled, Repeated, delta, epsilon
 from privmix.accounting.base import UnsupportedEvent
 from privmix.accounting.pairs import UNIT
 from privmix.accounting.spreads import _MOST_ROWS, _OFFSET_UNITS, _SQUARE_UNITS, _TAIL_UNITS, SpreadQuery
@@ -96,8 +85,3 @@ def test_what_is_not_priced_is_refused() -> None:
             epsilon(NormalWeighted(Gaussian(1.0)), 1e-5, accountant=accountant)
     # Loss without end: no price.
     assert epsilon(Repeated(NormalWeighted(Gaussian(1e-6)), 1000), 1e-5).epsilon == math.inf
-
-
-def test_the_event_survives_json() -> None:
-    event = Repeated(NormalWeighted(Gaussian(2.0)), 3)
-    assert event_from_dict(event_to_dict(event)) == event

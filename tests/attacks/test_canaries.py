@@ -1,8 +1,7 @@
-"""Audits with canaries: the correct engine passes, planted bugs are caught, and scores are the likelihood ratios.
+"""Canary audits: the correct engine passes, planted bugs are caught, and scores are the likelihood ratios.
 
-Audits state 95% confidence, and their theorems are far from tight for canaries that hardly influence one another: here
-a false proof needs so many correct guesses that even the best guesses about a mechanism that meets its claim, each
-independent of the others, come to it with chance below 1e-7. :func:`false_alarm` computes that.
+Audits state 95% confidence. Here even the best guesses about a mechanism that meets its claim make a false proof with
+chance below 1e-9, as :func:`false_alarm` computes: the theorems are far from tight for independent canaries.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from privmix.accounting import Adjacency, Event
 from privmix.attacks import canaries as canary_audits
 from privmix.attacks import canary_records, one_run_proof
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, release_mechanism
-from privmix.attacks.canary_records import Block, Blocks, Side, WithCanaries, blocks_of, make_canaries
+from privmix.attacks.canary_records import Blocks, CanaryBlock, Side, WithCanaries, blocks_of, make_canaries
 from privmix.attacks.canary_scores import Filters, RowScores, contributions
 from privmix.attacks.one_run import OneRun, is_refuted
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, event_least
@@ -46,6 +45,9 @@ DELTA = 1e-5
 COUNT, DIM, CLASSES = 2500, 400, ("a", "b", "c", "d")
 # Labels with much noise take little of the budget, and what they hide is hidden from canaries too.
 STRONG: dict[str, Any] = {"centre": "none", "label_noise_ratio": 10.0}
+# Of 600 blind guesses more are right with chance below 1e-6: half of them, and five standard deviations. Keys are
+# fixed, so that correct code does not fail by chance.
+BLIND = 300 + 2.5 * 600**0.5
 
 
 def records(seed: int = 0) -> PrivateRecords:
@@ -119,16 +121,15 @@ def _false_alarm(event: Event, adjacency: Adjacency, canaries: int) -> float:
 )
 def test_the_real_engine_passes_and_better_guesses_than_blind_ones_are_made(choices: dict[str, Any]) -> None:
     plan = plan_of(**choices)
-    assert false_alarm(release_mechanism(plan), 600) < 1e-7
+    assert false_alarm(release_mechanism(plan), 600) < 1e-9
     found = audited(plan).proof
     assert passes(found, release_mechanism(plan))
-    # Blind guesses are as good as this with chance below 1e-6: half of them correct, five standard deviations more.
-    assert found.run.correct > found.run.guesses / 2 + 2.5 * found.run.guesses**0.5
+    assert found.run.correct > BLIND
 
 
 @pytest.mark.usefixtures("coarse")
 def test_valid_over_many_audits() -> None:
-    """Of 30 audits at 95%, no more refute the claim than chance allows."""
+    """Of 30 audits at 95%, no more refute the claim than happens with chance 1e-10."""
     plan = ReleaseConfig(records=200, dim=40, classes=CLASSES, mixup_degree=32, rows=100, **STRONG).calibrate(1.0, 1e-3)
     some = PrivateRecords(records().features[:200, :40], records().labels[:200])
     false = 0
@@ -137,7 +138,7 @@ def test_valid_over_many_audits() -> None:
         config = CanaryConfig(canaries=40, guesses=20)
         found = audit_release(plan, some, config, delta=1e-3, streams=streams, generator=generator)
         false += found.proof.violated or release_mechanism(plan).is_refuted(found.proof.run, 0.025)
-    assert false <= stats.binom.isf(1e-6, 30, 0.05)
+    assert false <= stats.binom.isf(1e-10, 30, 0.05)
 
 
 @pytest.mark.parametrize(
@@ -154,7 +155,7 @@ def test_mislabelled_records_are_canaries_too() -> None:
     plan = plan_of(**STRONG)
     found = audited(plan, kind="mislabelled").proof
     assert passes(found, release_mechanism(plan))
-    assert found.run.correct > found.run.guesses / 2 + 2.5 * found.run.guesses**0.5
+    assert found.run.correct > BLIND
 
 
 def test_nobody_is_in_the_data_twice_where_mislabelled(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +190,7 @@ def test_half_the_noise_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     # Of correct noise a yes or no is asked alone.
     monkeypatch.setattr(one_run_proof, "_HALVINGS", 1)
-    assert false_alarm(release_mechanism(plan), 1000) < 1e-7
+    assert false_alarm(release_mechanism(plan), 1000) < 1e-9
     assert passes(audited(plan, 1e-3, canaries=1000).proof, release_mechanism(plan))
 
 
@@ -199,7 +200,7 @@ def test_clipping_entries_in_place_of_records_is_caught(monkeypatch: pytest.Monk
     monkeypatch.setattr(
         release_dataset, "clip_l2", lambda x, bound, **_: np.clip(np.asarray(x, float), -bound, bound) * 0.999
     )
-    assert audited(plan_of(1.0, **STRONG)).proof.violated
+    assert audited(plan_of(1.0, **STRONG), canaries=700).proof.violated
 
 
 @pytest.mark.usefixtures("coarse")
@@ -218,15 +219,15 @@ def test_noise_used_twice_is_caught(monkeypatch: pytest.MonkeyPatch, evidence: s
             return np.repeat(gaussian(generator, shape, scale)[::2], 2, axis=0)[: shape[0]]
 
         monkeypatch.setattr(release_engine, "gaussian_on_lattice", repeated)
-    assert audited(plan_of(1.0, **STRONG), evidence=evidence).proof.violated
+    assert audited(plan_of(1.0, **STRONG), canaries=700, evidence=evidence).proof.violated
 
 
 @pytest.mark.usefixtures("coarse")
 def test_correct_rows_pass_where_the_bugs_are_caught() -> None:
     plan = plan_of(1.0, **STRONG)
-    assert false_alarm(release_mechanism(plan), 600) < 1e-7
+    assert false_alarm(release_mechanism(plan), 700) < 1e-9
     for evidence in ("rows", "tiles", "neighbours"):
-        assert passes(audited(plan, evidence=evidence).proof, release_mechanism(plan))
+        assert passes(audited(plan, canaries=700, evidence=evidence).proof, release_mechanism(plan))
 
 
 @pytest.mark.parametrize("factor", [1.0, 0.5])
@@ -239,8 +240,8 @@ def test_expectations_are_those_of_every_possible_draw(factor: float) -> None:
     others = rng.normal(size=(3, 6)).astype(np.float32), np.array([0, 1, 0])
     side = Side(rng.normal(size=(2, 6)).astype(np.float32), np.array([1, 0]))
 
-    def known() -> Iterator[Block]:
-        yield Block(*others, 1.0)
+    def known() -> Iterator[CanaryBlock]:
+        yield CanaryBlock(*others, 1.0)
 
     filters = Filters.prepare(plan, transform, side, known)
     scores = RowScores(plan, transform, filters, known, "rows")
@@ -269,9 +270,9 @@ def test_projections_have_the_planned_variance_and_no_bias() -> None:
     mixed = WithCanaries(real, COUNT, *canaries.chosen(coins))
     engine = release_engine.ReleaseEngine(plan, mixed, SecretStreams.from_seed(5))
 
-    def known() -> Iterator[Block]:
+    def known() -> Iterator[CanaryBlock]:
         for x, y in blocks_of(mixed, mixed.count):
-            yield Block(x, y, 1.0)
+            yield CanaryBlock(x, y, 1.0)
 
     blocks: Blocks = known
     scores = None
@@ -284,9 +285,9 @@ def test_projections_have_the_planned_variance_and_no_bias() -> None:
     # All expectations are met: canaries that are there are among the known records here.
     deviation = np.sqrt(plan.rows * (filters.noise + filters.spread))
     z = scores.sums / deviation
-    # Means of 100 normal variables: five and more standard deviations (of a tenth) have chance below 1e-6.
-    assert abs(z[:100].mean()) < 0.55
-    assert abs(z[100:].mean()) < 0.55
+    # Means of 100 normal variables: 6.5 standard deviations (of a tenth) have chance below 1e-9.
+    assert abs(z[:100].mean()) < 0.65
+    assert abs(z[100:].mean()) < 0.65
     assert 0.6 < z.std() < 1.5
 
 
@@ -402,7 +403,7 @@ def trained(config: TrainingConfig, **changes: Any) -> CanaryAudit:
 @pytest.mark.parametrize("adjacency", Adjacency)
 def test_real_training_passes_and_planted_gradients_show(adjacency: Adjacency) -> None:
     config = training(adjacency=adjacency)
-    assert false_alarm(training_mechanism(config.plan(COUNT)), 600) < 1e-7
+    assert false_alarm(training_mechanism(config.plan(COUNT)), 600) < 1e-9
     found = trained(config).proof
     assert 0 < found.proven_epsilon < found.claimed_epsilon
 
@@ -418,8 +419,7 @@ def test_odd_inputs_are_scored_by_the_final_model(kind: str) -> None:
     found = trained(training(), kind=kind).proof
     assert passes(found, training_mechanism(training().plan(COUNT)))
     if kind == "mislabelled":
-        # As above: blind guesses do it with chance below 1e-6.
-        assert found.run.correct > found.run.guesses / 2 + 2.5 * found.run.guesses**0.5
+        assert found.run.correct > BLIND
 
 
 @pytest.mark.thorough
@@ -427,11 +427,11 @@ def test_odd_inputs_are_scored_by_the_final_model(kind: str) -> None:
 def test_training_passes_where_the_bugs_are_caught() -> None:
     for config, evidence, canaries in (
         (SMALL, "rows", 1000),
-        (training(1.0), "rows", 600),
-        (training(1.0), "neighbours", 600),
+        (training(1.0), "rows", 700),
+        (training(1.0), "neighbours", 700),
     ):
         mechanism = training_mechanism(config.plan(COUNT))
-        assert false_alarm(mechanism, canaries) < 1e-7
+        assert false_alarm(mechanism, canaries) < 1e-9
         assert passes(trained(config, canaries=canaries, evidence=evidence).proof, mechanism)
 
 
@@ -451,7 +451,7 @@ def test_half_the_noise_of_training_is_caught(monkeypatch: pytest.MonkeyPatch) -
 @pytest.mark.usefixtures("coarse")
 def test_training_without_clipping_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Clipping, "factors", lambda self, norms: torch.full_like(norms, 0.5))
-    assert trained(training(1.0)).proof.violated
+    assert trained(training(1.0), canaries=700).proof.violated
 
 
 @pytest.mark.usefixtures("coarse")
@@ -460,31 +460,22 @@ def test_noise_that_training_repeats_is_caught(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(
         mechanism, "noisy_mean", lambda total, plan, streams, step: honest(total, plan, streams, step // 2)
     )
-    assert trained(training(1.0), evidence="neighbours").proof.violated
+    assert trained(training(1.0), canaries=700, evidence="neighbours").proof.violated
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    ("settings", "changes", "message"),
     [
-        ({"canaries": 10_000}, "canaries: got 10000; allowed: at most 1604"),
-        ({"canaries": COUNT, "kind": "mislabelled"}, "fewer than there are records"),
-        ({"evidence": "tiles"}, "evidence"),
+        ({}, {"canaries": 10_000}, "canaries: got 10000; allowed: at most 1604"),
+        ({}, {"canaries": COUNT, "kind": "mislabelled"}, "fewer than there are records"),
+        ({}, {"evidence": "tiles"}, "evidence"),
+        ({"adjacency": Adjacency.REPLACE_ONE}, {"kind": "blank"}, "planted under replace_one"),
+        ({"microbatch_size": 2}, {}, "microbatch_size"),
+        ({"scenario": "warm"}, {}, "scenario"),
+        ({"views": ViewConfig(k_base=1, k_diff=1)}, {}, "views"),
     ],
-    ids=["weights", "records", "evidence"],
+    ids=["weights", "records", "evidence", "replaced", "microbatches", "warm", "views"],
 )
-def test_training_that_has_no_audit_is_refused(changes: dict[str, Any], message: str) -> None:
+def test_training_that_has_no_audit_is_refused(settings: dict[str, Any], changes: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
-        trained(training(), **changes)
-
-
-def test_settings_that_have_no_audit_are_refused() -> None:
-    config = training()
-    replaced = replace(config, adjacency=Adjacency.REPLACE_ONE)
-    for changed, changes, message in (
-        (replaced, {"kind": "blank"}, "planted under replace_one"),
-        (replace(config, microbatch_size=2), {}, "microbatch_size"),
-        (replace(config, scenario="warm"), {}, "scenario"),
-        (replace(config, views=ViewConfig(k_base=1, k_diff=1)), {}, "views"),
-    ):
-        with pytest.raises(InvalidInput, match=message):
-            trained(changed, **changes)
+        trained(replace(training(), **settings), **changes)

@@ -1,7 +1,4 @@
-"""Audits of the noise itself: right noise passes, and planted faults of every noise are caught.
-
-Correct code is called wrong with chance below 1e-9 a test; 0.95 of a noise is missed with chance below 1e-9.
-"""
+"""Noise audits: honest noise passes and planted faults are caught; either errs with chance below 1e-9 a test."""
 
 from __future__ import annotations
 
@@ -19,12 +16,12 @@ from privmix.audits import empty_runs
 from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, PureNoise, release_noises
 from privmix.designs.moments import engine as moments_engine
 from privmix.engine import rows as engine
-from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, all_designs
 from privmix.training.linear_steps import training_noise
 from privmix.training.plan import TrainingPlan
+from tests.refusals import refuses
 from tests.releases.helpers import own_options
 
 SAMPLES = 2**15
@@ -142,37 +139,33 @@ def test_every_figure_is_one_of_the_certificate(name: str, classes: int) -> None
         assert noise.certified == content[group][field] / (2**0.5 if divided else 1), noise
 
 
-@pytest.mark.parametrize("name", NOISES)
-def test_95_hundredths_of_a_noise_are_caught(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And found fault with alone: the other noises of the plan stay as certified."""
-    design, purpose = NOISES[name]
+LAPLACES = [("features", "laplace", "feature noise"), ("labels", "laplace", "label noise")]
+
+
+@pytest.mark.parametrize(("name", "design", "purpose"), [*((name, *NOISES[name]) for name in NOISES), *LAPLACES])
+def test_95_hundredths_of_a_noise_are_caught(
+    name: str, design: str, purpose: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other noises of the plan stay as certified."""
     plant(monkeypatch, purpose, 0.95)
     assert verdicts(audit(plan_of(design))) == {name: "too little noise"}
 
 
-@pytest.mark.parametrize("purpose", ["feature noise", "label noise"])
-def test_95_hundredths_of_laplace_noise_are_caught(purpose: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, purpose, 0.95)
-    assert verdicts(audit(plan_of("laplace"))) == {f"{purpose.split()[0]}s": "too little noise"}
-
-
 @pytest.mark.parametrize("factor", [1.0, 0.95])
-def test_the_noise_of_a_record_count(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "record count", factor)
+@pytest.mark.parametrize(
+    ("name", "design", "persons", "certified"),
+    [
+        ("record count", "poisson", {}, 30.0),
+        ("records of persons", "moments", {"per_person": 1, "person_quantile": 0.9}, 30 * 2**0.5),
+    ],
+)
+def test_the_noise_of_private_counts(
+    name: str, design: str, persons: Any, certified: float, factor: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch, name, factor)
     monkeypatch.setattr(empty_runs, "_COUNT_SHARE", 1)
-    noise = next(release_noises(plan_of("poisson", records_noise_multiplier=30.0), 25_000, seed=0))
-    assert noise.name == "record count"
-    assert measure(noise, 0.95).verdict == ("as certified" if factor == 1 else "too little noise")
-
-
-@pytest.mark.parametrize("factor", [1.0, 0.95])
-def test_the_noise_of_numbers_of_persons(factor: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    plant(monkeypatch, "records of persons", factor)
-    monkeypatch.setattr(empty_runs, "_COUNT_SHARE", 1)
-    changes = {"records_noise_multiplier": 30.0, "per_person": 1, "person_quantile": 0.9}
-    noise = next(release_noises(plan_of("moments", **changes), 25_000, seed=0))
-    assert noise.name == "records of persons"
-    assert noise.certified == 30 * 2**0.5
+    noise = next(release_noises(plan_of(design, records_noise_multiplier=30.0, **persons), 25_000, seed=0))
+    assert (noise.name, noise.certified) == (name, certified)
     assert measure(noise, 0.95).verdict == ("as certified" if factor == 1 else "too little noise")
 
 
@@ -225,14 +218,12 @@ def forgetful(monkeypatch: pytest.MonkeyPatch, purpose: str, instead: str | None
     monkeypatch.setattr(SecretStreams, "lent", lent)
 
 
-def test_noise_of_one_tile_for_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    forgetful(monkeypatch, "feature noise")
-    assert verdicts(audit(plan_of("classwise"))) == {"features": "not independent"}
-
-
-def test_noise_of_one_step_for_all_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    forgetful(monkeypatch, "gradient noise")
-    assert verdicts(audit(TRAINING)) == {"gradients": "not independent"}
+@pytest.mark.parametrize(
+    ("name", "plan"), [("feature", plan_of("classwise")), ("gradient", TRAINING)], ids=["tile", "step"]
+)
+def test_noise_of_one_tile_or_step_for_all_is_caught(name: str, plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    forgetful(monkeypatch, f"{name} noise")
+    assert verdicts(audit(plan)) == {f"{name}s": "not independent"}
 
 
 def test_labels_with_the_noise_of_features_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,7 +267,7 @@ def test_rounding_of_the_coarsest_noise_is_no_bias(law: str, steps: float) -> No
     found = measure(PureNoise("x", law, steps, steps, 1.0, np.rint(steps * drawn)), 1 - 1e-11)
     assert found.verdict == "as certified"
     assert found.low <= (steps**2 + 1 / 12) ** 0.5 <= found.high
-    with pytest.raises(InvalidInput, match="steps of the grid"):
+    with refuses("noise"):
         measure(PureNoise("x", law, 0.9 * steps, 0.9 * steps, 1.0, np.rint(steps * drawn)), 0.95)
 
 
@@ -300,11 +291,11 @@ def test_power_is_what_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_can_not_be_judged_is_refused() -> None:
     coarse = ReleaseConfig(**{**SMALL, "centre": "none", "lattice_bits": 8}).with_noise(0.005)
-    with pytest.raises(InvalidInput, match="steps of the grid"):
+    with refuses("noise"):
         audit(coarse)
-    with pytest.raises(InvalidInput, match="samples"):
+    with refuses("samples"):
         audit_noise(TRAINING, samples=10)
-    with pytest.raises(InvalidInput, match="confidence"):
+    with refuses("confidence"):
         audit_noise(TRAINING, samples=SAMPLES, confidence=2.0)
 
 

@@ -12,7 +12,7 @@ import pytest
 from privmix.accounting import Adjacency, Gaussian, gdp_mu
 from privmix.audits.audit import audit_plan, judge
 from privmix.audits.looks import FIRST, Stopping, audit_until, share_of_look
-from privmix.audits.verdict import Audit
+from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
@@ -25,7 +25,9 @@ DELTA = 1e-5
 CONFIG = ReleaseConfig(records=2000, dim=1, classes=("a", "b"), design="moments", centre="none")
 
 
-def simulated(mu: float, seed: int, stopping: Stopping, *, runs: int, claimed: float, confidence: float) -> Audit:
+def simulated(
+    mu: float, seed: int, stopping: Stopping, *, runs: int, claimed: float, confidence: float
+) -> AuditVerdict:
     """An audit of scores of mu-GDP, claimed as GDP of what passes through ``claimed``."""
     rng = np.random.default_rng(seed)
 
@@ -33,7 +35,7 @@ def simulated(mu: float, seed: int, stopping: Stopping, *, runs: int, claimed: f
         without, present = ratios(rng, mu, more // 2)
         return AttackScores(without, present, without, present, np.zeros(more // 2), np.zeros(more // 2))
 
-    def judged(scores: AttackScores, level: float, share: float) -> Audit:
+    def judged(scores: AttackScores, level: float, share: float) -> AuditVerdict:
         return judge(
             scores,
             design="simulated",

@@ -20,6 +20,7 @@ from privmix.audits.noise_tests import (
 )
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize("law", ["gaussian", "laplace"])
@@ -67,7 +68,7 @@ def test_the_threshold_is_the_quantile(degrees: int, law: str) -> None:
         deviation = math.sqrt(2 * degrees if law == "gaussian" else degrees)
         above, below = degrees + norm.ppf(FALSE_ALARM) * deviation, degrees - 7.2 * deviation
     energy_test("x", above, degrees, law=law)
-    with pytest.raises(InvalidInput, match="x: got noise of"):
+    with refuses("x"):
         energy_test("x", below, degrees, law=law)
 
 
@@ -113,7 +114,7 @@ def test_small_values_see_what_large_ones_would_hide() -> None:
     rng = np.random.default_rng(1)
     values = np.concatenate([1e3 * rng.normal(size=500), np.zeros(500)])
     energy_test("entries", np.square(values).sum(), 1000)
-    with pytest.raises(InvalidInput, match="within"):
+    with refuses("entries"):
         small_values_test("entries", values)
     small_values_test("entries", values + rng.normal(size=1000))
 
@@ -153,7 +154,7 @@ def test_equal_rows_are_found_wherever_they_are_unless_chance_makes_them() -> No
     digests = [rng.bytes(16) for _ in range(3000)]
     assert equal_rows_test("rows", b"".join(digests), 1e-30).tests == 3000 * 2999 // 2
     digests[2345] = digests[17]
-    with pytest.raises(InvalidInput, match="row 17 again as row 2345"):
+    with refuses("rows"):
         equal_rows_test("rows", b"".join(digests), 1e-30)
     assert equal_rows_test("rows", b"".join(digests), 1e-9).tests == 0
 
@@ -176,10 +177,7 @@ def test_numbers_whose_squares_overflow_are_judged_like_others(offset: float) ->
     config = ReleaseConfig(records=64, dim=8, classes=("a", "b"), mixup_degree=1, clip_norm=1e9, centre="none")
     plan = config.with_noise(1.0 if offset else 1e12)
     rng, evidence = np.random.default_rng(0), RowEvidence(plan, row_law(plan, None))
-    for name, width, std, unit in (
-        ("x", 8, plan.noise_std_x, plan.unit_x),
-        ("y", 2, plan.noise_std_y, plan.unit_y),
-    ):
+    for name, width, std, unit in (("x", 8, plan.noise_std_x, plan.unit_x), ("y", 2, plan.noise_std_y, plan.unit_y)):
         steps = np.rint(rng.normal(size=(64, width)) * std / unit) + (offset if name == "x" else 0.0)
         evidence.add(name, 0, (steps * unit).astype(np.float32))
     assert evidence.finish()[-1].name == "noise of x where it varies least"

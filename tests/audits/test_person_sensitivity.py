@@ -21,9 +21,8 @@ from privmix.engine import PrivateRecords
 from privmix.engine import records as stored
 from privmix.engine.engines import make_engine
 from privmix.engine.records import PersonTiles
-from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, offsets_of
-from privmix.mechanisms.persons import Givers, Weights
+from privmix.mechanisms.persons import Givers, RecordWeights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, all_designs
@@ -35,7 +34,8 @@ from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
 from privmix.training.sensitivity import training_sensitivity
 from privmix.training.worst_case import attack_training
-from tests.audits.test_sensitivity import STRATEGIES, VALUES, trainer_of
+from tests.audits.test_sensitivity import STRATEGIES, VALUES, exceeded, trainer_of
+from tests.refusals import refuses
 
 CLASSES = ("ant", "bee", "cat")
 PLANS: dict[str, dict[str, Any]] = {
@@ -86,10 +86,6 @@ def measured(plan: Plan, records: PrivateRecords, position: int) -> dict[str, Qu
         replacement = (-records.features[own[0]], (int(records.labels[own[0]]) + 1) % 3)
     found = release_sensitivity(plan, records, position, replacement=replacement, seed=position)
     return {one.query: one for one in found}
-
-
-def exceeded(found: dict[str, QuerySensitivity]) -> set[str]:
-    return {name for name, one in found.items() if one.exceeded}
 
 
 def test_every_design_is_here() -> None:
@@ -153,23 +149,23 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 
 
 def weights_forgotten(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Weights, "records", property(lambda self: np.ones(len(self.labels))))
+    patch.setattr(RecordWeights, "records", property(lambda self: np.ones(len(self.labels))))
 
 
 def one_record_too_many(patch: pytest.MonkeyPatch) -> None:
     """The cap is off by one: a person with k records counts as one with k - 1."""
     patch.setattr(
-        Weights,
+        RecordWeights,
         "records",
         property(lambda self: np.repeat(1 / np.maximum(self._counts - 1, self.most), self._counts)),
     )
 
 
 def means_not_divided(patch: pytest.MonkeyPatch) -> None:
-    def sums(self: Weights, x: NDArray[Any], starts: NDArray[Any], shares: NDArray[Any]) -> NDArray[Any]:
+    def sums(self: RecordWeights, x: NDArray[Any], starts: NDArray[Any], shares: NDArray[Any]) -> NDArray[Any]:
         return np.asarray(np.add.reduceat(x, starts, axis=0))
 
-    patch.setattr(Weights, "means", sums)
+    patch.setattr(RecordWeights, "means", sums)
 
 
 def parted(patch: pytest.MonkeyPatch) -> None:
@@ -223,7 +219,7 @@ def test_a_planted_bug_is_caught(plant: Plant, name: str, monkeypatch: pytest.Mo
     plant(monkeypatch)
     if (plant, name) == (means_not_divided, "full-batch"):
         # More than the bound does not fit the lattice.
-        with pytest.raises(InvalidInput, match="within the bound"):
+        with refuses("lattice records"):
             measured(plan, far_apart(20), 0)
         return
     assert exceeded(measured(plan, far_apart(20), 0))
@@ -257,10 +253,7 @@ def measured_by_hand(plan: Plan, records: PrivateRecords) -> float:
 @pytest.mark.parametrize("name", ["moments", "poisson", "classwise"])
 @pytest.mark.parametrize("copies", [1, 100])
 def test_the_worst_case_shows_no_more_with_many_records(name: str, copies: int) -> None:
-    """The attack on a person with K records and on one with 100 K proves less than the plan's epsilon.
-
-    Over 4,000 trials, for the threshold 0, within 7 standard deviations of what is counted (false alarm below 1e-10).
-    """
+    """K and 100 K records prove less than the epsilon: 4,000 trials, 7 deviations (false alarm 1e-10)."""
     plan = replace(plan_of(name, count=1000, dim=9, mixup_degree=16, rows=40, centre="none"), noise_multiplier=2.0)
     plan = plan.priced(1e-3)
     scores = attack(worst_case_of(plan), 4000, seed=1, copies=copies)
@@ -311,10 +304,8 @@ def test_a_person_whose_records_are_clipped_one_by_one_is_caught(monkeypatch: py
 
 
 def test_records_of_a_person_are_as_likely_each() -> None:
-    """Of 5 records with K = 2, over 20,000 draws, within 7 standard deviations (false alarm below 1e-10).
-
-    A person with one record gives it twice.
-    """
+    """Of 5 records with K = 2, over 20,000 draws, within 7 standard deviations (false alarm below 1e-10)."""
+    # A person with one record gives it twice.
     records = persons_of(np.arange(24.0).reshape(6, 4), np.zeros(6, np.int64), np.array([0, 0, 0, 0, 0, 1]))
     starts = np.random.default_rng(0).random(20_000)
     drawn = records.of_persons(np.zeros(20_000, np.int64), starts, 2)
@@ -326,10 +317,10 @@ def test_records_of_a_person_are_as_likely_each() -> None:
 
 def test_a_plan_of_persons_trains_on_persons_alone() -> None:
     features, labels = np.zeros((6, 4)), np.zeros(6, np.int64)
-    with pytest.raises(InvalidInput, match="persons of records exactly"):
+    with refuses("persons"):
         trainer_of(STEP, "loop")(TrainingRecords.of(features, labels, classes=3), SecretStreams.from_seed(0), [])
     plan = replace(STEP, per_person=None)
-    with pytest.raises(InvalidInput, match="persons of records exactly"):
+    with refuses("persons"):
         trainer_of(plan, "loop")(persons_of(features, labels, np.arange(6)), SecretStreams.from_seed(0), [])
 
 

@@ -1,8 +1,4 @@
-"""Audits of implementations: the real engine passes, and engines with planted bugs are caught.
-
-Audits of correct engines have confidence 1 - 5e-10: the chance that one is called violated is below 1e-9. Bugs are
-found at confidence 1 - 5e-7. They are planted in parts of the engine; the rest is real, from plan to released rows.
-"""
+"""Audits of implementations: the real engine passes (false alarms below 1e-9), and planted bugs are caught."""
 
 from __future__ import annotations
 
@@ -16,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.audits.audit import audit_plan
-from privmix.audits.verdict import Audit
+from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.designs.stages import three_engine as three_stage_engine
 from privmix.designs.stages import two_engine as two_stage_engine
@@ -84,20 +80,17 @@ def make_plan(**choices: Any) -> Plan:
     return ReleaseConfig(**own_options({**SMALL, **choices})).calibrate(EPSILON, DELTA)
 
 
-def audit(plan: Plan, runs: int, make: EngineFactory = real_engine, confidence: float = CONFIDENCE) -> Audit:
+def audit(plan: Plan, runs: int, make: EngineFactory = real_engine, confidence: float = CONFIDENCE) -> AuditVerdict:
     return audit_plan(plan, EPSILON, DELTA, runs=runs, confidence=confidence, seed=0, make=make, workers=1)
 
 
-def audit_design(name: str) -> Audit:
+def audit_design(name: str) -> AuditVerdict:
     choices, runs = DESIGNS[name]
     return audit(make_plan(**choices), runs, confidence=OF_CORRECT_ENGINES)
 
 
 def caught(name: str, make: EngineFactory = real_engine) -> bool:
-    """Whether a design's audit refutes its claim: by a quarter of its runs, or by all.
-
-    An audit that is looked at twice may be wrong twice as often: so this is for engines with bugs in them.
-    """
+    """Whether a design's audit refutes its claim by a quarter of its runs, or by all; two looks, so for bugs only."""
     choices, runs = DESIGNS[name]
     plan = make_plan(**choices)
     return audit(plan, runs // 4, make).violated or audit(plan, runs, make).violated

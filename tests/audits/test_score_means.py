@@ -9,19 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privmix.accounting import (
-    Adjacency,
-    FixedSizeSampled,
-    Gaussian,
-    PoissonSampled,
-    Repeated,
-    epsilon,
-    gdp_mu,
-)
+from privmix.accounting import Adjacency, FixedSizeSampled, Gaussian, PoissonSampled, Repeated, epsilon, gdp_mu
 from privmix.accounting.overlap import log_overlap
 from privmix.audits.audit import audit_plan
 from privmix.audits.score_means import (
-    Assumed,
+    AssumedBounds,
     gaussian_doubt,
     gaussian_mu,
     log_overlap_high,
@@ -85,7 +77,7 @@ def test_the_overlap_covers_whatever_scores_are() -> None:
 def test_ten_thousand_runs_come_near_the_truth(claimed: float, by_gaussian: float, by_noise: float) -> None:
     """Medians of 21: that of a bound is as far below the truth as its confidence asks for."""
     rng, mu = np.random.default_rng(2), gdp_mu(claimed, DELTA)
-    found = [Assumed.of(*ratios(rng, mu, 5000), Gaussian(1 / mu), ADD, DELTA, 0.05) for _ in range(21)]
+    found = [AssumedBounds.of(*ratios(rng, mu, 5000), Gaussian(1 / mu), ADD, DELTA, 0.05) for _ in range(21)]
     assert all(one.doubt == "" for one in found)
     assert np.median([one.gaussian_epsilon for one in found if one.gaussian_epsilon is not None]) > by_gaussian
     assert np.median([one.own_noise_epsilon for one in found if one.own_noise_epsilon is not None]) > by_noise
@@ -102,7 +94,7 @@ def test_gaussian_scores_are_hardly_doubted_and_others_are() -> None:
         assert gaussian_doubt(one, other) != ""
     assert gaussian_doubt(without[:30], present[:30]) == "fewer than 40 scores of a kind"
     assert gaussian_doubt(np.zeros(100), present) == "scores are all the same"
-    found = Assumed.of(mixed, present, Gaussian(1.0), ADD, DELTA, 0.05)
+    found = AssumedBounds.of(mixed, present, Gaussian(1.0), ADD, DELTA, 0.05)
     assert (found.gaussian_mu, found.gaussian_epsilon) == (None, None)
     assert "skewed" in found.doubt or "tails" in found.doubt
 

@@ -19,7 +19,6 @@ from privmix.audits.sensitivity import QuerySensitivity, release_sensitivity
 from privmix.audits.worst_case import EngineFactory, real_engine
 from privmix.engine import PrivateRecords, ReleaseEngine, tiles
 from privmix.engine import rows as engine
-from privmix.errors import InvalidInput
 from privmix.mechanisms.sampling import AllocationSampling
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
@@ -42,6 +41,7 @@ from privmix.training.sensitivity import training_sensitivity
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
 from tests.audits.samplers import in_two_rows
+from tests.refusals import refuses
 from tests.releases.helpers import own_options
 
 CLASSES = ("ant", "bee", "cat")
@@ -143,8 +143,7 @@ def test_no_record_moves_a_query_by_more_than_its_noise_is_scaled_to(name: str, 
 
 @every_plan
 def test_the_worst_record_comes_within_a_hundredth(name: str) -> None:
-    """Declared sensitivity is no more than what is needed. Labels of a replaced record differ by less than twice their
-    norm, so rows as a whole do, too."""
+    """Declared sensitivity is tight, except for labels (and so rows) of replaced records."""
     features, labels = far_apart()
     plan = worst_plan(name)
     found = measured(plan, features, labels, 0)
@@ -161,11 +160,8 @@ def test_the_worst_record_comes_within_a_hundredth(name: str) -> None:
 
 
 def at_an_edge(dim: int) -> NDArray[np.float64]:
-    """A record, equal in all entries but one, that a last bit of its norm moves by a lattice step in all of them.
-
-    Of the norms that NumPy makes of it, alone in an array and beside another row, one leaves it above the edge, and the
-    other below.
-    """
+    """A record that the last bit of its norm moves by a lattice step in all entries but one."""
+    # NumPy's norm of it alone leaves it above the edge, that next to another row below, or the other way round.
     record = np.full(dim, 0.37)
 
     def steps(rows: int) -> float:
@@ -195,8 +191,7 @@ WIDE = [name for name in PLANS if "moments" not in name and "stage" not in name]
 
 @pytest.mark.parametrize("name", WIDE)
 def test_no_neighbour_decides_how_a_wide_record_is_clipped(name: str) -> None:
-    """Beyond 8,192 features, the last record of 65 lies alone in the block of those that are clipped at once, and with
-    one record more it does not."""
+    """Beyond 8,192 features, the last of 65 records is alone in its clipping block; with one record more it is not."""
     dim, count = 16_500, 66
     record = at_an_edge(dim)
     features = np.zeros((count, dim))
@@ -328,13 +323,13 @@ def test_bad_input() -> None:
     features, labels = far_apart()
     records = PrivateRecords(features, labels)
     plan = worst_plan("poisson")
-    with pytest.raises(InvalidInput, match="replacement"):
+    with refuses("replacement"):
         release_sensitivity(plan, records, 0, replacement=(features[0], 1))
-    with pytest.raises(InvalidInput, match="replacement"):
+    with refuses("replacement"):
         release_sensitivity(worst_plan("fixed"), records, 0)
-    with pytest.raises(InvalidInput, match="position"):
+    with refuses("position"):
         release_sensitivity(plan, records, 9)
-    with pytest.raises(InvalidInput, match="records"):
+    with refuses("records"):
         release_sensitivity(plan, PrivateRecords(features[:1], labels[:1]), 0)
 
 

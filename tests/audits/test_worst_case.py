@@ -16,6 +16,7 @@ from privmix.mechanisms.sampling import log_mixture
 from privmix.planning import ReleaseConfig
 from privmix.training import TrainingPlan
 from privmix.training.worst_case import attack_training, audit_training
+from tests.refusals import refuses
 from tests.releases.helpers import ALL_DESIGNS, EMBEDDINGS, design_name, own_options
 
 EXTRA: list[dict[str, Any]] = [
@@ -39,10 +40,7 @@ def config(**choices: Any) -> ReleaseConfig:
 
 @pytest.mark.parametrize("choices", [*ALL_DESIGNS, *EXTRA], ids=design_name)
 def test_scores_are_log_likelihood_ratios(choices: dict[str, Any]) -> None:
-    """E[e^s | absent] = 1 and E[e^-s | present] = 1 for a log-likelihood ratio s, and for hardly any other statistic.
-
-    With so much noise both have a standard deviation below 3, so that means of 300 lie within 7 standard errors.
-    """
+    """E[e^s | absent] = 1 and E[e^-s | present] = 1; with deviations below 3, means of 300 are within 7 errors."""
     case = worst_case_of(config(**choices).with_noise(NOISE, 4.0))
     scores = attack(case, 600, seed=1, workers=1)
     for sample in (np.exp(scores.without), np.exp(-scores.present)):
@@ -82,7 +80,7 @@ def test_what_runs_costs_what_the_plan_costs() -> None:
 
 
 def test_a_residual_bound_that_hides_the_canary_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="residual_clip_norm"):
+    with refuses("residual_clip_norm"):
         worst_case_of(config(residual_clip_norm=1.0).with_noise(1.0, 4.0))
 
 
@@ -91,7 +89,7 @@ def test_bad_numbers_are_refused() -> None:
     for changed in ({"runs": 4}, {"runs": 1}, {"confidence": 0.2}, {"confidence": 1.0}, {"seed": -1}):
         with pytest.raises(InvalidInput):
             audit_plan(plan, 1.0, 1e-5, **{"runs": 100, **changed})  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match="delta"):
+    with refuses("delta"):
         audit_plan(plan, 1.0, 1.0, runs=100)
 
 
@@ -122,17 +120,15 @@ def test_training_under_both_adjacencies(adjacency: Adjacency) -> None:
 
 
 def test_training_with_microbatches_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="microbatch_size"):
+    with refuses("microbatch_size"):
         attack_training(TrainingPlan(500, 100, 8, 1.2, clip_norm=1.0, delta=0.01, microbatch_size=4), 100)
 
 
 @pytest.mark.parametrize("design", ["two-stage", pytest.param("three-stage", marks=pytest.mark.thorough)])
 def test_two_stages_show_the_canary_in_every_query(design: str) -> None:
-    """The log-likelihood ratio is as far apart and as wide as that of one Gaussian query of the joint noise.
-
-    Three statistics of 400 draws, each beyond its bounds with chance 2e-10. Scores of 2/3 of the width are
-    rejected with chance 1 - 1e-9.
-    """
+    """Log-likelihood ratios are those of one Gaussian query of the joint noise."""
+    # Three statistics of 400 draws, each beyond its bounds with chance 2e-10; 2/3 of the width is rejected with 1 -
+    # 1e-9.
     plan = ReleaseConfig(2000, 5, ("ant", "bee", "cat"), design, rows=1).calibrate(4.0, 1e-3)
     assert plan.centre_noise_multiplier is not None
     squared = 1 / plan.noise_multiplier**2 + 1 / plan.centre_noise_multiplier**2

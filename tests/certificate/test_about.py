@@ -13,6 +13,7 @@ import privmix as pm
 from privmix.certificate.about import About, about_of, check_about, in_markdown
 from privmix.releases.verify import verify_release
 from tests.cli.helpers import privmix
+from tests.refusals import refuses
 
 RNG = np.random.default_rng(0)
 X, Y = RNG.normal(0, 0.3, (200, 3)).astype(np.float32), RNG.integers(0, 2, 200)
@@ -21,7 +22,7 @@ WISHES: dict[str, Any] = {
 }  # fmt: skip
 SAID = {
     "title": "Visits *2025*",
-    "owner": "St. Elsewhere",
+    "owner": "St. `label` Elsewhere",
     "contact": "<data@example.org>",
     "licence": "CC-BY-4.0",
     "purpose": "Teaching: # no heading",
@@ -33,7 +34,7 @@ SAID = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("about")
     (root / "text.txt").write_text("Use it well.\n\tAlways.\n")
-    pm.release((X, Y), **WISHES, **SAID, licence_file=root / "text.txt", out=root / "REL")
+    pm.release((X, Y), **WISHES, metadata={**SAID, "licence_file": root / "text.txt"}, out=root / "REL")
     return root / "REL"
 
 
@@ -55,7 +56,7 @@ def test_words_stand_in_certificate_card_metadata_and_report(folder: Path) -> No
     shown = page.read_text()
     assert "<title>Privacy report: Visits *2025*</title>" in shown
     assert "&lt;data@example.org&gt;" in shown
-    assert "St. Elsewhere" in privmix("inspect", str(folder)).out
+    assert SAID["owner"] in privmix("inspect", str(folder)).out
 
 
 @pytest.mark.parametrize("edit", ["licence", "words", "card"])
@@ -83,17 +84,40 @@ def test_without_words_nothing_is_said(tmp_path: Path) -> None:
     assert "# A differentially private release (design: moments)\n" in (tmp_path / "REL" / "README.md").read_text()
 
 
-def test_the_command_line_says_the_same_and_dates_it(tmp_path: Path) -> None:
-    np.savez(tmp_path / "own.npz", x=X, y=Y)
-    line = ["--data", str(tmp_path / "own.npz"), "--classes", "2", "--features", "identity", "--design", "moments"]
-    budget = ["--rows", "20", "--epsilon", "8", "--delta", "1e-3", "--out", str(tmp_path / "REL")]
-    assert privmix("release", *line, *budget, "--title", "Visits").code == 0
-    about = pm.verify(tmp_path / "REL") and json.loads((tmp_path / "REL" / "certificate.json").read_text())["about"]
+def test_words_without_a_day_are_dated_and_a_licence_is_a_text(tmp_path: Path) -> None:
+    (tmp_path / "own.npz").write_bytes(bytes(range(256)))
+    about = About(title="Visits").dated().to_dict()
     check_about("about", about)
     assert set(about) == {"title", "date"}
-    refused = privmix("release", *line, *budget, "--overwrite", "--licence-file", str(tmp_path / "own.npz"))
-    assert refused.code == 2
-    assert "--licence-file" in refused.err
+    with refuses("licence_file"):
+        About(licence_file=tmp_path / "own.npz").licence_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("title = 3", "title"),
+        ("titel = 'x'", "metadata"),
+        ("title", "metadata"),
+        ('title = "a\\u0007"', "title"),
+        ("date = '1.2.2026'", "date"),
+        ("[title]", "title"),
+    ],
+)
+def test_other_files_are_refused(tmp_path: Path, text: str, field: str) -> None:
+    (tmp_path / "words.toml").write_text(text)
+    with pytest.raises(pm.InvalidInput) as caught:
+        About.of(tmp_path / "words.toml")
+    assert caught.value.field == field
+
+
+def test_words_are_those_of_a_file_a_mapping_or_an_object(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("Use it well.")
+    (tmp_path / "words.toml").write_text("title = 'Visits'\ndate = 2026-01-31\nlicence_file = 'text.txt'\n")
+    found = About.of(tmp_path / "words.toml")
+    assert found.licence_text() == b"Use it well."
+    assert found == About.of(About(title="Visits", date="2026-01-31", licence_file=tmp_path / "text.txt"))
+    assert About.of(None) == About.of({}) == About()
 
 
 def test_a_run_goes_on_with_its_own_words_and_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,10 +129,11 @@ def test_a_run_goes_on_with_its_own_words_and_day(tmp_path: Path, monkeypatch: p
     with monkeypatch.context() as patch:
         patch.setattr("privmix.releases.run.data_card", stop)
         with pytest.raises(KeyboardInterrupt):
-            pm.release((X, Y), **given, title="Visits", date="2025-12-31")
-    with pytest.raises(pm.InvalidInput, match="about"):
-        pm.release((X, Y), **given, title="Others", resume=True)
-    assert about_of(pm.release((X, Y), **given, title="Visits", resume=True).certificate)["date"] == "2025-12-31"
+            pm.release((X, Y), **given, metadata={"title": "Visits", "date": "2025-12-31"})
+    with refuses("`resume` with about.title"):
+        pm.release((X, Y), **given, metadata={"title": "Others"}, resume=True)
+    resumed = pm.release((X, Y), **given, metadata={"title": "Visits"}, resume=True)
+    assert about_of(resumed.certificate)["date"] == "2025-12-31"
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,8 @@ from privmix.accounting.gdp import gdp_delta
 from privmix.certificate.as_gdp import FAITHFUL, as_gdp
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.registry_entry import TO_STATE, as_yaml, missing, registry_entry
-from privmix.errors import InvalidInput
 from tests.cli.helpers import privmix
+from tests.refusals import refuses
 
 yaml = pytest.importorskip("yaml")
 
@@ -104,7 +104,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Path]:
     said = {"title": 'Digits: "eights" & more # 1', "owner": "St. Elsewhere", "purpose": "Reading post codes"}
     data = np.eye(300)[:, :9], np.arange(300) % 2
     given: dict[str, Any] = {"classes": 2, "features": "identity", "epsilon": 2.0, "delta": 1e-5}
-    pm.release(data, out=root / "REL", design="moments", date="2026-02-03", **said, **given)
+    pm.release(data, out=root / "REL", design="moments", metadata={**said, "date": "2026-02-03"}, **given)
     pm.train(data, out=root / "MODEL", epochs=1, batch_size=100, **given)
     return {"release": root / "REL", "model": root / "MODEL"}
 
@@ -132,24 +132,9 @@ def test_an_entry_of_the_third_tier(folders: Mapping[str, Path], kind: str) -> N
         assert entry["url_slug"] == "digits_eights_more_1"
     assert list(missing(entry)) == wanted
     assert all(place in told.err for place in wanted)
-
-
-def test_the_registrys_own_reader_takes_it(folders: Mapping[str, Path]) -> None:
-    """Valid for JSON Schema too, with closed objects as the registry's are."""
-    jsonschema = pytest.importorskip("jsonschema")
-
-    def schema(fields: Any) -> dict[str, Any]:
-        if isinstance(fields, dict):
-            inner = {name: schema(one) for name, one in fields.items()}
-            return {"type": "object", "additionalProperties": False, "properties": inner}
-        if isinstance(fields, list):
-            return {"type": "array", "items": {"type": "string"}, "minItems": 1}
-        if isinstance(fields, tuple):
-            return {"enum": list(fields)}
-        return {"type": "number"} if fields is float else {"type": "string"}
-
-    entry = yaml.safe_load(as_yaml(registry_entry(pm.load(folders["release"]).certificate)))
-    jsonschema.validate(entry, schema(FIELDS))
+    as_json = json.loads(privmix("inspect", str(folders[kind]), "--registry", "--json").out)
+    assert as_json.pop("to_state") == wanted
+    assert as_json == json.loads(json.dumps(entry))
 
 
 def test_what_is_not_protected_is_not_entered_as_protected(folders: Mapping[str, Path]) -> None:
@@ -161,7 +146,7 @@ def test_what_is_not_protected_is_not_entered_as_protected(folders: Mapping[str,
     assert loss["privacy_parameters"] == {}
     assert loss["privacy_parameters_details"].startswith("The noise came from a seed")
     content["guarantee"] = {**content["guarantee"], "epsilon": None}
-    with pytest.raises(InvalidInput, match="promises something"):
+    with refuses("registry"):
         registry_entry(replace(certificate, content=content))
 
 

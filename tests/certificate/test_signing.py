@@ -14,12 +14,7 @@ from typing import Any
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-)
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from securesystemslib.dsse import Envelope as TheirEnvelope
 from securesystemslib.signer import SSlibKey
 
@@ -36,6 +31,7 @@ from privmix.certificate import (
 from privmix.certificate.signing import PREDICATE_TYPE
 from privmix.certificate.statement import IN_TOTO, STATEMENT_TYPE, Statement, pre_authentication_encoding
 from privmix.errors import InvalidInput, PrivmixError, StorageError
+from tests.refusals import refuses
 
 KEY = PrivateKey.new()
 OTHER = PrivateKey.new()
@@ -47,10 +43,10 @@ def check(_: Path) -> Subject:
     return SUBJECT
 
 
-def make(folder: Path, extra: str = "") -> Path:
+def make(folder: Path) -> Path:
     """A folder in the layout of a release."""
     (folder / "data").mkdir(parents=True)
-    (folder / "certificate.json").write_text("{}" + extra)
+    (folder / "certificate.json").write_text("{}")
     (folder / "README.md").write_text("# card")
     (folder / "data" / "train-00000-of-00001.parquet").write_bytes(bytes(range(256)) * 50)
     return folder
@@ -96,9 +92,8 @@ def test_another_program_accepts_the_envelope(signed: Path) -> None:
     """Securesystemslib reads DSSE on its own: same encoding, same signature."""
     theirs = TheirEnvelope.from_dict(envelope_of(signed))
     assert theirs.pae() == pre_authentication_encoding(IN_TOTO, theirs.payload)
-    public = KEY.public.to_pem().decode()
     keys = [SSlibKey(KEY.public.key_id, "ed25519", "ed25519", {"public": raw(KEY.public)})]
-    assert public.startswith("-----BEGIN PUBLIC KEY-----")
+    assert KEY.public.to_pem().startswith(b"-----BEGIN PUBLIC KEY-----")
     assert set(theirs.verify(keys, threshold=1)) == {KEY.public.key_id}
     with pytest.raises(Exception, match="threshold"):
         theirs.verify([SSlibKey(KEY.public.key_id, "ed25519", "ed25519", {"public": raw(OTHER.public)})], threshold=1)
@@ -194,10 +189,7 @@ MALFORMED: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
     ),
     "base64 of a number": (lambda e: {**e, "payload": 5}, "payload.*base64"),
     "a key id of text": (lambda e: {**e, "signatures": [{**e["signatures"][0], "keyid": "[red]"}]}, "keyid"),
-    "a short signature": (
-        lambda e: {**e, "signatures": [{**e["signatures"][0], "sig": b64(bytes(63))}]},
-        "63 bytes",
-    ),
+    "a short signature": (lambda e: {**e, "signatures": [{**e["signatures"][0], "sig": b64(bytes(63))}]}, "63 bytes"),
     "a zero signature": (
         lambda e: {**e, "signatures": [{**e["signatures"][0], "sig": b64(bytes(64))}]},
         "a signature that is wrong",
@@ -253,7 +245,7 @@ def test_what_was_not_signed_is_not_read(signed: Path) -> None:
     """A file that says it has eight terabytes costs nothing."""
     with (signed / "more").open("wb") as stream:
         os.truncate(stream.fileno(), 2**43)
-    with pytest.raises(InvalidInput, match="more: got 'a file that was not signed'"):
+    with refuses("more"):
         verify_signature(signed, KEY.public, check)
 
 
@@ -280,23 +272,16 @@ def test_a_true_signature_of_another_statement_is_refused(name: str, signed: Pat
         verify_signature(signed, KEY.public, check)
 
 
-def test_an_envelope_of_another_release_is_refused(signed: Path, tmp_path: Path) -> None:
-    other = make(tmp_path / "OTHER", " ")
-    shutil.copy(signed / ATTESTATION_FILE, other)
-    with pytest.raises(InvalidInput, match=r"certificate\.json: got 'other content'"):
-        verify_signature(other, KEY.public, check)
-
-
 def test_another_key_is_refused_whatever_the_envelope_calls_it(signed: Path) -> None:
-    with pytest.raises(InvalidInput, match="the key that signed, said to be"):
+    with refuses("key"):
         verify_signature(signed, OTHER.public, check)
     envelope = envelope_of(signed)
     envelope["signatures"][0]["keyid"] = OTHER.public.key_id
     put(signed, envelope)
-    with pytest.raises(InvalidInput, match="a signature that is wrong"):
+    with refuses("attestation.dsse.json"):
         verify_signature(signed, OTHER.public, check)
     # Nor is a key named that did not sign, where the signature is right.
-    with pytest.raises(InvalidInput, match="keyid"):
+    with refuses("attestation.dsse.json keyid"):
         verify_signature(signed, KEY.public, check)
 
 
@@ -309,32 +294,28 @@ def test_signing_again_needs_overwrite(signed: Path) -> None:
     assert verify_signature(signed, OTHER.public, check).key_id == OTHER.public.key_id
 
 
-def test_what_does_not_verify_is_not_signed(tmp_path: Path) -> None:
-    def refuse(_: Path) -> Subject:
-        raise InvalidInput("certificate epsilon", 1, "at least 2")
+def refuse(_: Path) -> Subject:
+    raise InvalidInput("certificate epsilon", 1, "at least 2")
 
+
+def swap(folder: Path) -> Subject:
+    (folder / "README.md").write_text("# swapped")
+    return SUBJECT
+
+
+@pytest.mark.parametrize(
+    ("checked", "words"),
+    [(refuse, "certificate epsilon"), (swap, "files that change"), (check, r"data/notes\.txt: got 'a private key'")],
+)
+def test_what_is_refused_changes_or_holds_a_key_is_not_signed(
+    checked: Callable[[Path], Subject], words: str, tmp_path: Path
+) -> None:
     folder = make(tmp_path / "REL")
-    with pytest.raises(InvalidInput, match="certificate epsilon"):
-        sign_folder(folder, KEY, refuse)
+    if checked is check:
+        KEY.write(folder / "data" / "notes.txt")
+    with pytest.raises(InvalidInput, match=words):
+        sign_folder(folder, KEY, checked)
     assert not (folder / ATTESTATION_FILE).exists()
-
-
-def test_a_file_that_changes_while_it_is_checked_is_not_signed(tmp_path: Path) -> None:
-    def swap(folder: Path) -> Subject:
-        (folder / "README.md").write_text("# swapped")
-        return SUBJECT
-
-    folder = make(tmp_path / "REL")
-    with pytest.raises(InvalidInput, match="files that change"):
-        sign_folder(folder, KEY, swap)
-    assert not (folder / ATTESTATION_FILE).exists()
-
-
-def test_a_private_key_in_the_folder_is_not_signed(tmp_path: Path) -> None:
-    folder = make(tmp_path / "REL")
-    KEY.write(folder / "data" / "notes.txt")
-    with pytest.raises(InvalidInput, match=r"data/notes\.txt: got 'a private key'"):
-        sign_folder(folder, KEY, check)
 
 
 def test_a_full_disk_leaves_no_signature(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -355,14 +336,14 @@ def test_key_files(passphrase: bytes | None, tmp_path: Path) -> None:
     assert stat.S_IMODE(private.stat().st_mode) == 0o600
     assert (b"ENCRYPTED" in private.read_bytes()) == bool(passphrase)
     assert PrivateKey.read(private, passphrase).public.key_id == PublicKey.read(public).key_id == key.key_id
-    with pytest.raises(InvalidInput, match="passphrase"):
+    with refuses("passphrase"):
         PrivateKey.read(private, None if passphrase else b"some")
     if passphrase:
-        with pytest.raises(InvalidInput, match="the key's passphrase"):
+        with refuses("key"):
             PrivateKey.read(private, b"wrong")
-    with pytest.raises(InvalidInput, match="does not exist yet"):
+    with refuses("key file"):
         new_key_files(private, tmp_path / "b.pub.pem")
-    with pytest.raises(InvalidInput, match="does not exist yet"):
+    with refuses("key file"):
         new_key_files(tmp_path / "b.pem", public)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.pem", "a.pub.pem"]
 
@@ -370,7 +351,7 @@ def test_key_files(passphrase: bytes | None, tmp_path: Path) -> None:
 def test_a_private_key_that_others_may_read_is_refused(tmp_path: Path) -> None:
     KEY.write(tmp_path / "a.pem")
     (tmp_path / "a.pem").chmod(0o640)
-    with pytest.raises(InvalidInput, match="chmod 600"):
+    with refuses("key"):
         PrivateKey.read(tmp_path / "a.pem")
 
 
@@ -383,15 +364,15 @@ def test_keys_of_other_kinds_are_refused(tmp_path: Path) -> None:
         with pytest.raises(PrivmixError, match="Ed25519"):
             PrivateKey.read(written(tmp_path / "k.pem", content))
     for content in (private, public, mine, b"", b"\xff" * 99, KEY.public.to_pem()[:70], b"A" * 2**17):
-        with pytest.raises(InvalidInput, match="key"):
+        with refuses("key"):
             PublicKey.read(written(tmp_path / "k.pem", content))
-    with pytest.raises(InvalidInput, match="keep it to yourself"):
+    with refuses("key"):
         PublicKey.read(written(tmp_path / "k.pem", mine))
-    with pytest.raises(StorageError, match="can't read"):
+    with pytest.raises(StorageError, match="cannot read"):
         PublicKey.read(tmp_path / "none.pem")
     (tmp_path / "link.pem").symlink_to(tmp_path / "k.pem")
     for read in (PublicKey.read, PrivateKey.read):
-        with pytest.raises(InvalidInput, match="not a link"):
+        with refuses("key"):
             read(tmp_path / "link.pem")
 
 

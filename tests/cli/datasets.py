@@ -17,12 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.cli.helpers import Outcome, privmix
+from tests.cli.helpers import SECRET, Outcome, privmix
 
 CLASSES = ["well", "ill"]
-# Stands in private rows; no message may show it.
-SECRET = "Zq7Secret"
 COUNT, HELD_OUT = 240, 80
+OWN = ("--classes", ",".join(CLASSES))
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,7 @@ class Data:
     # Release and evaluate.
     flags: tuple[str, ...] = ()
     # Release only.
-    own: tuple[str, ...] = ("--classes", ",".join(CLASSES))
+    own: tuple[str, ...] = OWN
     dim: int = 0
     notes: dict[str, str] = field(default_factory=dict)
 
@@ -73,7 +72,7 @@ def texts_csv(folder: Path, features: str) -> Data:
             stream.write("id,note,state\n")
             for number, (text, label) in enumerate(sentences(split)):
                 stream.write(f'{number},"{text}, {number}",{label}\n')
-    flags = ("--text-column", "note", "--label-column", "state")
+    flags = ("--columns", "note", "--label-column", "state")
     return Data(str(folder), str(folder), features, flags)
 
 
@@ -127,7 +126,7 @@ def image_folder(folder: Path) -> Data:
             (folder / split / name).mkdir(parents=True)
         for number, (image, label) in enumerate(zip(images, y, strict=True)):
             image.save(folder / split / CLASSES[label] / f"{SECRET}{number}.png")
-    return Data(str(folder), str(folder), "pixels", ("--image-size", "6", "--colour", "grey"), dim=36)
+    return Data(str(folder), str(folder), "pixels", own=(*OWN, "--image-size", "6", "--colour", "grey"), dim=36)
 
 
 def parquet_images(folder: Path) -> Data:
@@ -142,8 +141,8 @@ def parquet_images(folder: Path) -> Data:
             cells.append({"bytes": stream.getvalue(), "path": f"{SECRET}.png"})
         content = pa.table({"scan": cells, "state": [CLASSES[label] for label in y]})
         pq.write_table(content, folder / f"{split}-00000.parquet")
-    flags = ("--image-column", "scan", "--label-column", "state", "--image-size", "8", "--colour", "grey")
-    return Data(str(folder), str(folder), "pixels", flags, dim=64)
+    flags = ("--columns", "scan", "--label-column", "state")
+    return Data(str(folder), str(folder), "pixels", flags, (*OWN, "--image-size", "8", "--colour", "grey"), dim=64)
 
 
 def json_lines(folder: Path) -> Data:
@@ -151,24 +150,7 @@ def json_lines(folder: Path) -> Data:
         with (folder / f"{split}.jsonl").open("w") as stream:
             for x, label in zip(*points(split), strict=True):
                 stream.write(json.dumps({"v": x.tolist(), "w": [1, 2], "label": CLASSES[label]}) + "\n")
-    return Data(str(folder), str(folder), flags=("--feature-column", "v", "--feature-length", "4"), dim=4)
-
-
-def tensors(folder: Path) -> Data:
-    from safetensors.numpy import save_file
-
-    for split in ("train", "test"):
-        x, y = points(split)
-        save_file({"x": x, "y": y}, folder / f"{split}.safetensors", metadata={"classes": json.dumps(CLASSES)})
-    return Data(str(folder), str(folder), own=(), dim=4)
-
-
-def shards(folder: Path) -> Data:
-    for split in ("train", "test"):
-        x, y = points(split)
-        for number, part in enumerate(np.array_split(np.arange(len(y)), 3)):
-            np.savez(folder / f"part-{split}-{number}.npz", x=x[part], y=y[part])
-    return Data(f"{folder}/part-train-*.npz", f"{folder}/part-test-*.npz", dim=4)
+    return Data(str(folder), str(folder), flags=("--columns", "v"), own=(*OWN, "--feature-length", "4"), dim=4)
 
 
 def saved_dataset(folder: Path) -> Data:
@@ -184,8 +166,7 @@ def saved_dataset(folder: Path) -> Data:
     return Data(
         str(folder / "saved"),
         str(folder / "saved"),
-        flags=("--feature-length", "4"),
-        own=("--classes", "ClassLabel"),
+        own=("--classes", "ClassLabel", "--feature-length", "4"),
         dim=4,
     )
 
@@ -194,14 +175,6 @@ def columns_csv(split: str) -> bytes:
     lines = ["a,b,c,d,label"]
     lines += [",".join([*map(str, x), CLASSES[label]]) for x, label in zip(*points(split), strict=True)]
     return "\n".join(lines).encode() + b"\n"
-
-
-def in_memory(folder: Path) -> Data:
-    fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
-    system = fsspec.filesystem("memory")
-    for split in ("train", "test"):
-        system.pipe_file(f"/owners/{split}.csv", columns_csv(split))
-    return Data("memory://owners", "memory://owners/test.csv", dim=4)
 
 
 def file_address(folder: Path) -> Data:
@@ -220,14 +193,3 @@ def evaluate(data: Data, model: Path, *more: str) -> Outcome:
     # Beside the model: some callers share their working folder.
     picture = model.parent / f"{model.name}.png"
     return privmix("evaluate", str(model), "--data", data.test, *data.flags, "--figure", str(picture), *more, "--json")
-
-
-def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
-    """One line on standard error that says what would do, and nothing private."""
-    assert outcome.code == code, (outcome.code, outcome.err)
-    assert outcome.out == ""
-    assert outcome.said.strip().count("\n") == 0
-    assert "Traceback" not in outcome.err
-    assert SECRET not in outcome.err
-    for word in words:
-        assert word in outcome.err

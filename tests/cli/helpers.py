@@ -11,6 +11,9 @@ from unittest import mock
 
 from privmix.cli import main
 
+# Stands in private rows; no message may show it.
+SECRET = "Zq7Secret"
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -26,7 +29,7 @@ class Outcome:
         the note of the names that are published, and the warning of a bound that plain numbers do not fit.
         """
         lines = self.err.splitlines(keepends=True)
-        left_out = ("budget: ", "go on: ", "published names: ", "warning: features are plain numbers")
+        left_out = ("budget: ", "continue: ", "published names: ", "warning: features are plain numbers")
         return "".join(line for line in lines if not line.startswith(left_out))
 
 
@@ -39,3 +42,14 @@ def privmix(*arguments: str) -> Outcome:
     with wide, patient, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         code = main.run(list(arguments))
     return Outcome(code, out.getvalue(), err.getvalue())
+
+
+def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
+    """One line on standard error that says what would do, and nothing private."""
+    assert outcome.code == code, (outcome.code, outcome.err)
+    assert outcome.out == ""
+    assert outcome.said.strip().count("\n") == 0
+    assert "Traceback" not in outcome.err
+    assert SECRET not in outcome.err
+    for word in words:
+        assert word in outcome.err

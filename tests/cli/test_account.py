@@ -30,19 +30,19 @@ def account(line: str) -> dict[str, Any]:
     ("line", "key", "expected"),
     [
         (
-            "account --design poisson --records 50000 --rows 50000 --mixup-degree 64 --noise-multiplier 0.531 "
+            "account --design poisson:mixup_degree=64 --records 50000 --rows 50000 --noise-multiplier 0.531 "
             "--delta 1e-5 --json",
             "epsilon",
             "9.20",
         ),
         (
-            "account --design hierarchical --classes 100 --expected-classes 3 --records 50000 --rows 50000 "
-            "--mixup-degree 64 --noise-multiplier 1.260 --delta 1e-5 --json",
+            "account --design hierarchical:mixup_degree=64,expected_classes=3 --classes 100 --records 50000 "
+            "--rows 50000 --noise-multiplier 1.260 --delta 1e-5 --json",
             "epsilon",
             "7.62",
         ),
         (
-            "account --design poisson --records 60000 --rows 60000 --mixup-degree 64 --epsilon 1 --delta 1e-5 --json",
+            "account --design poisson:mixup_degree=64 --records 60000 --rows 60000 --epsilon 1 --delta 1e-5 --json",
             "noise_multiplier",
             "1.187",
         ),
@@ -60,29 +60,23 @@ def test_documented_lines(line: str, key: str, expected: str) -> None:
 
 
 def test_published_figures_are_marked() -> None:
-    line = "account --design hierarchical --classes 100 --records 50000 --mixup-degree 64 --noise-multiplier 1.26"
-    line += " --as-published --json"
+    line = "account --design hierarchical:mixup_degree=64 --classes 100 --records 50000 --noise-multiplier 1.26"
+    line += " --accountant as_published --json"
     result = account(line)
     assert result["is_upper_bound"] is False
     assert "understates" in result["note"]
     assert result["epsilon"] == pytest.approx(1.0, abs=0.01)
 
 
-@pytest.mark.parametrize("design", ["poisson", "fixed", "hierarchical", "classwise", "random-weight"])
-def test_every_design_calibrates(design: str) -> None:
-    result = account(f"account --design {design} --records 5000 --mixup-degree 32 --epsilon 2 --json")
-    assert 1.99 <= result["epsilon"] <= 2.0
-
-
 def test_laplace_and_pure_dp() -> None:
-    line = "account --design fixed --noise laplace --records 5000 --rows 100 --mixup-degree 4 --epsilon 3 --delta 0"
+    line = "account --design fixed:mixup_degree=4,noise=laplace --records 5000 --rows 100 --epsilon 3 --delta 0"
     result = account(f"{line} --accountant pure --json")
     assert 2.98 <= result["epsilon"] <= 3.0
     assert result["adjacency"] == "replace_one"
 
 
 def test_laplace_noise_has_a_pure_price_under_both_relations() -> None:
-    line = "account --design fixed --noise laplace --records 500 --mixup-degree 4 --noise-multiplier 2 --json"
+    line = "account --design fixed:mixup_degree=4,noise=laplace --records 500 --noise-multiplier 2 --json"
     found = {one: account(f"{line} --delta 0 --accountant pure --adjacency {one}") for one in PURE}
     assert [found[one]["adjacency"] for one in PURE] == list(PURE)
     assert found["add_remove"]["epsilon"] == found["replace_one"]["epsilon"]
@@ -101,18 +95,29 @@ def test_no_other_design_is_priced_for_a_relation_that_is_not_its_own(design: st
 
 
 def test_the_published_figure_for_laplace_noise_stands_beside_the_honest_one() -> None:
-    line = "account --design fixed --noise laplace --records 5000 --rows 9 --mixup-degree 4 --noise-multiplier 2 --json"
-    claimed, honest = account(f"{line} --as-published"), account(f"{line} --delta 0 --accountant pure")
+    line = "account --design fixed:mixup_degree=4,noise=laplace --records 5000 --rows 9 --noise-multiplier 2 --json"
+    claimed, honest = account(f"{line} --accountant as_published"), account(f"{line} --delta 0 --accountant pure")
     assert claimed["epsilon"] < honest["epsilon"]
     assert (claimed["is_upper_bound"], honest["is_upper_bound"]) == (False, True)
     assert "understates" in claimed["note"]
-    table = privmix(*line.replace("--json", "--all").split())
+    table = privmix(*line.replace("--json", "--accountant all").split())
     assert table.code == 0
     assert f"{claimed['epsilon']:.3g}" in table.out
 
 
 def test_table_over_accountants() -> None:
-    outcome = privmix("account", "--records", "50000", "--mixup-degree", "64", "--noise-multiplier", "1.26", "--all")
+    outcome = privmix(
+        *[
+            "account",
+            "--design",
+            "poisson:mixup_degree=64",
+            "--records",
+            "50000",
+            "--noise-multiplier",
+            "1.26",
+            "--accountant=all",
+        ]
+    )
     assert outcome.code == 0
     for name in ("pld", "rdp", "moments", "pure", "gdp_clt", "as_published"):
         assert name in outcome.out
@@ -138,10 +143,10 @@ def test_poisoning_follows_from_what_ran() -> None:
     assert found["whole_curve"]
     assert found["success_bound"] < 0.6 * found["by_guarantee"]
     assert found["success_bound"] <= found["by_points"] <= found["by_guarantee"] * (1 + 1e-6)
-    assert "from that epsilon and delta alone: at most" in privmix(*line.split()).out
-    measured = line.replace("--clean-success 0.01", "--clean-successes 0 --clean-trials 100")
+    assert "from epsilon and delta only: at most" in privmix(*line.split()).out
+    measured = line.replace("--clean-success 0.01", "--clean-success 0/100")
     assert account(f"{measured} --json")["clean_success"] == pytest.approx(1 - 0.05**0.01)
-    pure = "account poisoning --design fixed --noise laplace --records 5000 --mixup-degree 4 --epsilon 8 --delta 0"
+    pure = "account poisoning --design fixed:mixup_degree=4,noise=laplace --records 5000 --epsilon 8 --delta 0"
     found = account(f"{pure} --poisoned 1 --clean-success 0.01 --json")
     assert found["success_bound"] < 0.1 < found["by_guarantee"]
 
@@ -151,9 +156,8 @@ def test_poisoning_follows_from_what_ran() -> None:
     [
         ("--clean-success 0.1", "--epsilon"),
         ("--epsilon 1", "--clean-success"),
-        ("--epsilon 1 --clean-success 0.1 --clean-trials 5", "--clean-success"),
-        ("--epsilon 1 --clean-successes 6 --clean-trials 5", "--clean-successes"),
-        ("--epsilon 1 --clean-success 0.1 --mixup-degree 8", "--mixup-degree"),
+        ("--epsilon 1 --clean-success some", "--clean-success"),
+        ("--epsilon 1 --clean-success 6/5", "--clean-success"),
         ("--epsilon 1 --clean-success 0.1 --records 8", "--records"),
         ("--design poisson --epsilon 1 --clean-success 0.1", "--records"),
         ("--design poisson --records 100 --clean-success 0.1", "--epsilon"),
@@ -195,24 +199,19 @@ def test_compare_draws(tmp_path: Path) -> None:
     [
         ("account --noise-multiplier 1", ["--records", "record count"]),
         ("account --records 100", ["exactly one"]),
-        ("account --records 100 --noise-multiplier 1 --epsilon 1", ["exactly one"]),
-        ("account --records 100 --mixup-degree 10 --noise-multiplier 0", ["noise", "> 0"]),
-        ("account --records 100 --mixup-degree 10 --noise-multiplier -1", ["noise", "> 0"]),
+        ("account --records 100 --noise-multiplier 0", ["noise", "> 0"]),
         ("account --records 100 --epsilon 0", ["epsilon", "> 0"]),
-        ("account --records 100 --epsilon -3", ["epsilon", "> 0"]),
-        ("account --records 100 --epsilon nan", ["epsilon"]),
-        ("account --records 100 --epsilon 1 --delta 0", ["delta"]),
         ("account --records 100 --epsilon 1 --delta 2", ["delta"]),
-        ("account --records 10 --mixup-degree 11 --epsilon 1", ["--mixup-degree", "11", "10"]),
-        ("account --records 100 --rows 0 --epsilon 1", ["rows", ">= 1"]),
+        ("account --design poisson:mixup_degree=11 --records 10 --epsilon 1", ["mixup_degree", "11", "10"]),
         (
-            "account --design hierarchical --records 100 --mixup-degree 64 --expected-classes 0.5 --epsilon 1",
-            ["--mixup-degree", "rate"],
+            "account --design hierarchical:mixup_degree=64,expected_classes=0.5 --records 100 --epsilon 1",
+            ["mixup_degree", "rate"],
         ),
         ("account --design magic --records 100 --epsilon 1", ["design", "poisson"]),
+        ("account --design moments:mixup_degree=8 --records 100 --epsilon 1", ["design", "mixup_degree"]),
         ("account --accountant magic --records 100 --epsilon 1", ["accountant", "pld"]),
         (
-            "account --design hierarchical --records 1000 --mixup-degree 64 --noise-multiplier 1 --accountant rdp",
+            "account --design hierarchical:mixup_degree=64 --records 1000 --noise-multiplier 1 --accountant rdp",
             ["no Renyi bound"],
         ),
         ("account compare --out curves.txt", ["--out", ".svg"]),
@@ -229,14 +228,6 @@ def test_bad_input_is_one_line_and_exit_code_2(line: str, words: list[str]) -> N
     for word in words:
         assert word in outcome.err
     assert "Traceback" not in outcome.err
-
-
-def test_help_teaches() -> None:
-    outcome = privmix("account", "--help")
-    assert outcome.code == 0
-    assert "Example" in outcome.out
-    for verb in ("account", "release", "fit", "evaluate", "verify", "inspect", "demo"):
-        assert verb in privmix("--help").out
 
 
 def test_a_release_is_priced_whole(tmp_path: Path) -> None:
@@ -259,19 +250,19 @@ def test_a_release_is_priced_whole(tmp_path: Path) -> None:
     alone = ["account", "--design", "moments", "--records", "300", "--classes", "2", "--delta", "1e-4", "--json"]
     without_mean = json.loads(privmix(*alone, "--noise-multiplier", str(plan.noise_multiplier)).out)
     assert without_mean["epsilon"] < found["epsilon"]
-    assert len(json.loads(privmix("account", "--release", place, "--all", "--json").out)) > 3
+    assert len(json.loads(privmix("account", "--release", place, "--accountant=all", "--json").out)) > 3
     assert privmix("account", "--release", place, "--records", "300").code == 2
     assert privmix("account", "--release", str(tmp_path)).code != 0
 
 
 def test_the_price_for_a_record_is_said_for_somebody_with_several() -> None:
-    line = "account --design poisson --records 5000 --mixup-degree 64 --noise-multiplier 6 --delta 1e-5"
+    line = "account --design poisson:mixup_degree=64 --records 5000 --noise-multiplier 6 --delta 1e-5"
     alone, found = account(line + " --json"), account(line + " --records-per-person 3 --json")
     assert found == {**alone, "records_per_person": 3, "person_epsilon": found["person_epsilon"]}
     assert found["person_epsilon"] > 3 * found["epsilon"]
-    shown = privmix(*line.split(), "--records-per-person", "3", "--all").out
+    shown = privmix(*line.split(), "--records-per-person", "3", "--accountant", "all").out
     assert "group privacy" in shown
-    for more in ("--records-per-person 0", "--records-per-person 3 --as-published"):
+    for more in ("--records-per-person 0", "--records-per-person 3 --accountant as_published"):
         outcome = privmix(*line.split(), *more.split())
         assert (outcome.code, len(outcome.err.splitlines())) == (2, 1), outcome.err
 
@@ -297,7 +288,7 @@ def test_a_release_is_priced_for_somebody_with_several_records(tmp_path: Path) -
     assert "one person" not in privmix("account", "--release", str(records)).out
     shown = " ".join(privmix("account", "--release", str(persons), "--records-per-person", "4").out.split())
     assert "add_remove, one person with all of their records" in shown
-    assert "priced for persons already" in shown
+    assert "a person with all records" in shown
 
 
 def test_a_private_count_leaves_no_price_for_several_records(tmp_path: Path) -> None:

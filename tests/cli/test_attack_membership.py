@@ -12,7 +12,7 @@ import pytest
 from privmix.accounting import Gaussian, event_to_dict
 from privmix.certificate.certificate import content_hash
 from privmix.reports.records import public_records, read_records
-from tests.cli.helpers import Outcome, privmix
+from tests.cli.helpers import Outcome, privmix, refused
 from tests.cli.training import line, save
 
 MEMBERS, OTHERS = 300, 300
@@ -85,13 +85,12 @@ def test_public_data_lists_no_record(tmp_path: Path) -> None:
     assert "highest risk" not in shown.out
 
 
-def test_people_see_a_table_and_what_it_means() -> None:
+def test_people_see_figures_and_what_they_mean() -> None:
     shown = attack("--release", "REL")
     assert shown.code == 0, shown.err
-    for words in ("gap", "loss", "bound", "highest risk"):
+    for words in ("gap", "loss", "bound", "highest risk", "no proof of privacy"):
         assert words in shown.out
-    for words in ("proves little", "owner only"):
-        assert words in shown.err
+    assert "owner only" in shown.err
 
 
 def test_a_trained_model(tmp_path: Path) -> None:
@@ -107,25 +106,15 @@ def test_a_second_run_uses_the_work_of_the_first(tmp_path: Path) -> None:
     assert result(*ALL, "--work", str(tmp_path / "W")) == first
 
 
-def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
-    assert outcome.code == code, (outcome.code, outcome.err)
-    assert outcome.out == ""
-    assert outcome.err.strip().count("\n") == 0
-    assert "Traceback" not in outcome.err
-    for word in words:
-        assert word in outcome.err
-
-
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     refused(attack("--release", "OTHER"), "release", "fitted on")
     refused(attack("--attack", "lira"), "--release", "lira")
     refused(attack("--attack", "loss,magic"), "one of loss, lira")
     refused(attack(*ALL[:2], "--references", "3", *ALL[4:]), "references", "at least 4")
-    refused(attack("--release", "REL", model="TRAINED"), "--release", "none")
-    refused(attack("--release", "TRAINED"), "--release", "not a trained model's")
+    refused(attack("--release", "REL", model="TRAINED"), "--release", "no release")
+    refused(attack("--release", "TRAINED"), "--release", "not of a trained model")
     refused(attack("--confidence", "1"), "confidence")
     refused(attack("--nonmembers", "train"), "--nonmembers")
-    refused(attack("--classes", "11"), "--classes")
     refused(attack("--nonmembers", "validation"), "validation", code=attack("--nonmembers", "validation").code)
     refused(attack("--release", "nowhere"), "certificate", code=1)
     refused(attack(model="nowhere"), "nowhere", code=1)
@@ -166,10 +155,3 @@ def test_other_members_than_the_certificate_counts_are_refused(tmp_path: Path) -
         outcome = privmix("attack", "membership", model, "--data", str(tmp_path), *release)
         refused(outcome, "members", f"the {MEMBERS} records")
         assert str(MEMBERS - 1) not in outcome.err
-
-
-def test_the_certificate_of_the_release_must_be_whole(tmp_path: Path) -> None:
-    certificate = json.loads(Path("REL/certificate.json").read_text())
-    certificate["guarantee"]["epsilon"] = 1.0
-    (tmp_path / "certificate.json").write_text(json.dumps(certificate))
-    refused(attack("--release", str(tmp_path)), "content_sha256")

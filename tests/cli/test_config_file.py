@@ -26,7 +26,8 @@ def typed(option: Any, round_: int) -> list[str]:
     """One option as somebody types it."""
     if getattr(option, "is_flag", False):
         return [(option.secondary_opts or option.opts)[0] if round_ else option.opts[0]]
-    value = {"NUMBER": ["3", "1"], "PATH": ["a b.csv", "./x"]}.get(option.metavar, ["7", TEXTS])[round_]
+    values = {"N": ["3", "1"], "FILE": ["a b.csv", "./x"], "FOLDER": ["a b", "./x"]}
+    value = values.get(option.metavar, ["7", TEXTS])[round_]
     if option.param_type_name == "argument":
         return [value]
     return [option.opts[0], value] * (1 + option.multiple)
@@ -55,20 +56,35 @@ def test_what_is_printed_reads_as_what_was_typed(words: tuple[str, ...], round_:
 
 def test_what_is_typed_goes_before_the_file(tmp_path: Path) -> None:
     file = tmp_path / "c.toml"
-    file.write_text('records = 5000\nmixup-degree = "64"\nnoise_multiplier = 2\n')
+    file.write_text('records = 5000\ndesign = "poisson:mixup_degree=64"\nnoise_multiplier = 2\n')
     words = ["account", "--config", str(file), "--json"]
     found, other = (json.loads(privmix(*words, *more).out) for more in ([], ["--noise-multiplier", "4"]))
     assert (found["noise_multiplier"], other["noise_multiplier"]) == (2, 4)
-    typed_out = privmix("account", "--records=5000", "--mixup-degree=64", "--noise-multiplier=2", "--json")
+    typed_out = privmix(
+        "account", "--records=5000", "--design=poisson:mixup_degree=64", "--noise-multiplier=2", "--json"
+    )
     assert json.loads(typed_out.out) == found
 
 
 def test_nothing_is_run_or_read_where_the_file_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["release", "--data", "none.csv", "--epsilon", "1", "--delta", "1e-5", "--ledger", "sqlite:///l.db"]
+    words = [
+        "release",
+        "--data",
+        "none.csv",
+        "--out",
+        "R",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--ledger",
+        "sqlite:///l.db",
+    ]
     outcome = privmix(*words, "--print-config")
     assert (outcome.code, outcome.err) == (0, "")
-    assert tomllib.loads(outcome.out) == {"data": "none.csv", "epsilon": 1.0, "delta": 1e-5, "ledger": "sqlite:///l.db"}
+    said = {"data": "none.csv", "out": "R", "epsilon": 1.0, "delta": 1e-5, "ledger": "sqlite:///l.db"}
+    assert tomllib.loads(outcome.out) == said
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,7 +94,7 @@ def test_nothing_is_run_or_read_where_the_file_is_printed(tmp_path: Path, monkey
         ("recrds = 1", ("recrds", "nearest: records")),
         ("config = 'x'", ("config",)),
         ("records = true", ("records", "a number")),
-        ("all = 'yes'", ("all", "true or false")),
+        ("json = 'yes'", ("json", "true or false")),
         ("records = 'many'", ("--records",)),
         ("records = {a = 1}", ("records",)),
         ("noise-multiplier = 1\nnoise_multiplier = 2", ("noise_multiplier", "once")),
@@ -99,7 +115,18 @@ def test_lists_are_toml_s(tmp_path: Path) -> None:
     assert tomllib.loads(privmix("report", "--config", str(file), "--print-config").out) == {"runs": ["-a", "b"]}
     file.write_text('runs = "a"\n')
     assert privmix("report", "--config", str(file)).code == 2
-    words = ["release", "--epsilon", "1", "--delta", "1e-5", "--data", "x", "--config", str(file), "--print-config"]
+    words = [
+        "release",
+        "--epsilon",
+        "1",
+        "--delta",
+        "1e-5",
+        "--data=x",
+        "--out=R",
+        "--config",
+        str(file),
+        "--print-config",
+    ]
     file.write_text('classes = ["cat", "dog"]\n')
     assert tomllib.loads(privmix(*words).out)["classes"] == "cat,dog"
     file.write_text('classes = ["cat, dog", "cow"]\n')

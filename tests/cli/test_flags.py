@@ -48,7 +48,7 @@ FREE = "a folder that does not exist yet (or `overwrite`)"
         ("make X --out R", InvalidInput("out", "`out`", "`seed`"), "--out: got '`out`'; allowed: seed"),
         ("group other", InvalidInput("ledger, dataset", "x", "both"), "--ledger, --dataset: got 'x'; allowed: both"),
         ("group other", InvalidInput("out", "R", FREE), f"out: got 'R'; allowed: {FREE}"),
-        ("make X --out R", StorageError("out: can't write R"), "--out: can't write R"),
+        ("make X --out R", StorageError("out: cannot write R"), "--out: cannot write R"),
         (
             "make X --out R",
             StorageError("run.json: damaged; start with `overwrite`"),
@@ -66,11 +66,11 @@ def test_errors_of_a_part_keep_their_words() -> None:
     with pytest.raises(InvalidInput) as caught, in_terms_of(part="out"):
         raise InvalidInput("inputs", WITHHELD, "finite numbers")
     said = message(caught.value, get_command(app), ["make", "X", "--out", "R"])
-    assert said == "--out: inputs: got a value that is private and not shown; allowed: finite numbers"
+    assert said == "--out: inputs: got a private value (hidden); allowed: finite numbers"
 
 
 def test_private_values_are_of_no_number_that_was_given() -> None:
-    error = InvalidInput("records", WITHHELD, "as many labels as inputs")
+    error = InvalidInput("records", WITHHELD, "one label for each input")
     assert message(error, get_command(app), ["make", "X", "--records", "4"]).startswith("records: ")
     error = InvalidInput("out", WITHHELD, "as before")
     assert message(error, get_command(app), ["make", "X", "--out", "R"]).startswith("--out: ")

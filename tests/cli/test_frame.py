@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import io
 import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from privmix._registry import behind
 from privmix.cli import main
 from privmix.cli.app import VERBS
 from privmix.cli.frame import EVERY_COMMAND, example_of
+from privmix.errors import REFUTED, InvalidInput, PrivmixError, StorageError
+from privmix.named import keys
+from privmix.options import in_order
 from tests.cli.helpers import privmix
 from tests.golden.help import verbs
 
 COMMANDS = verbs()
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "privmix"
 # Python's names of types, and words of Typer for them.
 TYPES = re.compile(r"<\w+>|\b(bool|str|int|float|list\[|PosixPath|INTEGER|None)\b")
+MOST_WORDS = 12
 READERS = ["Start", "Publish", "Use", "Review", "Share", "Research"]
 
 
@@ -55,6 +67,28 @@ def test_help_is_one_screen_and_all_of_it_is_there_when_asked(words: tuple[str, 
     assert short.count("\n  --") <= 22
 
 
+def texts_of(command: Any) -> Iterator[tuple[str, str]]:
+    """Name and text of each option, and of each key of an option that takes NAME:KEY=VALUE."""
+    yield from ((one.name, (one.help or "").partition(" Names: ")[0]) for one in command.params)
+    for item in in_order(command.callback.asked) if hasattr(command.callback, "asked") else ():
+        kinds = behind(item.metadata["kinds"]) if "kinds" in item.metadata else {}
+        for one in [item, *(key for name in kinds for key in keys(kinds[name]))]:
+            yield one.name, one.metadata["help"]
+
+
+@pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
+def test_help_texts_are_short(words: tuple[str, ...]) -> None:
+    command = COMMANDS[words]
+    head, *paragraphs = inspect.cleandoc(command.help).split("\n\n")
+    assert len(head.split()) <= MOST_WORDS
+    assert head.endswith(".")
+    assert len([one for one in paragraphs if not one.startswith("Example")]) <= 1
+    for name, text in texts_of(command):
+        if name not in ("install_completion", "show_completion"):
+            assert len(text.split()) <= MOST_WORDS, (name, text)
+            assert text[0].isupper(), (name, text)
+
+
 def test_every_command_is_in_one_group_and_has_the_frame_s_options() -> None:
     text = shown("--help", columns=80)
     assert re.findall(r"^(\w+):$", text, re.MULTILINE) == ["Options", *READERS]
@@ -74,7 +108,7 @@ def test_a_missing_option_shows_how_the_command_is_called() -> None:
     assert outcome.code == 2
     missing, usage, example = outcome.err.splitlines()
     assert "--out" in missing
-    assert usage == "Usage: privmix predict MODEL --data TEXT --out PATH [OPTIONS]"
+    assert usage == "Usage: privmix predict MODEL --data DATA --out FILE [OPTIONS]"
     assert example.startswith("Example: privmix predict MODEL --data")
 
 
@@ -85,3 +119,34 @@ def test_a_wrong_option_gets_the_nearest(wrong: str, near: str | None) -> None:
     outcome = privmix("release", wrong, "1")
     assert outcome.code == 2
     assert outcome.err.strip() == f"No such option: {wrong}" + (f". Did you mean {near}?" if near else "")
+
+
+def test_the_page_lists_every_error_with_its_exit_code() -> None:
+    for module in (
+        "accounting.base",
+        "held_folders",
+        "world",
+        "data.files",
+        "engine.cluster",
+        "ledger.pricing",
+        "training.gradients.execution",
+    ):
+        import_module(f"privmix.{module}")
+    classes = {
+        PrivmixError,
+        *PrivmixError.__subclasses__(),
+        *InvalidInput.__subclasses__(),
+        *StorageError.__subclasses__(),
+    }
+    own = {one.__name__: one.exit_code for one in classes if one.__module__.startswith("privmix.")}
+    bases = "|".join(own)
+    written = {
+        name
+        for file in SOURCE.rglob("*.py")
+        for name in re.findall(rf"^class (\w+)\((?:{bases})\b", file.read_text("utf-8"), re.M)
+    }
+    assert written == set(own) - {"PrivmixError"}
+    page = (ROOT / "docs" / "command-line.md").read_text("utf-8")
+    rows = {name: int(code) for name, code in re.findall(r"^\| `(\w+)` \| (\d+) \|", page, re.MULTILINE)}
+    assert rows == {name: own[name] for name in written}
+    assert {f"\n| {code} |" in page for code in (0, REFUTED, *own.values())} == {True}

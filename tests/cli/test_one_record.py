@@ -16,8 +16,8 @@ from PIL import Image
 
 from privmix.data import Source
 from privmix.ledger import Ledger
-from tests.cli.datasets import CLASSES, refused
-from tests.cli.helpers import privmix
+from tests.cli.datasets import CLASSES
+from tests.cli.helpers import privmix, refused
 from tests.data.helpers import png
 
 COUNT = 40
@@ -165,8 +165,8 @@ def as_csv(path: Path, x: np.ndarray, y: np.ndarray) -> str:
 
 def public_flags(verb: str, place: str) -> list[str]:
     if verb == "release":
-        return ["release", "--features", "identity", "--design", "auto", "--rows", "50", "--proxy", place]
-    flags = ["--scenario", "extended", "--public-method", "multiplicity", "--public-batch", "16", "--public", place]
+        return ["release", "--features", "identity", "--design", "auto", "--rows", "50", "--assume", f"proxy={place}"]
+    flags = ["--scenario", "extended", "--public-method", "multiplicity:batch_size=16", "--public", place]
     return ["train", "--features", "identity", "--epochs", "1", *flags]
 
 
@@ -180,7 +180,7 @@ def test_public_data_that_are_the_private_ones_are_refused(tmp_path: Path, verb:
     x, y = points(200, 0)
     data = as_npz(tmp_path / "train", x, y)
     other, labels = points(200, 1)
-    flag = "--proxy" if verb == "release" else "--public"
+    flag = "proxy" if verb == "release" else "--public"
     (tmp_path / "copy").mkdir()
     (tmp_path / "link.npz").symlink_to(data)
     same = {

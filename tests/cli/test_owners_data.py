@@ -11,32 +11,26 @@ import pytest
 from tests.cli.datasets import (
     CLASSES,
     HELD_OUT,
-    SECRET,
     Data,
     columns_csv,
     evaluate,
     file_address,
     image_folder,
-    in_memory,
     json_lines,
     minilm_texts,
     parquet_images,
-    refused,
     release,
     saved_dataset,
-    shards,
     table,
-    tensors,
     tiny_texts,
 )
-from tests.cli.helpers import privmix
+from tests.cli.helpers import SECRET, privmix, refused
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
 
 FORMATS: list[Callable[[Path], Data]] = [
-    tiny_texts, minilm_texts, table, image_folder, parquet_images, json_lines, tensors, shards, saved_dataset,
-    in_memory, file_address,
+    tiny_texts, minilm_texts, table, image_folder, parquet_images, json_lines, saved_dataset, file_address,
 ]  # fmt: skip
 
 

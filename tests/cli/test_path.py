@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from privmix.commands.base import Facts
+from privmix.commands.demo import path as demo_path
 from privmix.data import embedded_digits
 from privmix.rounding import rounded_up
 from tests.cli.helpers import Outcome, privmix
@@ -57,8 +59,7 @@ def release_line(source: Path, out: Path, **changes: str) -> list[str]:
     flags = {
         "data": str(source),
         "features": "pixels",
-        "design": "poisson",
-        "mixup-degree": "32",
+        "design": "poisson:mixup_degree=32",
         "rows": "5000",
         "epsilon": "8",
         "delta": "1e-4",
@@ -120,25 +121,19 @@ def test_release_fit_evaluate(digits: Path, released: Path, tmp_path: Path) -> N
     assert "no further privacy" in shown.out
 
 
-def test_reference_learner(digits: Path, released: Path, tmp_path: Path) -> None:
-    model = tmp_path / "MODEL"
-    line = ["fit", str(released), "--learner", "generalized-kl", "--epochs", "40", "--out", str(model)]
-    assert privmix(*line).code == 0
-    result = json.loads(privmix("evaluate", str(model), "--data", str(digits), "--json").out)
-    assert result["accuracy"] > 0.5
-
-
 def test_verify_and_inspect(released: Path) -> None:
     outcome = privmix("verify", str(released))
     assert outcome.code == 0, outcome.err
-    assert "holds" in outcome.out
+    assert outcome.out.startswith("PASS: release")
+    assert len(outcome.out.splitlines()) <= 15
+    assert len(privmix("inspect", str(released)).out.splitlines()) <= 15
     result = json.loads(privmix("verify", str(released), "--json").out)
     assert result["recomputed_epsilon"] <= result["epsilon"] * (1 + 1e-9) <= 8
-    shown = privmix("inspect", str(released))
+    shown = privmix("inspect", str(released), "--full")
     assert shown.code == 0
     for words in (
         "accuses 5% of the records",
-        "after somebody changed one record",
+        "after a change of one record",
         "poisson",
         "add_remove",
         "insecure_seed",
@@ -153,38 +148,22 @@ def test_what_poisoned_records_can_do_follows_from_the_folder(released: Path) ->
     assert found["epsilon"] <= 8
     assert found["whole_curve"]
     assert 0.01 < found["success_bound"] < found["by_guarantee"]
-    said = privmix("inspect", str(released)).out
+    said = privmix("inspect", str(released), "--full").out
     assert f"at most {rounded_up(100 * found['success_bound'])}% of the time" in " ".join(said.split())
-
-
-def test_dry_run_reads_no_private_row(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from privmix.data.idx import IdxSource
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("a private row was read")
-
-    monkeypatch.setattr(IdxSource, "_chunks", refuse)
-    outcome = privmix(*release_line(digits, tmp_path / "REL"), "--dry-run", "--json")
-    assert outcome.code == 0, outcome.err
-    assert json.loads(outcome.out)["plan"]["records"] == 1437
-    assert not (tmp_path / "REL").exists()
-    read = privmix(*release_line(digits, tmp_path / "REL"))
-    assert read.code == 2  # without --dry-run it would have been read
-    assert "records" in read.err
 
 
 def test_defects_do_not_print_private_values(digits: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from privmix.mechanisms import mixing
 
     def fail(*_: object) -> None:
-        raise ZeroDivisionError("secret 42")
+        raise ZeroDivisionError("secret Zq7")
 
     monkeypatch.delenv("PRIVMIX_DEBUG", raising=False)
     monkeypatch.setattr(mixing, "add_rows", fail)
     outcome = privmix(*release_line(digits, tmp_path / "REL"))
     assert outcome.code == 70
     assert "ZeroDivisionError" in outcome.err
-    assert "42" not in outcome.err + outcome.out
+    assert "Zq7" not in outcome.err + outcome.out
     # A defect of ours is no reason to pay for a run twice.
     assert [path.name for path in tmp_path.iterdir()] == [".REL.run"]
     monkeypatch.setenv("PRIVMIX_DEBUG", "1")
@@ -212,20 +191,8 @@ def test_a_store_is_reused(digits: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"epsilon": "0"}, ["epsilon", "> 0"]),
-        ({"delta": "-1"}, ["delta"]),
-        ({"mixup-degree": "2000"}, ["--mixup-degree", "2000", "1437"]),
-        ({"rows": "0"}, ["rows"]),
-        ({"design": "magic"}, ["design"]),
-        ({"features": "magic"}, ["scattering"]),
         ({"data": "/nowhere/at/all"}, ["/nowhere/at/all"]),
-        ({"design": "hierarchical", "expected-classes": "0.1"}, ["rate"]),
         ({"centre": "sideways"}, ["centre"]),
-        ({"split": "holdout"}, ["split"]),
-        ({"classes": "1"}, ["classes"]),
-        ({"classes": "a"}, ["classes"]),
-        ({"seed": "-1"}, ["seed"]),
-        ({"records": "0"}, ["records", ">= 1"]),
         ({"records": "1000", "design": "fixed"}, ["--records", "fixed"]),
     ],
 )
@@ -239,31 +206,12 @@ def test_bad_release_input(digits: Path, tmp_path: Path, changes: dict[str, str]
     assert list(tmp_path.iterdir()) == []
 
 
-def test_labels_outside_the_declared_classes(digits: Path, tmp_path: Path) -> None:
-    outcome = privmix(*release_line(digits, tmp_path / "REL", classes="7"))
-    assert outcome.code == 2
-    assert "private" in outcome.err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_declared_count_is_the_only_one_that_shows(digits: Path, tmp_path: Path) -> None:
     line = release_line(digits, tmp_path / "REL", records="1500", rows="1500")
     assert privmix(*line).code == 0
     text = (tmp_path / "REL" / "certificate.json").read_text() + (tmp_path / "REL" / "README.md").read_text()
     assert "1500" in text
     assert not re.search(r"(?<![\w.])1437(?![\w.])", text)  # as a number of its own, not within a hash
-
-
-def test_an_existing_folder_is_an_error(digits: Path, released: Path) -> None:
-    outcome = privmix(*release_line(digits, released))
-    assert outcome.code == 2
-    assert "--overwrite" in outcome.err
-
-
-def test_large_delta_warns(digits: Path, tmp_path: Path) -> None:
-    outcome = privmix(*release_line(digits, tmp_path / "REL", delta="0.01", rows="200"))
-    assert outcome.code == 0
-    assert "not below 1/records" in outcome.err
 
 
 def test_a_tampered_release_is_refused_by_every_reader(released: Path, tmp_path: Path) -> None:
@@ -279,17 +227,6 @@ def test_a_tampered_release_is_refused_by_every_reader(released: Path, tmp_path:
     assert not (tmp_path / "M").exists()
 
 
-def test_evaluate_refuses_other_inputs(digits: Path, released: Path, tmp_path: Path) -> None:
-    model = tmp_path / "MODEL"
-    assert privmix("fit", str(released), "--out", str(model)).code == 0
-    np.savez(tmp_path / "other.npz", x=np.zeros((4, 3), np.float32), y=np.zeros(4, np.int64))
-    outcome = privmix("evaluate", str(model), "--data", str(tmp_path / "other.npz"))
-    assert outcome.code == 2
-    assert "shape" in outcome.err
-    assert privmix("evaluate", str(tmp_path / "none"), "--data", str(digits)).code in (1, 2)
-    assert privmix("fit", str(tmp_path / "none"), "--out", str(tmp_path / "x")).code == 1
-
-
 @pytest.fixture(scope="module")
 def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
     """Where a demo's results are, and what it said."""
@@ -300,12 +237,11 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Outcome]:
 def test_demo(demo: tuple[Path, Outcome]) -> None:
     out, outcome = demo
     assert outcome.code == 0, outcome.err
-    for words in ("What was guaranteed", "(8, 0.0001)-differential privacy", "without privacy", "AUC", "release/"):
+    for words in ("guarantee", "(2, 1e-05)-differential privacy", "without privacy", "AUC", "release/"):
         assert words in outcome.out
     assert "report.html" in outcome.out
     page = (out / "report.html").read_text()
     for words in (
-        "A loose guarantee: epsilon 8",
         "Accuracy on held-out digits",
         "Accuracy against ε",
         "For the owner only",
@@ -323,15 +259,20 @@ def test_a_demo_replaces_another_where_asked(
     """What it then does is what the other did."""
     old, made = tmp_path / "old", []
     shutil.copytree(demo[0], old)
-    monkeypatch.setattr("privmix.cli.demo_run.run", lambda place: made.append((place, place.exists())))
+
+    def demonstrated(place: Path, progress: object) -> Facts:
+        made.append((place, place.exists()))
+        return Facts("made")
+
+    monkeypatch.setattr(demo_path, "demonstrated", demonstrated)
     assert privmix("demo", "--out", str(old), "--overwrite").code == 0
     assert made == [(old, False)]
 
 
 def test_mnist_from_the_raw_files(data_root: Path, tmp_path: Path) -> None:
     """Real data through the documented line, with class sums so that it takes seconds."""
-    line = release_line(data_root / "mnist", tmp_path / "REL", design="classwise", epsilon="1", delta="1e-5")
-    line[line.index("--rows") : line.index("--rows") + 2] = ["--full-batch"]
+    line = release_line(data_root / "mnist", tmp_path / "REL", design="classwise:full_batch", epsilon="1", delta="1e-5")
+    del line[line.index("--rows") : line.index("--rows") + 2]
     assert privmix(*line).code == 0
     assert privmix("fit", str(tmp_path / "REL"), "--out", str(tmp_path / "M")).code == 0
     outcome = privmix("evaluate", str(tmp_path / "M"), "--data", str(data_root / "mnist"), "--json")

@@ -44,7 +44,7 @@ def said(*words: str) -> str:
 @pytest.mark.parametrize("name", ["persons", "model"])
 def test_verbs_name_the_unit(made: dict[str, Any], name: str, tmp_path: Path) -> None:
     folder, seen = made[name]
-    assert f"adjacency {SAID} (accountant" in seen
+    assert SAID in seen
     assert f"adjacency {SAID}, accountant" in (shown := said("inspect", str(folder)))
     assert "5% of the persons that are absent" in shown
     assert f"adjacency: {SAID}" in (verified := said("verify", str(folder)))
@@ -87,12 +87,12 @@ def test_canaries_are_persons(made: dict[str, Any], tmp_path: Path) -> None:
     line += ["--label-column", "y"]
     outcome = privmix(*line)
     assert (outcome.code, len(outcome.err.splitlines())) == (2, 1)
-    assert "allowed: whose the records are" in outcome.err, outcome.err
-    more = ["--person", "who", "--canary-records", "3", "--record", str(tmp_path / "R"), "--seed", "1"]
-    outcome = privmix(*line, *more, "--store", str(tmp_path / "S"))
+    assert "allowed: the column of persons" in outcome.err, outcome.err
+    more = ["--person", "who", "--record", str(tmp_path / "R"), "--seed", "1"]
+    outcome = privmix(*line, *more, "--canaries", "6:canary_records=3", "--store", str(tmp_path / "S"))
     assert outcome.code in (0, 4), outcome.err
     told = " ".join(outcome.out.split())
     assert "of 6 canary persons (planted canary persons with 3 records each in one DP-SGD run" in told
-    assert "A canary is one person" in outcome.err
+    assert "A canary is one person" in told
     said("report", str(tmp_path / "R"), str(folder), "--for", "owner", "--out", str(tmp_path / "r.html"))
     assert "canary persons with 3 records each" in (tmp_path / "r.html").read_text()

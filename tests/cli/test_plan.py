@@ -12,10 +12,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from privmix.designs.moments.plan import LARGEST_DIM
-from privmix.jobs import prediction
 from privmix.planning.choice import counted_error
-from tests.cli.helpers import Outcome, privmix
+from tests.cli.helpers import Outcome, privmix, refused
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
@@ -37,16 +35,6 @@ def flags(verb: str, given: dict[str, str], **changes: str | None) -> list[str]:
 
 def plan(*more: str, **changes: str | None) -> Outcome:
     return privmix(*flags("plan", SMALL, **changes), *more)
-
-
-def refused(outcome: Outcome, *words: str, code: int = 2) -> None:
-    """One line that says what is allowed, and nothing else."""
-    assert outcome.code == code, outcome.err
-    assert outcome.err.strip().count("\n") == 0
-    assert "Traceback" not in outcome.err
-    assert outcome.out == ""
-    for word in words:
-        assert word in outcome.err
 
 
 def clusters(count: int, seed: int, dim: int = 6, classes: int = 2) -> tuple[np.ndarray, np.ndarray]:
@@ -108,7 +96,7 @@ def test_the_table_says_the_same_with_flags_that_release_takes(small: dict[str, 
     figure = tmp_path / "plan.svg"
     outcome = plan("--figure", str(figure))
     assert outcome.code == 0, outcome.err
-    assert "predicted accuracy at epsilon 4, delta 0.001" in outcome.out
+    assert "Predicted accuracy at epsilon 4, delta 0.001" in outcome.out
     for name, label in small["labels"].items():
         assert f"{100 * small['predicted'][name]:.1f}%" in outcome.out
         assert label.lower() in outcome.out.lower()
@@ -127,7 +115,6 @@ def test_figure_as_png_and_bad_figures(tmp_path: Path) -> None:
     assert plan("--figure", str(tmp_path / "plan.png")).code == 0
     assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
     refused(plan("--figure", str(tmp_path / "plan.xyz")), "figure", "png")
-    refused(plan("--figure", str(tmp_path / "plan")), "figure", "png")
     assert [path.name for path in tmp_path.iterdir()] == ["plan.png"]
 
 
@@ -135,33 +122,19 @@ def test_the_plan_is_the_same_each_time(small: dict[str, Any]) -> None:
     assert json.loads(plan("--json").out) == small
 
 
-def test_a_plan_is_better_with_more_budget(small: dict[str, Any]) -> None:
-    for values in small["curves"].values():
-        assert values[-1] >= values[0] - 0.02
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"epsilon": "0"}, ["epsilon", "> 0"]),
-        ({"epsilon": "-1"}, ["epsilon", "> 0"]),
-        ({"epsilon": "nan"}, ["epsilon"]),
         ({"delta": "0"}, ["delta", "> 0"]),
-        ({"delta": "1"}, ["delta", "< 1"]),
         ({"classes": "1"}, ["classes"]),
         ({"classes": "a,a"}, ["classes"]),
-        ({"records": "0"}, ["records", ">= 1"]),
-        ({"dim": "0"}, ["dim", ">= 1"]),
-        ({"rows": "0"}, ["rows", ">= 1"]),
-        ({"dim": None}, ["--dim, --proxy"]),
-        ({"spectrum-decay": "-1"}, ["spectrum"]),
-        ({"between-share": "2"}, ["between"]),
-        ({"attainable": "1"}, ["attainable", "< 1"]),
-        ({"clip-norm": "0"}, ["--clip-norm"]),
+        ({"dim": None}, ["--dim", "--assume proxy"]),
+        ({"assume": "attainable=1"}, ["--assume attainable", "< 1"]),
+        ({"assume": "attainabel=1"}, ["--assume", "nearest: attainable"]),
         ({"features": "nonsense"}, ["features", "identity"]),
-        ({"proxy-classes": "2"}, ["--proxy-classes"]),
-        ({"records-per-person": "0"}, ["--records-per-person"]),
-        ({"records-per-person": "some"}, ["--records-per-person", "a number of records"]),
+        ({"assume": "proxy_classes=2"}, ["--assume proxy_classes"]),
+        ({"assume": "records_per_person=some"}, ["--assume records_per_person", "a number of records"]),
     ],
 )
 def test_bad_figures(changes: dict[str, str | None], words: list[str]) -> None:
@@ -191,34 +164,11 @@ def test_few_records_can_be_planned_for(changes: dict[str, str]) -> None:
     assert all(0 <= value <= 1 for value in content["predicted"].values())
 
 
-def test_classes_from_a_file(tmp_path: Path, small: dict[str, Any]) -> None:
-    (tmp_path / "names.txt").write_text("no\n\n yes \n")
-    outcome = plan("--json", classes=f"@{tmp_path}/names.txt")
-    assert json.loads(outcome.out) == small
-
-
-def test_second_moments_are_left_out_where_features_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    seen = []
-
-    def stop(config: Any, *_: Any, **__: Any) -> None:
-        seen.append(config)
-        raise KeyboardInterrupt
-
-    # What is tried for so many features is found without the minutes that trying takes.
-    monkeypatch.setattr(prediction, "choose_design", stop)
-    monkeypatch.setattr(prediction, "declared_model", lambda *_: (None, ""))
-    from privmix.planning.planner import _trials
-
-    for dim, expected in ((LARGEST_DIM, True), (LARGEST_DIM + 1, False)):
-        assert plan(dim=str(dim)).code == 130
-        assert ("moments" in {name for name, _ in _trials(seen[-1])}) == expected
-
-
 @pytest.mark.parametrize("kind", ["npz", "csv"])
 def test_a_public_dataset_as_proxy(kind: str, tmp_path: Path) -> None:
     make = csv if kind == "csv" else save
     proxy = make(tmp_path / f"public.{kind}", 200, 1)
-    outcome = plan("--json", dim=None, proxy=str(proxy))
+    outcome = plan("--json", dim=None, assume=f'proxy="{proxy}"')
     assert outcome.code == 0, outcome.err
     content = json.loads(outcome.out)
     assert content["model"] == "200 records that the owner declared public"
@@ -228,10 +178,10 @@ def test_a_public_dataset_as_proxy(kind: str, tmp_path: Path) -> None:
 
 def test_a_proxy_must_fit(tmp_path: Path) -> None:
     proxy = str(save(tmp_path / "public.npz", 100, 1, classes=3))
-    refused(plan(proxy=proxy), "--dim, --proxy")
-    refused(plan(dim=None, proxy=str(tmp_path / "none.npz")), "none.npz", code=1)
-    refused(plan(dim=None, proxy=proxy, **{"spectrum-decay": "1"}), "--proxy")
-    refused(plan(dim=None, proxy=proxy), "label")
+    refused(plan(assume=f"proxy={proxy}"), "--dim", "--assume proxy")
+    refused(plan(dim=None, assume=f"proxy={tmp_path / 'none.npz'}"), "none.npz", code=1)
+    refused(plan(dim=None, assume=f"proxy={proxy},spectrum_decay=1"), "--assume proxy")
+    refused(plan(dim=None, assume=f"proxy={proxy}"), "label")
 
 
 # Releases by the planner's choice, and second moments.
@@ -254,7 +204,7 @@ def test_auto_chooses_and_says_why(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "REL"
     proxy = save(tmp_path / "public.npz", 150, 1)
     own = save(tmp_path / "few.npz", 60, 3)
-    outcome = release(own, out, design="auto", proxy=str(proxy), epsilon="20", seed="0")
+    outcome = release(own, out, design="auto", assume=f"proxy={proxy}", epsilon="20", seed="0")
     assert outcome.code == 0, outcome.err
     certificate = json.loads((out / "certificate.json").read_text())
     choice = certificate["choice"]
@@ -271,7 +221,7 @@ def test_auto_chooses_and_says_why(data: Path, tmp_path: Path) -> None:
     verified = privmix("verify", str(out), "--json")
     assert verified.code == 0, verified.err
     assert json.loads(verified.out)["epsilon"] <= 20
-    shown = privmix("inspect", str(out))
+    shown = privmix("inspect", str(out), "--full")
     assert shown.code == 0
     for text in choice["reasons"]:
         assert text in shown.out
@@ -293,18 +243,15 @@ def test_auto_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    "flag", ["proxy", "spectrum-decay", "between-share", "attainable", "proxy-classes", "records-per-person"]
-)
-def test_a_chosen_design_takes_no_planner_options(data: Path, tmp_path: Path, flag: str) -> None:
-    value = {"proxy": str(data), "proxy-classes": "2"}.get(flag, "0")
-    refused(release(data, tmp_path / "REL", design="poisson", **{flag: value}), "--design", "auto", "--proxy")
+@pytest.mark.parametrize("said", ["proxy=own.npz", "attainable=0", "records_per_person=0"])
+def test_a_chosen_design_takes_no_planner_options(data: Path, tmp_path: Path, said: str) -> None:
+    refused(release(data, tmp_path / "REL", design="poisson", assume=said), "--design", "auto", "--assume")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_records_per_person_are_for_persons(data: Path, tmp_path: Path) -> None:
-    outcome = release(data, tmp_path / "REL", design="auto", **{"records-per-person": "3"})
-    refused(outcome, "--records-per-person", "--person")
+    outcome = release(data, tmp_path / "REL", design="auto", assume="records_per_person=3")
+    refused(outcome, "--assume records_per_person", "--person")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -313,7 +260,7 @@ def test_auto_says_how_many_records_persons_were_taken_to_have(tmp_path: Path) -
     x, y = clusters(120, 0)
     np.savez(tmp_path / "visits.npz", x_train=x, y_train=y, who_train=np.arange(120) % 40)
     out = tmp_path / "REL"
-    line = {"design": "auto", "records": "40", "person": "who", "records-per-person": "4,1"}
+    line = {"design": "auto", "records": "40", "person": "who", "assume": "records_per_person=4|1"}
     outcome = release(tmp_path / "visits.npz", out, **line)
     assert outcome.code == 0, outcome.err
     choice = json.loads((out / "certificate.json").read_text())["choice"]
@@ -325,8 +272,8 @@ def test_auto_says_how_many_records_persons_were_taken_to_have(tmp_path: Path) -
 
 def test_auto_with_a_proxy_of_other_features(data: Path, tmp_path: Path) -> None:
     proxy = save(tmp_path / "public.npz", 100, 1, dim=7)
-    outcome = release(data, tmp_path / "REL", design="auto", proxy=str(proxy))
-    refused(outcome, "--proxy", "7 features", "6")
+    outcome = release(data, tmp_path / "REL", design="auto", assume=f"proxy={proxy}")
+    refused(outcome, "--assume proxy", "7 features", "6")
     assert [path.name for path in tmp_path.iterdir()] == ["public.npz"]
 
 
@@ -334,10 +281,10 @@ def test_auto_with_a_proxy_of_other_features(data: Path, tmp_path: Path) -> None
 def moments(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("moments") / "REL"
     # A seed, so that a learner that starts anywhere ends at the same place each time.
-    line = {"design": "moments", "rows": "2000", "epsilon": "50", "label-share": "0.4", "seed": "0"}
+    line = {"design": "moments:label_share=0.4", "rows": "2000", "epsilon": "50", "seed": "0"}
     outcome = release(data, out, **line)
     assert outcome.code == 0, outcome.err
-    assert "second moments and 2,000 rows of 6 features" in outcome.out
+    assert "released: second moments and 2,000 rows of 6 features" in outcome.out
     return out
 
 
@@ -346,34 +293,15 @@ def test_moments_verify_and_inspect(moments: Path) -> None:
     shards = list((moments / "data").iterdir())
     assert sum(pq.read_metadata(path).num_rows for path in shards) == 2000
     assert privmix("verify", str(moments)).code == 0
-    shown = privmix("inspect", str(moments))
+    shown = privmix("inspect", str(moments), "--full")
     assert shown.code == 0, shown.err
     for words in ("moments", "X'Y", "samples of a model", "sampled rows", "2,000"):
         assert words in shown.out
 
 
-@pytest.mark.parametrize(
-    ("more", "name"),
-    [
-        ([], "discriminant"),
-        (["--learner", "second-moments", "--regularisation", "0.01"], "second-moments"),
-        (["--learner", "noise-aware-ridge"], "noise-aware-ridge"),
-        (["--learner", "generalized-kl", "--epochs", "100"], "generalized-kl"),
-    ],
-    ids=["auto", "second-moments", "ridge", "kl"],
-)
-def test_moments_fit_and_evaluate(data: Path, moments: Path, tmp_path: Path, more: list[str], name: str) -> None:
-    fitted = privmix("fit", str(moments), *more, "--out", str(tmp_path / "M"))
-    assert fitted.code == 0, fitted.err
-    assert f"learner: {name} (" in fitted.out
-    result = json.loads(privmix("evaluate", str(tmp_path / "M"), "--data", str(data), "--json").out)
-    assert result["accuracy"] > 0.8
-    assert result["n"] == 200
-
-
 def test_second_moments_need_a_release_that_has_them(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "REL"
-    assert release(data, out, design="poisson", **{"mixup-degree": "8", "rows": "100"}).code == 0
+    assert release(data, out, design="poisson:mixup_degree=8", rows="100").code == 0
     refused(privmix("fit", str(out), "--learner", "second-moments", "--out", str(tmp_path / "M")), "moments")
     refused(privmix("fit", str(out), "--learner", "magic", "--out", str(tmp_path / "M")), "auto", "second-moments")
     assert not (tmp_path / "M").exists()

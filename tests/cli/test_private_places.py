@@ -86,7 +86,7 @@ def test_nothing_private_is_within_reach(watched: Watch) -> None:
     attack = ["attack", "membership", "MODEL", "--data", "own"]
     commands = [
         ["release", *data, "--design", "moments", "--rows", "40", "--out", "REL"],
-        ["release", *data, "--design", "poisson", "--mixup-degree", "8", "--out", "STORED", "--store", "STORE"],
+        ["release", *data, "--design", "poisson:mixup_degree=8", "--out", "STORED", "--store", "STORE"],
         ["fit", "REL", "--out", "MODEL"],
         line(out="TRAINED", store="STORE2"),
         ["evaluate", "MODEL", "--data", "own", "--record", "RUN"],

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from privmix.cli import canary_audit, progress
+from privmix.cli import progress
 from tests.cli.helpers import privmix
 
 COUNT = 8731
@@ -38,11 +38,10 @@ def test_canary_audits_show_it_only_where_it_is_public(
     declared = [] if records is None else [f"--records={records}"]
     made = privmix(
         "release", *given, "--features=identity", "--classes=2", "--epsilon=4", "--delta=1e-6",
-        "--design=poisson", "--mixup-degree=8", "--rows=2000", f"--out={out}", *declared,
+        "--design=poisson:mixup_degree=8", "--rows=2000", f"--out={out}", *declared,
     )  # fmt: skip
     assert made.code == 0
     terminal.truncate(0)
-    monkeypatch.setattr(canary_audit, "err", progress.err)
     assert privmix("audit", str(out), *given, "--canaries=10").code == 0
     assert "features (identity)" in terminal.getvalue()
     assert (str(COUNT) in terminal.getvalue()) is (records is None)
@@ -51,9 +50,9 @@ def test_canary_audits_show_it_only_where_it_is_public(
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        (["release", "--design=poisson", "--mixup-degree=8", "--rows=2000"], True),
-        (["release", "--design=poisson", "--mixup-degree=8", "--rows=2000", "--records=9000"], False),
-        (["release", "--design=poisson", "--mixup-degree=8", "--rows=2000", "--private-count"], False),
+        (["release", "--design=poisson:mixup_degree=8", "--rows=2000"], True),
+        (["release", "--design=poisson:mixup_degree=8", "--rows=2000", "--records=9000"], False),
+        (["release", "--design=poisson:mixup_degree=8", "--rows=2000", "--private-count"], False),
         (["train", "--epochs=1"], True),
         (["train", "--epochs=1", "--records=9000"], False),
     ],

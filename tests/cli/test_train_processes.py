@@ -124,8 +124,8 @@ def test_charged_and_written_once(codes: list[dict[str, int]], said: list[str]) 
     assert privmix("verify", "PAID").code == 0
     assert not Path(".PAID.run").exists()
     # The head alone speaks of results.
-    assert said[0].count("trained: linear to PAID") == 1
-    assert "trained:" not in said[1]
+    assert "privmix evaluate PAID" in said[0]
+    assert "guarantee:" not in said[1]
     assert "NOT private" in said[0]
     assert "NOT private" not in said[1]
 
@@ -179,6 +179,6 @@ def test_torchrun(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.count("trained:") == 1
+    assert done.stdout.count("guarantee: ") == 1
     assert privmix(*line(seed="0", out="ALONE")).code == 0
     same("TORCHRUN", "ALONE")

@@ -84,9 +84,9 @@ def test_no_command_writes_through_a_link(watched: Watch) -> None:
     attack = ["attack", "membership", "MODEL", "--data", "own"]
     tiny = ["--network=tiny", "--steps=2", "--images=20", "--sampler-steps=2", "--half-life=500", "--draw-batch=10"]
     commands = [
-        ["release", *data, "--design", "auto", "--attainable", "0.9", "--rows", "40", "--out", "REL"],
-        ["release", *data, "--design", "poisson", "--mixup-degree", "8", "--out", "STORED", "--store", "STORE"],
-        ["release", *data, "--design", "poisson", "--mixup-degree", "8", "--public", "public.npz", "--out", "WHITE"],
+        ["release", *data, "--design", "auto", "--assume", "attainable=0.9", "--rows", "40", "--out", "REL"],
+        ["release", *data, "--design", "poisson:mixup_degree=8", "--out", "STORED", "--store", "STORE"],
+        ["release", *data, "--design", "poisson:mixup_degree=8", "--public", "public.npz", "--out", "WHITE"],
         ["fit", "REL", "--out", "MODEL"],
         line(out="TRAINED", store="STORE2"),
         ["split", "--data", "own", "--share", "0.1", "--public", "p.npz", "--private", "q.npz", "--classes", "10"],
@@ -181,7 +181,7 @@ def test_the_command_says_so(precious: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     monkeypatch.setattr(release_folder.ShardWriter, "_shard", swapped)
     flags = ["--features=identity", "--classes=2", "--epsilon=2", "--delta=1e-5", f"--rows={ROWS}", "--out=REL"]
-    flags += ["--design=poisson", "--mixup-degree=8"]
+    flags += ["--design=poisson:mixup_degree=8"]
     outcome = privmix("release", "--data=own.npz", *flags)
     assert outcome.code == 1
     assert "was renamed, or another put in its place" in outcome.err

@@ -41,7 +41,7 @@ def write_all(root: Path) -> None:
 
 
 def line(**changes: str | None) -> list[str]:
-    """A command line of relative paths; ``k_base="2"`` is ``--k-base=2``, ``amp=""`` is ``--amp``, None is left out."""
+    """A command line of relative paths; ``resume=""`` is ``--resume``, None is left out."""
     given: dict[str, str | None] = {
         "data": "own",
         "classes": "10",

@@ -88,13 +88,13 @@ def test_what_is_cut_missing_or_unknown_is_counted() -> None:
     Path("d.csv").write_text("age,ward,free,label\n" + "".join(f"{row},yes\n" for row in rows))
     found = pm.check("d.csv", features="tabular:spec.json", classes=CLASSES)
     expected = {
-        ("age", "above the range: taken as 90", False): 1,
-        ("age", "below the range: taken as 0", False): 1,
-        ("age", "missing: taken as 40", False): 1,
-        ("age", "no number", True): 1,
-        ("ward", "unknown category: taken as none", False): 1,
-        ("ward", "unknown category, but for its case a known one: taken as none", False): 1,
-        ("ward", "missing: has a place of its own", False): 2,
+        ("age", "above the range: read as 90", False): 1,
+        ("age", "below the range: read as 0", False): 1,
+        ("age", "missing: read as 40", False): 1,
+        ("age", "not a number", True): 1,
+        ("ward", "unknown category: read as no category", False): 1,
+        ("ward", "unknown category, a known one except for case: read as no category", False): 1,
+        ("ward", "missing: has a separate feature", False): 2,
     }
     assert dict(found.counts) == expected
     assert (6, "age", True) in places(found)
@@ -130,7 +130,7 @@ def test_ignored_columns_are_not_read_and_may_be_the_persons_or_the_labels() -> 
 
 def test_marks_that_may_part_thousands_are_told_to_the_owner() -> None:
     Path("d.csv").write_text("salary;label\n12,345;no\n950;yes\n7,250;no\n")
-    said: dict[str, Any] = {"classes": CLASSES, "columns": pm.Columns(separator=";", decimal=",")}
+    said: dict[str, Any] = {"classes": CLASSES, "columns": pm.Columns(csv="separator=;,decimal=comma")}
     found = pm.check("d.csv", features=Tabular({"salary": {"range": [0, 90]}}), **said)
     assert found.fits
     assert "thousands" in found.warnings[0]
@@ -165,7 +165,7 @@ def test_refusals_are_shown_first_and_each_reason_once_before_any_again() -> Non
 def test_text_in_another_encoding_is_refused_in_columns_that_are_not_read() -> None:
     Path("d.csv").write_bytes(b"name,age,label\nJos\x9d,20,no\nAnn,200,yes\n")
     features = Tabular({"name": {"ignore": True}, "age": {"range": [0, 90]}})
-    found = pm.check("d.csv", features=features, classes=CLASSES, columns=pm.Columns(encoding="cp1252"))
+    found = pm.check("d.csv", features=features, classes=CLASSES, columns=pm.Columns(csv="encoding=cp1252"))
     assert ("name", "not in cp1252", True) in found.counts
     assert not found.fits
 
@@ -199,8 +199,8 @@ def test_the_command_tells_its_owner_alone() -> None:
     line = ["check", "d.csv", "--features", "identity", "--classes", "yes,no", "--label-column", "state"]
     outcome = privmix(*line)
     assert outcome.code == 2
-    assert "d.csv, record 3, column age: no number" in outcome.out
-    assert "nothing of it may be passed on" in outcome.out
+    assert "d.csv, record 3, column age: not a number" in outcome.out
+    assert "Keep this output private" in outcome.out
     assert SECRET not in outcome.out + outcome.err
     assert SECRET in privmix(*line, "--show-values").out
     assert json.loads(privmix(*line, "--json").out)["fits"] is False
@@ -246,4 +246,4 @@ def test_texts_that_the_encoder_does_not_know_are_warned_of() -> None:
     found = pm.check((texts, ["yes", "no", "yes"]), classes=CLASSES, features="minilm")
     assert found.fits
     assert found.counts["text", UNKNOWN, False] == 2
-    assert any("does not know" in text for text in found.warnings)
+    assert any("unknown to the encoder" in text for text in found.warnings)

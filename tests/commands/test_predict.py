@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 import privmix as pm
 from tests.cli.helpers import privmix
+from tests.refusals import refuses
 
 CLASSES = ["well", "=ill, or so"]
 
@@ -45,20 +45,14 @@ def test_names_and_probabilities_in_the_order_of_the_data(model: Path) -> None:
     assert pm.predict(loaded, (x, y), probabilities=False).probabilities is None
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "jsonl"])
-def test_files_hold_one_row_a_record(suffix: str, model: Path, tmp_path: Path) -> None:
+def test_files_hold_one_row_a_record(model: Path, tmp_path: Path) -> None:
     x, _ = records(2, 50)
-    out = tmp_path / "made" / f"p.{suffix}"
+    out = tmp_path / "made" / "p.csv"
     found = pm.predict(model, x, out=out)
     assert out.stat().st_mode & 0o777 == 0o600
-    if suffix == "csv":
-        read = pandas.read_csv(out)
-        assert f"'{CLASSES[1]}" in set(read["prediction"])
-        read["prediction"] = read["prediction"].str.removeprefix("'")
-    elif suffix == "parquet":
-        read = pandas.read_parquet(out)
-    else:
-        read = pandas.DataFrame([json.loads(line) for line in out.read_text().splitlines()])
+    read = pandas.read_csv(out)
+    assert f"'{CLASSES[1]}" in set(read["prediction"])
+    read["prediction"] = read["prediction"].str.removeprefix("'")
     assert list(read.columns) == ["record", "prediction", *(f"p_{name}" for name in CLASSES)]
     assert read["record"].tolist() == list(range(50))
     assert read["prediction"].tolist() == found.predicted.tolist()
@@ -71,15 +65,15 @@ def test_nothing_is_replaced_or_published(model: Path, tmp_path: Path) -> None:
     out.write_text("mine")
     for place in (out, model / "p.csv", tmp_path / "p.txt", tmp_path / "folder.csv"):
         (tmp_path / "folder.csv").mkdir(exist_ok=True)
-        with pytest.raises(pm.InvalidInput, match="out"):
+        with refuses("out"):
             pm.predict(model, x, out=place, overwrite=place.is_dir())
     assert out.read_text() == "mine"
     pm.predict(model, x, out=out, overwrite=True)
     assert out.read_text().startswith('"record"')
     # Data that don't fit leave nothing.
-    with pytest.raises(pm.InvalidInput, match="shape"):
+    with refuses("data"):
         pm.predict(model, x[:, :3], out=tmp_path / "q.csv")
-    with pytest.raises(pm.InvalidInput, match="finite"):
+    with refuses("inputs"):
         pm.predict(model, np.where(x > 0.5, np.nan, x), out=tmp_path / "q.csv")
     assert not (tmp_path / "q.csv").exists()
 
@@ -114,5 +108,5 @@ def test_parts_are_found(model: Path, tmp_path: Path) -> None:
     assert len(pm.predict(model, tmp_path / "parted")) == 5
     assert len(pm.predict(model, tmp_path / "parted", split="train")) == 9
     assert len(pm.predict(model, tmp_path / "plain")) == 7
-    with pytest.raises(pm.InvalidInput, match="split"):
+    with refuses("split"):
         pm.predict(model, tmp_path / "parted", split="val")

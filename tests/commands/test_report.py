@@ -103,7 +103,7 @@ def test_a_release_alone(work: Path) -> None:
     for words in (
         "Guarantee: epsilon 4, delta",
         id_of(work / "REL"),
-        "privmix attack membership",
+        "Utility",
         "NOT a bound",
         "poisson",
     ):
@@ -134,7 +134,7 @@ def test_a_trained_model_alone(work: Path) -> None:
 
 
 def test_evaluation_is_private_unless_it_is_said_to_be_public(work: Path) -> None:
-    line = ["evaluate", "MODEL", "--data", "test.npz", "--classes", ",".join(CLASSES), "--record", "RUN", "--json"]
+    line = ["evaluate", "MODEL", "--data", "test.npz", "--record", "RUN", "--json"]
     assert privmix(*line).code == 0
     (record,) = read_records(Path("RUN"))
     assert record.private
@@ -159,7 +159,7 @@ def test_evaluation_is_private_unless_it_is_said_to_be_public(work: Path) -> Non
 
 
 def test_evaluation_of_a_trained_model_is_about_it(work: Path) -> None:
-    line = ["evaluate", "TRAINED", "--data", "test.npz", "--classes", ",".join(CLASSES), "--record", "RUN"]
+    line = ["evaluate", "TRAINED", "--data", "test.npz", "--record", "RUN"]
     assert privmix(*line).code == 0
     assert privmix("report", "RUN", "TRAINED", "--for", "owner").code == 0
     assert "Accuracy on split test" in Path("report.html").read_text()
@@ -181,7 +181,7 @@ def test_a_run_folder_holds_all_parts(work: Path) -> None:
 
 def test_records_of_designs_need_no_release(work: Path) -> None:
     note(work / "RUN", None)
-    assert privmix("report", "RUN").code == 0
+    assert privmix("report", "RUN", "--for", "owner").code == 0
     assert "privmix report RUN RELEASE" in Path("report.html").read_text()
 
 
@@ -189,7 +189,7 @@ def test_what_is_not_private_is_said_so(work: Path) -> None:
     make_release(work / "SEEDED", insecure=True)
     assert privmix("report", "SEEDED").code == 0
     page = Path("report.html").read_text()
-    assert "Not safe to give to anyone" in page
+    assert "FAIL: do not hand on this" in page
     assert "insecure_seed" in page
 
 
@@ -237,14 +237,6 @@ def test_a_certificate_that_promises_more_than_it_keeps(part: str, rehash: bool,
     path = Path(part, "certificate.json")
     edit(path, lambda content: content["guarantee"].update(epsilon=0.1), rehash=rehash)
     refused(privmix("report", part), "certificate", "epsilon" if rehash else "content_sha256")
-
-
-def test_a_tampered_record(work: Path) -> None:
-    path = note(work / "RUN", None, private=True)
-    edit(path, lambda content: content.update(private=False))
-    refused(privmix("report", "RUN", "REL"), "content_sha256")
-    path.write_text("{")
-    refused(privmix("report", "RUN", "REL"), "strict JSON")
 
 
 def test_a_guarantee_is_never_taken_from_a_record(work: Path) -> None:
@@ -334,7 +326,7 @@ def test_some_promise_one_point_and_not_a_curve(private_count: bool, tmp_path: P
     assert content["power"]["caught"] == pytest.approx(1 - missed)
     outcome = privmix("report", str(tmp_path / "REL"), "--out", str(tmp_path / "page.html"))
     assert outcome.code == 0, outcome.err
-    assert ("δ = 0<" in (tmp_path / "page.html").read_text()) != private_count
+    assert ("0: no exception" in (tmp_path / "page.html").read_text()) != private_count
 
 
 def test_a_trained_models_record(made: Path) -> None:
@@ -371,7 +363,7 @@ def test_the_datasets_total_stands_in_front(work: Path, charged: str) -> None:
     assert f"ε ≤ {rounded_up(spent, 4)}" in page
     assert "Read from the ledger when this page was made" in page
     # No ledger was charged for this release, and how runs ended is nothing for the public.
-    assert "says that no ledger was charged" in page
+    assert "states that no ledger was charged" in page
     assert "Without a result" not in page
     assert privmix(*line, "--for", "owner").code == 0
     assert "Without a result" in (work / "page.html").read_text()
@@ -386,7 +378,7 @@ def test_a_statement_is_shown_with_what_its_signature_is_worth(work: Path, charg
     for file, key, words in (
         ("signed.json", ["--key", "ana.pub.pem"], "its signature was checked"),
         ("signed.json", [], "signature was NOT checked"),
-        ("plain.json", [], "a statement that nobody signed"),
+        ("plain.json", [], "an unsigned statement"),
     ):
         assert privmix(*line, file, *key).code == 0
         page = (work / "page.html").read_text()
@@ -409,4 +401,4 @@ def test_a_total_in_a_run_folder_is_refused(work: Path) -> None:
     total = {"source": "ledger", "spent": 0.1, "epsilon": 9.0, "delta": 1e-5}
     write_record(RunRecord("ledger", {"kind": "dataset", "id": None}, False, total, {}), work / "RUN")
     outcome = privmix("report", "RUN", "REL", "--out", "page.html")
-    assert (outcome.code, "totals in ledgers and statements alone" in outcome.err) == (2, True)
+    assert (outcome.code, "only totals in ledgers and statements" in outcome.err) == (2, True)

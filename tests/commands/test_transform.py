@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 import privmix as pm
 from privmix.features import from_spec
 from tests.cli.helpers import privmix
+from tests.refusals import refuses
 
 CLASSES = ["well", "ill"]
 
@@ -43,11 +43,11 @@ def test_it_is_what_learners_see(release: pm.Release) -> None:
     assert np.array_equal(classifier.of_transformed(found), classifier.decision_function(features))
     # Labels are not read, whether they are there or not.
     assert np.array_equal(pm.transform(release, (x, y)).features, found)
-    with pytest.raises(pm.InvalidInput, match="shape"):
+    with refuses("data"):
         pm.transform(release, x[:, :3])
 
 
-@pytest.mark.parametrize("suffix", ["npy", "csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("suffix", ["npy", "csv"])
 def test_the_command_writes_the_same(suffix: str, release: pm.Release, tmp_path: Path) -> None:
     x, _ = records(2, 30)
     np.save(tmp_path / "new.npy", x)
@@ -57,12 +57,7 @@ def test_the_command_writes_the_same(suffix: str, release: pm.Release, tmp_path:
     assert outcome.code == 0, outcome.err
     assert "30 records" in outcome.out
     assert out.stat().st_mode & 0o777 == 0o600
-    if suffix == "npy":
-        read = np.load(out)
-    elif suffix == "jsonl":
-        read = pandas.DataFrame([json.loads(line) for line in out.read_text().splitlines()]).to_numpy()
-    else:
-        read = (pandas.read_csv if suffix == "csv" else pandas.read_parquet)(out).to_numpy()
+    read = np.load(out) if suffix == "npy" else pandas.read_csv(out).to_numpy()
     assert np.allclose(read, pm.transform(release, x).features, atol=1e-6)
     assert privmix(*asked).code == 2
     assert privmix(*asked, "--overwrite").code == 0
@@ -80,7 +75,7 @@ def test_samples_teach_what_the_release_teaches(release: pm.Release) -> None:
     # Labels are the learner's.
     classifier: Any = pm.fit(release).classifier
     assert (np.array(CLASSES)[classifier.of_transformed(x).argmax(axis=1)] == labels).all()
-    with pytest.raises(pm.InvalidInput, match="records"):
+    with refuses("records"):
         release.sample(0)
 
 
@@ -120,5 +115,5 @@ def test_bars_and_callbacks(release: pm.Release, capsys: pytest.CaptureFixture[s
     assert "features" in shown.err
     assert "steps" in shown.err
     assert not shown.out
-    with pytest.raises(pm.InvalidInput, match="progress"):
+    with refuses("progress"):
         pm.transform(release, x, progress=3)  # type: ignore[arg-type]

@@ -8,8 +8,13 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pandas
+import pyarrow as pa
+import pyarrow.feather as feather
 from numpy.typing import NDArray
 from PIL import Image
+from safetensors.numpy import save_file
 
 IDX_CODES = {"uint8": 0x08, "int8": 0x09, "int16": 0x0B, "int32": 0x0C, "float32": 0x0D, "float64": 0x0E}
 
@@ -30,3 +35,34 @@ def png(array: NDArray[Any]) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(array).save(buffer, format="PNG")
     return buffer.getvalue()
+
+
+def columns(x: NDArray[Any], y: Any = None) -> dict[str, Any]:
+    """Columns a, b, ... of (n, d) inputs, and the labels, if there are any."""
+    return {**dict(zip("abcdef", x.T, strict=False)), **({} if y is None else {"label": y})}
+
+
+def write(path: Path, x: NDArray[Any], y: Any = None) -> Path:
+    """A file in the format of its name: the columns, or arrays x and y (idx and .npy: labels in a file beside it)."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    arrays = {"x": x.copy()} if y is None else {"x": x.copy(), "y": np.array(y)}
+    frame, kind = pandas.DataFrame(columns(x, y)), path.name.partition(".")[2]
+    if kind in ("csv", "csv.gz"):
+        frame.to_csv(path, index=False)
+    elif kind == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    elif kind == "parquet":
+        frame.to_parquet(path, index=False)
+    elif kind in ("arrow", "feather"):
+        feather.write_feather(pa.table(columns(x, y)), str(path), compression="uncompressed")
+    elif kind == "npz":
+        np.savez(path, **arrays)
+    elif kind == "safetensors":
+        save_file(arrays, path)
+    elif kind == "npy":
+        for name, array in arrays.items():
+            np.save(path.with_name(f"{name}.npy"), array)
+    else:
+        for name, array in zip(("train-images-idx2-ubyte", "train-labels-idx2-ubyte"), arrays.values(), strict=False):
+            path.with_name(name).write_bytes(idx_bytes(array.astype(np.uint8)))
+    return path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 
 import numpy as np
@@ -42,19 +41,6 @@ def test_numeric_columns_and_a_label(tmp_path: Path, text: str) -> None:
     assert data.y.tolist() == [0, 1]
 
 
-def test_gzipped_and_larger_than_a_block(tmp_path: Path) -> None:
-    generator = np.random.default_rng(0)
-    x, y = generator.normal(size=(40_000, 8)), generator.integers(0, 4, size=40_000)
-    rows = [",".join(map(repr, row)) + f",{label}" for row, label in zip(x.tolist(), y.tolist(), strict=True)]
-    text = "\n".join([",".join(f"f{i}" for i in range(8)) + ",label", *rows])
-    assert len(text) > 2**22
-    source = open_dataset(write(tmp_path, gzip.compress(text.encode(), 1), "train.csv.gz"), classes=4)
-    data = source.read()
-    assert np.array_equal(data.x, x.astype(np.float32))
-    assert np.array_equal(data.y, y)
-    assert max(len(batch) for batch in source.batches(1000)) == 1000
-
-
 @pytest.mark.parametrize(
     ("text", "field"),
     [
@@ -84,10 +70,3 @@ def test_bad_tables_are_refused_silently(tmp_path: Path, text: str | bytes, fiel
     assert field in caught.value.field
     assert "Smith" not in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_adult_has_text_columns_and_is_refused(data_root: Path) -> None:
-    source = open_dataset(data_root / "adult", classes=["<=50K", ">50K"], label_column="income")
-    assert (source.schema.records, source.schema.input_shape) == (32_561, (14,))
-    with pytest.raises(InvalidInput, match="all numbers but the label"):
-        source.read()

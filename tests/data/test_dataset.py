@@ -10,31 +10,9 @@ import pytest
 from privmix.data import embedded_digits, open_dataset
 from privmix.errors import InvalidInput, StorageError
 from tests.data.helpers import write_mnist
+from tests.refusals import refuses
 
 CSV = "a,label\n1,0\n2,1\n"
-
-
-def test_nothing_there(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="no such file or folder"):
-        open_dataset(tmp_path / "nothing")
-
-
-def test_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="no dataset"):
-        open_dataset(tmp_path)
-
-
-def test_unknown_format(tmp_path: Path) -> None:
-    (tmp_path / "d.xlsx").write_text("")
-    with pytest.raises(InvalidInput, match="data: got"):
-        open_dataset(tmp_path / "d.xlsx")
-    with pytest.raises(InvalidInput, match="no dataset"):
-        open_dataset(tmp_path)
-
-
-def test_unknown_split(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="one of train, test, val"):
-        open_dataset(tmp_path, split="training")
 
 
 def test_two_formats_are_ambiguous(tmp_path: Path) -> None:
@@ -45,11 +23,26 @@ def test_two_formats_are_ambiguous(tmp_path: Path) -> None:
     assert open_dataset(tmp_path / "d.csv", classes=2).schema.records == 2
 
 
+@pytest.mark.parametrize(
+    ("place", "split", "error", "words"),
+    [
+        ("nothing", "train", StorageError, "no such file or folder"),
+        ("", "train", InvalidInput, "no dataset"),
+        ("d.xlsx", "train", InvalidInput, "data: got"),
+        ("", "training", InvalidInput, "one of train, test, val"),
+    ],
+)
+def test_places_without_a_dataset(tmp_path: Path, place: str, split: str, error: type[Exception], words: str) -> None:
+    (tmp_path / "d.xlsx").write_text("")
+    with pytest.raises(error, match=words):
+        open_dataset(tmp_path / place, split=split)
+
+
 @pytest.mark.parametrize("name", ["test", "t10k", "d_test", "test-00000-of-00001", "my.test"])
 def test_names_that_mark_the_test_split(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.csv").write_text(CSV)
     assert open_dataset(tmp_path, classes=2, split="test").schema.records == 2
-    with pytest.raises(InvalidInput, match="split: got 'train'"):
+    with refuses("split"):
         open_dataset(tmp_path, classes=2)
 
 
@@ -57,7 +50,7 @@ def test_names_that_mark_the_test_split(tmp_path: Path, name: str) -> None:
 def test_files_without_a_split_are_the_training_split(tmp_path: Path, name: str) -> None:
     (tmp_path / f"{name}.csv").write_text(CSV)
     assert open_dataset(tmp_path, classes=2).schema.records == 2
-    with pytest.raises(InvalidInput, match="split: got 'test'"):
+    with refuses("split"):
         open_dataset(tmp_path, classes=2, split="test")
 
 
@@ -66,25 +59,20 @@ def test_a_file_is_its_own_split(tmp_path: Path) -> None:
     assert open_dataset(tmp_path / "d.csv", classes=2, split="test").schema.records == 2
 
 
-def test_split_folders(tmp_path: Path) -> None:
-    for name in ("train", "validation"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "d.csv").write_text(CSV)
+@pytest.mark.parametrize("names", [("train/d.csv", "validation/d.csv"), ("train.csv", "valid.csv")])
+def test_a_missing_split_lists_those_present(tmp_path: Path, names: tuple[str, str]) -> None:
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(CSV)
     assert open_dataset(tmp_path, classes=2, split="val").schema.records == 2
-    with pytest.raises(InvalidInput, match="split: got 'test'"):
-        open_dataset(tmp_path, classes=2, split="test")
-
-
-def test_two_files_of_a_split_are_its_shards(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / f"{name}.csv").write_text(CSV)
-    assert open_dataset(tmp_path, classes=2).read().y.tolist() == [0, 1, 0, 1]
+    with refuses("split"):
+        open_dataset(tmp_path, split="test", classes=2)
 
 
 def test_ten_classes_are_taken_from_mnist_names_only(tmp_path: Path) -> None:
     x, y = np.zeros((1, 2, 2), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
     write_mnist(tmp_path, "emnist-train", x, y)
-    with pytest.raises(InvalidInput, match="never inferred"):
+    with refuses("classes"):
         open_dataset(tmp_path)
 
 
@@ -95,11 +83,3 @@ def test_embedded_digits() -> None:
     assert (train.x.min(), train.x.max()) == (0, 255)
     assert min(np.bincount(test.y, minlength=10)) >= 20
     assert np.array_equal(embedded_digits("train").read().x, train.x)
-
-
-def test_a_missing_split_names_those_that_there_are(tmp_path: Path) -> None:
-    """Names of files are the owner's words; what is in them is not looked at."""
-    for name in ("train.csv", "valid.csv"):
-        (tmp_path / name).write_text("x,label\n1,a\n")
-    with pytest.raises(InvalidInput, match=r"split: got 'test'; allowed: a split that .* holds: train, val"):
-        open_dataset(tmp_path, split="test", classes=["a"])

@@ -113,7 +113,7 @@ def test_a_file_is_hashed_once_until_something_touches_it(tmp_path: Path, monkey
     # Just written: a second change might have the same times.
     assert fingerprint(file) == first
     assert len(read) == 2
-    monkeypatch.setattr(fingerprints, "_SETTLED", -1)
+    monkeypatch.setattr(fingerprints, "SETTLED", -1)
     assert fingerprint(file) == fingerprint(file) == first
     assert len(read) == 3
     file.write_bytes(b"two")

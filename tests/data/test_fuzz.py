@@ -15,7 +15,7 @@ import pyarrow.feather as feather
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
@@ -28,7 +28,7 @@ FORMATS += ["jsonl", "jsonl.gz", "arrow", "stream.arrow", "images.arrow", "feath
 # Tables of texts.
 TABLES = ["text.csv", "text.csv.gz", "text.jsonl", "text.parquet", "text.arrow", "text.stream.arrow"]
 SECRET = "Smith"
-FUZZ = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+FUZZ = settings(max_examples=60)
 
 
 @cache
@@ -107,7 +107,7 @@ def place(folder: Path, kind: str, content: bytes) -> Path:
 def options(kind: str) -> dict[str, Any]:
     """What the caller declares of a dataset of the kind."""
     if kind in TABLES:
-        return {"text_column": "text"}
+        return {"columns": ["text"]}
     if "jsonl" in kind:
         return {"number_columns": ["a"]}
     if "images" in kind or kind == "png":

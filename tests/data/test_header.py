@@ -15,6 +15,7 @@ from privmix.data.columns import check_header, usable_names
 from privmix.data.dialect import Dialect
 from privmix.data.header import columns_of
 from privmix.errors import InvalidInput
+from tests.refusals import refuses
 
 SECRET = "5.137"
 RECORDS = [[SECRET, "3.5", "setosa"], ["4.9", "3.0", "virginica"], ["6.1", "2.8", "setosa"]]
@@ -128,10 +129,10 @@ def test_the_first_record_decides_nothing(tmp_path: Path, first: str) -> None:
 
 def test_the_header_is_for_csv_files(tmp_path: Path) -> None:
     pandas.DataFrame({"a": [1.0], "label": [0]}).to_parquet(tmp_path / "d.parquet")
-    with pytest.raises(InvalidInput, match="CSV files alone"):
+    with refuses("csv"):
         open_dataset(tmp_path / "d.parquet", classes=2, dialect=Dialect(header=("a", "label")))
     for header in (("a", ""), ("a", "a")):
-        with pytest.raises(InvalidInput, match="header"):
+        with refuses("header"):
             Dialect(header=header)
 
 
@@ -146,9 +147,9 @@ def test_columns_without_a_name_of_their_own(tmp_path: Path) -> None:
         assert (found.x.tolist(), found.y.tolist()) == ([[41], [57]], [0, 1])
         assert open_dataset(data, columns=["age"], **options).read().y.tolist() == [0, 1]
         assert [name for name in columns_of(data) or () if name in ("age", "ill", "dose")] == ["age", "ill"]
-        with pytest.raises(InvalidInput, match="column 1"):
+        with refuses("columns"):
             open_dataset(data, **options)
-        with pytest.raises(InvalidInput, match=r"column 3 \(dose\) and column 4 \(dose\)"):
+        with refuses("columns"):
             open_dataset(data, number_columns=["dose"], **options)
 
 
@@ -161,7 +162,7 @@ def test_a_name_that_is_not_there_is_compared_with_those_that_are(tmp_path: Path
     for data in (path, pandas.read_csv(path)):
         with pytest.raises(InvalidInput) as refused:
             open_dataset(data, classes=["a", "b"], label_column=label)
-        assert f"such as {header.partition(',')[2]!r}" in refused.value.allowed
+        assert f"for example {header.partition(',')[2]!r}" in refused.value.allowed
         assert "'age'" in refused.value.allowed
 
 

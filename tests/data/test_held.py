@@ -25,6 +25,7 @@ from privmix.data import content_hashes, open_dataset
 from privmix.data.held import settled
 from privmix.data.persons import persons_in_column
 from privmix.errors import InvalidInput
+from tests.refusals import refuses
 
 CLASSES = ["cat", "dog"]
 FRAME = {"who": ["p", "q", "p"], "a": [1, 2, 3], "b": [0.5, 1.5, 2.5], "label": ["cat", "dog", "cat"]}
@@ -74,9 +75,9 @@ def test_tables_of_any_kind_are_the_same_records(name: str) -> None:
     # Persons, of what was read once.
     assert persons_in_column(settled(data), "who").tolist() == [0, 1, 0]
     assert len(content_hashes(open_dataset(data, classes=CLASSES, **numbers))) > 0
-    with pytest.raises(InvalidInput, match="classes"):
+    with refuses("classes"):
         open_dataset(data, **numbers)
-    with pytest.raises(InvalidInput, match="columns"):
+    with refuses("columns"):
         open_dataset(data, classes=CLASSES, number_columns=["c"])
 
 
@@ -92,7 +93,7 @@ def test_splits_of_streams_are_found_by_name() -> None:
         {"validation": datasets.IterableDataset.from_generator(records, features=FEATURES)}
     )
     assert read(made, split="val", classes="ClassLabel", number_columns=["a", "b"]) == WANTED
-    with pytest.raises(InvalidInput, match=r"split.*validation"):
+    with refuses("split"):
         open_dataset(made, split="test", classes="ClassLabel")
 
 
@@ -127,7 +128,7 @@ def test_streams_and_queries_run_once_and_leave_nothing(monkeypatch: pytest.Monk
 
 def test_labels_beside_a_lazy_frame() -> None:
     assert read((polars.LazyFrame(FRAME).select("a", "b"), FRAME["label"]), classes=CLASSES) == WANTED
-    with pytest.raises(InvalidInput, match=r"append_column"):
+    with refuses("x"):
         open_dataset((pa.table(FRAME), FRAME["label"]), classes=CLASSES)
 
 
@@ -140,7 +141,7 @@ def test_sparse_matrices_are_the_arrays_that_they_stand_for(kind: Any) -> None:
     assert content_hashes(source) == content_hashes(open_dataset((X, Y), classes=2))
     assert next(source.inputs(3)).shape == (3, 3)
     assert open_dataset(kind(X), classes=2, labelled=False).schema.input_shape == (3,)
-    with pytest.raises(InvalidInput, match="one label a record"):
+    with refuses("y"):
         open_dataset((kind(X), Y[1:]), classes=2)
 
 
@@ -168,9 +169,9 @@ def test_lists_of_images_are_a_folder_of_them(tmp_path: Path) -> None:
         assert np.array_equal(found.x[order], wanted.x)
     # A model's shape says what is not declared.
     assert open_dataset(IMAGES, classes=CLASSES, labelled=False, input_shape=(6, 6, 3)).schema.input_shape == (6, 6, 3)
-    with pytest.raises(InvalidInput, match="image_size"):
+    with refuses("x"):
         open_dataset((IMAGES, Y), classes=CLASSES)
-    with pytest.raises(InvalidInput, match="image_size: got"):
+    with refuses("image_size"):
         open_dataset((X, Y), classes=CLASSES, image_size=4)
 
 
@@ -184,7 +185,7 @@ def test_an_image_that_would_start_a_program_is_not_looked_into(
     shut = opened(IMAGES[1], tmp_path / "x.eps"), opened(IMAGES[1], tmp_path / "x.tiff")
     for image in shut:
         for images in ([image, *IMAGES[1:]], [*IMAGES[1:], image]):
-            with pytest.raises(InvalidInput, match=r"private.*image\.copy"):
+            with refuses("x"):
                 open_dataset((images, Y), classes=CLASSES, image_size=4, colour="rgb").read()
 
 
@@ -194,7 +195,7 @@ def test_images_and_numbers_do_not_stand_side_by_side(size: int) -> None:
     grey = [np.zeros((4, 4)), *IMAGES[1:]]
     for mixed in (grey, grey[::-1]):
         source = open_dataset((mixed, Y), classes=CLASSES, image_size=4, colour="grey")
-        with pytest.raises(InvalidInput, match="private"):
+        with refuses("x"):
             list(source.batches(size))
 
 
@@ -217,11 +218,11 @@ def test_torch_datasets_are_read_by_their_places() -> None:
         assert read(data, classes=2) == (X.tolist(), Y)
     assert read(Subset(tensors, [2, 1]), classes=2) == (X[[2, 1]].tolist(), [1, 0])
     assert read(Indexed(list(torch.tensor(X))), classes=2, feature_length=3) == (X.tolist(), Y)
-    assert read(Indexed(["a", "b"], torch.tensor([1, 0])), classes=2, text_column="text") == ([["a"], ["b"]], [1, 0])
+    assert read(Indexed(["a", "b"], torch.tensor([1, 0])), classes=2, columns=["text"]) == ([["a"], ["b"]], [1, 0])
     declared = {"classes": 2, "image_size": 4, "colour": "rgb"}
     assert read(DataLoader(Indexed(IMAGES)), **declared) == read((IMAGES, Y), **declared)
     assert open_dataset(Indexed(IMAGES), labelled=False, **declared).schema.records == 4
-    with pytest.raises(InvalidInput, match="declared shape"):
+    with refuses("x"):
         open_dataset(Indexed(list(torch.tensor(X))), classes=2)
 
 
@@ -242,14 +243,14 @@ class Flow(Stream[Any]):
 
 TENSORS = TensorDataset(torch.tensor(X), torch.tensor(Y))
 REFUSED = {
-    "shuffled": (lambda: DataLoader(TENSORS, shuffle=True), r"RandomSampler.*drawn by the mechanism.*loader\.dataset"),
+    "shuffled": (lambda: DataLoader(TENSORS, shuffle=True), r"RandomSampler.*the mechanism draws.*loader\.dataset"),
     "batches": (
         lambda: DataLoader(
             TENSORS, batch_sampler=type("Mine", (BatchSampler,), {})(SequentialSampler(TENSORS), 2, False)
         ),
-        "a Mine.*drawn by the mechanism",
+        "a Mine.*the mechanism draws",
     ),
-    "collated": (lambda: DataLoader(TENSORS, collate_fn=list), "collate_fn.*into the dataset"),
+    "collated": (lambda: DataLoader(TENSORS, collate_fn=list), "collate_fn.*in the dataset"),
     "flow": (Flow, "__getitem__"),
     "loaded flow": (lambda: DataLoader(Flow()), "__getitem__"),
     "reader": (lambda: pa.table(FRAME).to_reader(), "read_all"),
@@ -299,7 +300,7 @@ def test_a_transform_of_hugging_faces_is_not_read_past() -> None:
     """A transform that hides something would be left out without a word."""
     held = datasets.Dataset.from_dict(FRAME, features=FEATURES)
     for data in (held.with_transform(dict), datasets.DatasetDict(train=held.with_transform(dict))):
-        with pytest.raises(InvalidInput, match="a Dataset with a transform"):
+        with refuses("data"):
             open_dataset(data, classes="ClassLabel", number_columns=["a", "b"])
     assert read(held.with_transform(dict).with_format(None), classes="ClassLabel", number_columns=["a", "b"]) == WANTED
 
@@ -321,26 +322,16 @@ def test_bfloat16_is_widened(tmp_path: Path) -> None:
     x = torch.tensor(X).bfloat16()
     save_file({"x": x, "y": torch.tensor(Y)}, tmp_path / "a.safetensors")
 
-    class Pairs(Dataset[Any]):
-        def __len__(self) -> int:
-            return len(Y)
-
-        def __getitem__(self, place: int) -> Any:
-            return x[place], Y[place]
-
-    for data in (tmp_path / "a.safetensors", (x, Y), (list(x), Y), Pairs(), TensorDataset(x, torch.tensor(Y))):
-        options = {"feature_length": 3} if isinstance(data, Pairs | tuple) else {}
+    for data in (tmp_path / "a.safetensors", (x, Y), (list(x), Y), Indexed(list(x)), TensorDataset(x, torch.tensor(Y))):
+        options = {"feature_length": 3} if isinstance(data, Indexed | tuple) else {}
         assert read(data, classes=2, **options) == (X.tolist(), Y)
 
 
 def test_records_that_are_dicts_are_refused_with_the_way_out() -> None:
-    class Dicts(Dataset[Any]):
-        def __len__(self) -> int:
-            return 2
-
+    class Dicts(Indexed):
         def __getitem__(self, place: int) -> Any:
             return {"x": X[place], "y": Y[place]}
 
     for labelled in (True, False):
-        with pytest.raises(InvalidInput, match="of dicts"):
-            open_dataset(Dicts(), classes=2, feature_length=3, labelled=labelled).read()
+        with refuses("records"):
+            open_dataset(Dicts([*X]), classes=2, feature_length=3, labelled=labelled).read()

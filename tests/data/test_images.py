@@ -21,16 +21,17 @@ from PIL import Image
 import privmix
 from privmix.data import open_dataset
 from privmix.data.columns import Selection
-from privmix.data.images import DECODER, decode_images
+from privmix.data.images import decode_images
 from privmix.data.memory import open_arrays
 from privmix.data.persons import persons_in_names
-from privmix.data.source import Source
+from privmix.data.source import DECODER, Source
 from privmix.errors import InvalidInput
 from privmix.features import Pixels, from_spec
 from privmix.features.spec import check_spec
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_for
 from tests.data.helpers import png
+from tests.refusals import refuses
 
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(3, 5, 6, 3), dtype=np.uint8)
 PIXELS = {"name": "pixels", "version": 1, "options": {}}
@@ -58,11 +59,8 @@ def test_classes_by_folder_in_alphabetical_order(tmp_path: Path) -> None:
     data = source.read()
     assert data.y.tolist() == [0, 1, 1]
     assert np.array_equal(data.x, IMAGES[[2, 1, 0]])
-
-
-def test_grey(tmp_path: Path) -> None:
-    data = opened(fill(tmp_path, IMAGES[..., 0]), colour="grey").read()
-    assert np.array_equal(data.x, IMAGES[[2, 1, 0], :, :, 0])
+    grey = opened(fill(tmp_path, IMAGES[..., 0]), colour="grey").read()
+    assert np.array_equal(grey.x, IMAGES[[2, 1, 0], :, :, 0])
 
 
 def test_splits_are_sub_folders(tmp_path: Path) -> None:
@@ -71,24 +69,20 @@ def test_splits_are_sub_folders(tmp_path: Path) -> None:
     (tmp_path / "test" / "dog" / "b.png").unlink()
     assert opened(tmp_path).schema.records == 3
     assert opened(tmp_path, split="test").schema.records == 2
-    with pytest.raises(InvalidInput, match="split"):
-        opened(tmp_path, split="val")
-
-
-def test_a_folder_without_splits_is_the_training_split(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="split"):
-        opened(fill(tmp_path), split="test")
+    for folder, split in ((tmp_path, "val"), (fill(tmp_path / "flat"), "test")):
+        with refuses("split"):
+            opened(folder, split=split)
 
 
 def test_classes_are_declared_and_may_be_wider_but_not_narrower(tmp_path: Path) -> None:
     fill(tmp_path)
-    with pytest.raises(InvalidInput, match="classes: got None"):
+    with refuses("classes"):
         opened(tmp_path, classes=None)
     assert opened(tmp_path, classes=["bee", "cat", "dog"]).read().y.tolist() == [1, 2, 2]
     assert opened(tmp_path, classes=["dog", "cat"]).read().y.tolist() == [0, 0, 1]
     source = opened(tmp_path, classes=["dog"])
     assert source.schema.records == 3
-    with pytest.raises(InvalidInput, match="label: got a value that is private"):
+    with refuses("label"):
         source.read()
 
 
@@ -106,7 +100,7 @@ def test_what_a_model_takes_is_a_declaration(tmp_path: Path) -> None:
     assert opened(tmp_path, image_size=None, colour=None, input_shape=(4, 4)).schema.input_shape == (4, 4)
     assert opened(tmp_path, image_size=None, colour="rgb", input_shape=(4, 4)).schema.input_shape == (4, 4, 3)
     assert opened(tmp_path, image_size=2, colour=None, input_shape=(4, 4, 3)).schema.input_shape == (2, 2, 3)
-    with pytest.raises(InvalidInput, match="colour: got 'blue'; allowed: one of grey, rgb"):
+    with refuses("colour"):
         opened(tmp_path, colour="blue")
 
 
@@ -291,7 +285,7 @@ def test_every_other_format_of_pillows_is_refused_in_the_same_words() -> None:
             except Exception:
                 continue
             tried += 1
-            with pytest.raises(InvalidInput, match="images of the formats PNG, JPEG, BMP, WEBP, GIF") as caught:
+            with refuses("images") as caught:
                 decode_images(iter([content]), (5, 6, 3))
             said.add(str(caught.value))
     assert tried > 30
@@ -358,14 +352,14 @@ def test_images_of_pillow_whose_kind_is_unknown_are_not_looked_into() -> None:
             pytest.fail("an image was decoded")
 
     for made in ([Trap()], [Image.new("L", (4, 4)), Trap()], [np.zeros((4, 4)), Trap()]):
-        with pytest.raises(InvalidInput, match=r"private.*image"):
+        with refuses("x"):
             open_arrays(made, [0] * len(made), 2, Selection(shape=(4, 4))).read()
 
 
 def test_more_than_8_bits_are_refused(tmp_path: Path) -> None:
     fill(tmp_path)
     Image.fromarray(np.full((5, 6), 40_000, dtype=np.uint16)).save(tmp_path / "cat" / "z.png")
-    with pytest.raises(InvalidInput, match="8 bits a channel"):
+    with refuses("image mode"):
         opened(tmp_path).read()
 
 
@@ -409,7 +403,7 @@ def test_a_long_image_does_not_become_a_huge_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("size", [0, -1, 1.5, True, "8", (8,), (8, 0), (8, 8, 3), 10**9])
 def test_image_sizes_that_are_none(tmp_path: Path, size: Any) -> None:
-    with pytest.raises(InvalidInput, match="image_size: got"):
+    with refuses("image_size"):
         opened(fill(tmp_path), image_size=size)
 
 
@@ -427,5 +421,5 @@ def test_an_image_that_announces_gigabytes_is_refused_undecoded(tmp_path: Path) 
     content[16:24] = struct.pack(">II", 9000, 9000)
     content[29:33] = struct.pack(">I", zlib.crc32(bytes(content[12:29])))
     (tmp_path / "cat" / "a.png").write_bytes(bytes(content))
-    with pytest.raises(InvalidInput, match=r"at most 67,108,864 pixels"):
+    with refuses("image size"):
         opened(tmp_path).read()

@@ -18,6 +18,7 @@ from PIL import Image
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput, StorageError
 from tests.data.helpers import png
+from tests.refusals import refuses
 
 IMAGES = np.random.default_rng(0).integers(0, 256, size=(4, 5, 6, 3), dtype=np.uint8)
 X = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
@@ -43,7 +44,7 @@ def test_files_and_streams(tmp_path: Path, stream: bool) -> None:
     assert np.array_equal(data.x, X)
     assert data.y.tolist() == [0, 1, 1, 0]
     assert [len(batch) for batch in source.batches(2)] == [2, 1, 1]
-    table = open_dataset(path, text_column="id").read()
+    table = open_dataset(path, columns=["id"]).read()
     assert table.x.tolist() == [["u"], ["v"], ["w"], ["x"]]
 
 
@@ -57,38 +58,6 @@ def test_feather(tmp_path: Path, compression: str) -> None:
     assert data.y.tolist() == [0, 1, 1, 0]
 
 
-@pytest.mark.parametrize(
-    ("columns", "field"),
-    [
-        ({"x": [[1.0], [1.0, 2.0]], "label": [0, 1]}, "column x"),
-        ({"x": [1.0, None], "label": [0, 1]}, "column x"),
-        ({"x": [1.0, 2.0], "label": [0, None]}, "column label"),
-        ({"x": [1.0, 2.0], "label": ["0", SECRET]}, "label"),
-        ({"x": [1.0, 2.0], "label": [0, -1]}, "label"),
-        ({"x": [SECRET], "label": [0]}, "columns"),
-        ({"x": [1.0]}, "label column"),
-        ({"x": pa.array([], type=pa.float64()), "label": pa.array([], type=pa.int64())}, "number of records"),
-    ],
-)
-@pytest.mark.parametrize("stream", [False, True])
-def test_bad_tables_are_refused_silently(tmp_path: Path, columns: dict[str, Any], field: str, stream: bool) -> None:
-    path = write(tmp_path / "a.arrow", columns, stream=stream)
-    with pytest.raises(InvalidInput) as caught:
-        open_dataset(path, classes=2, input_shape=(1,)).read()
-    assert caught.value.field == field
-    assert SECRET not in str(caught.value)
-
-
-@pytest.mark.parametrize("stream", [False, True])
-def test_truncated_and_empty_files(tmp_path: Path, stream: bool) -> None:
-    path = write(tmp_path / "a.arrow", {"x": X.tolist(), "label": [0, 1, 1, 0]}, stream=stream)
-    content = path.read_bytes()
-    for cut in (0, 4, 8, len(content) // 2):
-        path.write_bytes(content[:cut])
-        with pytest.raises(InvalidInput):
-            open_dataset(path, classes=2, feature_length=3).read()
-
-
 def hugging_face(features: bool = True) -> Any:
     datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
     kinds = {"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["cat", "dog"])}
@@ -98,21 +67,21 @@ def hugging_face(features: bool = True) -> Any:
 
 def test_saved_dataset(tmp_path: Path) -> None:
     hugging_face().save_to_disk(tmp_path / "d", num_shards=2)
-    source = open_dataset(tmp_path / "d", text_column="text", classes="ClassLabel")
+    source = open_dataset(tmp_path / "d", columns=["text"], classes="ClassLabel")
     assert (source.schema.records, source.schema.classes) == (4, ("cat", "dog"))
     data = source.read()
     assert data.x.tolist() == [["a"], ["b"], [None], ["d"]]
     assert data.y.tolist() == [0, 1, 1, 0]
-    with pytest.raises(InvalidInput, match="split: got 'test'"):
-        open_dataset(tmp_path / "d", text_column="text", split="test", classes="ClassLabel")
+    with refuses("split"):
+        open_dataset(tmp_path / "d", columns=["text"], split="test", classes="ClassLabel")
     hugging_face(features=False).save_to_disk(tmp_path / "plain")
-    with pytest.raises(InvalidInput, match="never inferred"):
-        open_dataset(tmp_path / "plain", text_column="text")
+    with refuses("classes"):
+        open_dataset(tmp_path / "plain", columns=["text"])
 
 
 def test_a_selection_of_a_saved_dataset(tmp_path: Path) -> None:
     hugging_face().select([3, 1]).save_to_disk(tmp_path / "d")
-    assert open_dataset(tmp_path / "d", text_column="text", classes="ClassLabel").read().x.tolist() == [["d"], ["b"]]
+    assert open_dataset(tmp_path / "d", columns=["text"], classes="ClassLabel").read().x.tolist() == [["d"], ["b"]]
 
 
 def test_saved_splits(tmp_path: Path) -> None:
@@ -120,16 +89,14 @@ def test_saved_splits(tmp_path: Path) -> None:
     whole = hugging_face()
     splits = {"train": whole, "validation": whole.select([1])}
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "d")
-    assert open_dataset(tmp_path / "d", text_column="text", classes="ClassLabel").schema.records == 4
-    assert open_dataset(tmp_path / "d", text_column="text", split="val", classes="ClassLabel").read().y.tolist() == [1]
+    assert open_dataset(tmp_path / "d", columns=["text"], classes="ClassLabel").schema.records == 4
+    assert open_dataset(tmp_path / "d", columns=["text"], split="val", classes="ClassLabel").read().y.tolist() == [1]
     assert (
-        open_dataset(
-            tmp_path / "d" / "validation", text_column="text", split="val", classes="ClassLabel"
-        ).schema.records
+        open_dataset(tmp_path / "d" / "validation", columns=["text"], split="val", classes="ClassLabel").schema.records
         == 1
     )
-    with pytest.raises(InvalidInput, match="split: got 'test'"):
-        open_dataset(tmp_path / "d", text_column="text", split="test", classes="ClassLabel")
+    with refuses("split"):
+        open_dataset(tmp_path / "d", columns=["text"], split="test", classes="ClassLabel")
 
 
 def test_saved_images_and_numbers(tmp_path: Path) -> None:
@@ -223,5 +190,5 @@ def test_a_footer_that_leads_elsewhere_is_refused(tmp_path: Path) -> None:
             changed = content[:place] + value + content[place + 1 :]
             if changed != content:
                 path.write_bytes(changed)
-                with pytest.raises(InvalidInput, match="complete and undamaged"):
+                with pytest.raises(InvalidInput, match="complete, undamaged"):
                     open_dataset(path, classes=2)

@@ -14,12 +14,11 @@ import pyarrow.feather as feather
 import pyarrow.ipc as pa_ipc
 import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import save_file
 
 from privmix.data import ArraySource, Source, open_dataset
 from privmix.data.csv import _Starts
 from privmix.data.manifest import Manifest
-from tests.data.helpers import png, write_mnist
+from tests.data.helpers import png, write, write_mnist
 
 N = 57
 RNG = np.random.default_rng(0)
@@ -67,7 +66,7 @@ def texts(folder: Path) -> Source:
     """Cells with line breaks, quotes and separators."""
     rows = (f'"line\n ""{a:g}"", x\r\n",{y}\n' for (a, _), y in zip(X.tolist(), Y.tolist(), strict=True))
     (folder / "d.csv").write_bytes(("text,label\n" + "".join(rows)).encode())
-    return open_dataset(folder / "d.csv", classes=2, text_column="text")
+    return open_dataset(folder / "d.csv", classes=2, columns=["text"])
 
 
 def packed(folder: Path) -> Source:
@@ -89,19 +88,15 @@ def idx(folder: Path) -> Source:
 
 
 def npy(folder: Path) -> Source:
-    np.save(folder / "x.npy", X)
-    np.save(folder / "y.npy", Y)
-    return open_dataset(folder, classes=2)
+    return open_dataset(write(folder / "x.npy", X, Y), classes=2)
 
 
 def npz(folder: Path) -> Source:
-    np.savez(folder / "d.npz", x=X, y=Y)
-    return open_dataset(folder / "d.npz", classes=2)
+    return open_dataset(write(folder / "d.npz", X, Y), classes=2)
 
 
 def safetensors(folder: Path) -> Source:
-    save_file({"x": X.copy(), "y": Y.copy()}, folder / "d.safetensors")
-    return open_dataset(folder / "d.safetensors", classes=2)
+    return open_dataset(write(folder / "d.safetensors", X, Y), classes=2)
 
 
 def images(folder: Path) -> Source:
@@ -142,8 +137,8 @@ MAKERS = [
 @pytest.fixture(autouse=True)
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Texts are as long as a few pieces."""
-    monkeypatch.setattr("privmix.data.files._PIECE", 64)
-    monkeypatch.setattr("privmix.data.csv._BLOCK_BYTES", 200)
+    monkeypatch.setattr("privmix.data.files.PIECE", 64)
+    monkeypatch.setattr("privmix.data.csv.BLOCK_BYTES", 200)
 
 
 def rows(batches: Iterator[Any]) -> list[Any]:

@@ -235,7 +235,7 @@ READERS = {
     },
     "arrow, undeclared lists": Reader(tables("arrow", LIST_TABLE), LISTS, ANY_LIST),
     "json, numbers": Reader(lines, LINES, json_line(), {"number_columns": ["a", "b"]}),
-    "json, lists": Reader(lines, LINES, json_line(), {"feature_column": "v", "feature_length": 3}),
+    "json, lists": Reader(lines, LINES, json_line(), {"number_columns": ["v"], "feature_length": 3}),
     "json, table": Reader(lines, LINES, json_line(), {"columns": ["a", "b"]}),
     "json, undeclared": Reader(lines, LINES, json_line()),
     "json, shards": Reader(shards, LINES, json_line(), {"number_columns": ["a", "b"]}),
@@ -252,7 +252,7 @@ READERS = {
     ),
     "pandas, texts": Reader(pandas_frame, TEXTS, ANY_THREE, {"columns": ["a", "b"]}),
     "pandas, numbers in a table": Reader(pandas_frame, INTEGERS, ANY_THREE, {"columns": ["a", "b"]}),
-    "pandas, a text column": Reader(pandas_frame, TEXTS, ANY_THREE, {"text_column": "b"}),
+    "pandas, a text column": Reader(pandas_frame, TEXTS, ANY_THREE, {"columns": ["b"]}),
     "pandas, integers are classes": Reader(
         pandas_frame, [(1, 2, 7), (3, 4, 9), (5, 6, 7)], ANY_THREE, {"classes": [7, 9, 2]}
     ),
@@ -271,7 +271,7 @@ READERS = {
     ),
     "lists, numbers": Reader(two_lists, INTEGERS, ANY_LENGTH, {"feature_length": 2}),
     "lists, undeclared": Reader(two_lists, INTEGERS, ANY_LENGTH),
-    "lists, texts": Reader(two_lists, [("x", "cat"), ("y", "dog"), ("", "cat")], ANY_LENGTH, {"text_column": "t"}),
+    "lists, texts": Reader(two_lists, [("x", "cat"), ("y", "dog"), ("", "cat")], ANY_LENGTH, {"columns": ["t"]}),
     "lists, rows": Reader(two_lists, TEXTS, ANY_LENGTH, {"columns": ["a", "b"]}),
     "array, inferred": Reader(one_array, INTEGERS, ANY_THREE),
     **{kind: Reader(arrays(kind), NUMBERS, ANY_NUMBERS) for kind in ("npz", "npy", "safetensors", "idx")},

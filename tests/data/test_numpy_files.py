@@ -11,17 +11,10 @@ import pytest
 
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput, StorageError
+from tests.refusals import refuses
 
 X = np.random.default_rng(0).normal(size=(6, 3)).astype(np.float32)
 Y = np.array([0, 1, 1, 0, 1, 0])
-
-
-def test_npz(tmp_path: Path) -> None:
-    path = tmp_path / "d.npz"
-    np.savez_compressed(path, x=X, y=Y)
-    data = open_dataset(path, classes=2).read()
-    assert np.array_equal(data.x, X)
-    assert np.array_equal(data.y, Y)
 
 
 def test_npz_splits_and_classes(tmp_path: Path) -> None:
@@ -30,7 +23,7 @@ def test_npz_splits_and_classes(tmp_path: Path) -> None:
     assert open_dataset(tmp_path / "d.npz", split="test").schema.records == 2
     assert open_dataset(tmp_path, split="test").schema.records == 2
     for path in (tmp_path, tmp_path / "d.npz"):
-        with pytest.raises(InvalidInput, match="split"):
+        with refuses("split"):
             open_dataset(path, split="val")
 
 
@@ -66,7 +59,7 @@ def test_npy_splits(tmp_path: Path) -> None:
         ({"x": X}, "no array y"),
         ({"y": Y}, "no array x"),
         ({"x": X, "y": Y[:3]}, "shape of y"),
-        ({"x": X.astype(object), "y": Y}, "pickled objects are not loaded"),
+        ({"x": X.astype(object), "y": Y}, "Pickled objects are never loaded"),
         ({"x": X.astype("U"), "y": Y}, "type of x"),
         ({"x": X[:0], "y": Y[:0]}, "number of records"),
         ({"x": X * np.nan, "y": Y}, "finite numbers"),
@@ -85,12 +78,12 @@ def test_an_array_shorter_than_its_header_says(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", Y)
     content = (tmp_path / "x.npy").read_bytes()
     (tmp_path / "x.npy").write_bytes(content[:-1])
-    with pytest.raises(InvalidInput, match="as many bytes"):
+    with refuses("size of array"):
         open_dataset(tmp_path, classes=2)
     with zipfile.ZipFile(tmp_path / "d.npz", "w") as archive:
         archive.writestr("x.npy", content[:-1])
         archive.write(tmp_path / "y.npy", "y.npy")
-    with pytest.raises(InvalidInput, match="as many bytes"):
+    with refuses("size of array"):
         open_dataset(tmp_path / "d.npz", classes=2)
 
 
@@ -101,7 +94,7 @@ def test_a_pickle_is_not_run(tmp_path: Path) -> None:
 
     np.save(tmp_path / "x.npy", np.array([[Bomb()]], dtype=object), allow_pickle=True)
     np.save(tmp_path / "y.npy", Y[:1])
-    with pytest.raises(InvalidInput, match="pickled objects are not loaded"):
+    with refuses("type of array"):
         open_dataset(tmp_path, classes=2)
 
 

@@ -12,13 +12,13 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from privmix import extract_features
 from privmix.data import content_hashes
 from privmix.data.files import _hashes
 from privmix.data.remote import RemoteSource
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import StorageError
 from privmix.scratch import ScratchFolder
 from tests.data.test_remote_files import N, _csv, _jsonl, _npy, _parquet, opened, table
+from tests.refusals import refuses
 
 s3fs = pytest.importorskip("s3fs", reason="addresses of an object store need its file system")
 servers = pytest.importorskip("moto.server", reason="the object store is moto's")
@@ -47,10 +47,10 @@ def bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     names = {"ACCESS_KEY_ID": "somebody", "SECRET_ACCESS_KEY": SECRET, "DEFAULT_REGION": "us-east-1"}
     for name, value in {**names, "ENDPOINT_URL": server}.items():
         monkeypatch.setenv(f"AWS_{name}", value)
-    monkeypatch.setattr("privmix.data.remote_files._LEAST_PIECE", 2**10)
-    monkeypatch.setattr("privmix.data.files._PIECE", 2**13)
-    monkeypatch.setattr("privmix.data.csv._BLOCK_BYTES", 2**13)
-    monkeypatch.setattr("privmix.data.remote_files._PAUSE", 0.0)
+    monkeypatch.setattr("privmix.data.remote_files.LEAST_PIECE", 2**10)
+    monkeypatch.setattr("privmix.data.files.PIECE", 2**13)
+    monkeypatch.setattr("privmix.data.csv.BLOCK_BYTES", 2**13)
+    monkeypatch.setattr("privmix.data.remote_files.PAUSE", 0.0)
     _hashes.clear()
     asked, fetched = list[int](), s3fs.S3FileSystem._cat_file
 
@@ -90,17 +90,6 @@ def test_a_tile_is_read_in_place(write: Write, bucket: Any, tmp_path: Path, monk
     assert 0 < sum(bucket.asked) < 0.2 * total
 
 
-def test_a_store_of_features_is_the_one_that_a_file_gives(bucket: Any, tmp_path: Path) -> None:
-    name = _parquet(tmp_path)
-    bucket.put(str(tmp_path / name), f"private/d/{name}")
-    stores = [tmp_path / "HERE", tmp_path / "THERE"]
-    for data, store in zip((tmp_path / name, f"s3://private/d/{name}"), stores, strict=True):
-        extract_features(data, out=store, features="identity", classes=3, progress=False)
-    one, other = ({file.name: file.read_bytes() for file in store.glob("*.npy")} for store in stores)
-    assert one == other
-    assert len(one) == 2
-
-
 @pytest.mark.parametrize("versions", [False, True])
 def test_what_is_written_over_gives_no_last_record(versions: bool, bucket: Any, tmp_path: Path) -> None:
     name = _npy(tmp_path)
@@ -118,7 +107,7 @@ def test_what_is_written_over_gives_no_last_record(versions: bool, bucket: Any, 
                 s3fs.S3FileSystem(skip_instance_cache=True).pipe(f"private/d/{name}", bytes(content))
             seen.append(len(batch))
 
-    with pytest.raises(InvalidInput, match="stay as they are"):
+    with refuses("data"):
         read()
     assert 0 < sum(seen) < 400
 

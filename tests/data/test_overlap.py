@@ -5,20 +5,21 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections import Counter
-from typing import Any
 
 import numpy as np
 import pandas
 import pytest
 
 from privmix.data import ArraySource, open_dataset
-from privmix.data.overlap import Contents, PersonsContents, Sketch
+from privmix.data.overlap import InputHashes, PersonsContents, Sketch
 from privmix.data.overlap_rule import FLOOR, SKETCH_FLOOR
 from privmix.errors import InvalidInput
 
 
-def records(numbers: range, telling: bool = True) -> Contents:
-    return Contents({hashlib.blake2b(bytes(str(one), "ascii"), digest_size=16).digest(): 1 for one in numbers}, telling)
+def records(numbers: range, telling: bool = True) -> InputHashes:
+    return InputHashes(
+        {hashlib.blake2b(bytes(str(one), "ascii"), digest_size=16).digest(): 1 for one in numbers}, telling
+    )
 
 
 @pytest.mark.parametrize("telling", [True, False])
@@ -56,7 +57,7 @@ def test_a_card_of_few_hashes_says_nothing(told: int, private_records: int) -> N
     assert card.overlaps(records(range(private_records))) == (min(told, private_records) >= SKETCH_FLOOR == 100)
     large = Sketch.of(records(range(20_000)))
     for asked in (1, 2, 99):
-        private = Contents(dict.fromkeys(large.digests[:asked], 1), telling=True)
+        private = InputHashes(dict.fromkeys(large.digests[:asked], 1), telling=True)
         assert not large.overlaps(private)
         assert not Sketch(10**9, large.digests, telling=True).overlaps(private)
 
@@ -67,10 +68,10 @@ def test_neighbours_are_told_apart_at_the_floor_alone(others: int, telling: bool
     """Formal guarantee: floor. Without and with Alice, for public sets of her record and those of up to 28 others."""
     for count in range(1, FLOOR):
         public = records(range(count), telling)
-        everybody = Contents(
+        everybody = InputHashes(
             {**records(range(1, count)).counts, **records(range(5_000, 5_000 + others)).counts}, telling
         )
-        with_alice = Contents({**everybody.counts, **records(range(1)).counts}, telling)
+        with_alice = InputHashes({**everybody.counts, **records(range(1)).counts}, telling)
         assert not public.overlaps(everybody)
         assert not public.overlaps(with_alice)
     assert records(range(FLOOR), telling).overlaps(records(range(FLOOR), telling))
@@ -89,7 +90,7 @@ def test_a_person_counts_with_one_record(alice: range, others: int, telling: boo
     alone = [range(one, one + 1) for one in range(20_000, 20_000 + FLOOR)]
     strangers = [range(50_000 + 9 * one, 50_000 + 9 * one + 9) for one in range(others)]
     for count in (0, 1, FLOOR // 2, FLOOR - 3, FLOOR - 2):
-        public = Contents({**records(alice).counts, **records(range(20_000, 20_000 + count)).counts}, telling)
+        public = InputHashes({**records(alice).counts, **records(range(20_000, 20_000 + count)).counts}, telling)
         everybody = persons(*alone[:count], *strangers, telling=telling)
         with_alice = persons(alice, *alone[:count], *strangers, telling=telling)
         card = Sketch.of(public)
@@ -116,7 +117,7 @@ def test_rows_of_tables_that_are_alike_by_chance_are_no_private_ones() -> None:
     rows = [number for one in held for number in one[:2]]
     for telling in (True, False):
         private = persons(*held, telling=telling)
-        public = Contents({key: 1 for one in rows for key in records(range(one, one + 1)).counts}, telling)
+        public = InputHashes({key: 1 for one in rows for key in records(range(one, one + 1)).counts}, telling)
         assert public.overlaps(private.beside(public.counts)) == telling
         whole = records(range(5_000), telling)
         assert whole.overlaps(private.beside(whole.counts))
@@ -126,32 +127,32 @@ def test_rows_of_tables_that_are_alike_by_chance_are_no_private_ones() -> None:
 @pytest.mark.parametrize("telling", [True, False])
 def test_oversampled_private_data_are_recognised(times: int, telling: bool) -> None:
     public = records(range(100), telling)
-    private = Contents(dict.fromkeys(public.counts, times), telling)
+    private = InputHashes(dict.fromkeys(public.counts, times), telling)
     assert public.overlaps(private)
     assert Sketch.of(public).overlaps(private)
     # However often the public ones stand.
-    assert Contents(dict.fromkeys(public.counts, 7), telling).overlaps(private)
+    assert InputHashes(dict.fromkeys(public.counts, 7), telling).overlaps(private)
 
 
 def test_rare_classes_that_were_oversampled_are_recognised() -> None:
     rare, usual = records(range(40)), records(range(40, 300))
-    private = Contents(dict.fromkeys(rare.counts, 10) | usual.counts, telling=True)
+    private = InputHashes(dict.fromkeys(rare.counts, 10) | usual.counts, telling=True)
     assert rare.overlaps(private)
     assert usual.overlaps(private)
     # Rows of a table that stand often stand in other tables, too.
-    table = Contents(private.counts, telling=False)
-    assert not Contents(rare.counts, telling=False).overlaps(table)
+    table = InputHashes(private.counts, telling=False)
+    assert not InputHashes(rare.counts, telling=False).overlaps(table)
 
 
 def test_what_many_people_share_tells_nothing() -> None:
     """A few records that stand often in both are usual, and so are rows of a coarse table."""
     often = records(range(20)).counts
-    public = Contents({**often, **records(range(1_000, 1_100)).counts}, telling=True)
-    private = Contents(dict.fromkeys(often, 40) | records(range(2_000, 2_300)).counts, telling=True)
+    public = InputHashes({**often, **records(range(1_000, 1_100)).counts}, telling=True)
+    private = InputHashes(dict.fromkeys(often, 40) | records(range(2_000, 2_300)).counts, telling=True)
     assert not public.overlaps(private)
     rows = list(records(range(200)).counts)
-    coarse = Contents({row: 1 + place for place, row in enumerate(rows)}, telling=False)
-    assert not Contents(dict.fromkeys(rows[3:], 1), telling=False).overlaps(coarse)
+    coarse = InputHashes({row: 1 + place for place, row in enumerate(rows)}, telling=False)
+    assert not InputHashes(dict.fromkeys(rows[3:], 1), telling=False).overlaps(coarse)
 
 
 def test_blank_records_tell_nothing() -> None:
@@ -160,9 +161,9 @@ def test_blank_records_tell_nothing() -> None:
     noise = np.random.default_rng(0).integers(0, 256, (300, 5, 5), dtype=np.uint8)
     labels = np.zeros(400, np.int64)
 
-    def contents(*parts: np.ndarray) -> Contents:
+    def contents(*parts: np.ndarray) -> InputHashes:
         x = np.concatenate(parts)
-        return Contents.of(ArraySource(x, np.resize(labels, len(x)), ("0",)))
+        return InputHashes.of(ArraySource(x, np.resize(labels, len(x)), ("0",)))
 
     public, private = contents(shades, noise[:100]), contents(np.repeat(shades, 5, axis=0), noise[100:])
     assert not public.overlaps(private)
@@ -176,9 +177,9 @@ def test_blank_records_tell_nothing() -> None:
 
 def test_it_knows_records_in_another_format_and_order() -> None:
     images = np.random.default_rng(0).integers(0, 256, (120, 5, 5), dtype=np.uint8)
-    kept = Sketch.of(Contents.of(ArraySource(images, np.arange(120) % 2, ("0", "1"))))
+    kept = Sketch.of(InputHashes.of(ArraySource(images, np.arange(120) % 2, ("0", "1"))))
     again = (images[::-1] / 255).astype(np.float32)
-    assert kept.overlaps(Contents.of(ArraySource(again, np.zeros(120, np.int64), ("0", "1"))))
+    assert kept.overlaps(InputHashes.of(ArraySource(again, np.zeros(120, np.int64), ("0", "1"))))
     assert Sketch.from_dict(kept.to_dict()) == kept
 
 
@@ -219,9 +220,8 @@ def test_hashes_that_so_many_records_do_not_have_are_refused(records_told: int) 
         Sketch.from_dict(told | {"records": records_told})
 
 
-@pytest.mark.parametrize("columns", [{"columns": ["text"]}, {"text_column": "text"}], ids=["table", "text"])
-def test_half_characters_have_a_hash(columns: dict[str, Any]) -> None:
+def test_half_characters_have_a_hash() -> None:
     """An encoder that refuses one quotes the record, after the charge."""
     frame = pandas.DataFrame({"text": ["\ud800", "\udc80 and more", "plain"], "y": [0, 0, 0]}, dtype=object)
-    found = Contents.of(open_dataset(frame, label_column="y", classes=1, **columns))
+    found = InputHashes.of(open_dataset(frame, label_column="y", classes=1, columns=["text"]))
     assert sorted(found.counts.values()) == [1, 1, 1]

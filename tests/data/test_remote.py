@@ -25,6 +25,7 @@ from privmix.data.overlap import same_files
 from privmix.data.remote import RemoteSource, public_name
 from privmix.errors import InvalidInput, MissingExtra, StorageError
 from tests.data.helpers import png, write_mnist
+from tests.refusals import refuses
 
 fsspec = pytest.importorskip("fsspec", reason="addresses need privmix[remote]")
 CSV = "a,label\n1,0\n2,1\n"
@@ -86,7 +87,7 @@ def test_folders_patterns_and_splits(memory: Any, copies: Path, tmp_path: Path) 
     del source
     gc.collect()
     assert not list(copies.iterdir())
-    with pytest.raises(InvalidInput, match=r"split: got 'val'.*memory://privmix holds"):
+    with refuses("split"):
         open_dataset("memory://privmix", classes=2, split="val")
 
 
@@ -192,10 +193,10 @@ def test_what_remote_libraries_say_is_dropped(use: Any, copies: Path) -> None:
 
 @pytest.mark.parametrize("use", [open_dataset, fingerprint])
 def test_unknown_schemes_and_a_missing_library(use: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InvalidInput, match=r"data: got 'nosuch://host/d.csv'; allowed: a scheme"):
+    with refuses("data"):
         use("nosuch://ann:secret@host/d.csv")
     monkeypatch.setitem(sys.modules, "fsspec", None)
-    with pytest.raises(MissingExtra, match=r"privmix\[remote\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[remote\]"):
         use("memory://privmix/d.csv")
 
 
@@ -252,9 +253,9 @@ def test_saved_datasets(memory: Any, copies: Path, tmp_path: Path) -> None:
     with pa.ipc.new_stream(str(folder / "train" / "data.arrow"), table.schema) as out:
         out.write_table(table)
     upload(memory, folder)
-    assert open_dataset("memory://privmix", classes=2, text_column="text").read().x.tolist() == [["a"], [None]]
+    assert open_dataset("memory://privmix", classes=2, columns=["text"]).read().x.tolist() == [["a"], [None]]
     with pytest.raises(StorageError, match=r"memory://privmix/test/state.json: "):
-        open_dataset("memory://privmix", classes=2, text_column="text", split="test")
+        open_dataset("memory://privmix", classes=2, columns=["text"], split="test")
 
 
 def test_the_same_bytes_are_known_at_an_address_and_of_a_split(tmp_path: Path) -> None:

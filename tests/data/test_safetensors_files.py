@@ -12,7 +12,8 @@ import pytest
 from safetensors.numpy import save_file
 
 from privmix.data import open_dataset
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput
+from tests.refusals import refuses
 
 X = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
 Y = np.array([0, 1, 1, 0, 1])
@@ -36,7 +37,7 @@ def test_types(tmp_path: Path, kind: str) -> None:
 
 
 def test_slices_are_no_longer_than_a_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privmix.data.safetensors_files._PIECE_VALUES", 12)
+    monkeypatch.setattr("privmix.data.safetensors_files.PIECE_VALUES", 12)
     source = open_dataset(write(tmp_path / "d.safetensors", {"x": X, "y": Y}), classes=2)
     assert [len(batch) for batch in source.batches(100)] == [2, 2, 1]
     assert np.array_equal(source.read().x, X)
@@ -48,7 +49,7 @@ def test_splits(tmp_path: Path) -> None:
     assert open_dataset(path, classes=2).schema.records == 5
     assert open_dataset(tmp_path, classes=2, split="test").schema.records == 2
     for place in (path, tmp_path):
-        with pytest.raises(InvalidInput, match="split: got 'val'"):
+        with refuses("split"):
             open_dataset(place, classes=2, split="val")
 
 
@@ -79,11 +80,6 @@ def test_classes_that_are_no_list_of_names(tmp_path: Path, classes: Any) -> None
     with pytest.raises(InvalidInput):
         open_dataset(path)
     assert open_dataset(path, classes=2).schema.records == 5
-
-
-def test_classes_are_never_inferred(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="never inferred"):
-        open_dataset(write(tmp_path / "d.safetensors", {"x": X, "y": Y}))
 
 
 def raw(header: Any, data: bytes = b"", length: int | None = None) -> bytes:
@@ -122,12 +118,3 @@ def test_damaged_headers(tmp_path: Path, content: bytes) -> None:
         open_dataset(path, classes=2).read()
     assert "Smith" not in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_truncated_and_missing(tmp_path: Path) -> None:
-    path = write(tmp_path / "d.safetensors", {"x": X, "y": Y})
-    path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InvalidInput, match="a safetensors file, complete and undamaged"):
-        open_dataset(path, classes=2)
-    with pytest.raises(StorageError):
-        open_dataset(tmp_path / "e.safetensors", classes=2)

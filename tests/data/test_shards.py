@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,8 @@ from safetensors.numpy import save_file
 from privmix.data import ArraySource, open_dataset
 from privmix.data.shards import ShardedSource
 from privmix.errors import InvalidInput, StorageError
-from tests.data.helpers import write_mnist
+from tests.data.helpers import write, write_mnist
+from tests.refusals import refuses
 
 X = np.arange(12, dtype=np.float32).reshape(6, 2)
 Y = np.array([0, 1, 1, 0, 1, 0])
@@ -25,25 +25,6 @@ SUFFIXES = ["csv", "csv.gz", "jsonl", "parquet", "arrow", "npz", "safetensors"]
 
 def options(suffix: str) -> dict[str, Any]:
     return {"number_columns": ["a", "b"]} if suffix == "jsonl" else {}
-
-
-def write(path: Path, x: np.ndarray, y: np.ndarray) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    rows = [[*values, label] for values, label in zip(x.tolist(), y.tolist(), strict=True)]
-    table = pa.table({"a": x[:, 0], "b": x[:, 1], "label": y})
-    if path.name.endswith((".csv", ".csv.gz")):
-        content = "a,b,label\n" + "".join(",".join(map(str, row)) + "\n" for row in rows)
-        path.write_bytes(gzip.compress(content.encode()) if path.suffix == ".gz" else content.encode())
-    elif path.suffix == ".jsonl":
-        path.write_text("".join('{"a": %s, "b": %s, "label": %s}\n' % tuple(row) for row in rows))  # noqa: UP031
-    elif path.suffix == ".parquet":
-        pq.write_table(table, path)
-    elif path.suffix == ".arrow":
-        feather.write_feather(table, str(path))
-    elif path.suffix == ".npz":
-        np.savez(path, x=x, y=y)
-    else:
-        save_file({"x": x.copy(), "y": y.copy()}, path)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -61,7 +42,7 @@ def test_a_folder_and_a_pattern_give_the_records_in_sorted_order(tmp_path: Path,
         assert all(len(batch) <= 3 for batch in source.batches(3))
     assert open_dataset(tmp_path / "*", classes=2, split="test", **options(suffix)).schema.records == 1
     assert open_dataset(tmp_path / "[a-z]*-0.*", classes=2, split="test", **options(suffix)).schema.records == 1
-    with pytest.raises(InvalidInput, match="split: got 'val'"):
+    with refuses("split"):
         open_dataset(tmp_path / "*", classes=2, split="val")
 
 
@@ -94,19 +75,10 @@ def test_shards_of_another_shape_are_refused(tmp_path: Path, suffix: str) -> Non
         open_dataset(tmp_path, classes=2, **options(suffix)).read()
 
 
-@pytest.mark.parametrize("suffix", SUFFIXES)
-def test_a_damaged_shard_is_refused(tmp_path: Path, suffix: str) -> None:
-    write(tmp_path / f"a.{suffix}", X, Y)
-    (tmp_path / f"b.{suffix}").write_bytes(b"Smith")
-    with pytest.raises((InvalidInput, StorageError)) as caught:
-        open_dataset(tmp_path, classes=2, **options(suffix)).read()
-    assert "Smith" not in str(caught.value)
-
-
 def test_tables_in_shards(tmp_path: Path) -> None:
     for part in range(2):
         (tmp_path / f"{part}.csv").write_text(f'text,label\n"a\n{part}",{part}\n')
-    data = open_dataset(tmp_path, classes=2, text_column="text").read()
+    data = open_dataset(tmp_path, classes=2, columns=["text"]).read()
     assert data.x.tolist() == [["a\n0"], ["a\n1"]]
     assert data.schema.columns == ("text",)
 
@@ -124,7 +96,7 @@ def test_idx_and_npy_stay_one_pair_a_split(tmp_path: Path) -> None:
     x, y = np.zeros((1, 2, 2), dtype=np.uint8), np.zeros(1, dtype=np.uint8)
     write_mnist(tmp_path, "train", x, y)
     write_mnist(tmp_path, "b-train", x, y)
-    with pytest.raises(InvalidInput, match="one idx file"):
+    with refuses("data"):
         open_dataset(tmp_path / "*", classes=2)
 
 
@@ -135,7 +107,7 @@ def test_sources_of_one_schema() -> None:
     source = ShardedSource([part(("a", "b")), part(("a", "b"))])
     assert source.schema.records == 4
     for other in (part(("b", "a")), part(("a", "b"), 3)):
-        with pytest.raises(InvalidInput, match="shards"):
+        with refuses("shards"):
             ShardedSource([part(("a", "b")), other])
-    with pytest.raises(InvalidInput, match="at least one"):
+    with refuses("shards"):
         ShardedSource([])

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from privmix.data.source import ArraySource, Schema, as_table, encode_labels, resolve_classes
 from privmix.errors import InvalidInput
+from tests.refusals import refuses
 
 CLASSES = ("cat", "dog", "eel")
 
@@ -29,16 +30,11 @@ def test_batches_cover_the_records_in_order_whatever_their_size() -> None:
     assert source.read().x.dtype == np.float32
 
 
-def test_bytes_stay_bytes() -> None:
-    x = np.arange(8, dtype=np.uint8).reshape(2, 2, 2)
-    assert ArraySource(x, np.array([0, 1]), CLASSES).read().x.dtype == np.uint8
-
-
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, 1e300])
 def test_values_that_are_not_finite_float32_are_refused_silently(bad: float) -> None:
     """Formal guarantee: silent."""
     source = ArraySource(np.array([[0.0, 1.0], [bad, 2.0]]), np.array([0, 1]), CLASSES)
-    with pytest.raises(InvalidInput, match="private and not shown; allowed: finite numbers"):
+    with refuses("inputs"):
         source.read()
 
 
@@ -48,7 +44,7 @@ def test_labels_outside_the_declared_classes_are_refused_silently(labels: list[A
     source = ArraySource(np.zeros((2, 1)), np.array(labels), CLASSES)
     with pytest.raises(InvalidInput) as caught:
         source.read()
-    assert (caught.value.field, caught.value.shown) == ("label", "a value that is private and not shown")
+    assert (caught.value.field, caught.value.shown) == ("label", "a private value (hidden)")
     assert caught.value.__cause__ is None
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
 
@@ -70,13 +66,9 @@ def test_labels_by_name_or_index(labels: Any, expected: list[int]) -> None:
     assert encoded.tolist() == expected
 
 
-def test_names_come_before_indices() -> None:
-    assert encode_labels(np.array(["1", "0"]), ("1", "0")).tolist() == [0, 1]
-
-
 @pytest.mark.parametrize("labels", [np.array([None, "cat"], dtype=object), np.array([1 + 2j]), np.array([b"\xff"])])
 def test_labels_of_other_types_are_refused(labels: Any) -> None:
-    with pytest.raises(InvalidInput, match="label"):
+    with refuses("label"):
         encode_labels(labels, CLASSES)
 
 
@@ -90,7 +82,7 @@ def test_integer_labels_are_kept_or_refused(labels: list[int]) -> None:
 
 
 def test_classes_are_never_inferred() -> None:
-    with pytest.raises(InvalidInput, match="never inferred from labels"):
+    with refuses("classes"):
         resolve_classes(None)
 
 
@@ -102,7 +94,7 @@ def test_declared_classes_come_before_public_ones() -> None:
 
 @pytest.mark.parametrize("classes", [0, -1, True, [], ["a", "a"], ["a", ""], "abc", [1, 1], [1.5], [None, 1], 1.5])
 def test_class_lists_that_make_no_sense(classes: Any) -> None:
-    with pytest.raises(InvalidInput, match="classes"):
+    with refuses("classes"):
         resolve_classes(classes)
 
 
@@ -112,7 +104,7 @@ def test_class_lists_that_make_no_sense(classes: Any) -> None:
     ids=lambda labels: type(labels).__name__,
 )
 def test_labels_given_for_the_class_list_are_not_quoted(labels: Any) -> None:
-    with pytest.raises(InvalidInput, match="classes: ") as refused:
+    with refuses("classes") as refused:
         resolve_classes(labels)
     assert "Zq7" not in str(refused.value)
 
@@ -135,12 +127,12 @@ def test_arrays_that_are_no_dataset(x: Any, y: Any, field: str) -> None:
 
 
 def test_a_record_cannot_be_absurdly_large() -> None:
-    with pytest.raises(InvalidInput, match="values in one record"):
+    with refuses("values in one record"):
         Schema(records=1, input_shape=(2**31, 2**31), classes=CLASSES)
 
 
 def test_batch_size_must_be_positive() -> None:
-    with pytest.raises(InvalidInput, match="batch size"):
+    with refuses("batch size"):
         next(ArraySource(np.zeros((1, 1)), np.zeros(1), CLASSES).batches(0))
 
 
@@ -169,7 +161,7 @@ def test_tables_hold_texts_floats_and_nothing(rows: list[tuple[Any, Any]]) -> No
 
     expected = [[judged(value) for value in row] for row in rows]
     if any(judged(value) == "refused" and not isinstance(value, str) for row in rows for value in row):
-        with pytest.raises(InvalidInput, match=r"column [ab]: got a value that is private"):
+        with pytest.raises(InvalidInput, match=r"column [ab]: got a private value"):
             as_table(raw, ("a", "b"))
     else:
         table = as_table(raw, ("a", "b"))
@@ -188,7 +180,7 @@ def test_exact_decimals_in_tables_are_numbers() -> None:
     raw = np.array([[Decimal("1.25")], [Decimal(3)], [None]], dtype=object)
     assert as_table(raw, ("a",))[:, 0].tolist() == [1.25, 3.0, None]
     for value in (Decimal("sNaN"), Decimal("Infinity"), Decimal("1e400")):
-        with pytest.raises(InvalidInput, match="private and not shown"):
+        with refuses("column a"):
             as_table(np.array([[value]], dtype=object), ("a",))
 
 
@@ -196,5 +188,5 @@ def test_exact_decimals_in_tables_are_numbers() -> None:
 def test_other_values_in_tables_are_refused_silently(value: Any) -> None:
     raw = np.empty((1, 1), dtype=object)
     raw[0, 0] = value
-    with pytest.raises(InvalidInput, match="private and not shown"):
+    with refuses("column a"):
         as_table(raw, ("a",))

@@ -22,6 +22,7 @@ from privmix.data import open_dataset
 from privmix.data.source import CELLS
 from privmix.errors import InvalidInput
 from tests.data.helpers import png
+from tests.refusals import refuses
 
 CLASSES = ["<=50K", ">50K"]
 TEXT = 'job,age,income\n"clerk, a\n""good"" one",38,<=50K\n,NaN,>50K\nJürgen,x,0\n'
@@ -54,23 +55,14 @@ def test_columns_come_in_the_order_asked_for(tmp_path: Path) -> None:
     path = write(tmp_path, TEXT)
     by_age = open_dataset(path, columns=["age", "job"], label_column="income", classes=CLASSES)
     assert by_age.read().x.tolist() == [row[::-1] for row in ROWS]
-    only_job = open_dataset(path, text_column="job", label_column="income", classes=CLASSES)
+    only_job = open_dataset(path, columns=["job"], label_column="income", classes=CLASSES)
     assert only_job.schema.columns == ("job",)
     assert only_job.read().x.tolist() == [row[:1] for row in ROWS]
 
 
 def test_a_header_may_span_lines(tmp_path: Path) -> None:
     path = write(tmp_path, '"a\nb",label\nhello,1\n')
-    assert open_dataset(path, text_column="a\nb", classes=2).read().x.tolist() == [["hello"]]
-
-
-def test_records_are_counted_in_blocks_larger_than_one(tmp_path: Path) -> None:
-    rows = 60_000
-    body = "".join(f'"line {i}\nline {"x" * (i % 150)}",{i % 3}\n' for i in range(rows))
-    assert len(body) > 2**22
-    source = open_dataset(write(tmp_path, "text,label\n" + body), text_column="text", classes=3)
-    assert source.schema.records == rows
-    assert source.read().y.tolist() == [i % 3 for i in range(rows)]
+    assert open_dataset(path, columns=["a\nb"], classes=2).read().x.tolist() == [["hello"]]
 
 
 def test_parquet_tables(tmp_path: Path) -> None:
@@ -108,30 +100,28 @@ def test_parquet_tables(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "options", "field"),
     [
-        (TEXT, {"text_column": "job", "columns": ["age"]}, "text column, columns"),
         (TEXT, {"columns": []}, "columns"),
         (TEXT, {"columns": "job"}, "columns"),
         (TEXT, {"columns": ["job", "job"]}, "columns"),
         (TEXT, {"columns": [3]}, "columns"),
         (TEXT, {"columns": 3}, "columns"),
-        (TEXT, {"text_column": ""}, "text column"),
-        (TEXT, {"text_column": 3}, "text column"),
-        (TEXT, {"text_column": "income"}, "text column"),
+        (TEXT, {"columns": [""]}, "columns"),
+        (TEXT, {"columns": ["income"]}, "columns"),
         (TEXT, {"columns": ["job", "income"]}, "columns"),
-        (TEXT, {"columns": ["job"], "feature_column": "age"}, "feature column"),
+        (TEXT, {"columns": ["job"], "number_columns": ["age"]}, "columns"),
         (TEXT, {"columns": ["job", "town"]}, "columns"),
         (TEXT, {"columns": ["job"], "image_size": 8}, "image_size"),
-        ("", {"text_column": "job"}, "header"),
-        ("job,age\nx,1\n", {"text_column": "job"}, "label column"),
-        ("job,income\n", {"text_column": "job"}, "number of records"),
-        ("job,income\n\n\r\n", {"text_column": "job"}, "number of records"),
-        ("job,income\nSmith,>50K,3\n", {"text_column": "job"}, "d.csv"),
-        ("job,income\nSmith\n", {"text_column": "job"}, "d.csv"),
-        ('job,income\n"Smith,>50K\n', {"text_column": "job"}, "d.csv"),
-        ("job,income\nSmith,\n", {"text_column": "job"}, "label"),
-        ("job,income\nx,Smith\n", {"text_column": "job"}, "label"),
-        (b"job,income\nSmith\xff,>50K\n", {"text_column": "job"}, "d.csv"),
-        (gzip.compress(TEXT.encode())[:-12], {"text_column": "job"}, "d.csv"),
+        ("", {"columns": ["job"]}, "header"),
+        ("job,age\nx,1\n", {"columns": ["job"]}, "label column"),
+        ("job,income\n", {"columns": ["job"]}, "number of records"),
+        ("job,income\n\n\r\n", {"columns": ["job"]}, "number of records"),
+        ("job,income\nSmith,>50K,3\n", {"columns": ["job"]}, "d.csv"),
+        ("job,income\nSmith\n", {"columns": ["job"]}, "d.csv"),
+        ('job,income\n"Smith,>50K\n', {"columns": ["job"]}, "d.csv"),
+        ("job,income\nSmith,\n", {"columns": ["job"]}, "label"),
+        ("job,income\nx,Smith\n", {"columns": ["job"]}, "label"),
+        (b"job,income\nSmith\xff,>50K\n", {"columns": ["job"]}, "d.csv"),
+        (gzip.compress(TEXT.encode())[:-12], {"columns": ["job"]}, "d.csv"),
     ],
 )
 def test_bad_tables_are_refused_silently(
@@ -167,32 +157,32 @@ def test_bad_parquet_tables_are_refused_silently(tmp_path: Path, columns: dict[s
 
 def test_formats_without_columns_refuse_them(tmp_path: Path) -> None:
     np.savez(tmp_path / "d.npz", x=np.zeros((1, 1)), y=[0])
-    with pytest.raises(InvalidInput, match="no columns with names"):
-        open_dataset(tmp_path / "d.npz", classes=2, text_column="text")
+    with refuses("columns"):
+        open_dataset(tmp_path / "d.npz", classes=2, columns=["text"])
     (tmp_path / "images" / "cat").mkdir(parents=True)
     (tmp_path / "images" / "cat" / "a.png").write_bytes(png(np.zeros((2, 2), dtype=np.uint8)))
-    with pytest.raises(InvalidInput, match="no columns with names"):
+    with refuses("columns"):
         open_dataset(tmp_path / "images", columns=["a", "b"])
 
 
 def test_an_undeclared_class_says_how_to_declare_it(tmp_path: Path) -> None:
     path = write(tmp_path, TEXT)
-    with pytest.raises(InvalidInput, match="never inferred") as missing:
-        open_dataset(path, text_column="job", label_column="income")
-    with pytest.raises(InvalidInput, match="label") as unknown:
-        open_dataset(path, text_column="job", label_column="income", classes=["<=50K"]).read()
+    with refuses("classes") as missing:
+        open_dataset(path, columns=["job"], label_column="income")
+    with refuses("label") as unknown:
+        open_dataset(path, columns=["job"], label_column="income", classes=["<=50K"]).read()
     for caught in (missing, unknown):
-        assert "`classes`" in str(caught.value)
+        assert "classes" in str(caught.value)
         assert ">50K" not in str(caught.value)
 
 
 def test_banking77(data_root: Path) -> None:
-    source = open_dataset(data_root / "banking77", text_column="text", classes=77)
+    source = open_dataset(data_root / "banking77", columns=["text"], classes=77)
     assert (source.schema.records, source.schema.columns) == (10_003, ("text",))
     data = source.read()
     assert data.x[0, 0] == "I am still waiting on my card?"
     assert np.bincount(data.y).min() == 35
-    assert open_dataset(data_root / "banking77", text_column="text", classes=77, split="test").schema.records == 3080
+    assert open_dataset(data_root / "banking77", columns=["text"], classes=77, split="test").schema.records == 3080
 
 
 def test_adult(data_root: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,15 +9,11 @@ from typing import Any
 import numpy as np
 import pandas
 import polars
-import pyarrow as pa
-import pyarrow.feather as feather
-import pyarrow.parquet as pq
 import pytest
-from safetensors.numpy import save_file
 
 from privmix.data import open_dataset
 from privmix.errors import InvalidInput
-from tests.data.helpers import idx_bytes, png
+from tests.data.helpers import columns, png, write
 
 CLASSES = ["cat", "dog"]
 X = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -26,88 +21,27 @@ Y = np.array([0, 1, 1, 0])
 NAMES = [CLASSES[label] for label in Y]
 
 
-def columns(labelled: bool) -> dict[str, list[Any]]:
-    found: dict[str, list[Any]] = {name: X[:, place].tolist() for place, name in enumerate("abc")}
-    return {**found, "label": NAMES} if labelled else found
+FILES = ["d.csv", "d.parquet", "d.feather", "d.jsonl", "d.npz", "x.npy", "d.safetensors", "train-images-idx2-ubyte"]
+FORMATS: dict[str, Callable[[Path, Any], Any]] = {
+    **{name: lambda folder, y, name=name: write(folder / name, X, y) for name in FILES},
+    "folder of npy": lambda folder, y: write(folder / "x.npy", X, y).parent,
+    "folder of idx": lambda folder, y: write(folder / "train-images-idx2-ubyte", X, y).parent,
+    "pandas": lambda _, y: pandas.DataFrame(columns(X, y)),
+    "polars": lambda _, y: polars.DataFrame(columns(X, y)),
+    "arrays": lambda _, y: X if y is None else (X, y),
+    "frame and labels": lambda _, y: (
+        (pandas.DataFrame(columns(X)), y) if y is not None else pandas.DataFrame(columns(X))
+    ),
+}
 
 
-def csv(folder: Path, labelled: bool) -> Path:
-    pandas.DataFrame(columns(labelled)).to_csv(folder / "d.csv", index=False)
-    return folder / "d.csv"
-
-
-def parquet(folder: Path, labelled: bool) -> Path:
-    pq.write_table(pa.table(columns(labelled)), folder / "d.parquet")
-    return folder / "d.parquet"
-
-
-def arrow(folder: Path, labelled: bool) -> Path:
-    feather.write_feather(pa.table(columns(labelled)), folder / "d.feather", compression="uncompressed")
-    return folder / "d.feather"
-
-
-def jsonl(folder: Path, labelled: bool) -> Path:
-    rows = pandas.DataFrame(columns(labelled)).to_dict("records")
-    (folder / "d.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return folder / "d.jsonl"
-
-
-def npz(folder: Path, labelled: bool) -> Path:
-    np.savez(folder / "d.npz", x=X, **({"y": Y} if labelled else {}))
-    return folder / "d.npz"
-
-
-def npy(folder: Path, labelled: bool) -> Path:
-    np.save(folder / "x.npy", X)
-    if labelled:
-        np.save(folder / "y.npy", Y)
-    return folder
-
-
-def one_npy(folder: Path, labelled: bool) -> Path:
-    return npy(folder, labelled) / "x.npy"
-
-
-def safetensors(folder: Path, labelled: bool) -> Path:
-    save_file({"x": X, **({"y": Y} if labelled else {})}, folder / "d.safetensors")
-    return folder / "d.safetensors"
-
-
-def idx(folder: Path, labelled: bool) -> Path:
-    (folder / "train-images-idx2-ubyte").write_bytes(idx_bytes(X.astype(np.uint8)))
-    if labelled:
-        (folder / "train-labels-idx1-ubyte").write_bytes(idx_bytes(Y.astype(np.uint8)))
-    return folder
-
-
-def in_pandas(folder: Path, labelled: bool) -> Any:
-    return pandas.DataFrame(columns(labelled))
-
-
-def in_polars(folder: Path, labelled: bool) -> Any:
-    return polars.DataFrame(columns(labelled))
-
-
-def in_arrays(folder: Path, labelled: bool) -> Any:
-    return (X, Y) if labelled else X
-
-
-def frame_and_labels(folder: Path, labelled: bool) -> Any:
-    return (pandas.DataFrame(columns(False)), Y) if labelled else pandas.DataFrame(columns(False))
-
-
-FORMATS: list[Callable[[Path, bool], Any]] = [
-    csv, parquet, arrow, jsonl, npz, npy, one_npy, safetensors, idx, in_pandas, in_polars, in_arrays, frame_and_labels,
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("write", FORMATS, ids=lambda write: write.__name__)
-def test_labels_may_be_there_or_not(write: Callable[[Path, bool], Any], tmp_path: Path) -> None:
-    more: dict[str, Any] = {"number_columns": list("abc")} if write is jsonl else {}
-    for labelled in (True, False):
-        folder = tmp_path / str(labelled)
-        folder.mkdir()
-        source = open_dataset(write(folder, labelled), classes=CLASSES, labelled=False, **more)
+@pytest.mark.parametrize("kind", FORMATS)
+def test_labels_may_be_there_or_not(kind: str, tmp_path: Path) -> None:
+    more: dict[str, Any] = {"number_columns": list("abc")} if kind == "d.jsonl" else {}
+    for y in (Y, None):
+        (tmp_path / str(y is None)).mkdir()
+        data = FORMATS[kind](tmp_path / str(y is None), y)
+        source = open_dataset(data, classes=CLASSES, labelled=False, **more)
         assert source.schema.records == len(X)
         assert np.array_equal(np.concatenate(list(source.inputs(3))), X)
         with pytest.raises(InvalidInput):
@@ -116,9 +50,11 @@ def test_labels_may_be_there_or_not(write: Callable[[Path, bool], Any], tmp_path
 
 def test_hugging_face_and_tables(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
-    found = open_dataset(datasets.Dataset.from_dict(columns(False)), classes=CLASSES, labelled=False)
+    found = open_dataset(datasets.Dataset.from_dict(columns(X)), classes=CLASSES, labelled=False)
     assert np.array_equal(np.concatenate(list(found.inputs(8))), X)
-    table = open_dataset(parquet(tmp_path, True), columns=["label", "a"], classes=CLASSES, labelled=False)
+    table = open_dataset(
+        write(tmp_path / "d.parquet", X, NAMES), columns=["label", "a"], classes=CLASSES, labelled=False
+    )
     assert next(table.inputs(1)).tolist() == [["cat", 0.0]]
 
 

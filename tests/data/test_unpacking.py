@@ -63,7 +63,7 @@ def test_packed_tables_are_read(tmp_path: Path, packing: str) -> None:
         assert (found.x.tolist(), found.y.tolist()) == ([[2.0], [3.0]], [0, 1])
         assert columns_of(path) == (None if "json" in name else {"a": "", "label": ""})
         path.write_bytes(path.read_bytes()[:-6])
-        with pytest.raises(InvalidInput, match="complete and undamaged"):
+        with pytest.raises(InvalidInput, match="complete, undamaged"):
             open_dataset(path, classes=["no", "yes"], number_columns=["a"]).read()
 
 
@@ -87,7 +87,7 @@ def test_an_archive_holds_one_file(tmp_path: Path) -> None:
 def test_traps_are_refused_when_opened(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, write: Callable[[Path], None]
 ) -> None:
-    monkeypatch.setattr("privmix.data.files._FREE_BYTES", 2**16)
+    monkeypatch.setattr("privmix.data.files.FREE_BYTES", 2**16)
     write(tmp_path / name)
     assert (tmp_path / name).stat().st_size < ZEROS / 256
     with pytest.raises(InvalidInput, match="at most 256 times its size"):
@@ -106,11 +106,11 @@ def test_an_idx_file_that_announces_terabytes_costs_no_memory(tmp_path: Path) ->
 def test_a_text_that_stands_once_and_is_meant_often_is_decoded_in_parts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("privmix.data.columns._PART_BYTES", 2**16)
+    monkeypatch.setattr("privmix.data.columns.PART_BYTES", 2**16)
     text = "x" * 2**15
     column = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100, np.int32)), pa.array([text]))
     pq.write_table(pa.table({"text": column, "label": np.zeros(100, np.int64)}), tmp_path / "d.parquet")
-    source = open_dataset(tmp_path / "d.parquet", classes=2, text_column="text")
+    source = open_dataset(tmp_path / "d.parquet", classes=2, columns=["text"])
     batches = list(source.batches(4096))
     assert [len(batch) for batch in batches] == [2] * 50
     assert all(batch.x[0, 0] == text for batch in batches)

@@ -16,17 +16,17 @@ from privmix.audits.evidence import Law, RowLaw
 from privmix.engine.records import RecordSource, tiles_of
 from privmix.engine.rows import Engine, RowBlock
 from privmix.engine.tiles import TileReader
-from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import gaussian_on_lattice
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import BasePlan, Design, Setting
 from privmix.plans.design import Beside
 from privmix.plans.registry import DESIGNS, register
-from privmix.plans.setting import Assumed, Forecast
+from privmix.plans.setting import AssumedRecords, MomentForecast
 from privmix.progress import Progress
 from privmix.publication import RecordTransform
 from privmix.releases import load_release, release_to_folder, verify_release
+from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_records
 
 RECORDS, DIM = 300, 5
@@ -81,8 +81,8 @@ class ClassSums(Design[SumsPlan]):
         return {"design": self.name}
 
     @classmethod
-    def forecast(cls, plan: SumsPlan, assumed: Assumed) -> Forecast:
-        return Forecast(None, assumed.noise * plan.noise_multiplier)
+    def forecast(cls, plan: SumsPlan, assumed: AssumedRecords) -> MomentForecast:
+        return MomentForecast(None, assumed.noise * plan.noise_multiplier)
 
     @classmethod
     def beside(cls, plan: SumsPlan) -> Beside:
@@ -152,11 +152,11 @@ def test_it_plans_releases_and_verifies(class_sums: None, tmp_path: Path) -> Non
     (tmp_path / "REL" / "sums.safetensors").unlink()
     with pytest.raises(Exception, match=r"sums\.safetensors"):
         verify_release(tmp_path / "REL")
-    with pytest.raises(InvalidInput, match="engine"):
+    with refuses("engine"):
         release_to_folder(plan, records, SecretStreams.from_seed(0), tmp_path / "RAY", engine="ray", **facts)
 
 
 def test_without_a_worst_case_it_is_not_audited_as_another(class_sums: None) -> None:
     plan = ReleaseConfig(RECORDS, DIM, CLASSES, "class-sums").with_noise(1.0)
-    with pytest.raises(InvalidInput, match="worst case is known"):
+    with refuses("design"):
         audit_plan(plan, 8.0, 1e-2, runs=100)

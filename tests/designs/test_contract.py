@@ -25,7 +25,7 @@ from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS, DataModel
 from privmix.planning import ReleaseConfig, predict_accuracy
 from privmix.plans import Design, ReleasePlan, RowDesign, all_designs, design_named, made_by, plan_from_dict, register
-from privmix.plans.registry import Door, behind
+from privmix.plans.registry import Deferred, behind
 from privmix.publication.second_moments import RELEASED_AS
 from privmix.releases import SecretStreams, load_release, release_to_folder, verify_release
 from privmix.research.rivals.embedding.feature_maps import FEATURE_MAP, FeatureMap
@@ -33,13 +33,13 @@ from tests.releases.helpers import CLASSES, EVERY_DESIGN, design_name, make_reco
 
 RECORDS, DIM = 80, 4
 # What every design leads to, and what it leads to where it has need of it; with what is returned behind it.
-NEEDED: dict[Door[Any], Any] = {
+NEEDED: dict[Deferred[Any], Any] = {
     ROW_LAW: RowLaw,
     WORST_CASE: WorstCase,
     NOISES: Iterator[PureNoise],
     MOVED: list[QuerySensitivity],
 }
-OPTIONAL: dict[Door[Any], Any] = {BESIDE_TESTS: list[NoiseTest]}
+OPTIONAL: dict[Deferred[Any], Any] = {BESIDE_TESTS: list[NoiseTest]}
 every_design = pytest.mark.parametrize("choices", EVERY_DESIGN, ids=design_name)
 every_kind = pytest.mark.parametrize("kind", all_designs(), ids=lambda kind: kind.name)
 
@@ -106,7 +106,7 @@ def test_its_doors_lead_to_what_they_say(kind: type[Design[Any]]) -> None:
 
 
 @pytest.mark.parametrize("door", [*NEEDED, *OPTIONAL, RELEASED_AS, FEATURE_MAP], ids=lambda door: door.name)
-def test_a_door_that_is_missing_or_leads_nowhere(door: Door[Any]) -> None:
+def test_a_door_that_is_missing_or_leads_nowhere(door: Deferred[Any]) -> None:
     bare: type[Design[Any]] = type("Bare", (Design,), {"name": "bare"})
     with pytest.raises(InvalidInput, match=f"bare.*{door.name}"):
         door.of(bare)

@@ -18,7 +18,7 @@ from privmix.designs.stages.two_released import residual_map
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
-from privmix.releases import SecretStreams, release_to_memory
+from tests.releases.helpers import release
 
 # Fewer records than features, one feature, features that lie in two directions, channels, hardly any noise.
 CASES = [
@@ -44,9 +44,7 @@ def make(records: int, dim: int, epsilon: float, channels: int, kind: str) -> Ma
     x += 2 * np.eye(3, dim)[labels]
     config = ReleaseConfig(records=records, dim=dim, classes=("a", "b", "c"), design="three-stage", rows=16)
     plan: Any = replace(config.calibrate(epsilon, 1e-5), channels=channels)
-    facts: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (dim,)}
-    found = release_to_memory(plan, PrivateRecords(x.astype(np.float32), labels), SecretStreams.from_seed(1), **facts)
-    return plan, found.beside
+    return plan, release(plan, PrivateRecords(x.astype(np.float32), labels)).beside
 
 
 def elsewhere(plan: ThreeStagePlan, honest: ThreeStageMoments) -> ThreeStageMoments:

@@ -15,7 +15,6 @@ import pytest
 from privmix import _registry
 from privmix.audits.audit import audit_plan
 from privmix.engine import rows as engine
-from privmix.errors import InvalidInput
 from privmix.learning import LEARNERS
 from privmix.planning import ReleaseConfig, choose_design
 from privmix.plans import design_named
@@ -82,15 +81,6 @@ def test_too_little_noise_is_caught(two_class: None, monkeypatch: pytest.MonkeyP
     assert audit_plan(plan, 2.0, 1e-2, **settings).violated
 
 
-def test_a_design_without_a_worst_case_is_not_audited_as_another(
-    two_class: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plan = ReleaseConfig(100, 5, CLASSES, "two-class", **RARELY).with_noise(1.0)
-    monkeypatch.delattr(design_named("two-class"), "worst_case")
-    with pytest.raises(InvalidInput, match="worst case is known"):
-        audit_plan(plan, 8.0, 1e-2, runs=100)
-
-
 def test_the_command_line_knows_it(two_class: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     # Pictures of an evaluation are drawn where one is.
     monkeypatch.chdir(tmp_path)
@@ -98,7 +88,7 @@ def test_the_command_line_knows_it(two_class: None, tmp_path: Path, monkeypatch:
     np.savez(tmp_path / "train.npz", x=records.features, y=records.labels)
     np.savez(tmp_path / "test.npz", x=records.features, y=records.labels)
     data = ["--data", str(tmp_path), "--classes", ",".join(CLASSES)]
-    options = ["--design", "two-class", "--mixup-degree", "16"]
+    options = ["--design", "two-class:mixup_degree=16"]
     budget = ["--epsilon", "8", "--delta", "1e-3"]
     lines = [
         ["account", *options, "--records", "300", "--classes", "3", *budget],
@@ -120,9 +110,10 @@ def test_the_command_line_knows_it(two_class: None, tmp_path: Path, monkeypatch:
     certificate = json.loads((tmp_path / "REL" / "certificate.json").read_text())
     assert certificate["plan"]["design"] == "two-class"
     assert "each row holds records of two classes" in (tmp_path / "REL" / "README.md").read_text()
-    refused = privmix("release", *data, "--features", "identity", *options, "--max-weight", ".5", *budget, "--out", "X")
+    other = ["--design", "two-class:max_weight=.5"]
+    refused = privmix("release", *data, "--features", "identity", *other, *budget, "--out", "X")
     assert refused.code == 2
-    assert "--max-weight" in refused.err
+    assert "max_weight" in refused.err
 
 
 def test_the_docs_show_this_very_file() -> None:

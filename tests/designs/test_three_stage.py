@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-import privmix as pm
 from privmix.accounting import Composed, Gaussian
 from privmix.designs import ThreeStagePlan
 from privmix.designs.stages.three_engine import ClassScatter, ThreeStageEngine
@@ -18,13 +17,12 @@ from privmix.designs.stages.three_learner import ThreeStageClassifier
 from privmix.designs.stages.three_released import ThreeStageMoments
 from privmix.designs.stages.two_learner import TwoStageClassifier
 from privmix.engine import PrivateRecords
-from privmix.errors import InvalidInput
 from privmix.learning.model_io import load_model, save_model
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.publication import ReleasedDataset
-from privmix.releases import release_to_memory
-from tests.releases.helpers import CLASSES, make_records
+from tests.refusals import refuses
+from tests.releases.helpers import CLASSES, make_records, release
 
 RECORDS, DIM = 400, 6
 
@@ -57,7 +55,7 @@ def test_the_event_is_of_all_four_queries() -> None:
 
 @pytest.mark.parametrize("share", [0.0, 0.65, 1.0])
 def test_shares_that_do_not_add_up_are_refused(share: float) -> None:
-    with pytest.raises(InvalidInput, match="class_share"):
+    with refuses("class_share"):
         make_plan(class_share=share)
 
 
@@ -87,7 +85,7 @@ def test_scatter_of_each_class_is_that_of_its_residuals() -> None:
     # What the map is for: clipped residuals about as long in all directions.
     lengths = np.linalg.norm(v, axis=1)
     assert 0.4 < np.square(lengths).mean() <= 1
-    with pytest.raises(InvalidInput, match="lattice sums"):
+    with refuses("lattice sums"):
         ClassScatter(replace(plan, lattice_bits=24)).add(np.zeros((64, plan.class_directions)), np.zeros(64, int))
 
 
@@ -113,8 +111,7 @@ def released(seed: int, **choices: Any) -> ReleasedDataset:
     x, y = shaped(6000, 0)
     options = {"rows": 1, "design": "three-stage", **choices}
     plan = ReleaseConfig(len(x), 4, ("flat", "tall", "far"), **options).calibrate(4.0, 1e-5)
-    streams = SecretStreams.from_seed(seed)
-    return release_to_memory(plan, PrivateRecords(x, y), streams, extractor={"name": "identity"}, input_shape=(4,))
+    return release(plan, PrivateRecords(x, y), seed)
 
 
 def test_few_records_of_classes_of_one_shape_show_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,20 +122,19 @@ def test_few_records_of_classes_of_one_shape_show_no_other(monkeypatch: pytest.M
     x, y = rng.normal(size=(300, 12)).astype(np.float32), np.arange(300) % 3
     options: dict[str, Any] = {"rows": 1, "clip_norm": 9.0, "design": "three-stage", "class_share": 0.4}
     plan = ReleaseConfig(300, 12, CLASSES, **options).calibrate(2000.0, 1e-5)
-    streams = SecretStreams.from_seed(0)
-    release = release_to_memory(plan, PrivateRecords(x, y), streams, extractor={"name": "identity"}, input_shape=(12,))
-    found = np.linalg.norm(ThreeStageClassifier().fit(release).shapes_)
+    made = release(plan, PrivateRecords(x, y), 0)
+    found = np.linalg.norm(ThreeStageClassifier().fit(made).shapes_)
     monkeypatch.setattr(
         "privmix.designs.stages.three_learner.class_deviation", lambda moments, counts: np.full(len(counts), 1e-9)
     )
-    assert found < 0.5 * np.linalg.norm(ThreeStageClassifier().fit(release).shapes_)
+    assert found < 0.5 * np.linalg.norm(ThreeStageClassifier().fit(made).shapes_)
 
 
 def test_classes_of_one_mean_are_told_by_their_shapes(tmp_path: Path) -> None:
     test_x, test_y = shaped(3000, 1)
-    release = released(0)
-    model = ThreeStageClassifier().fit(release)
-    linear = (TwoStageClassifier().fit(release).predict(test_x) == test_y).mean()
+    made = released(0)
+    model = ThreeStageClassifier().fit(made)
+    linear = (TwoStageClassifier().fit(made).predict(test_x) == test_y).mean()
     predicted = model.predict(test_x)
     # Chance among two of three is 0.67; by shapes 0.9.
     assert linear < 0.72
@@ -155,33 +151,18 @@ def test_where_shapes_are_alike_nothing_is_lost() -> None:
     config = ReleaseConfig(4000, 6, ("a", "b", "c", "d"), "three-stage", rows=1)
     accuracies = []
     for seed in range(3):
-        release = release_to_memory(
-            config.calibrate(2.0, 1e-5),
-            PrivateRecords(x[:4000], y[:4000]),
-            SecretStreams.from_seed(seed),
-            extractor={"name": "identity"},
-            input_shape=(6,),
-        )
+        made = release(config.calibrate(2.0, 1e-5), PrivateRecords(x[:4000], y[:4000]), seed)
         for learner in (ThreeStageClassifier(), TwoStageClassifier()):
-            accuracies.append((learner.fit(release).predict(x[4000:]) == y[4000:]).mean())
+            accuracies.append((learner.fit(made).predict(x[4000:]) == y[4000:]).mean())
     three, two = np.mean(accuracies[::2]), np.mean(accuracies[1::2])
     assert three > two - 0.02
 
 
 def test_other_releases_and_numbers_that_are_none_are_refused() -> None:
-    release = released(0)
-    moments = release.beside
+    made = released(0)
+    moments = made.beside
     broken = replace(moments, class_within=np.full_like(moments.class_within, np.nan))
-    with pytest.raises(InvalidInput, match="released moments"):
-        ThreeStageClassifier().fit(replace(release, beside=broken))
-    with pytest.raises(InvalidInput, match="three-stage"):
+    with refuses("released moments"):
+        ThreeStageClassifier().fit(replace(made, beside=broken))
+    with refuses("release"):
         ThreeStageClassifier().fit(released(0, design="two-stage"))
-
-
-def test_by_the_job_from_release_to_model(tmp_path: Path) -> None:
-    x, y = shaped(3000, 0)
-    found = pm.release((x, y), classes=3, features="identity", design="three-stage", epsilon=6, delta=1e-4,
-                       out=tmp_path / "REL")  # fmt: skip
-    assert pm.verify(tmp_path / "REL").held.epsilon <= 6
-    model = pm.fit(found)
-    assert model.score(*shaped(900, 2)) > 0.8

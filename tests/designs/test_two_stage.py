@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from privmix.accounting import Composed, Gaussian
 from privmix.designs import TwoStagePlan
 from privmix.designs.stages import two_engine as two_stage_engine
-from privmix.designs.stages import two_released as two_stage
 from privmix.designs.stages.two_engine import TwoStageEngine, WithinScatter
 from privmix.designs.stages.two_learner import TwoStageClassifier
 from privmix.designs.stages.two_plan import NORM_EDGES
@@ -25,10 +24,9 @@ from privmix.learning import DiscriminantClassifier
 from privmix.learning.data_model import DataModel
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig, predict_accuracy
-from privmix.publication import ReleasedDataset
 from privmix.publication.second_moments import Spectrum
-from privmix.releases import release_to_memory
-from tests.releases.helpers import CLASSES, make_records
+from tests.refusals import refuses
+from tests.releases.helpers import CLASSES, make_records, release
 
 RECORDS, DIM = 400, 6
 
@@ -52,7 +50,7 @@ def test_features_that_public_data_whitened_are_not_whitened_again() -> None:
     assert make_plan().whitening == 0.75
     assert make_plan(whitened=True).whitening == 0
     assert make_plan(whitened=True, whitening=0.5).whitening == 0.5
-    with pytest.raises(InvalidInput, match="whitened"):
+    with refuses("whitened"):
         make_plan(whitened=1)
 
 
@@ -133,7 +131,7 @@ def test_directions_that_rounding_makes_longer_are_on_their_grid(monkeypatch: py
     variance = 1 / (2.6 * (1 - 2.0**-26) ** 2)
     values = np.full(2, variance * moments.records * plan.final_clip_norm**2)
     basis = np.float32([[1.0, 0.0], [3 * 2.0**-23, 1.0]])
-    monkeypatch.setattr(two_stage, "_spectrum", lambda *_: (moments.second, Spectrum(values, basis, 0.0)))
+    monkeypatch.setattr(type(moments), "spectrum", lambda _: Spectrum(values, basis, 0.0))
     assert residual_map(plan, moments).directions.max() == 1
 
 
@@ -167,12 +165,6 @@ def test_more_than_memory_should_hold_is_made_twice(monkeypatch: pytest.MonkeyPa
     assert again.norms.tobytes() == found.norms.tobytes()
 
 
-def released(plan: TwoStagePlan, records: PrivateRecords, seed: int = 0) -> ReleasedDataset:
-    return release_to_memory(
-        plan, records, SecretStreams.from_seed(seed), extractor={"name": "identity"}, input_shape=(plan.dim,)
-    )
-
-
 def test_it_teaches_more_than_its_first_stage_where_directions_decide() -> None:
     """Classes lie apart where records vary least: the noise of one stage hides that, whitened scatter shows it."""
     rng = np.random.default_rng(0)
@@ -186,9 +178,9 @@ def test_it_teaches_more_than_its_first_stage_where_directions_decide() -> None:
     (x, y), (test_x, test_y) = draws
     plan = ReleaseConfig(count, dim, CLASSES, "two-stage", rows=1).calibrate(2.0, 1e-5)
     assert isinstance(plan, TwoStagePlan)
-    release = released(plan, PrivateRecords(x, y))
-    again = (TwoStageClassifier().fit(release).predict(test_x) == test_y).mean()
-    once = (DiscriminantClassifier().fit(release).predict(test_x) == test_y).mean()
+    made = release(plan, PrivateRecords(x, y), 0)
+    again = (TwoStageClassifier().fit(made).predict(test_x) == test_y).mean()
+    once = (DiscriminantClassifier().fit(made).predict(test_x) == test_y).mean()
     assert again > once + 0.02
 
 
@@ -214,15 +206,8 @@ def test_channels_that_share_their_covariance_are_cleaned_together() -> None:
 
 def test_the_learner_wants_two_stages() -> None:
     plan = ReleaseConfig(RECORDS, DIM, CLASSES, "moments").calibrate(4.0, 1e-5)
-    release = release_to_memory(
-        plan,
-        make_records(RECORDS, DIM),
-        SecretStreams.from_seed(0),
-        extractor={"name": "identity"},
-        input_shape=(DIM,),
-    )
-    with pytest.raises(InvalidInput, match="two-stage"):
-        TwoStageClassifier().fit(release)
+    with refuses("release"):
+        TwoStageClassifier().fit(release(plan, make_records(RECORDS, DIM)))
 
 
 def test_its_forecast_says_where_noise_hides_second_moments() -> None:

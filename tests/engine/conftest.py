@@ -1,4 +1,4 @@
-"""One Ray cluster for all tests of this folder: its start is dear."""
+"""One Ray cluster for all tests of this folder: its start is slow."""
 
 from __future__ import annotations
 
@@ -22,11 +22,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
     # Another test may have imported Ray before.
     _reread_token()
-    node = {
-        "num_cpus": 1,
-        "object_store_memory": 80 * 2**20,
-        "include_dashboard": False,
-    }
+    node = {"num_cpus": 1, "object_store_memory": 80 * 2**20, "include_dashboard": False}
     made = Cluster(initialize_head=True, head_node_args=node)
     made.add_node(**node)
     ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")

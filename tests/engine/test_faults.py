@@ -111,7 +111,7 @@ def test_a_full_disk_says_so_and_the_tiles_that_are_whole_stay(
         if len(list(tiles_of(place).glob("tile-*"))) >= 2:
             TileFolder.write = write  # type: ignore[method-assign]
 
-    with pytest.raises(ClusterLost, match=r"File too large: make room .* what was made is kept"):
+    with pytest.raises(ClusterLost, match=r"File too large: free space .* finished parts are kept"):
         encoded(source, Cluster(on_task_start=full), tmp_path)
     assert not place.exists()
     folder = TileFolder.at(place, None)

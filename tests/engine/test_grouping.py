@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from privmix.data import FeatureStore
 from privmix.data.source import Schema
@@ -19,7 +18,8 @@ from privmix.engine.grouping import by_person, store_by_person
 from privmix.engine.records import PersonStoreTiles, content_fingerprint, tiles_of
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.persons import grouped
-from tests.engine.test_persons import CLASSES, equal, every_design, plan_of, released, some
+from tests.engine.test_persons import CLASSES, equal, every_design, plan_of, released, some, whose_of
+from tests.refusals import refuses
 
 SMALL = 4_000
 FACTS = {"name": "identity"}
@@ -38,11 +38,6 @@ def stored(folder: Path, records: PrivateRecords) -> FeatureStore:
     return FeatureStore.open(folder / "store")
 
 
-def whose(records: PrivateRecords) -> NDArray[np.int64]:
-    assert records.persons is not None
-    return records.persons
-
-
 def of_32_bits(records: PrivateRecords) -> PrivateRecords:
     return PrivateRecords(records.features.astype(np.float32), records.labels, records.persons)
 
@@ -52,8 +47,10 @@ def of_32_bits(records: PrivateRecords) -> PrivateRecords:
 def test_it_is_what_memory_would_hold(tmp_path: Path, memory: int, most: int) -> None:
     """One part or many, and where some have more records than count."""
     records = of_32_bits(some(40, 300))
-    made = store_by_person(stored(tmp_path, records), whose(records), tmp_path / "made", memory_bytes=memory, most=most)
-    order, starts = grouped(whose(records), records.labels, most)
+    made = store_by_person(
+        stored(tmp_path, records), whose_of(records), tmp_path / "made", memory_bytes=memory, most=most
+    )
+    order, starts = grouped(whose_of(records), records.labels, most)
     assert np.array_equal(made.features, records.features[order])
     assert np.array_equal(made.labels, records.labels[order])
     assert np.array_equal(np.flatnonzero(made.begins), starts[:-1])
@@ -67,7 +64,9 @@ def test_its_tiles_are_those_of_memory(tmp_path: Path, monkeypatch: pytest.Monke
     for part in ("records", "tiles"):
         monkeypatch.setattr(f"privmix.engine.{part}.RECORD_TILE", tile)
     monkeypatch.setattr("privmix.engine.records._BEGINS_AT_ONCE", 11)
-    made = tiles_of(store_by_person(stored(tmp_path, records), whose(records), tmp_path / "made", memory_bytes=SMALL))
+    made = tiles_of(
+        store_by_person(stored(tmp_path, records), whose_of(records), tmp_path / "made", memory_bytes=SMALL)
+    )
     assert isinstance(made, PersonStoreTiles)
     expected = tiles_of(records)
     assert (made.units, made.count, made.dim) == (40, 300, 5)
@@ -84,7 +83,7 @@ def test_its_tiles_are_those_of_memory(tmp_path: Path, monkeypatch: pytest.Monke
 def test_a_release_from_disk_is_that_from_memory(tmp_path: Path, name: str) -> None:
     """Bit for bit, read at once or again for every chunk."""
     records, plan = of_32_bits(some(40, 200)), plan_of(name, 40, 5)
-    made: Any = store_by_person(stored(tmp_path, records), whose(records), tmp_path / "made", memory_bytes=SMALL)
+    made: Any = store_by_person(stored(tmp_path, records), whose_of(records), tmp_path / "made", memory_bytes=SMALL)
     expected = released(plan, records)
     assert equal(expected, released(plan, made))
     assert equal(expected, released(plan, made, memory_gb=1e-6))
@@ -92,7 +91,7 @@ def test_a_release_from_disk_is_that_from_memory(tmp_path: Path, name: str) -> N
 
 def test_workers_get_its_path_alone(tmp_path: Path) -> None:
     records = some(40, 300)
-    made = tiles_of(store_by_person(stored(tmp_path, records), whose(records), tmp_path / "made"))
+    made = tiles_of(store_by_person(stored(tmp_path, records), whose_of(records), tmp_path / "made"))
     sent = pickle.dumps(made)
     assert len(sent) < 500
     assert np.array_equal(pickle.loads(sent).tile(0)[0], made.tile(0)[0])
@@ -119,11 +118,11 @@ def test_it_goes_on_to_the_same_bytes(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr("privmix.data.partial.CHECKPOINT_SECONDS", 0.0)
     records = some(40, 300)
     store, before, after = stored(tmp_path, records), list[int](), list[int]()
-    whole = store_by_person(store, whose(records), tmp_path / "whole", memory_bytes=SMALL)
+    whole = store_by_person(store, whose_of(records), tmp_path / "whole", memory_bytes=SMALL)
     asked: Any = {"memory_bytes": SMALL}
     with pytest.raises(Killed):
-        store_by_person(store, whose(records), tmp_path / "made", progress=killed_after(calls, before), **asked)
-    made = store_by_person(store, whose(records), tmp_path / "made", progress=killed_after(1000, after), **asked)
+        store_by_person(store, whose_of(records), tmp_path / "made", progress=killed_after(calls, before), **asked)
+    made = store_by_person(store, whose_of(records), tmp_path / "made", progress=killed_after(1000, after), **asked)
     assert made.fingerprint == whole.fingerprint
     assert np.array_equal(made.features, whole.features)
     written = [done for done in before if done > 300]
@@ -135,35 +134,35 @@ def test_parts_that_a_kill_left_go_and_those_of_others_are_not_touched(tmp_path:
     store, parts = stored(tmp_path, records), tmp_path / ".made.parts"
     parts.mkdir(mode=0o700)
     (parts / "0").write_bytes(b"left")
-    store_by_person(store, whose(records), tmp_path / "made")
+    store_by_person(store, whose_of(records), tmp_path / "made")
     assert not parts.exists()
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir(mode=0o700)
     (elsewhere / "kept").write_bytes(b"another's")
     (tmp_path / ".again.parts").symlink_to(elsewhere)
-    with pytest.raises(InvalidInput, match=r"again\.parts"):
-        store_by_person(store, whose(records), tmp_path / "again")
+    with refuses(".again.parts"):
+        store_by_person(store, whose_of(records), tmp_path / "again")
     assert (elsewhere / "kept").exists()
 
 
 def test_it_is_reused_for_the_same_records_and_persons_alone(tmp_path: Path) -> None:
     records = some(40, 300)
     store = stored(tmp_path, records)
-    made = store_by_person(store, whose(records), tmp_path / "made")
+    made = store_by_person(store, whose_of(records), tmp_path / "made")
     calls: list[Any] = []
-    again = store_by_person(store, whose(records), tmp_path / "made", progress=lambda *told: calls.append(told))
+    again = store_by_person(store, whose_of(records), tmp_path / "made", progress=lambda *told: calls.append(told))
     assert again.fingerprint == made.fingerprint
     assert not calls
-    with pytest.raises(InvalidInput, match="these records and persons"):
-        store_by_person(store, whose(records)[::-1], tmp_path / "made")
-    with pytest.raises(InvalidInput, match="these records and persons"):
-        store_by_person(store, whose(records), tmp_path / "store")
+    with refuses("feature store"):
+        store_by_person(store, whose_of(records)[::-1], tmp_path / "made")
+    with refuses("feature store"):
+        store_by_person(store, whose_of(records), tmp_path / "store")
     begins = tmp_path / "made" / "begins.npy"
     content = bytearray(begins.read_bytes())
     content[-1] ^= 1
     begins.write_bytes(content)
     with pytest.raises(InvalidInput, match="as they were written"):
-        store_by_person(store, whose(records), tmp_path / "made")
+        store_by_person(store, whose_of(records), tmp_path / "made")
 
 
 def test_memory_holds_a_part_and_little_of_each_person(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,8 +185,8 @@ def test_memory_holds_a_part_and_little_of_each_person(tmp_path: Path, monkeypat
 
 def test_persons_that_are_not_one_a_record_are_refused(tmp_path: Path) -> None:
     records = some(40, 300)
-    with pytest.raises(InvalidInput, match="one person a record"):
-        store_by_person(stored(tmp_path, records), whose(records)[1:], tmp_path / "made")
+    with refuses("persons"):
+        store_by_person(stored(tmp_path, records), whose_of(records)[1:], tmp_path / "made")
 
 
 def test_a_full_disk_is_an_error_and_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,9 +196,9 @@ def test_a_full_disk_is_an_error_and_leaves_no_part(tmp_path: Path, monkeypatch:
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(grouping._Sorting, "_deal_some", full)
+    monkeypatch.setattr(grouping, "of_many", full)
     with pytest.raises(StorageError, match="space"):
-        store_by_person(store, whose(records), tmp_path / "made")
+        store_by_person(store, whose_of(records), tmp_path / "made", most=3)
     assert not list(tmp_path.glob("*made*"))
 
 

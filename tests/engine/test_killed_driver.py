@@ -22,13 +22,7 @@ from tests.engine.test_ray import processes
 N, CLASSES = 1100, 2
 LEDGER, STORE, OUT, DATASET = "sqlite:///ledger.db", "STORE", "OUT", "../d.parquet"
 DATA: dict[str, Any] = {"classes": CLASSES, "features": "identity"}
-WISHES: dict[str, Any] = {
-    **DATA,
-    "epsilon": 4.0,
-    "delta": 1e-4,
-    "design": "moments",
-    "clip_norm": 2.0,
-}
+WISHES: dict[str, Any] = {**DATA, "epsilon": 4.0, "delta": 1e-4, "design": "moments", "clip_norm": 2.0}
 PAID: dict[str, Any] = {"ledger": LEDGER, "dataset": "own", "out": OUT}
 
 # What dies as it is called, and what was asked for.
@@ -50,7 +44,7 @@ from privmix.mechanisms.run import Run
 from tests.engine.test_killed_driver import DATA, DATASET, MOMENTS, OUT, PAID, STORE, WISHES
 
 where, work = MOMENTS[sys.argv[1]]
-RAY = {"engine": "ray", "ray_address": sys.argv[2]}
+RAY = {"engine": f"ray:address={sys.argv[2]}"}
 owner, _, step = where.rpartition(".")
 original, calls = getattr(eval(owner), step), []
 

@@ -13,13 +13,13 @@ from privmix.engine.engines import make_engine
 from privmix.engine.passes import AnySums, ClippedSum, LocalPasses, Pass, Passes, Room
 from privmix.engine.records import RecordTiles, record_tiles, tiles_of
 from privmix.engine.tiles import TileReader
-from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import BasePlan, Plan
 from privmix.progress import Progress
 from tests.engine.test_persons import CLASSES, equal, released, some
+from tests.refusals import refuses
 
 DESIGNS: dict[str, dict[str, Any]] = {
     "moments": {"design": "moments"},
@@ -161,7 +161,7 @@ def test_too_many_units_are_refused_in_parts_too(name: str, steps: int, monkeypa
     """Each part has room for its own; together they have none."""
     monkeypatch.setattr("privmix.engine.passes.EXACT_FLOAT64", 100 * steps)
     records = some(150, 150)
-    with pytest.raises(InvalidInput, match="below 2"):
+    with refuses("lattice sums"):
         released(plan_of(name, 150), PrivateRecords(records.features, records.labels), engine="ray")
 
 
@@ -179,5 +179,5 @@ def test_progress_counts_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_room_ends_below_the_limit() -> None:
     room = Room(2**30)
     room.take(2**23 - 1)
-    with pytest.raises(InvalidInput, match="below 2"):
+    with refuses("lattice sums"):
         room.take(1)

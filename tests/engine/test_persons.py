@@ -16,16 +16,16 @@ from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
 from privmix.engine.records import PersonTiles, tiles_of
 from privmix.engine.tiles import TileSummer
-from privmix.errors import InvalidInput
 from privmix.mechanisms import membership
 from privmix.mechanisms.membership import Membership
-from privmix.mechanisms.persons import Givers, Weights, grouped
+from privmix.mechanisms.persons import Givers, RecordWeights, grouped
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import Plan, ReleasePlan, check_plan, design_named, made_by, plan_from_dict
 from privmix.plans.registry import takes_persons
 from privmix.publication import RecordTransform
 from privmix.research.rivals.embedding.engine import EmbeddingSums
+from tests.refusals import refuses
 
 CLASSES = ("ant", "bee", "cat")
 DESIGNS: dict[str, dict[str, Any]] = {
@@ -96,9 +96,9 @@ def test_what_persons_are_called_and_how_their_records_are_ordered_changes_nothi
 @every_design
 def test_a_plan_of_persons_takes_persons_alone_and_one_of_records_records(name: str) -> None:
     records = some(40, 200)
-    with pytest.raises(InvalidInput, match="persons of records exactly"):
+    with refuses("persons"):
         released(plan_of(name, 40, 5), PrivateRecords(records.features, records.labels))
-    with pytest.raises(InvalidInput, match="persons of records exactly"):
+    with refuses("persons"):
         released(plan_of(name, 40, 5, None), records)
 
 
@@ -106,7 +106,7 @@ def test_a_plan_of_persons_takes_persons_alone_and_one_of_records_records(name: 
 def test_a_design_that_knows_no_persons_refuses_them(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before anything is charged or read; and at each later door, whoever made the plan."""
     monkeypatch.setattr(design_named(name), "persons", False)
-    with pytest.raises(InvalidInput, match="one whose unit can be a person: "):
+    with refuses("design"):
         ReleaseConfig(records=40, dim=5, classes=CLASSES, per_person=1, **DESIGNS[name])
     plan = ReleaseConfig(records=40, dim=5, classes=CLASSES, **DESIGNS[name]).with_noise(1.0).priced(1e-3)
     plan = replace(plan, per_person=1)
@@ -115,7 +115,7 @@ def test_a_design_that_knows_no_persons_refuses_them(name: str, monkeypatch: pyt
         lambda: plan_from_dict(plan.to_dict()),
         lambda: released(plan, some(40, 200)),
     ):
-        with pytest.raises(InvalidInput, match="one whose unit can be a person"):
+        with refuses("design"):
             door()
 
 
@@ -142,7 +142,7 @@ def test_no_engine_is_made_for_records_of_another_unit(monkeypatch: pytest.Monke
         (plan_of("moments", 40, 5), replace(records, persons=None)),
         (plan_of("moments", 40, 5, None), records),
     ):
-        with pytest.raises(InvalidInput, match="persons of records exactly"):
+        with refuses("persons"):
             make_engine(plan, given, SecretStreams.from_seed(0))
 
 
@@ -153,7 +153,7 @@ def test_moments_are_those_of_persons_contributions(per_person: int) -> None:
     sums, transform = MomentSums(plan), RecordTransform(plan.clip_norm)
     tiles = PersonTiles(records.features, records.labels, records.persons)
     x, y = tiles.tile(0)
-    sums.add(transform, x, y, Weights(tiles.starts(0), y, per_person))
+    sums.add(transform, x, y, RecordWeights(tiles.starts(0), y, per_person))
     second, cross, labels = np.zeros((4, 4)), np.zeros((4, 3)), np.zeros(3)
     for person in range(60):
         own = records.persons == person
@@ -186,7 +186,7 @@ def test_embeddings_are_those_of_persons_contributions(options: dict[str, Any], 
         for first in range(0, len(starts) - 1, 25):
             last = min(first + 25, len(starts) - 1)
             part = slice(starts[first], starts[last])
-            made.add_persons(steps[part], Weights(starts[first : last + 1] - starts[first], y[part], per_person))
+            made.add_persons(steps[part], RecordWeights(starts[first : last + 1] - starts[first], y[part], per_person))
         return made
 
     made, again, alone = sums(records.persons, 7), sums(records.persons, 1000), sums(np.arange(400), 1000)
@@ -214,7 +214,7 @@ def test_a_person_adds_the_same_whoever_is_beside_them() -> None:
     def sums(of: NDArray[np.bool_]) -> Any:
         tiles = PersonTiles(records.features[of], records.labels[of], records.persons[of])
         made, (x, y) = MomentSums(plan), tiles.tile(0)
-        made.add(transform, x, y, Weights(tiles.starts(0), y))
+        made.add(transform, x, y, RecordWeights(tiles.starts(0), y))
         return made
 
     everybody = sums(np.ones(4000, bool))
@@ -230,7 +230,7 @@ def test_a_person_adds_the_same_whoever_is_beside_them() -> None:
 def test_weights_of_a_person_sum_to_one_at_most(many: int) -> None:
     labels = np.sort(np.random.default_rng(0).integers(0, 3, many))
     for most in (1, 5, 10**6):
-        weights = Weights(np.array([0, many]), labels, most)
+        weights = RecordWeights(np.array([0, many]), labels, most)
         assert weights.records.sum() <= 1 + 1e-12
         assert np.square(weights.roots).sum() <= 1 + 1e-12
         assert np.isclose(weights.groups.shares.sum(), min(1, many / most))
@@ -313,12 +313,12 @@ def whose_of(records: PrivateRecords) -> NDArray[np.int64]:
 
 
 def test_means_are_of_persons_in_rows_that_draw_their_members_alone() -> None:
-    with pytest.raises(InvalidInput, match="person_mean: got True; allowed: false where records are"):
+    with refuses("person_mean"):
         ReleaseConfig(records=40, dim=5, classes=CLASSES, mixup_degree=8, person_mean=True)
     plan = plan_of("hierarchical", 40, 5)
-    with pytest.raises(InvalidInput, match="false with rows by class"):
+    with refuses("person_mean"):
         replace(plan, person_mean=True)
-    with pytest.raises(InvalidInput, match="person_mean"):
+    with refuses("person_mean"):
         replace(plan_of("poisson-means", 40, 5), per_person=None)
     assert "person_mean" not in plan.to_dict()
     means = plan_of("poisson-means", 40, 5)

@@ -33,7 +33,7 @@ cluster = Cluster(initialize_head=True, head_node_args=node)
 cluster.add_node(**node)
 x, y = np.load(sys.argv[1])["x"], np.load(sys.argv[1])["y"]
 options = dict(epsilon=4.0, delta=1e-4, classes=2, features="identity", design=pm.designs.Poisson(8), seed=1)
-pm.release((x, y), engine="ray", ray_address=cluster.address, out=sys.argv[2], **options)
+pm.release((x, y), engine=f"ray:address={cluster.address}", out=sys.argv[2], **options)
 print(cluster.address, flush=True)
 sys.stdin.readline()
 cluster.shutdown()

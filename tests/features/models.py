@@ -5,10 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+
+from privmix.features import Extractor
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", *LETTERS, *(f"##{letter}" for letter in LETTERS)]
+
+
+def check_per_record(extractor: Extractor, x: Any, draws: int = 3) -> None:
+    """Formal guarantee: a row has the same bits alone, repeated, in any order, and beside any other rows."""
+    whole = extractor.transform(x)
+    rng = np.random.default_rng(0)
+    for _ in range(draws):
+        rows = rng.choice(len(x), rng.integers(1, 2 * len(x)))
+        assert np.array_equal(extractor.transform(x[rows]), whole[rows])
+    assert np.array_equal(extractor.transform(x[::-1]), whole[::-1])
+    for row in range(len(x)):
+        assert np.array_equal(extractor.transform(x[row : row + 1])[0], whole[row])
+    assert np.array_equal(extractor.extract(x, batch_size=4), whole)
 
 
 def save_vision(kind: str, folder: Path) -> Path:

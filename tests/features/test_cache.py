@@ -22,6 +22,7 @@ from privmix.data import ArraySource, FeatureStore, LabelledArray
 from privmix.errors import InvalidInput, StorageError
 from privmix.features import Extractor, Pixels, kept_features, write_features
 from privmix.features.cache import store_facts
+from tests.refusals import refuses
 
 MADE_FROM = {"split": "train", "files": [("a.npz", 3, 4)]}
 # A writer in a process of its own: slow enough to be killed at any moment, and checkpoints after every step.
@@ -114,7 +115,7 @@ def test_a_store_of_something_else_is_refused(tmp_path: Path) -> None:
         (source(), Pixels(), {**MADE_FROM, "split": "test"}),
     ]
     for data, extractor, made_from in others:
-        with pytest.raises(InvalidInput, match="made from these files"):
+        with refuses("feature store"):
             write_features(data, extractor, path, made_from)
     assert kept_features(tmp_path / "none", Pixels(), MADE_FROM, source().schema) is None
     content = bytearray((path / "features.npy").read_bytes())
@@ -194,17 +195,17 @@ def test_the_partial_folder_is_not_followed_elsewhere(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").chmod(0o700)
     partial = tmp_path / ".store.partial"
     partial.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(InvalidInput, match="this user's alone"):
+    with pytest.raises(InvalidInput, match="only its owner can open"):
         write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
     partial.unlink()
     # What somebody moved there is not emptied either.
     (tmp_path / "elsewhere").rename(partial)
-    with pytest.raises(InvalidInput, match="move it away"):
+    with refuses(".store.partial"):
         write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
     assert [entry.name for entry in partial.iterdir()] == ["precious"]
     (partial / "precious").unlink()
     partial.chmod(0o750)
-    with pytest.raises(InvalidInput, match="this user's alone"):
+    with pytest.raises(InvalidInput, match="only its owner can open"):
         write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
     partial.chmod(0o700)
     write_features(source(), Slow(), tmp_path / "store", MADE_FROM)
@@ -213,10 +214,10 @@ def test_the_partial_folder_is_not_followed_elsewhere(tmp_path: Path) -> None:
 def test_a_store_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     path = write_features(source(), Slow(), tmp_path / "store", MADE_FROM).path
     (tmp_path / "link").symlink_to(path)
-    with pytest.raises(InvalidInput, match="this user's alone"):
+    with pytest.raises(InvalidInput, match="only its owner can open"):
         FeatureStore.open(tmp_path / "link")
     path.chmod(0o755)
-    with pytest.raises(InvalidInput, match="this user's alone"):
+    with pytest.raises(InvalidInput, match="only its owner can open"):
         FeatureStore.open(path)
 
 

@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput
 from privmix.features import Patches, from_spec, parse_features
-from privmix.features.patches import Dictionary, Weights, normal_patches
+from privmix.features.patches import Dictionary, PatchWeights, normal_patches
 from privmix.procedural import get_generator
+from tests.features.models import check_per_record
+from tests.refusals import refuses
 
 SMALL = Patches(filters=5)
 
@@ -20,7 +22,7 @@ def photographs(count: int, height: int = 10, width: int = 9) -> NDArray[np.uint
     return np.random.default_rng(count).integers(0, 256, size=(count, height, width, 3), dtype=np.uint8)
 
 
-def by_definition(image: NDArray[np.uint8], weights: Weights) -> NDArray[np.float64]:
+def by_definition(image: NDArray[np.uint8], weights: PatchWeights) -> NDArray[np.float64]:
     """Patch by patch, cell by cell, image and mirror image, in double precision."""
     dictionary = weights.dictionary
     sums = np.zeros((len(dictionary.filters), 3, 3))
@@ -49,13 +51,7 @@ def test_equals_the_definition() -> None:
 
 
 def test_per_record_bits_do_not_depend_on_the_other_records() -> None:
-    """Formal guarantee: the same bits, whatever images are beside it, before it and after it."""
-    patches, images = Patches(filters=65), photographs(9, 32, 32)
-    together = patches.transform(images)
-    assert np.array_equal(patches.transform(images[::-1]), together[::-1])
-    for row in range(len(images)):
-        assert np.array_equal(patches.transform(images[row : row + 1])[0], together[row])
-    assert np.array_equal(patches.extract(images, batch_size=4), together)
+    check_per_record(Patches(filters=65), photographs(9, 32, 32))
 
 
 def test_public_the_dictionary_follows_from_generator_and_number_and_is_in_the_spec() -> None:
@@ -68,7 +64,7 @@ def test_public_the_dictionary_follows_from_generator_and_number_and_is_in_the_s
     longer, shorter = (patches._weights.dictionary.filters for patches in (Patches(filters=7), SMALL))
     assert np.array_equal(longer[:5], shorter)
     assert Patches(filters=7).spec()["weights_sha256"] != before["weights_sha256"]
-    with pytest.raises(InvalidInput, match="weights_sha256"):
+    with refuses("weights_sha256 of the model"):
         from_spec({**before, "weights_sha256": "0" * 64})
 
 
@@ -80,14 +76,14 @@ def test_filters_are_whitened_patches_of_the_generator() -> None:
     # Responses to directions that are whitened vary alike, whatever the filters' own lengths are.
     assert responses.std(axis=0).max() / responses.std(axis=0).min() < 2
     assert np.ptp(np.linalg.norm(dictionary.filters, axis=1)) > 0.1
-    with pytest.raises(InvalidInput, match="filters"):
+    with refuses("filters"):
         Dictionary.of(images, 64 * 40, np.random.default_rng(0))
 
 
 def test_codes_of_the_generators_images_are_decorrelated() -> None:
     rng = np.random.default_rng(0)
     codes = np.einsum("fg,ngc,cd->nfd", np.diag([1.0, 2, 4]), rng.normal(size=(900, 3, 9)), np.diag(np.arange(1.0, 10)))
-    found = Weights.of(SMALL._weights.dictionary, codes)
+    found = PatchWeights.of(SMALL._weights.dictionary, codes)
     variances = (found.across @ (codes - found.mean) @ found.between).var(axis=0)
     assert variances.max() / variances.min() < codes.var(axis=0).max() / codes.var(axis=0).min() / 10
     # Symmetric, and the same whatever eigenvectors a library finds.
@@ -112,5 +108,5 @@ def test_arguments() -> None:
         with pytest.raises(InvalidInput):
             parse_features(wrong)
     for shape in ((7, 28), (28, 28, 1), (28,), (28, 28, 3, 3)):
-        with pytest.raises(InvalidInput, match="input shape for patches"):
+        with refuses("input shape for patches"):
             SMALL.output_dim(shape)

@@ -20,6 +20,7 @@ from privmix.features import Tabular, from_spec
 from privmix.features.spec import check_spec, stated_names, statements_of
 from privmix.features.table_kinds import KINDS, REFUSED, Dates
 from privmix.features.tabular import DRAFTED
+from tests.refusals import refuses
 
 SECRET = "Zq7Secret"
 ENTRIES: list[dict[str, Any]] = [
@@ -105,7 +106,7 @@ def test_old_specifications_make_the_very_bits_that_they_made() -> None:
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=json.dumps)
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(cells=st.lists(CELLS, max_size=6))
 def test_every_kind_keeps_its_promises(entry: dict[str, Any], cells: list[Any]) -> None:
     extractor = column(entry)
@@ -126,7 +127,7 @@ def test_every_kind_keeps_its_promises(entry: dict[str, Any], cells: list[Any]) 
     assert all(np.array_equal(extractor.transform(kept[[row]])[0], features[row]) for row in range(len(kept)))
     assert np.array_equal(from_spec(extractor.spec()).transform(kept), features)
     for row in refused:
-        with pytest.raises(InvalidInput, match="private and not shown"):
+        with refuses("column c"):
             extractor.transform(table[[row]])
 
 
@@ -138,7 +139,7 @@ def test_missing_values() -> None:
     assert one({"range": [0, 10], "missing": "indicator"}, "7") == [0.7, 0]
     # What no declaration says is no missing value.
     assert one({"range": [0, 10], "missing": 5}, "-999") == [0]
-    with pytest.raises(InvalidInput, match="declare what missing means"):
+    with refuses("column c"):
         one({"range": [0, 10], "missing": 5}, "NA")
     for cell in (None, "", "NA", "?"):
         assert one({"categories": ["a"], "missing_tokens": ["NA", "?"]}, cell) == [0, 1]
@@ -155,8 +156,8 @@ def test_a_place_for_other_categories() -> None:
     assert one({"categories": ["a"], "other": True}, None) == [0, 0]
     why = [said for _, _, said in column(entry).unusual(np.array([["A "], ["c"]], dtype=object))]
     assert why == [
-        "unknown category, but for its case a known one: taken as other",
-        "unknown category: taken as other",
+        "unknown category, a known one except for case: read as other",
+        "unknown category: read as other",
     ]
 
 
@@ -197,8 +198,8 @@ def test_days(day: date) -> None:
     assert math.isclose(float(np.linalg.norm(found)), 1, rel_tol=1e-6)
     said = [why for _, _, why in column({"date": bounds}).unusual(np.array([[str(day)]], dtype=object))]
     assert said == (
-        [f"before the first day: taken as {low}"] if day < low
-        else [f"after the last day: taken as {high}"] if day > high
+        [f"before the first day: read as {low}"] if day < low
+        else [f"after the last day: read as {high}"] if day > high
         else []
     )  # fmt: skip
 
@@ -280,7 +281,7 @@ def test_declarations_that_make_no_sense(entry: Any) -> None:
         check_spec(stated)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     key=st.sampled_from([*KINDS, "ignore", "declare"]),
     more=st.dictionaries(
@@ -319,7 +320,7 @@ def test_what_a_stranger_states_is_a_specification_or_refused(key: str, more: di
     ],
 )
 def test_texts_of_a_certificate_are_short(entry: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match="200 characters"):
+    with refuses("columns of tabular"):
         check_spec({"name": "tabular", "version": 1, "options": {"columns": [{"name": "c", **entry}]}})
 
 
@@ -335,7 +336,7 @@ def test_a_draft_that_looked_says_so_wherever_it_goes() -> None:
     # A column may be called so.
     assert Tabular({"drafted": {"range": [0, 1]}}).columns == ("drafted",)
     for word in ("by me", "", DRAFTED + " "):
-        with pytest.raises(InvalidInput, match="drafted"):
+        with refuses("drafted"):
             Tabular({"drafted": word, "a": {"range": [0, 1]}})
         stated = {"columns": [{"name": "a", "range": [0, 1]}], "drafted": word}
         with pytest.raises(InvalidInput):
@@ -392,21 +393,21 @@ def test_days_of_frames_and_schemas() -> None:
 def test_a_decimal_comma_is_told_apart() -> None:
     cells = np.array([["3,5"], ["tall"], ["1.234,5"], ["3.5"]], dtype=object)
     said = [(row, why) for row, _, why in column({"range": [0, 10]}).unusual(cells)]
-    marks = "no number, but for marks between thousands"
-    assert said == [(0, "no number, but for a decimal comma"), (1, "no number"), (2, marks)]
+    marks = "not a number: it has thousands separators"
+    assert said == [(0, "not a number: it has a decimal comma"), (1, "not a number"), (2, marks)]
 
 
 def test_marks_between_thousands_currency_and_percent() -> None:
     """Three digits behind a comma are never a fraction, and what stands in the way has its own name."""
     causes = {
-        **dict.fromkeys(["12,345", "1,234,567.5", "12 345", "12'345"], "marks between thousands"),
+        **dict.fromkeys(["12,345", "1,234,567.5", "12 345", "12'345"], "thousands separators"),
         **dict.fromkeys(["$12.34", "43 %", "€1.234,50"], "a currency or percent sign"),
         "12,34": "a decimal comma",
     }
     for entry in ({"range": [0, 100_000]}, {"bins": [9]}):
         cells = np.array([[cell] for cell in causes], dtype=object)
         found = [why for _, _, why in column(entry).unusual(cells)]
-        assert found == [f"no number, but for {why}" for why in causes.values()]
+        assert found == [f"not a number: it has {why}" for why in causes.values()]
     for mark, cells in (
         (",", ["12,345", "12345", " 12,345.0 "]), (".", ["12.345", "12345", "12.345,0"]),
         (" ", ["12 345", "12\xa0345", "12\u202f345.0"]), ("'", ["12'345", "12345.0"]),
@@ -416,10 +417,10 @@ def test_marks_between_thousands_currency_and_percent() -> None:
         assert one(entry, 12345.0) == [0.1235, 0]
         assert one(entry, "-9") == [0, 1]
         for cell in ("1,2,3", "1.2.3", "1 2", "12,34.56", "12.34,56", "1'2"):
-            with pytest.raises(InvalidInput, match="a number in every record"):
+            with refuses("column c"):
                 one(entry, cell)
     # With points between thousands no point is a decimal mark.
-    with pytest.raises(InvalidInput, match="a number in every record"):
+    with refuses("column c"):
         one({"range": [0, 9], "thousands": "."}, "1.5")
 
 
@@ -443,7 +444,7 @@ def test_blanks_around_a_category_do_not_count() -> None:
 def test_days_as_people_write_them(format_: str, cells: list[str]) -> None:
     entry = {"date": ["2021-01-01", "2021-01-09"], "format": format_}
     assert [one(entry, cell) for cell in cells] == [[0.5]] * len(cells)
-    with pytest.raises(InvalidInput, match="declared format"):
+    with refuses("column c"):
         one(entry, "2021-01-05")
 
 
@@ -477,7 +478,7 @@ def test_years_of_two_digits_are_near_the_declared_days() -> None:
 def test_files_in_which_a_name_stands_twice_or_that_are_no_json(tmp_path: Path, text: str) -> None:
     """The last of two would count without a word."""
     (tmp_path / "spec.json").write_text(text)
-    with pytest.raises(InvalidInput, match="no JSON, or a name twice"):
+    with pytest.raises(InvalidInput, match="not JSON, or a repeated name"):
         Tabular.from_file(tmp_path / "spec.json")
     (tmp_path / "spec.json").write_bytes(b'\xef\xbb\xbf{"a": {"range": [0, 1]}}')
     assert Tabular.from_file(tmp_path / "spec.json").columns == ("a",)
@@ -486,7 +487,7 @@ def test_files_in_which_a_name_stands_twice_or_that_are_no_json(tmp_path: Path, 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf])
 def test_values_that_json_can_not_say(wrong: float) -> None:
     for entry in ({"categories": ["x", wrong]}, {"range": [0, 1], "missing": 0, "missing_tokens": [wrong]}):
-        with pytest.raises(InvalidInput, match="list of texts or numbers"):
+        with refuses("specification of column a"):
             Tabular({"a": entry})
 
 

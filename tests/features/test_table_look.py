@@ -107,7 +107,7 @@ def test_some_cells_of_another_kind_decide_nothing_and_are_counted() -> None:
         ([f"${number}.25" for number in range(1, 40)], "sign"),
         ([f"{number}%" for number in range(40)], "sign"),
         ([f"{number},5" for number in range(40)], "comma"),
-        ([f"{1 + number % 12}.{number}. in 2020, May" for number in range(40)], "day"),
+        ([f"{1 + number % 12}.{number}. in 2020, May" for number in range(40)], "date"),
     ],
 )
 def test_what_can_be_read_after_a_word_of_the_owner_is_not_left_out_in_silence(cells: list[str], kind: str) -> None:
@@ -139,7 +139,7 @@ CELLS = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 @given(st.lists(CELLS, min_size=1, max_size=60), st.integers(1, 12))
 def test_a_draft_takes_the_records_that_it_was_made_of(cells: list[Any], times: int) -> None:
     """All of them, but for those that it says do not fit."""

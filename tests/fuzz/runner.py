@@ -26,13 +26,7 @@ _ENOUGH: Final = 20
 
 @dataclass(frozen=True)
 class Target:
-    """Something that opens files of others.
-
-    Attributes:
-        mutants: makes the next input from a source of randomness.
-        open: opens the input, in an empty folder of its own; may raise what :data:`HANDLED` holds, and nothing else.
-        share: inputs a round; cheap targets take more.
-    """
+    """Opens files of others, each in an empty folder; `open` raises HANDLED alone; `share`: inputs a round."""
 
     mutants: Callable[[random.Random], bytes]
     open: Callable[[bytes, Path], None]
@@ -48,13 +42,7 @@ class TooSlow(Exception):
 
 @dataclass
 class Fuzzer:
-    """Runs targets in turn.
-
-    Attributes:
-        targets: by name.
-        seed: the same text gives the same inputs.
-        keep: where failing inputs are put.
-    """
+    """Runs targets in turn: the same seed gives the same inputs; failing ones go to `keep`."""
 
     targets: Mapping[str, Target]
     seed: str

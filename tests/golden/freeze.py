@@ -25,7 +25,9 @@ from numpy.typing import NDArray
 
 from privmix.engine import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
+from privmix.named import in_words
 from privmix.planning import ReleaseConfig
+from privmix.plans.registry import design_named
 from privmix.releases import release_to_folder
 from privmix.releases.folder import load_release
 from privmix.training.views.augment import Flip
@@ -155,8 +157,9 @@ def flags_of(choices: Mapping[str, Any]) -> Iterator[str]:
 
 def json_digests(folder: Path, choices: Mapping[str, Any]) -> dict[str, str]:
     """Digests of what ``account`` and ``release --dry-run`` print for machines."""
-    known = {"design", "mixup_degree", "expected_classes", "full_batch", "max_weight", "noise"}
-    for_account = {name: value for name, value in choices.items() if name in known}
+    known = {"mixup_degree", "expected_classes", "full_batch", "max_weight", "noise"}
+    options = {name: value for name, value in choices.items() if name in known}
+    for_account = {"design": in_words(choices.get("design", "poisson"), options)}
     line = ["--records", str(RECORDS), "--classes", str(len(CLASSES)), "--noise-multiplier", "1.5", "--json"]
     account = privmix("account", *flags_of(for_account), *line)
     target = ["--epsilon", str(TARGET[0]), "--delta", str(TARGET[1])]
@@ -164,7 +167,12 @@ def json_digests(folder: Path, choices: Mapping[str, Any]) -> dict[str, str]:
     folder.mkdir()
     np.savez(folder / "train.npz", x=features, y=labels)
     line = ["--data", str(folder), "--features", "identity", "--classes", ",".join(CLASSES), *target, "--json"]
-    release = privmix("release", *flags_of(choices), *line, "--out", str(folder / "REL"), "--dry-run")
+    name = choices.get("design", "poisson")
+    own = {one.name for one in design_named(name).options()}
+    words = in_words(name, {key: value for key, value in choices.items() if key in own})
+    others = {key: value for key, value in choices.items() if key not in own}
+    asked = flags_of({**others, "design": words})
+    release = privmix("release", *asked, *line, "--out", str(folder / "REL"), "--dry-run")
     assert account.code == release.code == 0, account.err + release.err
     found = {"account --json": account.out, "release --json": release.out}
     return {name: json_digest(json.loads(text)) for name, text in found.items()}

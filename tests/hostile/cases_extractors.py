@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tests.hostile.corpus import World, case, certify, digest, edit
+from tests.hostile.corpus import Make, World, case, cases, certify, digest, edit
 from tests.hostile.planted import Payload
 
 NET = "net.pt2"
@@ -53,40 +54,36 @@ def give(kind: str, folder: Path, spec: dict[str, Any]) -> None:
         certify(folder, lambda found: found["settings"].update(extractor=spec))
 
 
-@case("fitted", refused=USES)
-def module_with_an_absolute_path(world: World, folder: Path) -> None:
-    path = program(world, folder.parent / NET)
-    give("fitted", folder, module(str(path), path))
+def beside(kind: str) -> Make:
+    """A program beside the folder, by its absolute path."""
+
+    def make(world: World, folder: Path) -> None:
+        path = program(world, folder.parent / NET)
+        give(kind, folder, module(str(path), path))
+
+    return make
 
 
-@case("fitted", refused=USES)
-def module_with_a_relative_path(world: World, folder: Path) -> None:
-    path = program(world, folder.parent / NET)
-    give("fitted", folder, module(os.path.relpath(path), path))
+def placed(place: Callable[[World, Path], Path], model: Callable[[Path], str]) -> Make:
+    """A program at a place, by some name."""
+
+    def make(world: World, folder: Path) -> None:
+        path = program(world, place(world, folder))
+        give("fitted", folder, module(model(path), path))
+
+    return make
 
 
-@case("fitted", refused=USES)
-def module_in_the_home_folder(world: World, folder: Path) -> None:
-    path = program(world, world.root / "home" / "net" / NET)
-    give("fitted", folder, module("~/net/net.pt2", path))
-
-
-@case("fitted", refused=USES)
-def module_in_the_current_folder(world: World, folder: Path) -> None:
-    path = program(world, world.root / "here" / "bare.pt2")
-    give("fitted", folder, module("bare.pt2", path))
-
-
-@case("trained", refused=USES | {"canaries"})
-def module_in_a_trained_model(world: World, folder: Path) -> None:
-    path = program(world, folder.parent / NET)
-    give("trained", folder, module(str(path), path))
-
-
-@case("release", refused=USES - {"membership"} | RELEASE_USES)
-def module_in_a_certificate(world: World, folder: Path) -> None:
-    path = program(world, folder.parent / NET)
-    give("release", folder, module(str(path), path))
+cases(
+    "fitted",
+    USES,
+    module_with_an_absolute_path=beside("fitted"),
+    module_with_a_relative_path=placed(lambda _, folder: folder.parent / NET, os.path.relpath),
+    module_in_the_home_folder=placed(lambda world, _: world.root / "home" / "net" / NET, lambda _: "~/net/net.pt2"),
+    module_in_the_current_folder=placed(lambda world, _: world.root / "here" / "bare.pt2", lambda _: "bare.pt2"),
+)
+cases("trained", USES | {"canaries"}, module_in_a_trained_model=beside("trained"))
+cases("release", USES - {"membership"} | RELEASE_USES, module_in_a_certificate=beside("release"))
 
 
 @case("fitted", refused=USES)
@@ -105,7 +102,7 @@ def module_with_its_path_in_another_option(world: World, folder: Path) -> None:
     give("fitted", folder, spec)
 
 
-def pretrained(world: World, name: str, model: str, revision: str | None = None) -> dict[str, Any]:
+def pretrained(name: str, model: str, revision: str | None = None) -> dict[str, Any]:
     options = {"model": model, "revision": revision, "normalize": True, "precision": "float32"}
     digests = {"weights_sha256": "0" * 64, "files_sha256": "0" * 64}
     return {"name": name, "version": 1, "options": options, **digests}
@@ -125,16 +122,10 @@ def model_folder(world: World, folder: Path, module_type: str) -> Path:
     return made
 
 
-@case("fitted", refused=USES)
-def text_model_in_a_folder(world: World, folder: Path) -> None:
-    made = model_folder(world, folder, "evil.Module")
-    give("fitted", folder, pretrained(world, "text", str(made)))
-
-
 @case("release", refused=USES - {"membership"} | RELEASE_USES)
 def vision_model_in_a_folder(world: World, folder: Path) -> None:
     made = model_folder(world, folder, "evil.Module")
-    give("release", folder, pretrained(world, "vision", os.path.relpath(made)))
+    give("release", folder, pretrained("vision", os.path.relpath(made)))
 
 
 @case("fitted", refused=USES)
@@ -143,19 +134,18 @@ def vision_model_in_a_folder_that_reads_like_a_hub_name(world: World, folder: Pa
     owner = world.root / "here" / "owner"
     owner.mkdir()
     made.rename(owner / "name")
-    give("fitted", folder, pretrained(world, "vision", "owner/name"))
+    give("fitted", folder, pretrained("vision", "owner/name"))
 
 
-@case("fitted", refused=USES)
-def vision_model_on_the_hub(world: World, folder: Path) -> None:
-    give("fitted", folder, pretrained(world, "vision", "evil/model", "1" * 40))
-
-
-@case("fitted", refused=USES)
-def text_model_on_the_hub(world: World, folder: Path) -> None:
-    give("fitted", folder, pretrained(world, "text", "evil/model", "main"))
-
-
-@case("fitted", refused=USES)
-def revision_that_climbs_out_of_the_cache(world: World, folder: Path) -> None:
-    give("fitted", folder, pretrained(world, "vision", "evil/model", "../../../../here/owner/name"))
+cases(
+    "fitted",
+    USES,
+    text_model_in_a_folder=lambda world, folder: give(
+        "fitted", folder, pretrained("text", str(model_folder(world, folder, "evil.Module")))
+    ),
+    vision_model_on_the_hub=lambda _, folder: give("fitted", folder, pretrained("vision", "evil/model", "1" * 40)),
+    text_model_on_the_hub=lambda _, folder: give("fitted", folder, pretrained("text", "evil/model", "main")),
+    revision_that_climbs_out_of_the_cache=lambda _, folder: give(
+        "fitted", folder, pretrained("vision", "evil/model", "../../../../here/owner/name")
+    ),
+)

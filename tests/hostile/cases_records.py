@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.hostile.corpus import VERBS, World, case
+from tests.hostile.corpus import VERBS, Make, World, case, cases
 
 # A program in PostScript; Pillow would start Ghostscript on it.
 EPS: Final = b"""%!PS-Adobe-3.0 EPSF-3.0
@@ -41,9 +41,17 @@ def wide_png() -> bytes:
     return b"\x89PNG\r\n\x1a\n" + struct.pack(">I", 13) + chunk + struct.pack(">I", zlib.crc32(chunk)) + bytes(64)
 
 
-@case("records", refused=ALL)
-def a_program_in_postscript_called_an_image(world: World, folder: Path) -> None:
-    (folder / "3" / "zzz.png").write_bytes(EPS)
+def image(content: bytes) -> Make:
+    return lambda _, folder: (folder / "3" / "zzz.png").write_bytes(content)
+
+
+cases(
+    "records",
+    ALL,
+    a_program_in_postscript_called_an_image=image(EPS),
+    an_image_whose_tile_fills_memory=image(tiff(32_000)),
+    an_image_that_announces_gigabytes=image(wide_png()),
+)
 
 
 @case("records", refused=ALL)
@@ -61,16 +69,6 @@ def a_program_in_postscript_in_hugging_faces_images(world: World, folder: Path) 
     folder.mkdir()
     images = [{"bytes": EPS, "path": "/etc/passwd"}] * 20
     pq.write_table(pa.table({"image": images, "label": ["3"] * 20}), folder / "train.parquet")
-
-
-@case("records", refused=ALL)
-def an_image_whose_tile_fills_memory(world: World, folder: Path) -> None:
-    (folder / "3" / "zzz.png").write_bytes(tiff(32_000))
-
-
-@case("records", refused=ALL)
-def an_image_that_announces_gigabytes(world: World, folder: Path) -> None:
-    (folder / "3" / "zzz.png").write_bytes(wide_png())
 
 
 @case("records", refused=ALL)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tests.hostile.corpus import ALL, World, case, certify, digest
+from tests.hostile.corpus import ALL, World, case, cases, certify, digest
 
 # These look at a release's own files; the others read its certificate and nothing else.
 READS = {"verify", "fit", "evaluate", "audit", "canaries"}
@@ -52,41 +52,11 @@ def a_linked_folder_of_shards(world: World, folder: Path) -> None:
 
 
 @case("release", refused=READS)
-def a_shard_listed_twice(world: World, folder: Path) -> None:
-    certify(folder, lambda certificate: certificate["files"].insert(1, certificate["files"][0]))
-
-
-@case("release", refused=READS)
 def a_shard_that_is_a_link(world: World, folder: Path) -> None:
     shard = shard_of(folder)
     elsewhere = folder.parent / f"{folder.name}-shard"
     shard.rename(elsewhere)
     shard.symlink_to(elsewhere)
-
-
-@case("release", refused=READS)
-def rows_without_number(world: World, folder: Path) -> None:
-    certify(folder, lambda certificate: certificate["plan"].update(rows=10**30))
-
-
-@case("release", refused=READS)
-def features_without_number(world: World, folder: Path) -> None:
-    certify(folder, lambda certificate: certificate["plan"].update(dim=10**12))
-
-
-@case("release", refused=ALL["release"] - {"report", "membership"})
-def a_certificate_nested_without_end(world: World, folder: Path) -> None:
-    (folder / "certificate.json").write_text("[" * 200_000)
-
-
-@case("trained", refused={"verify"})
-def a_picture_beside_the_model(world: World, folder: Path) -> None:
-    (folder / "confusion-train.png").write_bytes(b"private counts")
-
-
-@case("release", refused=ALL["release"] - {"report", "membership"})
-def a_field_beside_the_extractors_own(world: World, folder: Path) -> None:
-    certify(folder, lambda certificate: certificate["extractor"].update(note="private records"))
 
 
 @case("trained", refused={"verify"})
@@ -97,6 +67,23 @@ def a_field_beside_the_models_extractors_own(world: World, folder: Path) -> None
     (folder / "model.json").write_text(json.dumps(model | {"extractor": settings["extractor"]}, indent=2) + "\n")
 
 
-@case("trained", refused={"verify"})
-def a_field_beside_the_certificates_own(world: World, folder: Path) -> None:
-    certify(folder, lambda certificate: certificate.update(note="private records"))
+NOTE = {"note": "private records"}
+cases(
+    "release",
+    READS,
+    a_shard_listed_twice=lambda _, at: certify(at, lambda found: found["files"].insert(1, found["files"][0])),
+    rows_without_number=lambda _, at: certify(at, lambda found: found["plan"].update(rows=10**30)),
+    features_without_number=lambda _, at: certify(at, lambda found: found["plan"].update(dim=10**12)),
+)
+cases(
+    "release",
+    ALL["release"] - {"report", "membership"},
+    a_certificate_nested_without_end=lambda _, at: (at / "certificate.json").write_text("[" * 200_000),
+    a_field_beside_the_extractors_own=lambda _, at: certify(at, lambda found: found["extractor"].update(NOTE)),
+)
+cases(
+    "trained",
+    {"verify"},
+    a_picture_beside_the_model=lambda _, at: (at / "confusion-train.png").write_bytes(b"private counts"),
+    a_field_beside_the_certificates_own=lambda _, at: certify(at, lambda found: found.update(NOTE)),
+)

@@ -31,7 +31,7 @@ from privmix.releases.card import data_card
 
 Kind = Literal["release", "fitted", "trained", "records"]
 KINDS: Final = ("release", "fitted", "trained", "records")
-Make = Callable[["World", Path], None]
+Make = Callable[["World", Path], object]
 
 
 @dataclass(frozen=True)
@@ -90,6 +90,13 @@ def case(kind: Kind, *, refused: set[str]) -> Callable[[Make], Make]:
         return make
 
     return register
+
+
+def cases(kind: Kind, refused: set[str], **made: Make) -> None:
+    """Register cases by name, each a change to a folder of the kind."""
+    for name, make in made.items():
+        make.__name__ = name
+        case(kind, refused=refused)(make)
 
 
 _PLAN: Final = "--classes 0,1,2,3,4,5,6,7,8,9 --features pixels --epsilon 8 --delta 1e-4"

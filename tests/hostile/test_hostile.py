@@ -55,7 +55,9 @@ def check(entry: dict[str, Any]) -> None:
     assert entry["code"] in (0, 1, 2), told
     if entry["code"]:
         # What was spent, and how to go on, stands below the error.
-        lines = [line for line in entry["error"].strip().splitlines() if not line.startswith(("budget: ", "go on: "))]
+        lines = [
+            line for line in entry["error"].strip().splitlines() if not line.startswith(("budget: ", "continue: "))
+        ]
         assert lines, told
         assert lines[-1].startswith("error: "), told
         # Running out of memory is no check: a larger machine would not.

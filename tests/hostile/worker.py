@@ -154,7 +154,7 @@ def make_bases(world: World) -> None:
     data, at = str(world.data), {kind: str(world.base(kind)) for kind in KINDS}
     common = ["--data", data, "--classes", "10", "--features", "pixels", "--epsilon", "8", "--delta", "1e-4"]
     lines = [
-        ["release", *common, "--design", "poisson", "--mixup-degree", "8", "--rows", "100", "--out", at["release"]],
+        ["release", *common, "--design", "poisson:mixup_degree=8", "--rows", "100", "--out", at["release"]],
         ["fit", at["release"], "--out", at["fitted"]],
         ["train", *common, "--batch-size", "20", "--epochs", "0.5", "--out", at["trained"]],
     ]

@@ -18,8 +18,7 @@ def write_targets(root: Path) -> None:
         "--classes=10",
         "--epsilon=8",
         "--delta=1e-4",
-        "--design=poisson",
-        "--mixup-degree=8",
+        "--design=poisson:mixup_degree=8",
         "--centre=none",
         "--out=REL",
     )

@@ -55,13 +55,7 @@ class Noting(ArraySource):
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of job.
-
-    Attributes:
-        job: its class.
-        options: that are its own.
-        placed: what is kept of it may go on after a kill.
-    """
+    """A kind of job; one that is `placed` may resume after a kill."""
 
     job: type[Any]
     options: dict[str, Any]
@@ -92,7 +86,7 @@ _TRAINING: Final = {**_COMMON, "epochs": 1, "batch_size": 20}
 KINDS: Final = {
     "release": Kind(
         ReleaseJob,
-        {**_COMMON, "design": "poisson", "options": {"mixup_degree": 8}, "rows": 50, "clip_norm": 5.0, "out": OUT},
+        {**_COMMON, "design": "poisson:mixup_degree=8", "rows": 50, "clip_norm": 5.0, "out": OUT},
         placed=True,
     ),
     "training": Kind(TrainingJob, {**_TRAINING, "out": OUT}, placed=True),

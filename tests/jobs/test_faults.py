@@ -21,6 +21,7 @@ from privmix.ledger import Ledger, verify_ledger
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.streams import SecretStreams
 from privmix.releases.series import private_place
+from tests.refusals import refuses
 
 LEDGER, OUT, SERIES = "sqlite:///ledger.db", Path("OUT"), Path("visits")
 RECORDS = 1500
@@ -160,7 +161,7 @@ def test_a_full_disk_leaves_room_for_what_a_refused_record_needs(
 
     with monkeypatch.context() as patch:
         patch.setattr(Run, "note", later)
-        with pytest.raises(InvalidInput, match="private and not shown"):
+        with refuses("inputs"):
             pm.release((bad, Y), **MOMENTS)
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
@@ -231,7 +232,7 @@ def test_a_copied_run_folder_gives_one_result_for_one_charge(
     if job == "release of persons":
         other["person"] = PERSONS["person"][:number]
     shutil.copytree("copy", kept)
-    with pytest.raises(InvalidInput, match="as the ledger knows them") as refused:
+    with refuses("data") as refused:
         run(resume=True, **other)
     assert refused.value.field == "data"
     assert not OUT.exists()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,9 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.studio.folders import Opened, shown_of
-from privmix.studio.pages import of_100
+from privmix.certificate.certificate import content_hash
+from privmix.rounding import percent_up
+from privmix.studio.folders import OpenFolder, shown_of
 from tests.cli.helpers import privmix
 
 
@@ -38,6 +40,17 @@ def test_every_output_of_a_folder_has_one_figure(kind: str, tmp_path: Path) -> N
     ]
     assert len(found[0]) == 1
     assert found == [found[0]] * 3
-    right = shown_of(Opened(folder)).right
+    right = shown_of(OpenFolder(folder)).right
     assert right is not None
-    assert of_100(right) == found[0].pop().replace("%", " of 100")
+    assert percent_up(right) == found[0].pop()
+
+
+def test_a_forecast_that_no_planner_made_is_not_shown(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    given = {"classes": 2, "features": "identity", "design": "moments", "epsilon": 8, "delta": 1e-3}
+    pm.release((rng.normal(size=(100, 3)), np.arange(100) % 2), out=tmp_path / "REL", **given)
+    place = tmp_path / "REL" / "certificate.json"
+    forged = {**json.loads(place.read_text()), "choice": {"chosen": "moments"}}
+    place.write_text(json.dumps({**forged, "content_sha256": content_hash(forged)}))
+    with pytest.raises(pm.InvalidInput):
+        pm.inspect(tmp_path / "REL")

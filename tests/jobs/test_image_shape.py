@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from privmix.errors import InvalidInput
 from privmix.features import EfficientNet, Pixels
 from privmix.features.projected import Projected
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import open_for
+from tests.refusals import refuses
 
 
 @pytest.fixture
@@ -51,5 +51,5 @@ def test_what_is_declared_goes_first(pictures: Path) -> None:
 
 
 def test_an_extractor_without_a_size_needs_a_declaration(pictures: Path) -> None:
-    with pytest.raises(InvalidInput, match="no declared size and colour"):
+    with refuses("images"):
         open_for(Pixels(), pictures, "train", 2, Columns())

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.data.overlap import Contents
+from privmix.data.overlap import InputHashes
 from privmix.errors import HeadFailed, StorageError
 from privmix.jobs import job as order
 from privmix.jobs import work as parts
 from privmix.jobs.job import Job
 from privmix.jobs.spending import Spent, spent_of
-from privmix.jobs.work import Key
+from privmix.jobs.work import RunKey
 from privmix.ledger import Ledger
 from privmix.mechanisms.run import Run
 from privmix.world import World
@@ -36,6 +36,7 @@ from tests.jobs.kinds import (
     numbers,
     prepare,
 )
+from tests.refusals import refuses
 
 each_kind = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 each_placed = pytest.mark.parametrize("kind", PLACED.values(), ids=PLACED)
@@ -105,9 +106,9 @@ def test_a_job_that_reads_before_it_is_charged_is_noticed(kind: Kind, monkeypatc
     """The test above fails for it."""
 
     def early(self: Job[Any, Any], planned: Any) -> Any:
-        return {"public": Contents.of(self.opened.source)}, []
+        return {"public": InputHashes.of(self.opened.source)}, []
 
-    monkeypatch.setattr(kind.job, "public_records", early)
+    monkeypatch.setattr(kind.job, "called_public", early)
     monkeypatch.setattr(order, "refuse_overlap", lambda *_: None)
     with pytest.raises(AssertionError):
         test_records_are_read_after_the_charge_alone(kind)
@@ -152,7 +153,7 @@ def test_a_place_that_cannot_be_written_costs_nothing(kind: Kind) -> None:
     Path("file").touch()
     for name in ("store", "out") if kind.placed else ("store",):
         job = kind.make(**{name: Path("file/x")})
-        with pytest.raises(StorageError, match=f"{name}: can't write"):
+        with pytest.raises(StorageError, match=f"{name}: cannot write"):
             kind.plan(job)
         assert unread(job)
     assert charges() == 0
@@ -162,7 +163,7 @@ def test_a_place_that_cannot_be_written_costs_nothing(kind: Kind) -> None:
 def test_a_plan_that_costs_more_than_was_asked_costs_nothing(kind: Kind) -> None:
     job = kind.make()
     planned = kind.plan(job)
-    with pytest.raises(pm.InvalidInput, match="plan epsilon"):
+    with refuses("plan epsilon"):
         job.carry_out(replace(planned, plan=replace(planned.plan, epsilon=0.01)))  # type: ignore[type-var]
     assert unread(job)
     assert charges() == 0
@@ -177,7 +178,7 @@ def test_a_plan_of_another_job_is_refused(kind: Kind) -> None:
     other = kind.make(seed=1, **FREE_OF_CHARGE)
     planned = kind.plan(other)
     for job in (kind.make(), kind.make(seed=1, **FREE_OF_CHARGE)):
-        with pytest.raises(pm.InvalidInput, match='planned: got "another job\'s"'):
+        with refuses("planned"):
             job.carry_out(planned)
         assert unread(job)
     assert charges() == 0
@@ -188,7 +189,7 @@ def test_a_plan_is_carried_out_once(kind: Kind) -> None:
     job = kind.make(**({"overwrite": True} if kind.placed else {}))
     planned = kind.plan(job)
     job.carry_out(planned)
-    with pytest.raises(pm.InvalidInput, match="planned: got 'used up'"):
+    with refuses("planned"):
         job.carry_out(planned)
     assert charges() == 1
 
@@ -212,8 +213,8 @@ def test_what_is_charged_is_the_plan(kind: Kind) -> None:
 # Where a job is broken -> (owner of the step, its name), in order.
 STEPS: Final[dict[str, tuple[Any, str]]] = {
     "price": (order, "check_price"),
-    "public": (Job, "public_records"),
-    "key": (Key, "streams"),
+    "public": (Job, "called_public"),
+    "key": (RunKey, "streams"),
     "open": (Job, "open_run"),
     "charge": (Ledger, "reserve"),
     "overlap": (order, "refuse_overlap"),
@@ -285,7 +286,7 @@ def test_what_fails_after_the_charge_tells_it_and_goes_on_at_no_cost(kind: Kind,
     assert planned.key.used
     assert planned.key._streams is None or not planned.key._streams.live
     assert left_over() == ({f".{OUT}.run"} if kept else set())
-    with pytest.raises(pm.InvalidInput, match="used up"):
+    with refuses("planned"):
         planned.job.carry_out(planned)
     kind.run(resume=True) if kept else kind.run()
     # What was charged and led to no run is spent.
@@ -302,7 +303,9 @@ def test_a_result_outlives_trouble_with_the_ledger(kind: Kind, monkeypatch: pyte
     done = kind.run()
     assert [str(error) for error in done.not_noted] == ["the ledger can't be reached"]
     made = kind.job.made
-    assert done.warnings == (f"the {made} is made and charged, but not noted as done: the ledger can't be reached",)
+    assert done.warnings == (
+        f"the {made} is made and charged, but the ledger does not list it as done: the ledger can't be reached",
+    )
     assert done.result is not None
     assert (charges(), charges("commit")) == (1, 0)
 
@@ -335,7 +338,7 @@ def test_core_dumps_are_forbidden_before_a_record_or_a_key_is_there(
     assert unread(job)
     assert charges() == 0
     with pytest.raises(Broken):
-        Key(None).streams()
+        RunKey(None).streams()
 
 
 # Apart, and nothing for nothing.
@@ -346,11 +349,11 @@ def test_public_records_that_are_private_ones_end_the_job_once_paid_for(
     kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def same(self: Job[Any, Any], planned: Any) -> Any:
-        return {"public": Contents.of(kind.make(**FREE_OF_CHARGE).opened.source)}, []
+        return {"public": InputHashes.of(kind.make(**FREE_OF_CHARGE).opened.source)}, []
 
-    monkeypatch.setattr(kind.job, "public_records", same)
+    monkeypatch.setattr(kind.job, "called_public", same)
     monkeypatch.setattr(kind.job, "compute", broken)
-    with pytest.raises(pm.InvalidInput, match=r"public: got a value that is private.*records of the private dataset"):
+    with refuses("public"):
         kind.run()
     assert (charges(), charges("commit")) == (1, 0)
     # Nothing was drawn: it goes on with other records.
@@ -361,7 +364,7 @@ def test_where_nothing_is_charged_no_record_is_read() -> None:
     """Not even to compare it with what is public."""
     x, y = numbers(seed=5)
     for kind in ("training", "training in memory"):
-        job = KINDS[kind].make(epsilon=0.0, **FREE_OF_CHARGE, scenario="warm", warm_up_epochs=1, public=(x, y))
+        job = KINDS[kind].make(epsilon=0.0, **FREE_OF_CHARGE, scenario="warm", warm_up="sam:epochs=1", public=(x, y))
         done = job.carry_out(KINDS[kind].plan(job))
         assert done.result.certificate["guarantee"]["epsilon"] == 0
         assert unread(job)
@@ -377,7 +380,7 @@ def test_a_run_goes_on_with_the_records_that_it_began_with(kind: Kind) -> None:
     for other in ({"seed_of": 1}, {"dataset": "other"}, FREE_OF_CHARGE):
         with pytest.raises(pm.InvalidInput):
             kind.run(resume=True, **other)
-    with pytest.raises(pm.InvalidInput, match=r"`resume`.*`overwrite`"):
+    with refuses("out"):
         kind.run()
     assert left_over() == {f".{OUT}.run"}
     kind.run(resume=True)
@@ -389,7 +392,7 @@ def test_records_that_were_refused_are_mended_and_paid_for_once(kind: Kind) -> N
     wrong = numbers()[1].astype(object)
     wrong[137] = "perhaps"
     for again in (False, True):
-        with pytest.raises(pm.InvalidInput, match="private and not shown") as caught:
+        with refuses("label") as caught:
             kind.run(y=wrong, resume=again)
         told = spent_of(caught.value)
         assert told is not None
@@ -414,7 +417,7 @@ def test_a_run_that_took_the_place_of_the_interrupted_one_is_left_alone(
     other = replace(left, id="other")
     monkeypatch.setattr(kind.job, "left", lambda *_: other)
     monkeypatch.setattr(kind.job, "check_resumed", lambda *_: None)
-    with pytest.raises(StorageError, match="took the place"):
+    with pytest.raises(StorageError, match="replaced"):
         job.carry_out(planned)
     assert source(job).used == []
     found = kind.job.runs.interrupted(OUT)
@@ -447,7 +450,7 @@ def test_a_run_goes_on_with_the_seed_that_it_began_with(kind: Kind, first: int |
 def test_without_a_ledger_nothing_is_spent_before_noise_is_drawn(kind: Kind) -> None:
     for step in ("overlap", "read"):
         _, told = stopped(kind, step, **FREE_OF_CHARGE)
-        assert "no ledger was given, so nothing is recorded; no noise was drawn" in str(told)
+        assert "nothing was spent: no noise was drawn" in str(told)
         shutil.rmtree(f".{OUT}.run", ignore_errors=True)
 
 

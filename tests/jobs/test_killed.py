@@ -1,7 +1,4 @@
-"""Jobs that are killed at every step: what was charged stays charged, is charged once, and pays for one result.
-
-Real processes die here by SIGKILL, once each for all tests; every test takes a copy of what one left.
-"""
+"""Jobs that SIGKILL ends at every step: the charge stays, is made once, and pays for one result."""
 
 from __future__ import annotations
 
@@ -15,6 +12,7 @@ import pytest
 
 import privmix as pm
 from tests.jobs.kinds import KINDS, LEDGER, OUT, Kind, charges
+from tests.refusals import refuses
 
 # Step -> (what dies as it is called, entries of the ledger by then, whether there is a run to go on with).
 STEPS = {
@@ -123,11 +121,11 @@ def test_what_was_charged_pays_for_one_result(
         return
     assert not OUT.exists()
     if kept:
-        with pytest.raises(pm.InvalidInput, match=r"`resume`.*`overwrite`"):
+        with refuses("out"):
             kind.run()
         kind.run(resume=True)
     else:
-        with pytest.raises(pm.InvalidInput, match="there is none"):
+        with refuses("resume"):
             kind.run(resume=True)
         kind.run()
     assert charges() == (1 if kept else charged + 1)

@@ -19,12 +19,12 @@ import privmix as pm
 from privmix.data import ArraySource, remote
 from privmix.data.store import FeatureStore
 from privmix.errors import InvalidInput
-from privmix.jobs.persons import Persons
 from privmix.jobs.release import ReleaseJob
 from privmix.jobs.training import TrainingJob
 from privmix.mechanisms.private_count import RECORD_COUNTS
 from privmix.world import World
 from tests.jobs.persons_data import BUDGET, CLASSES, KINDS, MOMENTS, PERSONS, RECORDS, SECRET, frame, given, images
+from tests.refusals import refuses
 
 pytestmark = pytest.mark.filterwarnings("ignore:`seed` makes", "ignore:delta", "ignore:features are plain")
 POISSON: dict[str, Any] = {**MOMENTS, "design": pm.designs.Poisson(mixup_degree=8)}
@@ -65,9 +65,7 @@ def test_a_training_is_the_same_from_every_format(tmp_path: Path) -> None:
 
 
 def test_moments_are_the_same_in_whatever_order_persons_stand(tmp_path: Path) -> None:
-    """Records of one person in the order in which they were: means of floats are summed in it. Rows are drawn by the
-    order of persons, so that those of other designs differ.
-    """
+    """A person's records keep their order, in which floats are summed; other designs draw rows by persons' order."""
     data = frame()
     order = np.random.default_rng(1).permutation(PERSONS)
     turned = data.sort_values("who", key=lambda names: order[names.str.removeprefix(SECRET).astype(int)], kind="stable")
@@ -107,7 +105,7 @@ def test_records_and_persons_at_an_address_are_of_the_same_files(
     assert len(copied) == copies
     assert np.array_equal(rows(found), rows(pm.release(place, **options)))
     columns = {} if ending == "npz" else {"columns": ["a", "b", "c"]}
-    with pytest.raises(pm.InvalidInput, match="person: got 'whose'") as caught:
+    with refuses("person") as caught:
         pm.release(f"memory://persons/d.{ending}", **{**options, "person": "whose", **columns})
     assert str(tmp_path) not in str(caught.value)
     system.rm("/persons", recursive=True)
@@ -118,8 +116,8 @@ def test_on_ray_it_is_the_same(tmp_path: Path) -> None:
     ray = pytest.importorskip("ray", reason="the Ray engine needs privmix[ray]")
     first = rows(released("csv", tmp_path, frame(), seed=3, **POISSON))
     try:
-        spread = released("csv", tmp_path, frame(), seed=3, engine="ray", workers=1, **POISSON)
-        stored = released("csv", tmp_path, frame(), seed=3, engine="ray", workers=1, store=tmp_path / "S", **POISSON)
+        spread = released("csv", tmp_path, frame(), seed=3, engine="ray:workers=1", **POISSON)
+        stored = released("csv", tmp_path, frame(), seed=3, engine="ray:workers=1", store=tmp_path / "S", **POISSON)
     finally:
         ray.shutdown()
     assert np.array_equal(rows(spread), first)
@@ -129,14 +127,14 @@ def test_on_ray_it_is_the_same(tmp_path: Path) -> None:
 def test_folders_of_images_tell_by_names_or_by_a_list(tmp_path: Path) -> None:
     listed = images(tmp_path / "scans", frame())
     common = {**MOMENTS, "features": "pixels", "columns": pm.Columns(image_size=6, colour="grey"), "seed": 3}
-    by_name = pm.release(tmp_path / "scans", **common, person_pattern=rf"({SECRET}\d+)_")
-    by_list = pm.release(tmp_path / "scans", **common, person_file=listed)
+    by_name = pm.release(tmp_path / "scans", **common, person=rf"pattern=({SECRET}\d+)_")
+    by_list = pm.release(tmp_path / "scans", **common, person=f"file={listed}")
     assert np.array_equal(rows(by_name), rows(by_list))
     alone = {**common, "records": RECORDS}
     assert not np.array_equal(rows(by_name), rows(pm.release(tmp_path / "scans", **alone)))
     model = {**TRAIN, "features": "pixels", "columns": common["columns"]}
-    pm.train(tmp_path / "scans", **model, person_pattern=rf"({SECRET}\d+)_")
-    pm.train(tmp_path / "scans", **model, person_file=listed)
+    pm.train(tmp_path / "scans", **model, person=rf"pattern=({SECRET}\d+)_")
+    pm.train(tmp_path / "scans", **model, person=f"file={listed}")
 
 
 # What ends a job before anything is charged: (how, words). Nothing of the records was read.
@@ -146,17 +144,24 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "no such column of a frame": ("pandas", {"person": "whose"}, "person: got 'whose'"),
     "no such array": ("npz", {"person": "whose"}, "person: got 'whose'"),
     "arrays without names": ("arrays", {"person": "who"}, "no named columns"),
-    "the label's": ("csv", {"person": "label"}, "a column of its own"),
-    "an input's": ("csv", {"person": "a", "columns": ["a", "b"]}, "a column of its own"),
-    "two ways": ("csv", {"person_pattern": "(.)"}, "named in one way"),
-    "an array and a column": ("pandas", {"person": None, "columns": pm.Columns(person="who")}, "named in one way"),
-    "a pattern without names": ("csv", {"person": None, "person_pattern": "(.)"}, "folders of images"),
-    "no pattern": ("csv", {"person": None, "person_pattern": "(("}, "folders of images"),
-    "too few identifiers": ("arrays", {"person": ["x", "y"]}, "one identifier a record"),
+    "the label's": ("csv", {"person": "label"}, "a separate column"),
+    "an input's": ("csv", {"person": "a", "columns": ["a", "b"]}, "a separate column"),
+    "two ways": (
+        "csv",
+        {"person": np.arange(RECORDS), "columns": pm.Columns(person="who")},
+        "one of column, pattern and file",
+    ),
+    "an array and a column": (
+        "pandas",
+        {"person": None, "columns": pm.Columns(person="who")},
+        "one of column, pattern and file",
+    ),
+    "a pattern without names": ("csv", {"person": "pattern=(.)"}, "folders of images"),
+    "no pattern": ("csv", {"person": "pattern=(("}, "folders of images"),
+    "too few identifiers": ("arrays", {"person": ["x", "y"]}, "one identifier for each record"),
     "weights of nobody": ("csv", {"person": None, "per_person": 2}, "per_person"),
-    "nobody is missing": ("csv", {"person": None, "person_missing": "own"}, "person_missing"),
-    "no word of it": ("csv", {"person_missing": "some"}, "person_missing"),
-    "nobody says how many": ("csv", {"records": None}, "how many persons there are"),
+    "no word of it": ("csv", {"person": "who:missing=some"}, "^person: "),
+    "nobody says how many": ("csv", {"records": None}, "the number of persons: declare it"),
     "weights that are declared": ("csv", {"per_person": 2}, "per_person"),
     "no weight": ("csv", {"per_person": 0}, "per_person"),
 }
@@ -186,28 +191,28 @@ def test_patterns_and_lists_are_looked_at_before_the_charge(tmp_path: Path) -> N
     common = {**MOMENTS, "features": "pixels", "columns": pm.Columns(image_size=6, colour="grey")}
     (tmp_path / "other.csv").write_text(f"file,person\n{SECRET},1\n")
     for said, words in (
-        ({"person_pattern": "(("}, "a regular expression"),
-        ({"person_pattern": "a(b)(c)"}, "one group"),
-        ({"person_file": tmp_path / "other.csv"}, "the columns file_name and person"),
+        ({"person": "pattern=(("}, "a regular expression"),
+        ({"person": "pattern=a(b)(c)"}, "one group"),
+        ({"person": f"file={tmp_path / 'other.csv'}"}, "the columns file_name and person"),
     ):
         with pytest.raises(pm.InvalidInput, match=words) as caught:
             ReleaseJob(tmp_path / "scans", out=tmp_path / "OUT", **self_made(common, said)).plan()
         assert SECRET not in str(caught.value)
     with pytest.raises(pm.StorageError):
-        ReleaseJob(tmp_path / "scans", **self_made(common, {"person_file": listed.with_name("none.csv")})).plan()
+        ReleaseJob(tmp_path / "scans", **self_made(common, {"person": f"file={listed.with_name('none.csv')}"})).plan()
 
 
 def test_an_open_source_has_no_columns_to_name(tmp_path: Path) -> None:
     (x, _), said = given("arrays", tmp_path, frame())
     source = ArraySource(x, np.arange(len(x)) % 2, tuple(CLASSES))
     options = {name: value for name, value in MOMENTS.items() if name != "classes"}
-    with pytest.raises(pm.InvalidInput, match="no named columns"):
+    with refuses("person"):
         pm.release(source, **options, person="who")
     pm.release(source, **options, **said)
 
 
 def self_made(options: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    return {**options, "persons": Persons(**said)}
+    return {**options, **said}
 
 
 def missing_one(data: pandas.DataFrame) -> pandas.DataFrame:
@@ -268,7 +273,7 @@ def test_records_without_an_identifier_may_be_persons_of_their_own(tmp_path: Pat
     data = missing_one(frame())
     own = data.assign(who=[name or f"{SECRET}alone" for name in data["who"]])
     options = {**MOMENTS, "records": PERSONS + 1, "seed": 3}
-    one = released("csv", tmp_path / "one", data, **options, person_missing="own")
+    one = released("csv", tmp_path / "one", data, **{**options, "person": "who:missing=own"})
     assert np.array_equal(rows(one), rows(released("csv", tmp_path / "other", own, **options)))
 
 
@@ -276,7 +281,7 @@ def test_records_without_an_identifier_may_be_persons_of_their_own(tmp_path: Pat
 def test_designs_of_a_fixed_size_need_the_number_of_persons(records: int, tmp_path: Path) -> None:
     fixed = {**MOMENTS, "design": pm.designs.Fixed(mixup_degree=8)}
     released("csv", tmp_path, frame(), **fixed)
-    with pytest.raises(pm.InvalidInput, match="records") as caught:
+    with refuses("records") as caught:
         released("csv", tmp_path, frame(), **{**fixed, "records": records})
     assert str(PERSONS) not in str(caught.value)
 
@@ -387,8 +392,7 @@ def test_plans_of_neighbours_are_the_same(kind: str, tmp_path: Path) -> None:
     found = []
     for place, more in enumerate(NEIGHBOURS.values()):
         records, said = given(kind, tmp_path / str(place), frame(more))
-        persons, columns = Persons(), pm.Columns(person=said["person"])
-        common = {"columns": columns, "persons": persons, "dry_run": True}
+        common = {**said, "dry_run": True}
         release = ReleaseJob(records, **{**MOMENTS, **common, "records": DECLARED}).plan()
         train = TrainingJob(records, **{**TRAIN, **common, "records": DECLARED}).plan(World())
         texts = [str(release), repr(release), json.dumps(release.to_dict()), repr(train), json.dumps(train.to_dict())]
@@ -401,10 +405,8 @@ def test_plans_of_neighbours_are_the_same(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["pandas", "arrays"])
 def test_jobs_say_nothing_of_persons_by_themselves(kind: str, tmp_path: Path) -> None:
     records, said = given(kind, tmp_path, frame())
-    persons, column = Persons.taken_from(dict(said))
-    more = {"columns": pm.Columns(person=column), "persons": persons, "out": tmp_path / "OUT"}
-    for make, options in ((ReleaseJob, MOMENTS), (TrainingJob, TRAIN)):
-        job = make(records, **{**options, **more})
+    for make, options in ((ReleaseJob, {**MOMENTS, **said}), (TrainingJob, {**TRAIN, **said})):
+        job = make(records, **{**options, "out": tmp_path / "OUT"})
         for one in (job, job.opened, job.persons, job.opened.source):
             assert SECRET not in repr(one) + str(one)
             # Every number of records and persons is of two digits.

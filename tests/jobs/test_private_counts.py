@@ -26,6 +26,7 @@ from privmix.planning import ReleaseConfig
 from privmix.plans.registry import weighs
 from privmix.training.mechanisms.base import plan_from_dict
 from privmix.training.verify import verify_trained
+from tests.refusals import refuses
 from tests.training.test_verify import edit
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
@@ -104,7 +105,7 @@ def test_several_processes_ask_no_count(monkeypatch: pytest.MonkeyPatch) -> None
     from privmix.world import World
 
     job = TrainingJob((X, Y), epsilon=EPSILON, delta=DELTA, classes=2, features="identity", private_count=True)
-    with pytest.raises(InvalidInput, match="one process"):
+    with refuses("private_count"):
         job.plan(World(0, 2))
 
 
@@ -138,10 +139,10 @@ def test_records_that_are_dealt_to_persons_in_another_way_are_refused(
     options = {"out": tmp_path / "OUT", "person": np.arange(RECORDS)}
     killed(job, monkeypatch, **options)
     # A run that does not say whom it counted is not believed.
-    with pytest.raises(InvalidInput, match="the persons that the private count counted"):
+    with refuses("person"):
         check_same_persons(Counted(PrivateCount(3, 1), Charge()), np.arange(3))
     others = {**options, "person": np.arange(RECORDS) // 40}
-    with pytest.raises(InvalidInput, match="the persons that the private count counted"):
+    with refuses("person"):
         JOBS[job](**others, resume=True)
     assert not (tmp_path / "OUT").exists()
     made = JOBS[job](**options, resume=True)
@@ -205,13 +206,13 @@ def test_a_number_of_records_that_nothing_estimates_is_no_estimate() -> None:
     config = ReleaseConfig(
         900, 3, ("a", "b"), Moments(), per_person=7, records_noise_multiplier=9.0, person_quantile=0.9
     )
-    with pytest.raises(InvalidInput, match="can be estimated"):
+    with refuses("per_person"):
         config.with_noise(1.0)
 
 
 def test_a_k_that_is_no_number_of_records_is_refused_before_anything_is_paid(tmp_path: Path) -> None:
     ledger, url = book(tmp_path)
-    with pytest.raises(InvalidInput, match="per_person"):
+    with refuses("per_person"):
         JOBS["release"](person=np.arange(RECORDS), per_person=10**30, ledger=url, dataset="own")
     assert ledger.budget("own").reservations == 0
 
@@ -221,5 +222,5 @@ def test_a_model_is_not_passed_off_as_cheaper_than_its_budget(tmp_path: Path) ->
     out = tmp_path / "MODEL"
     JOBS["training"](out=out)
     edit(out, lambda content: content["guarantee"].update(epsilon=plan_from_dict(content["plan"]).cost().epsilon))
-    with pytest.raises(InvalidInput, match="since the record count is private"):
+    with refuses("certificate epsilon"):
         verify_trained(out)

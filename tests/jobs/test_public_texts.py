@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import StorageError
 from privmix.jobs.public_texts import public_texts
+from tests.refusals import refuses
 
 TEXTS = ("It purrs.", "It barks, too.", "It eats.")
 
@@ -45,7 +46,7 @@ def test_files(tmp_path: Path, name: str, content: str) -> None:
     ],
 )
 def test_what_is_no_list_of_texts_is_one_line(given: Any, words: str) -> None:
-    with pytest.raises(InvalidInput, match=r"^public_texts: ") as error:
+    with refuses("public_texts") as error:
         public_texts(given)
     assert words in str(error.value)
     assert "\n" not in str(error.value)
@@ -57,7 +58,7 @@ def test_what_is_no_list_of_texts_is_one_line(given: Any, words: str) -> None:
 def test_other_files_are_refused(tmp_path: Path, name: str, content: bytes) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    with pytest.raises(InvalidInput, match="public_texts"):
+    with refuses("public_texts"):
         public_texts(path)
     with pytest.raises(StorageError):
         public_texts(tmp_path / "none.txt")

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 from sklearn.metrics import accuracy_score, balanced_accuracy_score, log_loss, roc_auc_score
 
-from privmix.jobs.quality import Calibration, Quality
+from privmix.jobs.quality import Quality, Reliability
 
 
 def test_figures_are_scikit_learns() -> None:
@@ -36,7 +36,7 @@ def test_a_model_that_says_one_class_is_named() -> None:
     assert found.accuracy == found.majority_accuracy == 0.84
     assert found.balanced_accuracy == found.auc == 0.5
     assert found.recall == {"no": 1.0, "yes": 0.0}
-    assert found.warnings == ("the model says no to every record", "always saying no is as accurate or more so")
+    assert found.warnings == ("the model predicts no for every record", "always predicting no is at least as accurate")
     assert Quality.of(np.eye(2)[labels], labels, ("no", "yes")).warnings == ()
 
 
@@ -44,24 +44,21 @@ def test_classes_that_are_never_said_or_have_no_record() -> None:
     found = Quality.of(np.eye(3)[[0, 1, 1, 1]], np.array([0, 0, 1, 1]), ("a", "b", "c"))
     assert found.recall == {"a": 0.5, "b": 1.0, "c": None}
     assert found.balanced_accuracy == 0.75
-    assert found.warnings == ("the model never says 1 of 3 classes",)
+    assert found.warnings == ("the model never predicts 1 of 3 classes",)
 
 
 def test_probabilities_that_hold_have_no_calibration_error() -> None:
-    """Classes drawn by the predicted probabilities: 1e5 records leave the share of each of 8 bins within 0.04.
-
-    These are 9 deviations: false alarm below 1e-15.
-    """
+    """1e5 records leave each of 8 bins' shares within 0.04, 9 deviations: false alarm below 1e-15."""
     rng = np.random.default_rng(1)
     right = rng.uniform(0.5, 1, 100_000)
     told = np.stack([right, 1 - right], axis=1)
     labels = (rng.uniform(size=len(right)) > right).astype(np.int64)
-    assert Calibration.of(told, labels).error < 0.04
+    assert Reliability.of(told, labels).error < 0.04
     # Told as surer than they are, by as much as is told.
     surer = np.stack([np.minimum(right + 0.2, 1), np.maximum(0.8 - right, 0)], axis=1)
     expected = (np.minimum(right + 0.2, 1) - right).mean()
-    assert Calibration.of(surer, labels).error == pytest.approx(expected, abs=0.04)
-    found = Calibration.of(told, labels)
+    assert Reliability.of(surer, labels).error == pytest.approx(expected, abs=0.04)
+    found = Reliability.of(told, labels)
     assert found.counts.sum() == len(labels)
     assert found.counts @ found.accuracy / len(labels) == pytest.approx((labels == 0).mean())
 
@@ -73,5 +70,5 @@ def test_probabilities_worse_than_the_shares_are_named() -> None:
     assert found.guessing_log_loss == pytest.approx(np.log(2))
     assert found.log_loss is not None
     assert found.log_loss > 2
-    assert found.warnings[-1].startswith("its probabilities are worse than none: log loss 2.3")
+    assert found.warnings[-1].startswith("its probabilities are worse than the classes' shares: log loss 2.3")
     assert Quality.of(sure, labels, ("no", "yes")).log_loss is None

@@ -18,15 +18,13 @@ from privmix.accounting import Gaussian
 from privmix.certificate.series import UNCHECKED, link_of
 from privmix.errors import InvalidInput, StorageError
 from privmix.ledger import verify_ledger
-from privmix.mechanisms import factorisation
-from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import plan_from_dict
 from privmix.releases import series as series_file
 from privmix.releases.certificate import public_text, read_certificate
-from privmix.releases.run import ReleaseRun
 from privmix.releases.series import Series, place_of_step, private_place
 from privmix.releases.series_chain import verify_series
 from tests.cli.helpers import privmix
+from tests.refusals import refuses
 
 STEPS = 3
 SERIES = Path("visits")
@@ -104,7 +102,7 @@ def test_a_whole_series_for_one_charge() -> None:
     assert (kinds.count("reserve"), kinds.count("commit")) == (1, 1)
     checked = pm.verify(SERIES)
     assert checked.found["series"]["releases"] == checked.found["series"]["steps"] == STEPS
-    with pytest.raises(InvalidInput, match="has ended"):
+    with refuses("series"):
         make(4)
     shown = privmix("verify", str(SERIES))
     assert "3 of 3 releases" in shown.out
@@ -169,7 +167,7 @@ def test_a_kill_between_release_and_notes_is_made_good(monkeypatch: pytest.Monke
             make(2)
     assert place_of_step(SERIES, 2).exists()
     assert Series(SERIES).made == 1
-    with pytest.raises(InvalidInput, match="number: got 2; allowed: 3"):
+    with refuses("number"):
         make(2)
     with monkeypatch.context() as patched:
         patched.setattr(Series, "end", killed)
@@ -177,19 +175,19 @@ def test_a_kill_between_release_and_notes_is_made_good(monkeypatch: pytest.Monke
             make(3)
     # All are there, and the key was left by the kill.
     assert KEPT.exists()
-    with pytest.raises(InvalidInput, match="all 3 are made"):
+    with refuses("series"):
         pm.series.step(SERIES, month(4))
     assert not KEPT.exists()
     assert len(verify_series(SERIES).releases) == STEPS
 
 
 def test_steps_are_made_in_order_and_once() -> None:
-    with pytest.raises(InvalidInput, match="series begin makes it"):
+    with refuses("series"):
         make(2)
     make(1)
-    with pytest.raises(InvalidInput, match="has its first step"):
+    with refuses("series"):
         make(1, overwrite=True)
-    with pytest.raises(InvalidInput, match="number: got 3; allowed: 2"):
+    with refuses("number"):
         make(3, overwrite=True)
     # Left out, it is the next.
     assert pm.series.step(SERIES, month(2)).certificate.plan["counts"] == [81, 82]
@@ -223,7 +221,7 @@ def test_a_step_that_is_not_as_the_first_is_refused_by_name(
 
 
 @pytest.mark.parametrize(
-    "name", ["private_count", "public", "person", "most_per_person", "engine", "replay_for", "out", "design", "proxy"]
+    "name", ["private_count", "public", "person", "most_per_person", "replay_for", "out", "design", "assume"]
 )
 def test_a_series_has_no_options_that_are_not_built_for_it(name: str) -> None:
     with pytest.raises(TypeError, match=name):
@@ -235,10 +233,10 @@ def test_a_later_step_needs_the_charge_of_the_first() -> None:
     book.add_dataset("visits", epsilon=2, delta=1e-4)
     book.add_dataset("other", epsilon=2, delta=1e-4)
     make(1, ledger=LEDGER, dataset="visits")
-    with pytest.raises(InvalidInput, match="ledger"):
+    with refuses("ledger, dataset"):
         make(2)
     pm.Ledger.create("sqlite:///another.db").add_dataset("visits", epsilon=2, delta=1e-4)
-    with pytest.raises(InvalidInput, match="reservation"):
+    with refuses("reservation"):
         make(2, ledger="sqlite:///another.db", dataset="visits")
     # A second series of the same data is another charge, which this budget does not hold.
     with pytest.raises(pm.BudgetExceeded):
@@ -288,7 +286,7 @@ def test_the_release_before_must_be_there_unchanged() -> None:
     moments = place / "moments.safetensors"
     kept = moments.read_bytes()
     moments.write_bytes(kept[:-1] + bytes([kept[-1] ^ 1]))
-    with pytest.raises(InvalidInput, match="moments"):
+    with refuses("moments.safetensors"):
         make(2)
     moments.write_bytes(kept)
     place.rename("away")
@@ -306,9 +304,9 @@ def test_an_older_copy_of_the_private_folder_is_noticed() -> None:
     shutil.rmtree(KEPT)
     shutil.copytree("backup", KEPT)
     KEPT.chmod(0o700)
-    with pytest.raises(InvalidInput, match="older copy"):
+    with refuses("series"):
         make(2, month(2, seed=4))
-    with pytest.raises(InvalidInput, match="older copy"):
+    with refuses("series"):
         pm.series.end(SERIES)
 
 
@@ -358,7 +356,7 @@ def test_a_step_is_bound_once_to_one_set_of_records() -> None:
     book.bind(taken, ["a" * 64])
     book.bind(taken, ["a" * 64, "b" * 64])
     for steps in (["c" * 64], ["a" * 64, "c" * 64], ["b" * 64, "b" * 64, "d" * 64]):
-        with pytest.raises(InvalidInput, match="as the ledger knows them"):
+        with refuses("data"):
             book.bind(taken, steps)
     assert verify_ledger(book) == {"visits": 4}
 
@@ -377,7 +375,7 @@ def test_a_changed_private_folder_is_refused(name: str) -> None:
 def test_a_private_folder_that_others_can_enter_is_refused() -> None:
     make(1)
     KEPT.chmod(0o755)
-    with pytest.raises(InvalidInput, match="0700"):
+    with refuses("series"):
         make(2)
 
 
@@ -385,7 +383,7 @@ def test_draws_of_another_version_are_refused(monkeypatch: pytest.MonkeyPatch) -
     """The noise of the step before could not be made again."""
     make(1)
     monkeypatch.setattr(series_file, "_PROBED", series_file._PROBED - 1)
-    with pytest.raises(InvalidInput, match="versions of numpy"):
+    with refuses("versions of numpy and randomgen"):
         make(2)
     assert len(Series(SERIES).notes.steps) == 1
 
@@ -403,12 +401,12 @@ def test_ending_a_series_destroys_the_key() -> None:
     make(1)
     with pytest.raises(KeyboardInterrupt):
         make(2, progress=killed_at("rows"))
-    with pytest.raises(InvalidInput, match="interrupted step"):
+    with refuses("series"):
         pm.series.end(SERIES)
     make(2, resume=True)
-    assert "2 releases were made" in privmix("series", "end", str(SERIES)).out
+    assert json.loads(privmix("series", "end", str(SERIES), "--json").out)["made"] == 2
     assert not KEPT.exists()
-    with pytest.raises(InvalidInput, match="has ended"):
+    with refuses("series"):
         make(3)
     with pytest.raises(InvalidInput):
         pm.series.end(SERIES)
@@ -423,18 +421,18 @@ def test_a_chain_that_does_not_hold_is_refused() -> None:
     verify_series(SERIES)
     second = place_of_step(SERIES, 2)
     second.rename("second")
-    with pytest.raises(InvalidInput, match="step-002"):
+    with refuses("series"):
         verify_series(SERIES)
     # Each verifies by itself; together they are no series.
     for wrong in (Path("other/step-002"), Path("other/step-001"), place_of_step(SERIES, 1)):
         shutil.copytree(wrong, second)
         pm.verify(second)
-        with pytest.raises(InvalidInput, match="step-002: certificate"):
+        with refuses("step-002: certificate series"):
             verify_series(SERIES)
         shutil.rmtree(second)
     Path("second").rename(second)
     verify_series(SERIES)
-    with pytest.raises(InvalidInput, match="key"):
+    with refuses("key"):
         pm.verify(SERIES, key="some.pub.pem")
 
 
@@ -442,11 +440,11 @@ def test_a_design_of_a_series_is_for_series_alone() -> None:
     """It can be planned, and so compared; nothing is released of it."""
     given = {**GIVEN, "design": pm.designs.MomentsSeries(steps=STEPS)}
     del given["steps"]
-    with pytest.raises(InvalidInput, match="stand alone"):
+    with refuses("design"):
         pm.release(month(1), **given)
     planned = pm.plan(month(1), **given)
     assert os.listdir() == []
-    with pytest.raises(InvalidInput, match="stand alone"):
+    with refuses("design"):
         pm.release(month(1), planned)
     assert make(1).certificate.plan == planned.plan.to_dict()
 
@@ -477,9 +475,3 @@ def test_the_command_line_makes_steps(tmp_path: Path) -> None:
         done = privmix("series", *made)
         assert f"step-00{step}" in done.out, done.err
     assert verify_series(SERIES).to_dict()["releases"] == 2
-    other = privmix("series", "step", str(SERIES), "--data=2.npz", "--classes=4")
-    assert (other.code, "classes" in other.err) == (2, True)
-    assert factorisation.MOST_STEPS >= 365
-    assert read_certificate(place_of_step(SERIES, 2))["series"]["previous"]
-    assert ReleaseRun.interrupted(place_of_step(SERIES, 3)) is None
-    assert SecretStreams.load(KEPT / "run.key").live

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import privmix as pm
+from tests.refusals import refuses
 
 X = np.random.default_rng(0).normal(size=(200, 6)).astype(np.float32)
 Y = np.arange(200) % 2
@@ -40,7 +41,7 @@ def test_a_store_of_changed_data_is_refused(tmp_path: Path, verb: str) -> None:
     run("A")
     run("B")
     changed_in_place(file)
-    with pytest.raises(pm.InvalidInput, match="STORE"):
+    with refuses("feature store"):
         run("C")
     assert not (tmp_path / "C").exists()
 
@@ -56,7 +57,7 @@ def test_images_in_another_class_are_other_data(tmp_path: Path) -> None:
     columns = pm.Columns(image_size=4, colour="grey")
     pm.release(tmp_path / "d", **wishes, columns=columns, out=tmp_path / "A")
     (tmp_path / "d" / "a" / "00.png").rename(tmp_path / "d" / "b" / "00.png")
-    with pytest.raises(pm.InvalidInput, match="STORE"):
+    with refuses("feature store"):
         pm.release(tmp_path / "d", **wishes, columns=columns, out=tmp_path / "B")
 
 
@@ -71,6 +72,6 @@ def test_ledger_notes_and_store_hash_the_data_once(tmp_path: Path, monkeypatch: 
         return original(stream, name)
 
     monkeypatch.setattr(hashlib, "file_digest", counted)
-    monkeypatch.setattr("privmix.data.fingerprint._SETTLED", -1)
+    monkeypatch.setattr("privmix.data.fingerprint.SETTLED", -1)
     pm.release(file, **WISHES, design="moments", store=tmp_path / "STORE", out=tmp_path / "A")
     assert [str(name) for name in read].count(str(file)) == 1

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from privmix.errors import InvalidInput
 from privmix.learning.class_means import class_means, class_scores
 from privmix.learning.rows import as_release
 from privmix.publication import ReleasedDataset
 from privmix.publication.dataset import RecordTransform
+from tests.refusals import refuses
 
 CLASSES = tuple("abcde")
 COUNT, DIM = 500, 24
@@ -60,18 +60,19 @@ def test_without_noise_they_are_the_means_and_sure() -> None:
 
 
 def test_nothing_is_known_where_classes_do_not_differ_or_noise_is_heavy() -> None:
-    """False alarms are below 1e-6 for each of these."""
-    for seed in range(10):
-        alike = class_means(released(3.0, seed, apart=0.0))
-        drowned = class_means(released(1e4, seed))
-        assert alike.sure.max() == 0
-        assert drowned.sure.max() == 0
-        assert np.ptp(drowned.means, axis=0).max() == 0
+    """A release is a false alarm with chance 1e-6 at most: two of ten are with chance below 5e-11."""
+    for noise, apart in ((3.0, 0.0), (1e4, 0.1)):
+        found = [class_means(released(noise, seed, apart=apart)) for seed in range(10)]
+        unknown = [one for one in found if one.sure.max() == 0]
+        assert len(unknown) >= 9
+        assert all(np.ptp(one.means, axis=0).max() == 0 for one in unknown)
 
 
 def test_two_classes_are_enough() -> None:
+    """A false alarm has the chance above."""
     assert class_means(released(1.0, 0, classes=("a", "b"))).sure.min() > 0.5
-    assert class_means(released(300.0, 0, classes=("a", "b"))).sure.max() == 0
+    drowned = [class_means(released(300.0, seed, classes=("a", "b"))) for seed in range(10)]
+    assert sum(one.sure.max() > 0 for one in drowned) <= 1
 
 
 def test_other_means_are_as_likely() -> None:
@@ -101,21 +102,23 @@ def sums(noise: float, seed: int, apart: float) -> ReleasedDataset:
 
 
 def test_class_sums_alone_say_how_sure_they_are() -> None:
-    said, found = 0.0, 0.0
+    """A false alarm has the chance above, where classes do not differ."""
+    said, found, alarms = 0.0, 0.0, 0
     for seed in range(10):
         clean, means = class_means(sums(0.0, seed, 0.3)), class_means(sums(0.05, seed, 0.3))
         said += float(means.errors.sum())
         found += float(np.square(means.apart - clean.apart).sum())
-        assert class_means(sums(0.05, seed, 0.0)).sure.max() == 0
+        alarms += class_means(sums(0.05, seed, 0.0)).sure.max() > 0
+    assert alarms <= 1
     assert 0.7 < said / found < 1.4
     assert clean.sure.min() == pytest.approx(1)
 
 
 def test_noise_of_no_known_size_and_odd_numbers_are_refused() -> None:
     release = released(1.0, 0)
-    with pytest.raises(InvalidInput, match="not known"):
+    with refuses("design"):
         class_means(replace(release, beside={"embeddings": np.zeros(3)}))
-    with pytest.raises(InvalidInput, match="finite"):
+    with refuses("released rows"):
         class_means(replace(release, x=np.full_like(release.x, np.nan)))
 
 

@@ -7,9 +7,9 @@ from math import comb
 import numpy as np
 import pytest
 
-from privmix.errors import InvalidInput
 from privmix.learning.holdings import ONE_EACH, Holdings
-from privmix.mechanisms.persons import Weights
+from privmix.mechanisms.persons import RecordWeights
+from tests.refusals import refuses
 
 
 @pytest.mark.parametrize("counts", [(1,), (5,), (1, 1, 20), (2, 3, 7, 40)])
@@ -17,7 +17,7 @@ from privmix.mechanisms.persons import Weights
 def test_error_is_that_of_the_sum_that_engines_make(counts: tuple[int, ...], most: int) -> None:
     """What records weigh is the engine's: their mean's variance is the sum of squares over the square of the sum."""
     starts = np.concatenate([[0], np.cumsum(counts)])
-    weights = Weights(starts, np.zeros(starts[-1], np.int64), most).records
+    weights = RecordWeights(starts, np.zeros(starts[-1], np.int64), most).records
     found = Holdings(counts)
     assert found.weight(most) == pytest.approx(weights.sum() / len(counts))
     # Of persons who weigh n together; here n is what these few do.
@@ -47,7 +47,7 @@ def test_more_records_never_err_more() -> None:
 
 @pytest.mark.parametrize("said", ["", "a", "1,,2", "0", "1.5", "-3", 0, 1.5, True, [], [1, 0], [1] * 101, [2**32]])
 def test_what_is_no_number_of_records_is_refused(said: object) -> None:
-    with pytest.raises(InvalidInput, match="records_per_person"):
+    with refuses("records_per_person"):
         Holdings.of(said)
 
 

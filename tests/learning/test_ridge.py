@@ -6,13 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from sklearn.base import clone
 
-from privmix.errors import InvalidInput
 from privmix.learning import NoiseAwareRidgeClassifier, ridge
 from privmix.learning import rows as rows_of
 from privmix.learning.rows import CentredRows
 from privmix.publication.dataset import ReleasedDataset
+from tests.refusals import refuses
 
 from .mixing import digits, mix
 
@@ -42,7 +41,7 @@ def test_small_blocks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     (x, y), _ = digits()
     release = mix(x, y, rows=500)
     whole = NoiseAwareRidgeClassifier().fit(release)
-    monkeypatch.setattr(rows_of, "_ROW_BLOCK", 7)
+    monkeypatch.setattr(rows_of, "ROW_BLOCK", 7)
     blocks = NoiseAwareRidgeClassifier().fit(release)
     assert blocks.regularisation_ == pytest.approx(whole.regularisation_, rel=1e-4)
     np.testing.assert_allclose(blocks.coef_, whole.coef_, rtol=1e-3, atol=1e-4)
@@ -129,10 +128,7 @@ def test_large_releases_hold_out_one_half() -> None:
 
 
 def chosen(means: NDArray[np.float64], spread: float, *, common: float = 0.0, mixes_all_classes: bool = True) -> float:
-    """What ``_choose`` makes of these mean losses over the grid (W = 0 last).
-
-    Single losses differ from the mean by +-``spread``, falling to 0 for W = 0, and by +-``common`` throughout.
-    """
+    """The choice for mean losses on the grid (W = 0 last); single ones differ by +-spread, falling, and +-common."""
     trials = []
     for _ in range(10):
         signs = np.tile([1.0, -1.0, 1.0, -1.0], 3)[:10], np.tile([1.0, 1.0, -1.0, -1.0], 3)[:10]
@@ -234,13 +230,8 @@ def test_progress_counts_to_its_end() -> None:
     assert calls == [("steps", done, 12) for done in range(1, 13)]
 
 
-def test_is_a_scikit_learn_estimator() -> None:
-    model = clone(NoiseAwareRidgeClassifier(0.25))
-    assert model.get_params() == {"regularisation": 0.25}
-
-
 @pytest.mark.parametrize("value", ["best", 0, -1.0, float("nan"), None, True])
 def test_bad_regularisation(value: Any) -> None:
     (x, y), _ = digits()
-    with pytest.raises(InvalidInput, match=r"^regularisation: got .*; allowed: .*[^\n]$"):
+    with refuses("regularisation"):
         NoiseAwareRidgeClassifier(value).fit(mix(x, y, rows=20))

@@ -14,10 +14,11 @@ from sqlalchemy import event as hooks
 from sqlalchemy.exc import ProgrammingError
 
 from privmix.accounting import Composed, Gaussian, Repeated, epsilon
-from privmix.errors import InvalidInput, StorageError
-from privmix.ledger import BudgetExceeded, Contents, Ledger, verify_ledger
+from privmix.errors import StorageError
+from privmix.ledger import BudgetExceeded, DataIdentity, Ledger, verify_ledger
 from tests.ledger.conftest import Server
 from tests.ledger.test_ledger import DELTA, new_ledger, reserve
+from tests.refusals import refuses
 
 
 @pytest.fixture
@@ -89,7 +90,7 @@ def test_members_of_a_team_may_charge_and_change_nothing_else(postgresql_server:
         for line in grants.strip().splitlines():
             link.execute(line.replace("team", f'"{name}"'))
     ledger = Ledger.open(team.replace("privmix@", f"{name}@").replace(f"{getpass.getuser()}@", f"{name}@"))
-    files = Contents(("a" * 64,))
+    files = DataIdentity(("a" * 64,))
     taken = ledger.reserve("patients", Gaussian(9.0), purpose="release", contents=files)
     ledger.bind(taken, ["b" * 64])
     ledger.commit(taken, result="done")
@@ -137,9 +138,9 @@ def test_an_answer_that_is_lost_leaves_the_charge(team: str, monkeypatch: pytest
     for name, terms in (("patients", {"purpose": "other"}), ("patients", {"event": Gaussian(8.0)}), ("others", {})):
         if name == "others":
             again.add_dataset("others", epsilon=4.0, delta=DELTA)
-        with pytest.raises(InvalidInput, match="on the terms"):
+        with refuses("reservation"):
             again.reserve(name, **{"event": Gaussian(9.0), "purpose": "test", **terms}, id=known["id"])
-    with pytest.raises(InvalidInput, match="one of this ledger"):
+    with refuses("reservation"):
         again.reserve("patients", Gaussian(9.0), purpose="test", id="0" * 32, again=True)
     assert again.budget("patients").reservations == 1
     verify_ledger(again)

@@ -17,6 +17,7 @@ from privmix.errors import InvalidInput
 from privmix.ledger import BudgetExceeded, Ledger, verify_ledger
 from privmix.ledger.pricing import UNITS, check_group
 from privmix.mechanisms.plan import unit_named
+from tests.refusals import refuses
 
 DELTA = 1e-5
 
@@ -27,10 +28,6 @@ def ledger(url: str) -> Ledger:
     for unit in UNITS:
         made.add_dataset(unit, epsilon=4.0, delta=DELTA, unit=unit)
     return made
-
-
-def test_units_have_words() -> None:
-    assert [unit_named(unit).one for unit in UNITS] == list(UNITS)
 
 
 @pytest.mark.parametrize("budget", UNITS)
@@ -51,10 +48,10 @@ def test_a_charge_is_for_what_the_budget_is_for(ledger: Ledger, budget: str, cha
 
 def test_records_are_what_is_meant_where_nothing_is_said(ledger: Ledger) -> None:
     ledger.reserve("record", Gaussian(5.0), purpose="test")
-    with pytest.raises(InvalidInput, match="person_pattern"):
+    with refuses("unit"):
         ledger.reserve("person", Gaussian(5.0), purpose="test")
     assert "unit" not in ledger.history("record")[0]
-    with pytest.raises(InvalidInput, match="unit"):
+    with refuses("unit"):
         ledger.add_dataset("other", epsilon=1.0, delta=DELTA, unit="household")
 
 
@@ -148,7 +145,7 @@ def test_groups_and_persons_are_composed(ledger: Ledger) -> None:
 def test_a_cap_is_refused_where_it_means_nothing(
     ledger: Ledger, dataset: str, event: Event, most: int, more: dict[str, Any]
 ) -> None:
-    with pytest.raises(InvalidInput, match=r"^most_per_person"):
+    with refuses("most_per_person"):
         capped(ledger, event, most, dataset=dataset, **more)
     assert ledger.budget(dataset).reservations == 0
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from contextlib import suppress
 from threading import Barrier, Thread
 from typing import Any
@@ -72,20 +73,32 @@ def test_gone_is_gone() -> None:
     assert not state["state"].any()
 
 
-def test_a_cipher_of_another_form_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    honest = aes._state
+class OtherForm(AESCounter):
+    """As of another randomgen, which keeps keys in another form."""
 
-    def other(key: bytes) -> dict[str, Any]:
-        return {name: value for name, value in honest(key).items() if name != "s"}
+    @property
+    def state(self) -> Any:
+        return {}
 
-    monkeypatch.setattr(aes, "_state", other)
+    @state.setter
+    def state(self, value: Any) -> None:
+        raise KeyError("key")
+
+
+@pytest.fixture(params=[True, False], ids=["known form", "other form"])
+def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    """Whether randomgen keeps keys in the form that is known."""
+    if not request.param:
+        monkeypatch.setattr(aes, "AESCounter", OtherForm)
     aes._same_form.cache_clear()
-    try:
-        assert not aes._same_form()
-        with Lent(KEYS[0]) as lent:
-            assert lent.random() == made(KEYS[0]).random()
-    finally:
-        aes._same_form.cache_clear()
+    yield request.param
+    aes._same_form.cache_clear()
+
+
+def test_a_cipher_of_another_form_is_made_again(form: bool) -> None:
+    assert aes._same_form() == form
+    with Lent(KEYS[0]) as lent:
+        assert lent.random() == made(KEYS[0]).random()
 
 
 def test_streams_lend_what_they_generate() -> None:
@@ -115,10 +128,9 @@ DRAWS: dict[str, tuple[Any, ...]] = {
 }
 
 
-@pytest.mark.parametrize("same_form", [True, False])
-def test_taken_back(same_form: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("form")
+def test_taken_back() -> None:
     """What is kept of a generator draws nothing after its block: not under key 0, and not another block's bits."""
-    monkeypatch.setattr(aes, "_same_form", lambda: same_form)
     with Lent(KEYS[0]) as lent:
         kept = {name: getattr(lent, name) for name in DRAWS}
         first = lent.random()

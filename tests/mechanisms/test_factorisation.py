@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.errors import InvalidInput
 from privmix.mechanisms.factorisation import MOST_STEPS, SquareRoot, correlated_noise, square_root
 from privmix.mechanisms.streams import SecretStreams
 from tests.mechanisms.statistics import Z_LIMIT
+from tests.refusals import refuses
 
 T = 6
 
@@ -128,5 +128,5 @@ def test_noise_that_is_rounded_before_b_gives_records_away() -> None:
 
 @pytest.mark.parametrize("steps", [0, MOST_STEPS + 1, 2.5, "12"])
 def test_numbers_of_steps_that_are_refused(steps: object) -> None:
-    with pytest.raises(InvalidInput, match="steps"):
+    with refuses("steps"):
         SquareRoot(steps)  # type: ignore[arg-type]

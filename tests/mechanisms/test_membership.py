@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privmix.mechanisms.membership import Groups, bernoulli_positions, draw_blocks, draw_rectangle
+from privmix.mechanisms.membership import ItemGroups, bernoulli_positions, draw_blocks, draw_rectangle
 from privmix.mechanisms.streams import SecretStreams
 
 from .statistics import P_LIMIT, Z_LIMIT, chi_square_p, proportion_z, to_matrix
@@ -74,7 +74,7 @@ def test_rectangle_rows_and_records() -> None:
 def test_blocks_fill_exactly_the_cells_of_matching_groups() -> None:
     labels = np.array([2, 0, 2, 1, 0, 2])
     # Row 0 is in groups 0 and 2, row 1 in none, row 2 in group 1 and row 3 in an extra group without records.
-    row_groups = Groups(np.array([0, 2, 0, 3]), np.array([0, 1, 2, 3, 4]))
-    membership = draw_blocks(_generator(), 4, row_groups, Groups.from_labels(labels, 4), 1.0)
+    row_groups = ItemGroups(np.array([0, 2, 0, 3]), np.array([0, 1, 2, 3, 4]))
+    membership = draw_blocks(_generator(), 4, row_groups, ItemGroups.from_labels(labels, 4), 1.0)
     expected = [[0, 1, 2, 4, 5], [], [3], []]
     assert [row.tolist() for row in np.split(membership.indices, membership.offsets[1:-1])] == expected

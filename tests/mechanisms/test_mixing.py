@@ -13,6 +13,7 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.membership import Membership, dirichlet_weights, offsets_of
 from privmix.mechanisms.mixing import LatticeRecords, add_rows, sum_rows
 from privmix.mechanisms.streams import SecretStreams
+from tests.refusals import refuses
 
 from .naive import naive_sum_rows
 from .statistics import Z_LIMIT
@@ -45,20 +46,6 @@ def test_exact(
     x = generator.integers(-magnitude, magnitude + 1, (records, dim)).astype(dtype)
     membership = _random_membership(generator, rows, records, rate, weighted)
     np.testing.assert_array_equal(sum_rows(LatticeRecords.of(x), membership), naive_sum_rows(x, membership))
-
-
-def test_exact_whatever_the_chunks() -> None:
-    generator = np.random.default_rng(0)
-    x = generator.integers(-(2**20), 2**20, (500, 67)).astype(np.float32)
-    membership = _random_membership(generator, 40, 500, 0.3)
-    whole = sum_rows(LatticeRecords.of(x), membership)
-    parts = []
-    for start, stop in [(0, 90), (90, 91), (91, 500)]:
-        row = np.repeat(np.arange(40), membership.counts)
-        here = (membership.indices >= start) & (membership.indices < stop)
-        cut = Membership(offsets_of(np.bincount(row[here], minlength=40)), membership.indices[here] - start)
-        parts.append(sum_rows(LatticeRecords.of(x[start:stop]), cut).astype(np.float64))
-    np.testing.assert_array_equal(sum(reversed(parts)), whole)
 
 
 def test_exact_type_switches_where_float32_would_round() -> None:
@@ -105,12 +92,12 @@ def test_exact_where_a_row_is_cut_into_several_bags(seed: int, rate: float, bits
 def test_sums_beyond_exact_integers_raise_and_show_nothing() -> None:
     two = Membership(np.array([0, 2]), np.array([0, 1]))
     x = np.full((2, 1), 2.0**52)
-    with pytest.raises(InvalidInput, match="not shown"):
+    with pytest.raises(InvalidInput, match="hidden"):
         sum_rows(LatticeRecords.of(x), two)
     fine_weights = Membership(np.array([0, 1]), np.array([0]), np.array([2.0**-30]))
-    with pytest.raises(InvalidInput, match="not shown"):
+    with pytest.raises(InvalidInput, match="hidden"):
         sum_rows(LatticeRecords.of(np.full((1, 1), 2.0**53)), fine_weights)
-    with pytest.raises(InvalidInput, match="not shown"):
+    with pytest.raises(InvalidInput, match="hidden"):
         sum_rows(LatticeRecords.of(np.full((1, 1), np.nan)), fine_weights)
 
 
@@ -125,7 +112,7 @@ def test_exact_at_the_ends_of_a_small_integer_type() -> None:
 @pytest.mark.parametrize("entry", [8, -8, np.nan, np.inf])
 def test_records_beyond_their_bound_are_refused_unseen(entry: float) -> None:
     records = LatticeRecords.empty(2, 3, largest=7)
-    with pytest.raises(InvalidInput, match="not shown"):
+    with pytest.raises(InvalidInput, match="hidden"):
         records.fill(0, np.array([[0.0, entry, 1.0]]))
     assert not records.blocks.any()
     assert "8" not in repr(records)
@@ -166,7 +153,7 @@ def test_an_index_outside_the_records_is_refused(index: int) -> None:
 
 @pytest.mark.parametrize("x", [np.ones(3), np.ones((3, 2), complex), np.array([["a"]])])
 def test_other_arrays_are_refused(x: NDArray[Any]) -> None:
-    with pytest.raises(InvalidInput, match="lattice records"):
+    with refuses("lattice records"):
         sum_rows(LatticeRecords.of(x), Membership(np.array([0, 1]), np.array([0])))
 
 

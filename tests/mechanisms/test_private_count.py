@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from privmix.accounting import Composed, Gaussian, epsilon
 from privmix.errors import InvalidInput
 from privmix.mechanisms.private_count import (
     RECORD_COUNTS,
     PrivateCount,
+    most_units,
     private_count,
     private_record_count,
     quantile_of,
@@ -102,12 +102,6 @@ def test_one_person_moves_both_queries_by_no_more_than_their_noise_allows(
     assert moved / math.sqrt(2) <= 1.0
 
 
-def test_two_queries_at_the_square_root_of_two_cost_what_one_does() -> None:
-    noise = 9.0
-    both = Composed((Gaussian(math.sqrt(2) * noise),) * 2)
-    assert epsilon(both, 1e-6).epsilon == pytest.approx(epsilon(Gaussian(noise), 1e-6).epsilon, rel=1e-3)
-
-
 def test_weights_are_exact_where_a_sum_of_fractions_would_round() -> None:
     """One person more is at most one more, however thirds add up."""
     for persons in (3, 10**5, 10**6 + 1):
@@ -145,6 +139,10 @@ def test_without_a_quantile_the_number_alone_is_asked() -> None:
     held = np.full(5000, 1)
     assert private_count(plain, held, streams(4)) == PrivateCount(private_record_count(2500, 20.0, streams(4)), 2)
     assert private_count(plain, 5000, streams(4)) == PrivateCount(private_record_count(5000, 20.0, streams(4)))
+
+
+def test_most_units_lie_four_deviations_above_the_count() -> None:
+    assert (most_units(9_000, 20.0), most_units(9_000, 20.0, 3)) == (9160, 27482)
 
 
 @pytest.mark.parametrize(

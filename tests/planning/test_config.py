@@ -8,15 +8,14 @@ from typing import Any
 
 import pytest
 
-from privmix.accounting import Gaussian, PoissonSampled, Repeated, calibrate
-from privmix.designs import Classwise, Fixed, Hierarchical, Poisson
+from privmix.commands.account.account import Account, prices_of
+from privmix.designs import Classwise, Fixed, Hierarchical
 from privmix.errors import InvalidInput
-from privmix.jobs.options import PriceOptions
-from privmix.jobs.price import price
 from privmix.planning import ReleaseConfig
 from privmix.planning.config import degree_by_theory
 from privmix.planning.theory import best_mixup_degree
 from privmix.plans import Design, all_designs
+from tests.refusals import refuses
 
 RECORDS, EPSILON, DELTA = 1200, 2.0, 1e-4
 CLASSES = ("ant", "bee", "cat")
@@ -105,7 +104,7 @@ def test_pure_privacy_has_a_degree_of_its_own_price() -> None:
 
 
 def test_there_is_no_degree_without_a_target() -> None:
-    with pytest.raises(InvalidInput, match=r"mixup_degree.*a number"):
+    with refuses("mixup_degree"):
         config().with_noise(1.0)
     assert config(mixup_degree=8).with_noise(1.0).mixup_degree == 8  # type: ignore[attr-defined]
     # The relation shows without one, and full batches have no degree to choose.
@@ -116,27 +115,17 @@ def test_there_is_no_degree_without_a_target() -> None:
 
 @pytest.mark.parametrize("given", ["theory", "64", 0, -1, 1.5, None, True, RECORDS + 1])
 def test_other_words_are_refused(given: Any) -> None:
-    with pytest.raises(InvalidInput, match="mixup_degree"):
+    with refuses("mixup_degree"):
         config(mixup_degree=given)
 
 
 def test_what_account_prices_is_what_release_plans() -> None:
-    options = PriceOptions(records=RECORDS, epsilon=EPSILON, delta=DELTA)
-    found = price(options, "poisson").found[0]
+    asked = Account(records=RECORDS, epsilon=EPSILON, delta=DELTA)
+    found = prices_of(asked).found[0]
     plan = config(centre="none").calibrate(EPSILON, DELTA)
     assert found["noise_multiplier"] == plan.noise_multiplier
-    with pytest.raises(InvalidInput, match=r"mixup_degree.*a number"):
-        price(replace(options, epsilon=None, noise_multiplier=1.0), "poisson")
-
-
-def test_a_noise_just_below_one_is_found() -> None:
-    """The search starts at 1, where rough prices may be above a target that 1 really meets."""
-
-    def event(noise: float) -> Repeated:
-        return Repeated(PoissonSampled(7 / 1437, Gaussian(noise)), 1437)
-
-    assert Poisson(7).degree == 7
-    assert 0.99 < calibrate(event, 1.0, 1e-5).noise_multiplier < 1.0
+    with refuses("mixup_degree"):
+        prices_of(replace(asked, epsilon=None, noise_multiplier=1.0))
 
 
 @pytest.mark.parametrize("design", ["moments", "poisson", "fixed"])

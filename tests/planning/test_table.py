@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
-from privmix.jobs.planning import check_goal, columns_of
+from privmix.jobs.planner import check_goal, columns_of
 from privmix.planning import ReleaseConfig
 from privmix.planning.table import (
     CARRIED,
@@ -23,6 +22,7 @@ from privmix.planning.table import (
     few_for_noise,
     forecast_table,
 )
+from tests.refusals import refuses
 
 COLUMNS = (TableColumn("ward", 4), TableColumn("stage", 5), TableColumn("place", 60))
 
@@ -125,7 +125,7 @@ def test_designs_of_rows_have_no_table() -> None:
 
 @pytest.mark.parametrize(("goal", "design"), [("table", "auto"), ("rows", "auto")])
 def test_goals_that_do_not_apply(goal: str, design: str) -> None:
-    with pytest.raises(InvalidInput, match="goal"):
+    with refuses("goal"):
         check_goal(goal, None, design=design)
 
 
@@ -142,6 +142,6 @@ def test_release_for_a_table() -> None:
     assert planned.plan.label_share == planned.table.config.design.label_share
     assert 0 < planned.table.accuracy <= 1
     assert planned.to_dict()["table"]["variation"] == planned.table.forecast.variation
-    with pytest.raises(InvalidInput, match="goal"):
+    with refuses("goal"):
         pm.plan(frame, **given, goal="table", design="moments")
     assert len(repr(planned.plan)) < 500

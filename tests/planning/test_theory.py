@@ -9,14 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from privmix.accounting import (
-    Gaussian,
-    PoissonSampled,
-    Repeated,
-    epsilon,
-    gdp_mu,
-    published_noise_multiplier,
-)
+from privmix.accounting import Gaussian, PoissonSampled, Repeated, epsilon, gdp_mu, published_noise_multiplier
 from privmix.errors import InvalidInput
 from privmix.planning.theory import (
     LinearTask,
@@ -27,6 +20,7 @@ from privmix.planning.theory import (
     published_optimal_degree,
 )
 from privmix.research.linear_regression import error_bound, simulate_linear_regression
+from tests.refusals import refuses
 
 TASK = LinearTask.isotropic(8)
 RECORDS, ROWS, TARGET = 2000, 4000, (8.0, 1e-5)
@@ -75,16 +69,6 @@ def test_theory_and_simulation_have_the_same_u() -> None:
     assert predicted[0] > 1.2 * predicted[1] < predicted[2]
     assert low > 1.15 * least
     assert high > 1.15 * least
-
-
-def test_the_simulated_minimum_is_near_the_predicted_one() -> None:
-    """Over powers of two, the least simulated mean error lies within a factor 4 of the predicted degree."""
-    degrees = [2**k for k in range(0, 10, 2)]
-    noises = [honest_noise_multiplier(RECORDS, ROWS, m, *TARGET) for m in degrees]
-    means = [simulated(m, s, 6).mean() for m, s in zip(degrees, noises, strict=True)]
-    found = degrees[int(np.argmin(means))]
-    best = best_mixup_degree(RECORDS, ROWS, TASK.dim, *TARGET, task=TASK).mixup_degree
-    assert 1 / 4 <= found / best <= 4
 
 
 @pytest.mark.parametrize("gamma", [1.0, 1.25, 1.5])
@@ -165,9 +149,9 @@ def test_bad_numbers_are_named(change: dict[str, Any], field: str) -> None:
 
 
 def test_bad_tasks_and_searches_are_named() -> None:
-    with pytest.raises(InvalidInput, match="spectrum"):
+    with refuses("spectrum"):
         LinearTask((1.0, 0.0), 1.0, 1.0)
-    with pytest.raises(InvalidInput, match="task dimension"):
+    with refuses("task dimension"):
         best_mixup_degree(100, 200, 9, 1.0, 1e-5, task=TASK)
-    with pytest.raises(InvalidInput, match="rows"):
+    with refuses("rows"):
         best_mixup_degree(100, 9, 8, 1.0, 1e-5)

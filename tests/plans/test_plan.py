@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 from typing import Any
 
@@ -18,14 +17,8 @@ from privmix.errors import InvalidInput, PrivmixError
 from privmix.planning import ReleaseConfig
 from privmix.plans import ReleasePlan, plan_from_dict
 from privmix.plans.registry import all_designs, takes_persons
-from tests.releases.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_plan
-
-
-@pytest.mark.parametrize("choices", ALL_DESIGNS, ids=design_name)
-def test_calibrated_plans_meet_their_target(choices: dict[str, Any]) -> None:
-    plan = make_plan(**choices)
-    cost = epsilon(plan.event, TARGET[1], adjacency=plan.adjacency).epsilon
-    assert 0.995 * TARGET[0] <= cost <= TARGET[0]
+from tests.refusals import refuses
+from tests.releases.helpers import ALL_DESIGNS, CLASSES, design_name, make_plan
 
 
 @pytest.mark.parametrize("choices", ALL_DESIGNS, ids=design_name)
@@ -95,14 +88,6 @@ def test_pure_dp_with_laplace_noise() -> None:
     assert 4.97 < cost <= 5.0
 
 
-@pytest.mark.parametrize("choices", ALL_DESIGNS, ids=design_name)
-def test_plans_survive_json(choices: dict[str, Any]) -> None:
-    plan = make_plan(**choices)
-    again = type(plan).from_dict(json.loads(json.dumps(plan.to_dict())))
-    assert again == plan
-    assert again.event == plan.event
-
-
 @pytest.mark.parametrize(
     ("choices", "field"),
     [
@@ -135,12 +120,6 @@ def test_impossible_configs_name_the_field(choices: dict[str, Any], field: str) 
     values: dict[str, Any] = {"records": 600, "dim": 7, "classes": CLASSES, **choices}
     with pytest.raises(InvalidInput, match=f"^{field}: got .*allowed"):
         ReleaseConfig(**values)
-
-
-@pytest.mark.parametrize(("eps", "delta"), [(0, 1e-5), (-1, 1e-5), (1, 0), (1, 1), (1, -1e-9), (math.nan, 1e-5)])
-def test_impossible_targets_are_refused(eps: float, delta: float) -> None:
-    with pytest.raises(InvalidInput, match=r"epsilon|delta"):
-        ReleaseConfig(records=600, dim=7, classes=CLASSES, mixup_degree=20).calibrate(eps, delta)
 
 
 def test_no_plan_is_half_in_force() -> None:
@@ -197,5 +176,5 @@ def test_no_plan_weighs_persons_by_more_than_its_design_can(design: str) -> None
         if able:
             assert plan_from_dict(described).per_person == per_person
         else:
-            with pytest.raises(InvalidInput, match="per_person"):
+            with refuses("plan per_person"):
                 plan_from_dict(described)

@@ -12,7 +12,7 @@ from privmix.mechanisms.run_folder import beside
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan
 from privmix.releases import ReleaseRun
-from privmix.releases.replay import Comparison, replay_release
+from privmix.releases.replay import ReplayComparison, replay_release
 from privmix.releases.verify import check_but_numbers
 
 UNTIL = "2099-12-31"
@@ -38,7 +38,7 @@ def opened(out: Path, key: AuditorKey) -> SecretStreams:
     return SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
 
 
-def replayed(out: Path, records: RecordSource, key: AuditorKey, **options: Any) -> Comparison:
+def replayed(out: Path, records: RecordSource, key: AuditorKey, **options: Any) -> ReplayComparison:
     """The release at ``out``, made again."""
     held = check_but_numbers(out)
     sealed = commitment_of(held.certificate)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from privmix.certificate.certificate import Certificate, content_hash
+from privmix.certificate.croissant import croissant
 from privmix.engine import PrivateRecords
 from privmix.planning import ReleaseConfig
-from privmix.plans import ReleasePlan, all_designs, design_named
+from privmix.plans import ReleasePlan, all_designs, design_named, plan_from_dict
 from privmix.publication import ReleasedDataset
 from privmix.releases import SecretStreams, release_to_memory
+from privmix.releases.card import data_card
+from privmix.releases.folder import file_hash
 
 CLASSES = ("ant", "bee", "cat")
 TARGET = (4.0, 1e-5)
@@ -72,9 +79,20 @@ def make_plan(records: int = 600, dim: int = 7, **choices: Any) -> ReleasePlan:
 
 def release(plan: ReleasePlan, records: PrivateRecords, seed: int = 1) -> ReleasedDataset:
     return release_to_memory(
-        plan,
-        records,
-        SecretStreams.from_seed(seed),
-        extractor={"name": "identity"},
-        input_shape=(plan.dim,),
+        plan, records, SecretStreams.from_seed(seed), extractor={"name": "identity"}, input_shape=(plan.dim,)
     )
+
+
+def replant(folder: Path, certificate: dict[str, Any], *, rehashed: bool = False) -> None:
+    """Write a certificate, and what follows from it as far as it can be made; ``rehashed``: with the files' hashes."""
+    for item in certificate["files"] if rehashed else []:
+        item["sha256"] = file_hash(folder / item["file"])
+    certificate["content_sha256"] = content_hash(certificate)
+    content = Certificate(certificate).to_bytes()
+    (folder / "certificate.json").write_bytes(content)
+    if (folder / "README.md").exists():
+        # Whatever these make of it: a forger would write them by hand.
+        with suppress(Exception):
+            (folder / "README.md").write_text(data_card(plan_from_dict(certificate["plan"]), certificate))
+        with suppress(Exception):
+            (folder / "croissant.json").write_bytes(croissant(certificate, hashlib.sha256(content).hexdigest()))

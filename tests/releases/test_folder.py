@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import subprocess
 import sys
 import textwrap
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,9 +17,9 @@ import pytest
 
 from privmix.certificate.certificate import Certificate, content_hash
 from privmix.engine import PrivateRecords
-from privmix.errors import InvalidInput, PrivmixError, StorageError
+from privmix.errors import PrivmixError, StorageError
 from privmix.releases import ReleaseRun, SecretStreams, load_release, release_to_folder, verify_release
-from privmix.releases.folder import file_hash
+from tests.refusals import refuses
 from tests.releases.helpers import ALL_DESIGNS, TARGET, design_name, make_plan, make_records, release
 
 
@@ -30,12 +27,7 @@ def write(out: Path, records: PrivateRecords | None = None, seed: int | None = 1
     streams = SecretStreams.from_entropy() if seed is None else SecretStreams.from_seed(seed)
     plan = make_plan(**choices)
     return release_to_folder(
-        plan,
-        records or make_records(),
-        streams,
-        out,
-        extractor={"name": "identity"},
-        input_shape=(plan.dim,),
+        plan, records or make_records(), streams, out, extractor={"name": "identity"}, input_shape=(plan.dim,)
     )
 
 
@@ -131,19 +123,6 @@ def edit(change: Callable[[dict[str, Any]], None], *, rehash: bool = True) -> Ca
     return apply
 
 
-def flip_a_value(folder: Path) -> None:
-    shard = next((folder / "data").iterdir())
-    data = bytearray(shard.read_bytes())
-    data[len(data) // 2] ^= 1
-    shard.write_bytes(bytes(data))
-
-
-def swap_centre(folder: Path) -> None:
-    data = bytearray((folder / "centre.safetensors").read_bytes())
-    data[-1] ^= 1
-    (folder / "centre.safetensors").write_bytes(bytes(data))
-
-
 @pytest.fixture(scope="module")
 def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A release that holds, for tests that copy it."""
@@ -174,32 +153,21 @@ def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (edit(lambda c: c.update(schema_version=2)), "schema_version.*privmix that wrote them"),
         (edit(lambda c: c["assessment"][1].update(holds="Epsilon is at most 0.1")), "certificate assessment"),
         (edit(lambda c: c.update(assessment=c["assessment"][:-1])), "certificate assessment"),
-        (edit(lambda c: c["assessment"].append("Perfect.")), "certificate assessment"),
-        (lambda root: (root / "croissant.json").write_text("{}"), r"croissant\.json"),
         (edit(lambda c: c.pop("event")), "event"),
         (edit(lambda c: c["files"].pop()), "centre"),
-        (edit(lambda c: c["plan"].update(classes=5)), "classes"),
-        (edit(lambda c: c["plan"].update(rows="many")), "plan|rows"),
         (edit(lambda c: c["files"][0].update(file="../../etc/passwd")), "files"),
         (edit(lambda c: c["guarantee"].pop("delta")), "guarantee"),
-        (edit(lambda c: c["guarantee"].update(epsilon="small")), "epsilon"),
         (lambda folder: (folder / "data" / "train-extra.parquet").write_bytes(b""), "train-extra"),
         (edit(lambda c: c["plan"].update(max_weight=1e-6)), "max_weight"),
         (edit(lambda c: c["plan"].update(mixup_degree=16_000_000)), "record_rate"),
-        (edit(lambda c: c["plan"].update(record_rate="0.05")), "record_rate"),
         (edit(lambda c: c["plan"].update(rows=600.0)), "rows"),
         (edit(lambda c: c["plan"].update(dim=-6)), "dim"),
         (edit(lambda c: c["plan"].update(noise_multiplier=1e300)), "noise_multiplier"),
         (edit(lambda c: c["guarantee"].update(accountant="magic")), "accountant"),
-        (edit(lambda c: c["guarantee"].update(is_upper_bound="yes")), "is_upper_bound"),
         (edit(lambda c: c.update(epsilon_delta_curve=[[0.001, 1e-30]])), "curve"),
         (edit(lambda c: c["statements"].append("Protects groups of 1000 people.")), "statements"),
         (edit(lambda c: c.update(warnings=[])), "warnings"),
         (edit(lambda c: c.update(insecure_seed=False)), "warnings"),
-        (lambda folder: (folder / "README.md").write_text("epsilon 0.0001"), "README"),
-        (lambda folder: (folder / "raw.csv").write_text("1,2"), r"raw\.csv"),
-        (flip_a_value, "SHA-256"),
-        (swap_centre, "SHA-256"),
         (lambda folder: (folder / "certificate.json").write_text("{"), "JSON"),
         (lambda folder: (folder / "certificate.json").write_bytes(b"\xff\xfe"), "JSON"),
         (lambda folder: (folder / "certificate.json").unlink(), "certificate"),
@@ -218,19 +186,11 @@ def test_a_truncated_shard_does_not_load(tmp_path: Path) -> None:
     write(tmp_path / "rel")
     shard = next((tmp_path / "rel" / "data").iterdir())
     shard.write_bytes(shard.read_bytes()[:200])
-    with pytest.raises(InvalidInput, match="200 bytes"):
+    with refuses("data/train-00000-of-00001.parquet"):
         load_release(tmp_path / "rel")
 
 
 # --- nothing half-written --------------------------------------------------------------------------------------------
-
-
-def test_an_existing_folder_is_kept(tmp_path: Path) -> None:
-    write(tmp_path / "rel")
-    before = file_hash(tmp_path / "rel" / "certificate.json")
-    with pytest.raises(InvalidInput, match="does not exist yet"):
-        write(tmp_path / "rel")
-    assert file_hash(tmp_path / "rel" / "certificate.json") == before
 
 
 def test_only_a_release_is_ever_overwritten(tmp_path: Path) -> None:
@@ -239,7 +199,7 @@ def test_only_a_release_is_ever_overwritten(tmp_path: Path) -> None:
     (precious / "thesis.txt").write_text("years of work")
     plan = make_plan()
     arguments: dict[str, Any] = {"extractor": {"name": "identity"}, "input_shape": (7,)}
-    with pytest.raises(InvalidInput, match="holds a release"):
+    with refuses("out"):
         release_to_folder(plan, make_records(), SecretStreams.from_seed(0), precious, overwrite=True, **arguments)
     assert (precious / "thesis.txt").read_text() == "years of work"
     first = write(tmp_path / "rel")
@@ -250,75 +210,34 @@ def test_only_a_release_is_ever_overwritten(tmp_path: Path) -> None:
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["precious", "rel"]
 
 
-def test_bad_records_leave_nothing(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput):
-        write(tmp_path / "rel", PrivateRecords(np.full((600, 7), np.nan, np.float32), np.zeros(600, np.int64)))
-    assert list(tmp_path.iterdir()) == []
-
-
 SCRIPT = """
-import resource, sys, time
+import resource, sys
 from pathlib import Path
 import numpy as np
 from privmix.errors import PrivmixError
 from privmix.engine import PrivateRecords
 from privmix.planning import ReleaseConfig
 from privmix.releases import SecretStreams, release_to_folder
-out, mode = Path(sys.argv[1]), sys.argv[2]
+out = Path(sys.argv[1])
 plan = ReleaseConfig(records=200, dim=50, classes=("a", "b"), mixup_degree=4, rows=200_000)
 plan = plan.with_noise(3.0).priced(1e-5)
 records = PrivateRecords(np.zeros((200, 50), np.float32), np.zeros(200, np.int64))
-if mode == "full":
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
-def progress(stage, done, total):
-    if mode == "slow" and stage == "rows":
-        print("working", flush=True)
-        time.sleep(0.2)
+resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 try:
     release_to_folder(plan, records, SecretStreams.from_seed(0), out,
-                      extractor={"name": "identity"}, input_shape=(50,), progress=progress)
+                      extractor={"name": "identity"}, input_shape=(50,))
 except PrivmixError as error:
     print(error)
     sys.exit(error.exit_code)
 """
 
 
-def run_script(out: Path, mode: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(SCRIPT), str(out), mode], stdout=subprocess.PIPE, text=True
-    )
-
-
 def test_a_full_disk_is_one_line_and_leaves_a_run_to_resume(tmp_path: Path) -> None:
-    process = run_script(tmp_path / "rel", "full")
-    output, _ = process.communicate(timeout=120)
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), str(tmp_path / "rel")]
+    process = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=120, check=False)
     assert process.returncode == StorageError.exit_code
-    assert output.startswith("out: can't write")
-    assert output.count("\n") == 1
+    assert process.stdout.startswith("out: cannot write")
+    assert process.stdout.count("\n") == 1
     # It may have been paid for, and a disk can be made room on.
     assert [path.name for path in tmp_path.iterdir()] == [".rel.run"]
     assert ReleaseRun.interrupted(tmp_path / "rel") is not None
-
-
-def test_a_killed_run_leaves_no_release_and_the_next_one_does_not_take_its_place_unasked(tmp_path: Path) -> None:
-    process = run_script(tmp_path / "rel", "slow")
-    assert process.stdout is not None
-    process.stdout.readline()
-    time.sleep(0.5)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "rel").exists()
-    with pytest.raises(InvalidInput, match="resume"):
-        write(tmp_path / "rel")
-    plan, streams = make_plan(), SecretStreams.from_seed(1)
-    release_to_folder(
-        plan,
-        make_records(),
-        streams,
-        tmp_path / "rel",
-        extractor={"name": "identity"},
-        input_shape=(7,),
-        overwrite=True,
-    )
-    verify_release(tmp_path / "rel")
-    assert [entry.name for entry in tmp_path.iterdir()] == ["rel"]

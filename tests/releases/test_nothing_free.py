@@ -1,19 +1,15 @@
-"""Nothing is free in what verification calls whole: what is planted anywhere, with all hashes made anew, is refused.
+"""Whatever is planted in a release or model, with all hashes made again, is refused by verification.
 
-Every place of a certificate in turn is given a long text, a long list of numbers and an object, every object a field
-more, and every array of a release random records. Of designs that share a reader of their certificates, one is tried
-at every place, and the others at those that are their own. What may be planted all the same is listed here, with its
-size.
+Every place of a certificate is given a long text, numbers and an object, every object an extra field, every array
+random records. Designs that share a certificate reader are tried at every place once, else at their own places.
 """
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import json
 import shutil
 from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,21 +18,17 @@ import pytest
 from safetensors.numpy import load_file
 
 import privmix as pm
-from privmix.certificate.certificate import Certificate, content_hash
-from privmix.certificate.croissant import croissant
 from privmix.engine import PrivateRecords
-from privmix.errors import InvalidInput, PrivmixError
+from privmix.errors import PrivmixError
 from privmix.features.spec import digest
 from privmix.mechanisms.plan import LONGEST_NAME
 from privmix.planning import ReleaseConfig
-from privmix.plans import plan_from_dict
 from privmix.releases import SecretStreams, release_to_folder, verify_release
 from privmix.releases.arrays import arrays_bytes
-from privmix.releases.card import data_card
-from privmix.releases.folder import file_hash
 from privmix.training.verify import verify_trained
 from privmix.training.views.config import ViewConfig
-from tests.releases.helpers import EVERY_DESIGN, TARGET, design_name, own_options
+from tests.refusals import refuses
+from tests.releases.helpers import EVERY_DESIGN, TARGET, design_name, own_options, replant
 from tests.training.runs import config_of, job_of, private, public
 
 Json = Any
@@ -74,21 +66,6 @@ def get(content: Json, at: Path_) -> Json:
     return content
 
 
-def replant(folder: Path, certificate: dict[str, Any], *, rehashed: bool = False) -> None:
-    """Write a certificate, and what follows from it as far as it can be made; ``rehashed``: with the files' hashes."""
-    for item in certificate["files"] if rehashed else []:
-        item["sha256"] = file_hash(folder / item["file"])
-    certificate["content_sha256"] = content_hash(certificate)
-    content = Certificate(certificate).to_bytes()
-    (folder / "certificate.json").write_bytes(content)
-    if (folder / "README.md").exists():
-        # Whatever these make of it: a forger would write them by hand.
-        with suppress(Exception):
-            (folder / "README.md").write_text(data_card(plan_from_dict(certificate["plan"]), certificate))
-        with suppress(Exception):
-            (folder / "croissant.json").write_bytes(croissant(certificate, hashlib.sha256(content).hexdigest()))
-
-
 def planted(
     folder: Path,
     verify: Callable[[Path], object],
@@ -97,10 +74,7 @@ def planted(
     also: str | None = None,
     within: Collection[str] | None = None,
 ) -> list[str]:
-    """Plant everywhere; returns the places where verification did not refuse.
-
-    ``also``: a file with settings, too. ``within``: of these parts of a certificate alone.
-    """
+    """Plant everywhere, or ``within`` parts of a certificate; return places that verification did not refuse."""
     honest = json.loads((folder / "certificate.json").read_text())
     beside = None if also is None else (folder / also).read_text()
     verify(folder)
@@ -248,7 +222,7 @@ def test_names_of_classes_are_as_long_as_verification_says(size: int, tmp_path: 
     certificate["plan"]["classes"][1] = "x" * size
     replant(folder, certificate)
     if size > LONGEST_NAME:
-        with pytest.raises(InvalidInput, match="classes"):
+        with refuses("plan classes"):
             verify_release(folder)
     else:
         assert any(f"{LONGEST_NAME} characters" in text for text in verify_release(folder).unchecked)

@@ -17,6 +17,7 @@ from safetensors.numpy import load_file, save
 from privmix.errors import InvalidInput
 from privmix.releases.arrays import arrays_bytes, read_arrays
 from privmix.releases.shards import ShardForm, read_shard, write_shard
+from tests.refusals import refuses
 
 SHAPES = [(1, 1, 2), (2, 3, 1), (700, 7, 3), (300_000, 2, 1), (67, 3969, 10), (3, 300_000, 2)]
 
@@ -82,7 +83,7 @@ def test_every_byte_that_is_no_value_is_fixed(tmp_path: Path) -> None:
         if index in places:
             assert read(path, form)[2] != digest
         else:
-            with pytest.raises(InvalidInput, match="around its values"):
+            with refuses("shard"):
                 read(path, form)
     for index in range(0, len(whole) + 1, 29):
         for content in (whole[:index] + b"\0" + whole[index:], whole[: max(0, index - 1)] + whole[index:]):
@@ -136,7 +137,7 @@ def test_arrays_are_those_of_the_safetensors_package_and_nothing_else(tmp_path: 
     for index in range(len(whole)):
         path.write_bytes(whole[:index] + bytes([whole[index] ^ 0x11]) + whole[index + 1 :])
         if index < head:
-            with pytest.raises(InvalidInput, match="header"):
+            with refuses("moments"):
                 read_arrays(path, "moments", shapes)
         else:
             assert read_arrays(path, "moments", shapes)[1] != digest

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import tracemalloc
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,8 +16,6 @@ import pyarrow.parquet as pq
 import pytest
 from numpy.typing import NDArray
 
-from privmix.certificate.certificate import Certificate, content_hash
-from privmix.certificate.croissant import croissant
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput, PrivmixError
 from privmix.planning import ReleaseConfig
@@ -30,7 +26,8 @@ from privmix.releases.arrays import arrays_bytes
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import CENTRE_FILE, file_hash
 from privmix.releases.shards import write_shard
-from tests.releases.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records, own_options
+from tests.refusals import refuses
+from tests.releases.helpers import ALL_DESIGNS, CLASSES, TARGET, design_name, make_records, own_options, replant
 
 Arrays = NDArray[np.float32]
 Forge = Callable[[Plan, Arrays, Arrays], object]
@@ -69,11 +66,7 @@ def rehash(folder: Path, change: Callable[[dict[str, Any]], object] = lambda _: 
     for item in certificate["files"]:
         item["sha256"] = file_hash(folder / item["file"])
     change(certificate)
-    certificate["content_sha256"] = content_hash(certificate)
-    content = Certificate(certificate).to_bytes()
-    (folder / "certificate.json").write_bytes(content)
-    with suppress(TypeError, OverflowError, PrivmixError):
-        (folder / "croissant.json").write_bytes(croissant(certificate, hashlib.sha256(content).hexdigest()))
+    replant(folder, certificate)
 
 
 def forge_rows(folder: Path, forge: Forge) -> None:
@@ -225,7 +218,7 @@ def test_strong_signals_do_not_hide_missing_noise_where_they_are_weak(tmp_path: 
     inside = x @ directions[:4].T @ directions[:4]
     less = on_grid(inside + 0.8 * (x - inside), plan.unit_x)
     forge_rows(folder, lambda plan, x, y: x.__setitem__(slice(None), less))
-    with pytest.raises(InvalidInput, match="varies least"):
+    with refuses("noise of x where it varies least"):
         verify_release(folder)
 
 
@@ -268,54 +261,23 @@ def test_forged_arrays_are_refused(
 # --- files -----------------------------------------------------------------------------------------------------------
 
 
-def linked_folder(folder: Path) -> None:
-    (folder.parent / "hidden").mkdir()
-    (folder / "data" / "more").symlink_to(folder.parent / "hidden")
-
-
-def linked_shard(folder: Path) -> None:
+def other_shard(folder: Path) -> None:
     shard = next((folder / "data").iterdir())
-    shard.rename(folder.parent / "elsewhere")
-    shard.symlink_to(folder.parent / "elsewhere")
-
-
-def doubled_shard(folder: Path) -> None:
-    rehash(folder, lambda c: c["files"].insert(1, c["files"][0]))
-
-
-def other_shard(options: dict[str, Any], extra: bool = False) -> Callable[[Path], None]:
-    def forge(folder: Path) -> None:
-        shard = next((folder / "data").iterdir())
-        table = pq.read_table(shard)
-        if extra:
-            table = table.append_column("raw_private_record", pa.array(["x" * 1000] * len(table)))
-        pq.write_table(table, shard, **options)
-        rehash(folder)
-
-    return forge
+    pq.write_table(pq.read_table(shard), shard)
+    rehash(folder)
 
 
 FILES: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a link to a folder": (linked_folder, "no links"),
-    "a link to a shard": (linked_shard, "no links"),
     "a hidden file": (lambda folder: (folder / "data" / ".raw").write_text("1"), r"\.raw"),
     "another folder": (lambda folder: (folder / "more").mkdir(), "more"),
     "a pipe": (lambda folder: os.mkfifo(folder / "pipe"), "pipe"),
-    "a shard twice": (doubled_shard, "files"),
-    "a shard of pyarrow": (other_shard({}), "a file of"),
-    "a column more": (other_shard({"compression": "NONE"}, extra=True), "a file of"),
-    "a bomb": (other_shard({"compression": "ZSTD", "use_dictionary": True}, extra=True), "a file of"),
+    "a shard of pyarrow": (other_shard, "a file of"),
     "rows of a side file": (lambda f: rehash(f, lambda c: c["files"][-1].update(rows=10**30)), "files"),
     "rows of a shard": (lambda f: rehash(f, lambda c: c["files"][0].update(rows=599)), "files"),
-    "rows beyond number": (lambda f: rehash(f, lambda c: c["plan"].update(rows=10**30)), "plan rows"),
     "records beyond number": (lambda f: rehash(f, lambda c: c["plan"].update(records=10**300)), "record"),
-    "a wide plan": (lambda f: rehash(f, lambda c: c["plan"].update(dim=10**12)), "a file of"),
     "no hash": (lambda f: rehash(f, lambda c: c["files"][0].update(sha256="")), "sha256"),
     "a rising curve": (lambda f: rehash(f, lambda c: c["epsilon_delta_curve"].reverse()), "curve"),
-    "a delta above 1": (
-        lambda f: rehash(f, lambda c: c["epsilon_delta_curve"][0].__setitem__(1, 1e308)),
-        "curve",
-    ),
+    "a delta above 1": (lambda f: rehash(f, lambda c: c["epsilon_delta_curve"][0].__setitem__(1, 1e308)), "curve"),
     "versions of more": (lambda f: rehash(f, lambda c: c["versions"].update(secret="1.0")), "versions"),
     "shapes beyond number": (lambda f: rehash(f, lambda c: c.update(input_shape=[10**300])), "input_shape"),
     "shapes without end": (lambda f: rehash(f, lambda c: c.update(input_shape=[1] * 100)), "input_shape"),
@@ -323,7 +285,6 @@ FILES: dict[str, tuple[Callable[[Path], object], str]] = {
         lambda f: (f / "certificate.json").write_text((f / "certificate.json").read_text().replace("\n  ", "\n   ")),
         "layout",
     ),
-    "nested": (lambda f: (f / "certificate.json").write_text("[" * 200_000), "40 levels"),
     "long numbers": (lambda f: (f / "certificate.json").write_text("9" * 6000), "certificate"),
     "not a number": (lambda f: (f / "certificate.json").write_text('{"a": NaN}'), "certificate"),
 }
@@ -347,7 +308,7 @@ def test_classes_are_texts(tmp_path: Path, design: str) -> None:
     folder = make(tmp_path / "rel", design=design, rows=20)
     for odd in ODD:
         rehash(folder, lambda c, odd=odd: c["plan"]["classes"].__setitem__(1, odd))  # type: ignore[misc]
-        with pytest.raises(InvalidInput, match="classes"):
+        with refuses("plan classes"):
             verify_release(folder)
 
 
@@ -363,7 +324,7 @@ def test_a_bomb_takes_no_memory(tmp_path: Path) -> None:
     assert shard.stat().st_size < 200_000
     for use in (verify_release, load_release):
         tracemalloc.start()
-        with pytest.raises(InvalidInput, match="a file of"):
+        with refuses("data/train-00000-of-00001.parquet"):
             use(folder)
         assert tracemalloc.get_traced_memory()[1] < 20e6
         tracemalloc.stop()

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,25 +11,11 @@ import pytest
 from privmix.reports.page import render_page
 from tests.reports import samples
 
-playwright = pytest.importorskip("playwright.sync_api", reason="drives a browser; in privmix[dev]")
 axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="checks accessibility; in privmix[dev]")
 
 WIDTHS = (390, 1440)
 SCHEMES = ("light", "dark")
 PAGES = ("owner", "public", "violated", "little")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """Debian's Chromium, or Chrome; skips without one."""
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-    if found is None:
-        pytest.skip("no chromium, chromium-browser or google-chrome on the PATH")
-    with playwright.sync_playwright() as driver:
-        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
-        browser = driver.chromium.launch(executable_path=found, args=arguments)
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,7 @@ from PIL import Image
 from privmix.errors import InvalidInput
 from privmix.reports.page import render_page, write_page
 from privmix.reports.records import RunRecord
+from tests.refusals import refuses
 from tests.reports import samples
 from tests.reports.drawn import drawn_once
 from tests.reports.markup import Page
@@ -118,9 +119,9 @@ def test_only_the_owners_page_says_that_it_is_private() -> None:
 
 
 def test_nothing_to_show_is_an_error() -> None:
-    with pytest.raises(InvalidInput, match="public"):
+    with refuses("records"):
         render_page([samples.membership(private=True)], "public")
-    with pytest.raises(InvalidInput, match="audience"):
+    with refuses("audience"):
         render_page([samples.guarantee()], "everyone")
 
 
@@ -228,14 +229,9 @@ def test_colours_of_figures_follow_the_page(page: str) -> None:
 # Texts of records are texts.
 
 HOSTILE = (
-    "<script>alert(1)</script>",
-    '"><img src=x onerror=alert(1)>',
-    "{{ 7 * 7 }}{% raw %}",
-    "$\\frac{1}{$ _^{",
-    "</style></svg></title><b>",
-    "nul\x00 bell\x07 back\u202eward",
-    "&lt;i&gt;&amp;",
-)
+    "<script>alert(1)</script>", '"><img src=x onerror=alert(1)>', "{{ 7 * 7 }}{% raw %}", "$\\frac{1}{$ _^{",
+    "</style></svg></title><b>", "nul\x00 bell\x07 back\u202eward", "&lt;i&gt;&amp;",
+)  # fmt: skip
 
 
 def tags(page: str) -> list[str]:
@@ -344,7 +340,7 @@ def test_a_refuted_claim_is_loud() -> None:
     page = Page(render_page([samples.guarantee(), samples.audit(violated=True)], "public"))
     text = page.all("main")[0].text
     assert "A claim is refuted" in text
-    assert "Not safe to give to anyone" in text
+    assert "FAIL: do not hand on this release" in text
     assert "Guarantee: epsilon" not in text
     assert "6.31" in text
     quiet = Page(render_page([samples.guarantee(), samples.audit()], "public")).all("main")[0].text
@@ -356,17 +352,17 @@ def test_a_claim_refuted_by_its_curve_is_not_said_to_be_exceeded() -> None:
     """Rates may contradict a whole trade-off curve long before they prove a larger epsilon."""
     record = samples.audit(violated=True, proven_epsilon=0.4, below_curve=True)
     text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
-    assert "Not safe to give to anyone" in text
-    assert text.count("errs less than the trade-off curve") == 2
+    assert "FAIL: do not hand on this release" in text
+    assert text.count("Its errors are below the claimed trade-off curve") == 2
     assert "larger epsilon than was claimed" not in text
     exceeded = samples.audit(violated=True, below_curve=True)
-    assert "errs less than" not in Page(render_page([exceeded], "public")).all("main")[0].text
+    assert "Its errors are below" not in Page(render_page([exceeded], "public")).all("main")[0].text
 
 
 def test_single_squares_are_not_said_to_refute() -> None:
     """Of sixty bounds at 95%, one lies below a true curve in some 5% of audits (8% measured)."""
     text = Page(render_page([samples.guarantee(), samples.audit()], "public")).all("main")[0].text
-    assert "Each square holds for itself" in text
+    assert "Each square holds separately" in text
     assert "would refute" not in text
 
 
@@ -375,10 +371,13 @@ def test_what_is_assumed_stands_apart_from_what_is_proven() -> None:
     assumed = {"gdp_epsilon": 0.6, "gaussian_epsilon": None, "own_noise_epsilon": 0.83, "doubt": "scores are skewed"}
     assumed |= {"apart_guesses": 50, "apart_correct": 40, "apart_mu": 0.2, "apart_epsilon": 0.81}
     now = samples.audit(proven_by={"clopper-pearson": 0.71}, assumed=assumed, looks=3)
-    for record, others in ((now, ("this plan, its noise times one", "each on its own")), (samples.audit(), ())):
+    for record, others in (
+        (now, ("the plan ran with its noise times one", "by separate guesses")),
+        (samples.audit(), ()),
+    ):
         text = Page(render_page([samples.guarantee(), record], "public")).all("main")[0].text
-        _, proven, rest = text.partition("What leaks at least, by method")
-        before, title, after = rest.partition("What leaks at least if the assumption holds")
+        _, proven, rest = text.partition("Proven lower bounds by method")
+        before, title, after = rest.partition("Lower bounds if the assumption holds")
         assert proven
         assert title
         assert "Clopper and Pearson" in before
@@ -392,7 +391,7 @@ def test_a_refuted_design_is_not_held_against_a_release() -> None:
     design = changed(samples.audit(violated=True), subject={"kind": "design", "id": None})
     text = Page(render_page([samples.guarantee(), design], "public")).all("main")[0].text
     assert "about a design" in text
-    assert "Not safe to give" not in text
+    assert "FAIL" not in text
 
 
 @pytest.mark.parametrize(
@@ -408,7 +407,7 @@ def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None
     record = samples.guarantee()
     record = changed(record, content={**record.content, **changes})
     text = Page(render_page([record], "public")).all("main")[0].text
-    assert "Not safe to give to anyone" in text
+    assert "FAIL: do not hand on this release" in text
     assert "Guarantee: epsilon" not in text
     assert "What this means" not in text
     for warning in changes.get("warnings", ()):
@@ -418,7 +417,7 @@ def test_what_is_not_private_is_not_called_safe(changes: dict[str, Any]) -> None
 def test_a_weak_promise_is_not_called_safe() -> None:
     """At mu = 4.3 the best attack wins 98% of even bets; at mu = 2.1, 86%."""
     weak = Page(render_page([samples.guarantee(epsilon=16)], "public")).all("main")[0].text
-    assert "A weak promise" in weak
+    assert "WARNING: a weak bound" in weak
     assert "What this means." in weak
 
 
@@ -427,7 +426,7 @@ def test_a_loose_guarantee_is_told_from_a_close_one(changes: dict[str, Any]) -> 
     record = samples.guarantee()
     record = changed(record, content={**record.content, **changes})
     text = Page(render_page([record], "public")).all("main")[0].text
-    assert "A loose guarantee: epsilon" in text
+    assert "WARNING: a loose bound: epsilon" in text
     assert "times times" not in text
     assert "40% of the time times" not in text
 
@@ -435,10 +434,10 @@ def test_a_loose_guarantee_is_told_from_a_close_one(changes: dict[str, Any]) -> 
 def test_beliefs_are_not_said_to_hold_but_for_delta() -> None:
     """Under (epsilon, delta)-DP a finding beyond e^epsilon may be likelier than delta; what it is worth is bounded."""
     text = Page(render_page([samples.guarantee()], "public")).all("main")[0].text
-    assert "no better off than one who is this sure, and who knows the answer 1 in 100,000 times" in text
-    assert "How sure an attacker can become" not in text
+    assert "At best an attacker is this certain, and knows the answer 1 in 100,000 times" in text
+    assert "Certainty of an attacker" not in text
     pure = Page(render_page([samples.guarantee(delta=0.0)], "public")).all("main")[0].text
-    assert "How sure an attacker can become" in pure
+    assert "Certainty of an attacker" in pure
 
 
 def test_noise_from_a_seed_limits_no_attack() -> None:
@@ -455,17 +454,37 @@ def test_no_record_takes_anothers_place() -> None:
     other = samples.record("evaluation", {"accuracy": 0.5}, record_id=guarantee.record_id)
     pages = [render_page(records, "public") for records in ([guarantee, other], [other, guarantee])]
     assert pages[0] == pages[1]
-    assert "Not safe to give to anyone" in pages[0]
+    assert "FAIL: do not hand on this release" in pages[0]
     assert "50.0%" in pages[0]
 
 
 def test_missing_panels_say_how_to_make_them() -> None:
-    page = Page(render_page([samples.guarantee()], "public"))
+    page = Page(render_page([samples.guarantee()], "owner"))
     commands = " ".join(element.text for element in page.all("code"))
     for words in ("privmix audit", "privmix evaluate", "privmix attack membership", "privmix attack inversion"):
         assert words in commands
-    whole = render_page(samples.everything(private=False), "public")
+    whole = render_page(samples.everything(private=False), "owner")
     assert "Not in this report" not in whole
+    assert "Not in this report" not in render_page([samples.guarantee()], "public")
+
+
+def test_utility_comes_from_public_facts_alone() -> None:
+    """A forecast, or accuracy on public records; a private figure stays out also where there is no other."""
+    forecast = {"accuracy": 0.877, "low": 0.81, "high": 0.92, "without_privacy": 0.9432}
+    told = samples.guarantee(forecast=forecast, classes=10)
+    private, public = samples.evaluation(private=True), samples.evaluation(private=False)
+    hidden = f"{100 * private.content['accuracy']:.1f}%"
+    for records, words, absent in (
+        ([told], ("accuracy, forecast", "87.7%", "without privacy: 94.3%", "≥ 10%"), hidden),
+        ([told, private], ("accuracy, forecast", "87.7%"), hidden),
+        ([samples.guarantee(classes=10), private], ("No accuracy is known", "≥ 10%"), hidden),
+        ([told, public], ("accuracy, measured", hidden), "accuracy, forecast nothing"),
+    ):
+        text = Page(render_page(records, "public")).all("main")[0].text
+        assert "Utility" in text
+        for word in words:
+            assert word in text
+        assert absent not in text
 
 
 def test_statements_settings_commands_and_hashes_are_all_there() -> None:
@@ -500,7 +519,7 @@ def test_class_means_stand_five_a_line_and_their_texts_beside() -> None:
     assert "a text near 7" in text
     assert "nothing: noise" in text
     nothing = changed(record, content={**record.content, "seen": ["nothing"] * 10, "nearest": []})
-    assert "Nothing can be seen of any class" in Page(render_page([nothing], "public")).all("main")[0].text
+    assert "No class can be seen" in Page(render_page([nothing], "public")).all("main")[0].text
 
 
 def test_many_classes_are_drawn_and_not_written_out() -> None:
@@ -519,14 +538,14 @@ def test_a_page_is_written_whole_and_only_over_a_page(tmp_path: Path) -> None:
     write_page(text, path, private=True)
     assert path.read_text() == text
     assert path.stat().st_mode & 0o777 == 0o600
-    with pytest.raises(InvalidInput, match="overwrite"):
+    with refuses("out"):
         write_page(text, path, private=False)
     write_page(text, path, private=False, overwrite=True)
     assert path.stat().st_mode & 0o044
     assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]
     other = tmp_path / "notes.html"
     other.write_text("my notes")
-    with pytest.raises(InvalidInput, match="privmix report"):
+    with refuses("out"):
         write_page(text, other, private=False, overwrite=True)
     assert other.read_text() == "my notes"
     with pytest.raises(InvalidInput):
@@ -573,7 +592,7 @@ def test_an_evaluation_shows_what_evaluate_shows() -> None:
     text = " ".join(" ".join(one.text.split()) for one in page.elements if one.tag in ("p", "tr", "main", "td", "th"))
     for words in (
         "The model says no to every record.",
-        "Always saying “no” is right on 83.7%: the model is worth 0.8 points more than that.",
+        "Always predicting “no” is right on 83.7%: the model reaches 0.8 points more than that.",
         "in 77.0% of all pairs (AUC)",
         "log loss 0.381 against 0.445",
         "2.5 points off the share that is right",
@@ -598,9 +617,13 @@ def test_a_page_says_whose_it_is_and_of_which_day() -> None:
     assert f"release {samples.RELEASE_ID}" in render_page([samples.guarantee()], "public")
 
 
+def _heading(folded: Any) -> str:
+    return next(inner.text for inner in folded.inside if inner.tag == "summary").strip()
+
+
 def test_settings_are_behind_their_headings() -> None:
     page = Page(render_page(samples.everything(), "owner"))
-    folded = [one for one in page.elements if one.tag == "details"]
+    folded = [one for one in page.elements if one.tag == "details" and re.search(r"\d settings$", _heading(one))]
     named = [one for one in samples.everything() if one.settings]
     assert len(folded) == len(named)
     assert all(any(inner.tag == "table" for inner in one.inside) for one in folded)
@@ -616,5 +639,5 @@ def test_a_delta_that_is_warned_of_is_no_green_box(warnings: list[str], tone: st
 def test_a_total_by_somebodys_word_says_whom_it_covers() -> None:
     records = [samples.guarantee(in_ledger="planned", unit="record"), samples.ledger(unit="person", most_per_person=4)]
     assert "The total covers persons with at most 4 records." in render_page(records, "public")
-    assert "it is no part of it" not in render_page(records, "public")
-    assert "it is no part of it" in render_page([records[0], samples.ledger(unit="person")], "public")
+    assert "the total excludes it" not in render_page(records, "public")
+    assert "the total excludes it" in render_page([records[0], samples.ledger(unit="person")], "public")

@@ -10,24 +10,12 @@ from privmix.reports.records import RunRecord
 
 SECRET = "hiv-clinic"
 PLACES = [
-    "/home/ann/hiv-clinic/x.npz",
-    "../hiv-clinic/x.npz",
-    "hiv-clinic/x.npz",
-    "~/hiv-clinic/x.npz",
-    "~hiv-clinic",
-    "@/home/hiv-clinic/names.txt",
-    "@../hiv-clinic/names.txt",
-    "module:/home/hiv-clinic/net.pt",
-    "sqlite:////home/hiv-clinic/l.db",
-    "postgresql://hiv-clinic:pw@host/books",
-    "postgresql://ann:pw@hiv-clinic",
-    "postgresql://ann:p/hiv-clinic@host",
-    "s3://hiv-clinic/x.npz?token=hiv-clinic",
-    r"C:\\hiv-clinic\\x.npz",
-    r"\\\\server\\hiv-clinic\\x.npz",
-    "a,/home/hiv-clinic/b",
-    "file:///home/hiv-clinic/x",
-]
+    "/home/ann/hiv-clinic/x.npz", "../hiv-clinic/x.npz", "hiv-clinic/x.npz", "~/hiv-clinic/x.npz", "~hiv-clinic",
+    "@/home/hiv-clinic/names.txt", "@../hiv-clinic/names.txt", "module:/home/hiv-clinic/net.pt",
+    "sqlite:////home/hiv-clinic/l.db", "postgresql://hiv-clinic:pw@host/books", "postgresql://ann:pw@hiv-clinic",
+    "postgresql://ann:p/hiv-clinic@host", "s3://hiv-clinic/x.npz?token=hiv-clinic", r"C:\\hiv-clinic\\x.npz",
+    r"\\\\server\\hiv-clinic\\x.npz", "a,/home/hiv-clinic/b", "file:///home/hiv-clinic/x",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("place", PLACES)

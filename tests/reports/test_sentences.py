@@ -10,14 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from privmix.reports.fields import Fields
-from privmix.reports.sentences import (
-    belief,
-    meaning,
-    odds,
-    percent_up,
-    power_of_ten,
-)
+from privmix.reports.fields import RecordFields
+from privmix.reports.sentences import belief, meaning, odds, percent_up, power_of_ten
 
 SIZES = st.floats(1e-9, 1e9)
 # Decimals are the nearest floats of what they say, no more exactly.
@@ -57,9 +51,7 @@ def test_beliefs_follow_bayes(prior: float, epsilon: float) -> None:
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.0), (1.0, 1e-3), (2.0, 0.05)])
 def test_the_one_who_is_told_now_and_then_knows_as_much_as_the_guarantee_allows(epsilon: float, delta: float) -> None:
-    """The comparison in the sentence: told with probability delta, else randomised response. Its trade-off curve is the
-    least that (epsilon, delta)-DP allows, so nobody under the guarantee does better (Kairouz, Oh, Viswanath 2015).
-    """
+    """Told with chance delta, else randomised response: the least curve of the guarantee (Kairouz et al. 2015)."""
     keep = math.exp(epsilon) / (1 + math.exp(epsilon))
     # Answers: told "present", told "absent", noisy "present", noisy "absent".
     present = np.array([delta, 0, (1 - delta) * keep, (1 - delta) * (1 - keep)])
@@ -79,15 +71,15 @@ def test_the_meaning_speaks_of_what_is_hidden(adjacency: str, words: tuple[str, 
     text = " ".join(meaning(adjacency, 0.123, 0.62))
     for word in (*words, "12.3%", "62%"):
         assert word in text
-    assert "weak promise" not in text
-    assert "weak promise" in " ".join(meaning(adjacency, 0.99, 0.99))
+    assert "weak guarantee" not in text
+    assert "weak guarantee" in " ".join(meaning(adjacency, 0.99, 0.99))
     assert meaning(adjacency, None, None) == []
 
 
 @pytest.mark.parametrize("value", [True, "1", None, [], {}, float("nan"), float("inf"), 10**400])
 def test_what_is_no_number_is_none(value: object) -> None:
-    found = Fields({"a": value, "b": [1, value], "c": [[1, 2], [3, value]]})
+    found = RecordFields({"a": value, "b": [1, value], "c": [[1, 2], [3, value]]})
     assert found.number("a") is None
     assert found.series("b") == []
     assert found.matrix("c") == []
-    assert Fields(value).number("a") is None
+    assert RecordFields(value).number("a") is None

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
 from privmix.studio.app import Studio
-from privmix.studio.asked import Asked, Column, as_form
-from privmix.studio.security import COOKIE, Door
+from privmix.studio.asked import Column, FormData
+from privmix.studio.security import COOKIE, AccessGuard
 
-DOOR = Door(8000, token="token", session="session", fence="fence")
+DOOR = AccessGuard(8000, token="token", session="session", fence="fence")
 HOST = "127.0.0.1:8000"
 BROWSER = {"host": HOST, "cookie": f"{COOKIE}=session", "origin": f"http://{HOST}"}
 
-TABLE = Asked(
+TABLE = FormData(
     data="visits.csv",
     label="ill",
     classes="no,yes",
@@ -32,7 +32,7 @@ TABLE = Asked(
     epsilon="2",
     out="REL",
 )
-IMAGES = Asked(
+IMAGES = FormData(
     what="images", data="scans", classes="2", image_size="16", colour="grey", unit="record", records="90", out="R"
 )
 PERSONS = replace(TABLE, unit="person", person="id", ledger="ledger.db", dataset="visits")
@@ -77,7 +77,7 @@ def ask(
     return Answer(start["status"], told, content.decode())
 
 
-def form_of(asked: Asked, **more: str) -> list[tuple[str, str]]:
+def form_of(asked: FormData, **more: str) -> list[tuple[str, str]]:
     """The fields that the page sends."""
     columns = [
         pair
@@ -89,7 +89,8 @@ def form_of(asked: Asked, **more: str) -> list[tuple[str, str]]:
             ("column_empty", "allowed" if column.empty else "refused"),
         )
     ]
-    return [*as_form(asked).items(), *columns, *more.items()]
+    plain = {item.name: getattr(asked, item.name) for item in fields(asked) if item.name != "columns"}
+    return [*plain.items(), *columns, *more.items()]
 
 
 def studio(folder: Path) -> Studio:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ import pytest
 
 pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
 
+from privmix.errors import warn
 from privmix.jobs.release import ReleaseJob
 from privmix.studio import pages
-from privmix.studio.asked import Asked, Column, problems_of
+from privmix.studio.asked import Column, FormData, problems_of
 from privmix.studio.order import Order
 from tests.cli.helpers import privmix as command_line
 from tests.studio.helpers import AUTO, IMAGES, PERSONS, TABLE, form_of, visits
@@ -24,13 +26,13 @@ TEXTS = replace(TABLE, what="texts", columns=(), text_column="note")
 
 
 @pytest.mark.parametrize("asked", [TABLE, IMAGES, PERSONS, AUTO, TEXTS])
-def test_a_form_comes_back_as_it_was_typed(asked: Asked) -> None:
-    assert Asked.of_form(form_of(asked, key="k", nonsense="x")) == asked
+def test_a_form_comes_back_as_it_was_typed(asked: FormData) -> None:
+    assert FormData.of_form(form_of(asked, key="k", nonsense="x")) == asked
     assert problems_of(asked) == []
 
 
 def test_the_unit_starts_empty_and_must_be_chosen() -> None:
-    assert Asked().unit == ""
+    assert FormData().unit == ""
     assert pages._EXAMPLE.unit == ""
     assert [problem.field for problem in problems_of(replace(TABLE, unit=""))] == ["unit"]
     assert [problem.field for problem in problems_of(replace(TABLE, unit="house"))] == ["unit"]
@@ -102,15 +104,15 @@ def said(job: ReleaseJob) -> dict[str, Any]:
     plain = {
         name: getattr(job, name) for name in ("data", "epsilon", "delta", "features", "design", "classes", "records")
     }
-    more = {name: getattr(job, name) for name in ("columns", "ledger", "dataset", "options", "seed", "private_count")}
-    return {**plain, **more, "out": str(job.out), "attainable": job.assumptions.attainable}
+    more = {name: getattr(job, name) for name in ("ledger", "dataset", "seed", "private_count")}
+    return {**plain, **more, "columns": job.declared, "out": str(job.out), "assume": job.assume}
 
 
 @pytest.mark.parametrize(
     "asked", [TABLE, IMAGES, PERSONS, AUTO, TEXTS], ids=["table", "images", "persons", "auto", "texts"]
 )
 def test_command_and_python_on_the_screen_are_what_runs(
-    asked: Asked, jobs: list[ReleaseJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    asked: FormData, jobs: list[ReleaseJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     visits(tmp_path / "visits.csv")
@@ -127,12 +129,23 @@ def test_command_and_python_on_the_screen_are_what_runs(
     specs.append(written())
     with pytest.raises(Caught):
         exec(order.python(), {})
+    Path("release.toml").write_text(order.toml(), encoding="utf-8")
+    command_line("release", "--config", "release.toml")
     specs.append(written())
-    assert said(jobs[0]) == said(jobs[1]) == said(jobs[2])
-    assert len(jobs) == 3
+    assert said(jobs[0]) == said(jobs[1]) == said(jobs[2]) == said(jobs[3])
+    assert len(jobs) == 4
     assert specs[0] == specs[1] == specs[2]
     assert bool(specs[0]) == (asked.what == "table")
     assert order.command(resume=True).endswith("--resume")
+
+
+def test_what_its_owner_should_know_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warned(*_: Any, **__: Any) -> None:
+        warn("delta is large")
+        warnings.warn("of a library", stacklevel=1)
+
+    monkeypatch.setattr("privmix.studio.order.release", warned)
+    assert Order("own.csv", {}, {}).carry_out()[1] == ("delta is large",)
 
 
 def written() -> str:

@@ -12,10 +12,11 @@ import pytest
 pytest.importorskip("starlette", reason="serves the studio; in privmix[studio]")
 pytest.importorskip("uvicorn", reason="serves the studio; in privmix[studio]")
 
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import StorageError
 from privmix.studio import server
 from privmix.studio.folders import REPORT_POLICY
-from privmix.studio.security import HEADERS, Door, Guard
+from privmix.studio.security import HEADERS, AccessGuard, Guard
+from tests.refusals import refuses
 from tests.studio.helpers import BROWSER, DOOR, HOST, TABLE, ask, form_of, studio
 
 
@@ -116,7 +117,7 @@ def test_the_token_is_changed_for_a_cookie_that_scripts_and_other_sites_never_se
 
 
 def test_secrets_are_long_and_never_the_same() -> None:
-    one, other = Door(1), Door(1)
+    one, other = AccessGuard(1), AccessGuard(1)
     assert len({one.token, other.token, one.session, other.session, one.fence, other.fence}) == 6
     assert min(map(len, (one.token, one.session))) >= 43
     assert one.token not in repr(one)
@@ -164,13 +165,13 @@ def test_it_listens_on_the_loopback_address_alone(tmp_path: Path) -> None:
     found = server._listening(0)
     try:
         assert found.getsockname()[0] == "127.0.0.1"
-        with pytest.raises(StorageError, match="can't listen"):
+        with pytest.raises(StorageError, match="cannot listen"):
             server._listening(found.getsockname()[1])
     finally:
         found.close()
-    with pytest.raises(InvalidInput, match="port"):
+    with refuses("port"):
         server._listening(70_000)
-    with pytest.raises(InvalidInput, match="folder"):
+    with refuses("folder"):
         server.StudioServer(tmp_path / "nowhere")
 
 

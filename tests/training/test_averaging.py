@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from privmix.accounting import Adjacency, Composed, Event, Gaussian
 from privmix.audits.audit import judge
 from privmix.audits.bounds import check_audit
-from privmix.audits.verdict import Audit
+from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import TrainingConfig, TrainingPlan, TrainingRecords
@@ -62,7 +62,7 @@ def ratio(numbers: Numbers, one: TrainingPlan, other: TrainingPlan) -> float:
     return numbers.size * np.log(scales[0] / scales[1]) + squares / 2 * (scales[0] ** -2 - scales[1] ** -2)
 
 
-def audited(without: list[float], present: list[float], event: Event, claimed: float) -> Audit:
+def audited(without: list[float], present: list[float], event: Event, claimed: float) -> AuditVerdict:
     one, other = np.array(without), np.array(present)
     none = np.zeros_like(one)
     return judge(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from privmix.attacks.noise_scale import AS_CERTIFIED, audit_noise
 from privmix.audits.bounds import proven_epsilon
 from privmix.errors import InvalidInput
 from privmix.mechanisms.factorisation import square_root
+from privmix.mechanisms.plan import check_price
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
 from privmix.training.certificate import read_certificate
@@ -31,8 +33,10 @@ from privmix.training.plan import TrainingPlan
 from privmix.training.summation import grid_of
 from privmix.training.verify import _check_settings, verify_trained
 from privmix.training.worst_case import attack_training
+from privmix.world import World
 from tests.attacks.test_canaries import trained, training
 from tests.audits.test_sensitivity import far_apart, step_of, trainer_of
+from tests.refusals import refuses
 from tests.training.runs import config_of, files, job_of, private, run_to, weights_of
 
 STEPS, FALSE_ALARM = 12, 1e-10
@@ -128,7 +132,7 @@ def test_price_bounds_the_delta_of_simulated_losses() -> None:
 
 
 def test_calibrated_plans_meet_their_target_and_come_back_from_json() -> None:
-    config = config_of(mechanism="banded", bands=3, epsilon=2.0)
+    config = config_of(mechanism="banded:bands=3", epsilon=2.0)
     plan = config.plan(200)
     assert isinstance(plan, BandedPlan)
     assert plan.cost().epsilon <= 2.0
@@ -146,13 +150,13 @@ def test_calibrated_plans_meet_their_target_and_come_back_from_json() -> None:
 @pytest.mark.parametrize(
     ("changes", "match"),
     [
-        ({"bands": 0}, "bands"),
-        ({"bands": 7}, "bands"),
-        ({"bands": 4, "batch_size": 60}, "records over batch size"),
-        ({"bands": 2, "microbatch_size": 2}, "microbatch_size"),
+        ({"mechanism": "banded:bands=0"}, "bands"),
+        ({"mechanism": "banded:bands=7"}, "bands"),
+        ({"mechanism": "banded:bands=4", "batch_size": 60}, "records over batch size"),
+        ({"mechanism": "banded:bands=2", "microbatch_size": 2}, "microbatch_size"),
         ({}, "bands: got None"),
-        ({"bands": 2, "mechanism": "dp-sgd"}, "none with `mechanism` dp-sgd; it is of `mechanism` banded"),
-        ({"bands": 2, "mechanism": "other"}, "mechanism"),
+        ({"mechanism": "dp-sgd:bands=2"}, "dp-sgd"),
+        ({"mechanism": "other:bands=2"}, "mechanism"),
     ],
 )
 def test_what_does_not_hold_is_refused(changes: Changes, match: str) -> None:
@@ -161,10 +165,8 @@ def test_what_does_not_hold_is_refused(changes: Changes, match: str) -> None:
 
 
 def test_several_processes_are_refused() -> None:
-    from privmix.world import World
-
-    job = job_of(config_of(mechanism="banded", bands=2))
-    with pytest.raises(InvalidInput, match="several processes"):
+    job = job_of(config_of(mechanism="banded:bands=2"))
+    with refuses("mechanism"):
         job.check_world(World(rank=0, size=2))
 
 
@@ -204,8 +206,6 @@ def test_shards_split_the_batch() -> None:
 
 def test_what_is_released_follows_from_the_priced_query_alone() -> None:
     """r_t = round((y_t - sum of c_k r_{t-k}) / c_0) of y = C x + z, with x on the grid: in exact arithmetic, here."""
-    from fractions import Fraction
-
     plan, size = plan_of(3), 5
     rng, streams = np.random.default_rng(0), SecretStreams.from_seed(1)
     grid = grid_of(size, plan.clip_norm)
@@ -298,8 +298,8 @@ def test_noise_that_is_not_correlated_is_caught(monkeypatch: pytest.MonkeyPatch)
         self._rows.clear()
         return honest(self, step, size, grid)
 
-    honest = BandedNoise._advance
-    monkeypatch.setattr(BandedNoise, "_advance", advance)
+    honest = BandedNoise.advance
+    monkeypatch.setattr(BandedNoise, "advance", advance)
     assert audit_noise(AUDITED, samples=2**15, seed=0).violated
 
 
@@ -309,13 +309,13 @@ def test_a_wrong_rate_within_a_group_is_caught(monkeypatch: pytest.MonkeyPatch) 
     def members(self: CyclicBatches, step: int) -> Any:
         return np.flatnonzero(self._groups(self.plan.bands) == step % self.plan.bands)  # type: ignore[attr-defined]
 
-    monkeypatch.setattr(CyclicBatches, "_members", members)
+    monkeypatch.setattr(CyclicBatches, "members", members)
     assert proven() > AUDITED.cost().epsilon
 
 
 def test_groups_that_share_their_turns_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     """All records in each step, at the rate of a group: a record has b times its turns, and they overlap."""
-    monkeypatch.setattr(CyclicBatches, "_members", PoissonBatches._members)
+    monkeypatch.setattr(CyclicBatches, "members", PoissonBatches.members)
     assert proven(ONE_TURN, RUNS // 2) > ONE_TURN.cost().epsilon
 
 
@@ -347,7 +347,7 @@ def test_canaries_audit_a_run_and_find_noise_that_is_too_small(
     config = replace(training(adjacency=adjacency), mechanism="banded", mechanism_options=BandedOptions(2))
     proof = trained(config).proof
     assert proof.proven_epsilon <= proof.claimed_epsilon
-    with pytest.raises(InvalidInput, match="evidence"):
+    with refuses("evidence"):
         trained(config, evidence="neighbours")
     monkeypatch.setattr(draws, "noise_scale", lambda plan: noise_scale(plan) / 8)
     assert trained(config).proof.proven_epsilon > proof.claimed_epsilon
@@ -359,7 +359,7 @@ def test_canaries_audit_a_run_and_find_noise_that_is_too_small(
 def test_a_run_is_certified_verified_and_resumed_to_the_same_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    config = config_of(mechanism="banded", bands=3)
+    config = config_of(mechanism="banded:bands=3")
     whole = run_to(tmp_path / "whole", job_of(config))
     honest, asked = BandedNoise.__call__, []
 
@@ -386,7 +386,7 @@ def test_a_run_is_certified_verified_and_resumed_to_the_same_bits(
 
 
 def test_settings_that_are_not_the_plans_are_refused() -> None:
-    config = config_of(mechanism="banded", bands=3)
+    config = config_of(mechanism="banded:bands=3")
     plan, settings = config.plan(200), job_of(config).settings()
     settings = {name: value for name, value in settings.items() if name not in ("plan", "public_data")}
     _check_settings(settings, plan)
@@ -401,17 +401,14 @@ def test_settings_that_are_not_the_plans_are_refused() -> None:
 
 
 def test_one_band_trains_the_weights_of_dp_sgd() -> None:
-
     runs = [
         job_of(config).run(private(), streams=SecretStreams.from_seed(3))
-        for config in (config_of(), config_of(mechanism="banded", bands=1))
+        for config in (config_of(), config_of(mechanism="banded:bands=1"))
     ]
     assert torch.equal(*map(weights_of, runs))
 
 
 def test_the_certificate_of_another_price_is_refused() -> None:
     plan = replace(plan_of(2), epsilon=1.0)
-    from privmix.mechanisms.plan import check_price
-
-    with pytest.raises(InvalidInput, match="which its noise costs"):
+    with refuses("plan epsilon"):
         check_price(plan, {BandedPlan})

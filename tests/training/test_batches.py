@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import stats
 
-from privmix.errors import InvalidInput
 from privmix.mechanisms.sampling import RECORD_TILE, ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches, refuse_foreign_loader
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
+from tests.refusals import refuses
 
 # A right sampler fails a comparison with chance 1e-11; no test makes more than 20: false alarms below 1e-9.
 P_LIMIT = 1e-11
@@ -139,7 +139,7 @@ def test_poisson_with_a_declared_count_keeps_the_rate() -> None:
         drawn = sum(len(source.draw(step).indices) for step in range(STEPS))
         trials = STEPS * records
         assert abs(drawn - trials * RATE) < Z_LIMIT * np.sqrt(trials * RATE * (1 - RATE))
-    with pytest.raises(InvalidInput, match="records"):
+    with refuses("records"):
         batches(PLAN, 59)
 
 
@@ -221,9 +221,9 @@ def test_batches_name_nobody() -> None:
 def test_foreign_loaders_are_refused(options: dict[str, object]) -> None:
     data = torch.utils.data.TensorDataset(torch.rand(20, 3), torch.zeros(20))
     loader = torch.utils.data.DataLoader(data, **options)  # type: ignore[arg-type]
-    with pytest.raises(InvalidInput, match=r"Sampler.*Poisson batches are drawn from the plan"):
+    with refuses("data"):
         refuse_foreign_loader(loader)
-    with pytest.raises(InvalidInput, match="Poisson"):
+    with refuses("data"):
         TrainingRecords.of(loader, np.zeros(20), classes=2)
     refuse_foreign_loader(data)
     refuse_foreign_loader(np.zeros((3, 2)))

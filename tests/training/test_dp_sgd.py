@@ -13,7 +13,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.config import OptimiserConfig
@@ -36,6 +35,7 @@ from privmix.training.views.config import ViewConfig
 from privmix.training.views.mixup import MicrobatchMixer
 from privmix.training.views.pipeline import ViewPipeline
 from privmix.world import World
+from tests.refusals import refuses
 
 from .naive import naive_clipped, naive_gradient, naive_sum
 
@@ -212,7 +212,7 @@ def test_public_methods_are_asked_before_and_after() -> None:
 
 def test_matched_record_count() -> None:
     """As many records as planned, unless their number was declared; the message does not tell how many there are."""
-    with pytest.raises(InvalidInput, match="24, as the plan says") as refused:
+    with refuses("records") as refused:
         Setting(records=vectors(23))
     assert "23" not in str(refused.value)
     Setting(replace(PLAN, records_declared=True), records=vectors(23)).engine.step(0)
@@ -221,11 +221,11 @@ def test_matched_record_count() -> None:
 def test_matched_clipping_and_processes() -> None:
     setting = Setting()
     gradients = LoopGradients(setting.model, setting.flat, Clipping(0.5))
-    with pytest.raises(InvalidInput, match="clip_norm"):
+    with refuses("clip_norm"):
         replace(setting.engine, gradients=gradients)
-    with pytest.raises(InvalidInput, match="microbatch_size"):
+    with refuses("microbatch_size"):
         Setting(replace(PLAN, microbatch_size=2), options={"world": World(0, 2)})
-    with pytest.raises(InvalidInput, match="observers"):
+    with refuses("observers"):
         Setting(options={"world": World(0, 2), "observers": [StepObserver()]})
 
 

@@ -9,13 +9,12 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.training.dp_sgd import SAMPLING
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.noise import MOST_PROCESSES, noise_scale, noisy_mean
 from privmix.training.plan import TrainingPlan
 from privmix.training.summation import grid_of
+from tests.refusals import refuses
 
 # Two-sided: a right noise fails a comparison with chance 1e-11, all of them here with less than 1e-9.
 P_LIMIT = 1e-11
@@ -38,8 +37,7 @@ def chi_square_p(noise: NDArray[np.float64], std: float) -> float:
 @pytest.mark.parametrize("microbatch_size", [1, 4])
 @pytest.mark.parametrize(("factor", "accepted"), [(1.0, True), (2 / 3, False), (3 / 2, False)])
 def test_right_noise(factor: float, accepted: bool, microbatch_size: int) -> None:
-    """Standard deviation: multiplier times what a record can move the sum by, C or 2C. The test knows no plan's name
-    for it, and rejects two thirds and one and a half of it."""
+    """Multiplier times what a record can move the sum by, C or 2C; two thirds and one and a half are rejected."""
     plan = replace(PLAN, noise_multiplier=1.3 * factor, microbatch_size=microbatch_size)
     claimed = 1.3 * 0.7 * (1 if microbatch_size == 1 else 2)
     assert (chi_square_p(noise_of(plan), claimed) > P_LIMIT) == accepted
@@ -57,7 +55,7 @@ def test_as_many_processes_share_a_run_as_the_noise_has_room_for() -> None:
     room = noise_scale(PLAN) / PLAN.noise_std - 1
     assert room >= (2 * MOST_PROCESSES - 1) * (2**-17 + 1e-5)
     mechanism_of(PLAN).check_processes(PLAN, MOST_PROCESSES)
-    with pytest.raises(InvalidInput, match="processes"):
+    with refuses("processes"):
         mechanism_of(PLAN).check_processes(PLAN, MOST_PROCESSES + 1)
 
 
@@ -71,13 +69,6 @@ def test_once_a_step() -> None:
     first = noisy_mean(torch.zeros(9), PLAN, streams, 0)
     noisy_mean(torch.zeros(9), PLAN, streams, 1)
     assert torch.equal(noisy_mean(torch.zeros(9), PLAN, streams, 0), first)
-
-
-def test_workers_hold_no_streams_from_which_noise_comes() -> None:
-    """Other processes are given the key that draws batches: it must not draw the noise."""
-    held = SecretStreams.of_shared(SecretStreams.from_seed(0).derive(SAMPLING).share())
-    theirs = held.generator("gradient noise", 0).standard_normal(SIZE)
-    assert abs(noise_of(PLAN) @ theirs) / PLAN.noise_std / math.sqrt(SIZE) < 7
 
 
 def test_once_the_sum_is_added_to_that_noise() -> None:

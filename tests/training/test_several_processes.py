@@ -8,11 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
-from privmix.world import World
 from tests.processes import two_processes
-from tests.training.runs import config_of, files, job_of, private, public, weights_of
+from tests.training.runs import files, job_of, private, public, weights_of
 
 COMMON = """
 import gc, os, sys
@@ -74,7 +72,7 @@ with current_world() as world:
     run = None
     if world.is_head:
         import privmix.training.run as run_module
-        run_module._EVERY = 0.0
+        run_module.CHECKPOINT_SECONDS = 0.0
         run = TrainingRun(root / "model", job.settings(), streams=SecretStreams.from_seed(5))
     def progress(stage, done, total):
         if done == 3:
@@ -140,7 +138,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, np.ndarray]]
     assert (root / "rank0.npz").exists(), "\n".join(process.stdout for process in done)
     assert (root / "rank1.npz").exists(), "\n".join(process.stdout for process in done)
     assert [process.returncode for process in done] == [0, 0]
-    assert set(files(root / "model")) == {"model.json", "certificate.json", "weights.safetensors"}
+    assert set(files(root / "model")) == {"model.json", "certificate.json", "weights.safetensors", "MODEL_CARD.md"}
     assert not (root / ".model.run").exists()
     return [dict(np.load(root / f"rank{rank}.npz")) for rank in (0, 1)]
 
@@ -167,9 +165,3 @@ def test_records_in_another_order_are_refused(tmp_path: Path) -> None:
     done = two_processes(COMMON + OTHERS, tmp_path)
     assert (tmp_path / "refused1").exists(), "\n".join(process.stdout for process in done)
     assert done[1].returncode == 0
-
-
-def test_microbatches_are_for_one_process() -> None:
-    job = job_of(config_of(microbatch_size=2))
-    with pytest.raises(InvalidInput, match="microbatch_size"):
-        job.run(private(), world=World(0, 2), streams=SecretStreams.from_seed(0))

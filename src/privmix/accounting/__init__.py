@@ -1,14 +1,4 @@
-"""Accounting: what ran (events), what it costs (accountants), what noise it needs (calibration).
-
-Example:
-    >>> from privmix.accounting import Gaussian, PoissonSampled, Repeated, epsilon
-    >>> event = Repeated(PoissonSampled(64 / 50_000, Gaussian(0.531)), 50_000)
-    >>> cost = epsilon(event, 1e-5)
-    >>> round(cost.epsilon, 2), cost.adjacency.value, cost.is_upper_bound
-    (9.2, 'add_remove', True)
-"""
-
-from __future__ import annotations
+"""Accounting: what ran (events), what it costs (accountants), what noise it needs (calibration)."""
 
 from typing import TYPE_CHECKING
 
@@ -25,6 +15,7 @@ if TYPE_CHECKING:
         get_accountant,
         guess_noise,
         price_picture,
+        right_at_most,
         tradeoff_curve,
     )
     from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
@@ -91,5 +82,6 @@ __all__ = [
     "poisoning_success_bound",
     "price_picture",
     "published_noise_multiplier",
+    "right_at_most",
     "tradeoff_curve",
 ]

@@ -1,22 +1,17 @@
-"""Random allocation: of every block of rows a record is in one, drawn uniformly, and in no other.
+"""Random allocation: each record is in one row of every block, drawn uniformly, and in no other.
 
-A block has b rows, each a sum of records plus noise N(0, s^2) in every coordinate. A record a, |a| <= 1, is added to
-row J, which is uniform in 1 .. b and independent of all else. The rows are R + N without it and R + N + a e_J with it,
-R being the sum of all others, independent of N and J: a post-processing of N and of N + a e_J. These differ along a
-alone, and a shorter record is a post-processing of a longer one. So the worst pair is, for every dataset,
+A block has b rows, each a sum plus noise N(0, s^2) in every coordinate; a record a, |a| <= 1, is added to row J,
+uniform in 1 .. b. Rows differ along a alone, and a shorter record is a post-processing of a longer one, so the worst
+pair is
 
     P = mean over j of N(e_j, s^2 I)   against   Q = N(0, s^2 I),   in b dimensions.
 
-Its likelihood ratio is V / b, where V is the sum of the e^(l_j), and under Q the l_j are independent and normal with
-mean -1/(2 s^2) and variance 1/s^2. Both divergences are expectations under Q of convex functions of V, namely
-(V/b - e^epsilon)+ and (1 - e^epsilon V/b)+. So whatever is larger than V in the convex order has divergences at least
-as large, both ways at once. Mass that moves from a value to the two grid points around it, its mean kept, makes a
-variable larger in that order, and sums of independent variables keep it (Shaked and Shanthikumar 2007, Theorem
-3.A.12). So each e^(l_j) is put on a grid like that, and so is every sum on the way to V. Mean that leaves the grid
-above becomes infinite loss.
-
-All numbers are sums of positive products: small tails are as exact as large ones. Proofs, and the bounds on rounding:
-docs/accounting-numerics.md, section 6. The mechanism and its loss: Chua et al. 2025, Feldman and Shenfeld 2025, 2026.
+Its likelihood ratio is V / b, V the sum of the e^(l_j); under Q the l_j are independent N(-1/(2 s^2), 1/s^2). Both
+divergences are expectations of convex functions of V. Anything larger than V in the convex order therefore has
+divergences at least as large. Each e^(l_j) and each partial sum is put on a grid: its mass moves to the two grid points
+around it, mean kept. This step and sums of independent variables keep the order (Shaked, Shanthikumar 2007, Theorem
+3.A.12). Mean above the grid becomes infinite loss. Proofs and rounding: docs/accounting-numerics.md, section 6 (Chua et
+al. 2025, Feldman, Shenfeld 2025, 2026).
 """
 
 from __future__ import annotations
@@ -32,8 +27,8 @@ from privmix.accounting.queries import PairQuery, Query, trimmed
 
 # Laws are cut where a mass of e^-40, e^-60, ... is left: one law serves many questions.
 _LEAST_TAIL, _TAIL_STEP = 40, 20
-# Points in a deviation of a sum, for so many deviations from its mean; logarithm of the ratio of distances further out,
-# and about how many of these there are at most.
+# _POINTS: points in a deviation of a sum, up to _NEAR deviations from its mean. _RATIO: logarithm of the ratio of
+# distances further out. _MOST_FAR: about how many of these there are at most.
 _POINTS, _NEAR, _RATIO, _MOST_FAR = 28.0, 6.0, 0.05, 500
 # The same for guesses.
 _FEW_POINTS, _COARSE_RATIO = 14.0, 0.2
@@ -44,11 +39,9 @@ _LEAST_NOISE, _MOST_NOISE = 0.1, 1e6
 
 
 def allocation_query(noise_multiplier: float, rows: int, count: int, *, rough: bool = False) -> Query:
-    """``count`` blocks of ``rows`` rows, each with a record in one of them; ``rough`` for guesses.
-
-    Next to no noise, and next to nothing but noise, are priced as if the record's row were known: a mixture of pairs is
-    no worse than the worst of them.
-    """
+    """``count`` blocks of ``rows`` rows, each with a record in one of them; ``rough`` for guesses."""
+    # Very small and very large noise is priced as if the record's row were known: a mixture of pairs is no worse than
+    # the worst of them.
     if not _LEAST_NOISE <= noise_multiplier <= _MOST_NOISE:
         return PairQuery(SampledPair(GaussianNoise(noise_multiplier), 1.0), count)
     return AllocationQuery(noise_multiplier, rows, count, rough)
@@ -71,7 +64,7 @@ class AllocationQuery:
         return 2 * self._law(-1.0).moved
 
     def atoms(self, log_tail: float, add: bool) -> Atoms:
-        """The loss on the values of the sum, all masses rounded up.
+        """Return the loss on the values of the sum, all masses rounded up.
 
         Formal guarantees:
             * the atoms dominate the exact pair, rounding included, up to :attr:`label_error` in the loss.
@@ -146,11 +139,9 @@ class _Row:
         return np.concatenate((below, np.log1p(np.exp(ratio * np.arange(1, math.ceil(high / ratio) + 1)))))
 
     def grid(self, rows: int, low: float, top: float) -> Array:
-        """0, and points for a sum of ``rows`` from ``low`` to ``top``.
-
-        They are even near its mean. Further out they are in proportion: to the distance from the mean above, where one
-        term rules the sum, and to the value below.
-        """
+        """0, and points for a sum of ``rows`` from ``low`` to ``top``."""
+        # Even near the mean; further out in proportion: to the distance from the mean above, where one term rules the
+        # sum, and to the value below.
         ratio, unit = self.ratio, math.sqrt(math.expm1(self.spread**2)) / self.points
         deviation = math.sqrt(math.log1p(math.expm1(self.spread**2) / rows))
         # Times a power of two: sums of two multiples are multiples, and nothing is moved where the step stays.
@@ -172,10 +163,9 @@ class _Row:
 
 @dataclass(frozen=True)
 class _Sum:
-    """The likelihood ratios of so many ``rows``, added, on increasing ``values`` from 0 on, under Q.
+    """Likelihood ratios of ``rows`` rows, added, on increasing ``values`` from 0 on, under Q."""
 
-    ``lost`` is the mean that left the grid above. Values are off by a share of ``moved`` at most, masses of ``raised``.
-    """
+    # `lost`: mean that left the grid above. Values are off by a share of `moved` at most, masses by one of `raised`.
 
     rows: int
     values: Array
@@ -187,7 +177,6 @@ class _Sum:
 
 @lru_cache(maxsize=64)
 def _sum_of(rows: int, row: _Row) -> _Sum:
-    """V of ``rows`` rows."""
     if rows == 1:
         return _of_one(row)
     half = _sum_of(rows // 2, row)
@@ -220,7 +209,7 @@ def _off(masses: Array, error: Array) -> float:
 
 
 def _added(one: _Sum, other: _Sum, row: _Row) -> _Sum:
-    """The sum of both, on a grid of its own."""
+    """Return the sum of both, on a grid of its own."""
     rows = one.rows + other.rows
     grid = row.grid(rows, float(one.values[1] + other.values[1]), float(one.values[-1] + other.values[-1]))
     totals = one.values[:, None] + other.values
@@ -232,7 +221,7 @@ def _added(one: _Sum, other: _Sum, row: _Row) -> _Sum:
     lower = np.bincount(place.ravel(), (weights - up).ravel(), grid.size)
     masses = np.asarray(lower + np.bincount(place.ravel() + 1, up.ravel(), grid.size), np.float64)
     moved = max(one.moved, other.moved) + _PLACED * UNIT
-    # A sum of so many positive terms is off by a rounding unit each, at most.
+    # A sum of n positive terms is off by n rounding units at most.
     raised = one.raised + other.raised + (totals.size + 8) * UNIT
     found = _Sum(rows, grid, masses, one.lost + other.lost, moved, raised)
     return _cut(found, math.exp(-row.tail) / rows)

@@ -1,4 +1,4 @@
-"""The questions people ask: epsilon, delta, curves, and how much noise, found on the safe side."""
+"""Epsilon, delta, curves and calibration: figures on the safe side."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import brentq
 
 from privmix.accounting.base import Accountant, PrivacyCost, UnsupportedEvent
 from privmix.accounting.events import Adjacency, Event
@@ -18,8 +18,8 @@ from privmix.accounting.pld import PldAccountant
 from privmix.accounting.pure import PureAccountant
 from privmix.accounting.rdp import MomentsAccountant, RdpAccountant
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.rounding import exact, rounded_up
-from privmix.shown import PriceCurve
+from privmix.rounding import percent_up, rounded_up
+from privmix.shown import Bar, Bars
 
 # Calibration stops when epsilon is this close below its target (relative).
 _CLOSE = 1e-4
@@ -33,9 +33,6 @@ _FURTHEST = math.log(10)
 _TELLING = 1e-3
 # Log of the price over its target where that is infinite.
 _HOPELESS = 60.0
-
-# Points of a small curve.
-_DRAWN = 41
 
 # Log of a price over its target, of a noise.
 _Price = Callable[[float], float]
@@ -51,11 +48,7 @@ class Calibration:
 
 
 def calibrate_noise(
-    make_event: Callable[[float], Event],
-    epsilon: float,
-    delta: float,
-    accountant: Accountant,
-    adjacency: Adjacency,
+    make_event: Callable[[float], Event], epsilon: float, delta: float, accountant: Accountant, adjacency: Adjacency
 ) -> Calibration:
     """Smallest noise multiplier whose event costs at most ``epsilon`` at ``delta``.
 
@@ -91,13 +84,13 @@ def _no_noise(epsilon: float) -> InvalidInput:
     return InvalidInput(
         "epsilon",
         epsilon,
-        "more than what the parts of this plan that do not depend on the noise already cost, or fewer rows: "
+        "more than the parts of this plan that are independent of the noise cost, or fewer rows: "
         "above 1e9 of them, prices at much noise are lost in rounding",
     )
 
 
 def _guessed(rough: _Price, tolerance: float) -> float | None:
-    """The noise at which the rough price meets the target; None if none does."""
+    """Return the noise at which the rough price meets the target; None if none does."""
     low, high = _LEAST, 1.0
     while rough(high) > 0:
         low, high = high, high * 10
@@ -107,13 +100,10 @@ def _guessed(rough: _Price, tolerance: float) -> float | None:
 
 
 def _least_noise(price: _Price, start: float, slope: float) -> float | None:
-    """The noise whose price is within the tolerance below the target, by few prices; None if none meets it.
-
-    The guess says where to begin, and its slope the first step; then the slope is that between the last two prices.
-    Every price narrows the interval between a noise that costs too much and one that does not. A step that leaves the
-    interval halves it instead, and so does every second one of many. Where the price jumps over the tolerance the
-    answer is the noise behind the jump.
-    """
+    """Return the noise whose price is within the tolerance below the target, by few prices; None if none meets it."""
+    # The guess gives the start and the first slope; later slopes are those between the last two prices. A step that
+    # leaves the interval of bracketing noises halves it, and so does every second of many. If the price jumps over the
+    # tolerance, the answer is the noise behind the jump.
     dear, fine = 0.0, math.inf
     noise, last, aim = start, None, _CLOSE / 2
     for step in range(_STEPS):
@@ -147,7 +137,7 @@ def _root(price: _Price, low: float, high: float, tolerance: float) -> float:
         return high
     # Prices are rounded: at exp(log(low)) the sign could differ from the one that was found at low itself.
     ends = {math.log(low): low, math.log(high): high}
-    root = brentq(lambda t: price(ends.get(t, math.exp(t))), *ends, xtol=tolerance, rtol=1e-12)
+    root = scipy.optimize.brentq(lambda t: price(ends.get(t, math.exp(t))), *ends, xtol=tolerance, rtol=1e-12)
     return math.exp(float(root))
 
 
@@ -201,11 +191,7 @@ def delta(
 
 
 def epsilon_delta_curve(
-    event: Event,
-    epsilons: Sequence[float],
-    *,
-    accountant: str = "pld",
-    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    event: Event, epsilons: Sequence[float], *, accountant: str = "pld", adjacency: Adjacency = Adjacency.ADD_REMOVE
 ) -> NDArray[np.float64]:
     """Deltas at each of ``epsilons``, never rising with epsilon: shape (len(epsilons),)."""
     chosen = get_accountant(accountant)
@@ -213,37 +199,36 @@ def epsilon_delta_curve(
         check_number("epsilon", value, low=0)
     order = np.argsort(np.asarray(epsilons, dtype=np.float64), kind="stable")
     deltas = np.array([chosen.delta(event, float(value), adjacency) for value in epsilons])
-    # What holds at an epsilon holds at every larger one; bounds are not equally close everywhere.
+    # A bound at an epsilon holds at every larger epsilon; bounds are not equally close everywhere.
     deltas[order] = np.minimum.accumulate(deltas[order])
     return deltas
 
 
-def price_picture(event: Event | None, cost: PrivacyCost) -> PriceCurve | None:
-    """What a notebook draws of a guarantee: delta against epsilon, and the point that is stated.
+def right_at_most(event: Event | None, cost: PrivacyCost) -> float:
+    """Return how often the best attack wins an even bet: (1 + delta(0)) / 2, from the total variation distance.
 
-    Args:
-        event: whose whole curve is promised, by the PLD accountant; None: one point alone is.
-        cost: the point.
-
-    Returns:
-        None where nothing is promised, or an event is one that can't be priced.
-
-    Example:
-        >>> from privmix.accounting.events import Gaussian
-        >>> price_picture(Gaussian(4.0), epsilon(Gaussian(4.0), 1e-5)).said
-        'ε 0.927 at δ 1e-05'
+    Without an event, the bound that (epsilon, delta) alone gives.
     """
+    # The one figure of this kind: certificates, cards, reports and studio print it by percent_up.
+    if event is not None:
+        distance = float(epsilon_delta_curve(event, [0.0], adjacency=cost.adjacency)[0])
+        return min(1.0, (1 + distance) / 2)
+    growth = math.exp(-min(cost.epsilon, 700.0))
+    return (1 + cost.delta * growth) / (1 + growth)
+
+
+def price_picture(event: Event | None, cost: PrivacyCost) -> Bars | None:
+    """Return the odds of the best attack as a notebook draws them; None where nothing is promised."""
     if not math.isfinite(cost.epsilon):
         return None
-    at, said = (cost.epsilon, cost.delta), f"ε {rounded_up(cost.epsilon)} at δ {exact(cost.delta)}"
-    if event is None or cost.delta == 0:
-        return PriceCurve((), (), at, said)
-    epsilons = np.linspace(0.0, 2 * cost.epsilon, _DRAWN).tolist()
     try:
-        deltas = epsilon_delta_curve(event, epsilons, adjacency=cost.adjacency)
+        right = right_at_most(None if cost.delta == 0 else event, cost)
     except (UnsupportedEvent, InvalidInput):
         return None
-    return PriceCurve(epsilons, deltas.tolist(), at, said)
+    limit = Bar(f"epsilon {rounded_up(cost.epsilon)}", right, percent_up(right))
+    return Bars(
+        "Best attack on an even bet, right at most", [Bar("guessing", 0.5, "50%", strong=False), limit], full=1.0
+    )
 
 
 def tradeoff_curve(
@@ -254,16 +239,9 @@ def tradeoff_curve(
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     points: int = 65,
 ) -> NDArray[np.float64]:
-    """Least type II error of any test at type I error ``alphas`` (f-DP; Dong, Roth, Su 2021, Proposition 2.5).
-
-    f(alpha) = max over epsilon of max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)). Every epsilon
-    gives a valid lower bound, so a finite grid of ``points`` does too: an attacker is never better than this.
-
-    Example:
-        >>> from privmix.accounting.events import Gaussian
-        >>> tradeoff_curve(Gaussian(1.0), [0.05]).round(3).tolist()
-        [0.74]
-    """
+    """Least type II error of any test at type I error ``alphas`` (f-DP; Dong, Roth, Su 2021, Proposition 2.5)."""
+    # f(alpha) = max over epsilon of max(0, 1 - delta - e^epsilon alpha, e^-epsilon (1 - delta - alpha)). Every epsilon
+    # gives a valid lower bound, so a finite grid of `points` does too.
     alpha = np.atleast_1d(np.asarray(alphas, dtype=np.float64))
     for value in alpha:
         check_number("alpha", float(value), low=0, high=1)
@@ -310,18 +288,7 @@ def guess_noise(
     accountant: str = "pld",
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
 ) -> float:
-    """About the noise that :func:`calibrate` finds, in a fraction of its time: for pictures, never for a release.
-
-    No guarantee: what this noise costs is not known. It is mostly within 2% of what is calibrated.
-
-    Raises:
-        InvalidInput: no noise seems to meet the target.
-
-    Example:
-        >>> from privmix.accounting.events import Gaussian
-        >>> round(guess_noise(Gaussian, 1.0, 1e-5), 1)
-        3.7
-    """
+    """Return about the noise of :func:`calibrate` (mostly within 2%): for pictures, never for a release."""
     check_number("epsilon", epsilon, low=0, low_open=True)
     _check_delta(delta, accountant)
     rough = get_accountant(accountant).rough()

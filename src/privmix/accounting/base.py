@@ -1,4 +1,4 @@
-"""What every accountant offers, what it returns, and how events are taken apart."""
+"""The accountant protocol, its result, and how events are split."""
 
 from __future__ import annotations
 
@@ -23,17 +23,27 @@ from privmix.accounting.events import (
 from privmix.errors import InvalidInput
 
 
+def shift_of(adjacency: Adjacency) -> float:
+    """Return by how many record bounds a query moves at most."""
+    match adjacency:
+        case Adjacency.ADD_REMOVE:
+            return 1.0
+        case Adjacency.REPLACE_ONE:
+            # One record leaves and another comes.
+            return 2.0
+
+
 @dataclass(frozen=True)
 class PrivacyCost:
     """An (epsilon, delta) figure with everything needed to read it.
 
     Attributes:
-        epsilon: the privacy loss; infinity when the accountant can't bound it.
+        epsilon: the privacy loss; infinity where the accountant cannot bound it.
         delta: of (epsilon, delta)-DP: every set of outcomes is at most exp(epsilon) times as likely, plus delta.
-        adjacency: which pairs of datasets it holds for.
-        accountant: who computed it.
-        is_upper_bound: True only for a proven bound; a comparison figure says False.
-        note: why a figure that is no bound is shown at all; empty for bounds.
+        adjacency: the neighbouring relation.
+        accountant: name of the accountant.
+        is_upper_bound: True for a proven bound only; a comparison figure has False.
+        note: why a figure that is not a bound is shown; empty for bounds.
     """
 
     epsilon: float
@@ -64,9 +74,7 @@ class Accountant(Protocol):
     """Prices events."""
 
     @property
-    def name(self) -> str:
-        """What the user calls it."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def is_upper_bound(self) -> bool:
@@ -87,7 +95,7 @@ class Accountant(Protocol):
         ...
 
     def rough(self) -> Accountant:
-        """A cheaper accountant with nearly the same figures, for searches whose end this one checks; may be itself."""
+        """Return a cheaper accountant with nearly the same figures, for searches; this one checks their end."""
         ...
 
 
@@ -95,14 +103,8 @@ Leaf = Gaussian | Laplace | Bounded | PoissonSampled | FixedSizeSampled | Cluste
 
 
 def flatten(event: Event) -> dict[Leaf, int]:
-    """Return how often each elementary query ran, with trivial samplings removed and Gaussian queries merged.
-
-    Gaussian queries compose exactly: multipliers s_i make one query with 1/s^2 = sum of 1/s_i^2.
-
-    Example:
-        >>> flatten(Repeated(PoissonSampled(1.0, Gaussian(2.0)), 4))
-        {Gaussian(noise_multiplier=1.0): 1}
-    """
+    """Return how often each elementary query ran, with trivial samplings removed and Gaussian queries merged."""
+    # Gaussian queries compose exactly: multipliers s_i make one query with 1/s^2 = sum of 1/s_i^2.
     counts: Counter[Leaf] = Counter()
     _collect(event, 1, counts)
     precision = sum(count / leaf.noise_multiplier**2 for leaf, count in counts.items() if isinstance(leaf, Gaussian))

@@ -1,13 +1,13 @@
 """Split a loss of two scales, so that one coarse grid serves both: many tiny losses, and rare large ones.
 
-Where few records are drawn and noise is small, a query's typical loss is far below the step of any grid that also
-holds the rare large ones, and rounding it to that grid a billion times adds variance as large as its own. Therefore the
-loss L, whose atoms are tiny (B, probability b) or large (J), is replaced by two independent ones that dominate it,
+With few records drawn and little noise, the typical loss is far below the step of any grid that holds the rare large
+losses. Rounding it there a billion times adds variance as large as its own. So the loss L, whose atoms are tiny (B,
+probability b) or large (J), is replaced by two independent ones that dominate it,
 
     B' ~ B given tiny,   J' = 0 with probability b, otherwise J + log E[e^-B'],
 
-and B' is composed by itself in blocks of 4^k, on a grid that doubles its step with every fourfold block. All terms of
-these convolutions are positive and summed directly: their error is relative, and every mass is rounded up.
+and B' is composed by itself in blocks of 4^k, on a grid that doubles its step with every fourfold block. All terms are
+positive and summed directly: their error is relative, and every mass is rounded up.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 
 from privmix.accounting.pairs import UNIT, Array, Atoms, LossPmf
 
-# A loss is tiny below so many steps of the coarse grid.
+# A loss below this number of steps of the coarse grid is tiny.
 _TINY = 10
 _MOST_STAGES = 9
-# The lift moves the place of the first jump, and that the lift: so many attempts.
+# The lift moves the place of the first jump, and the place moves the lift: this is the most attempts.
 _MOST_LIFTS = 4
 # More runs than this, and the masses' relative error is more than a per cent of delta.
 _MOST_RUNS = 10**10
@@ -46,7 +46,7 @@ def _most_stages(count: int) -> int:
 
 
 def least_variance(step: float, count: int) -> float:
-    """What the most stages leave of the variance that the grid adds."""
+    """Variance that the grid still adds with the most stages."""
     most = _most_stages(count)
     return float(count * (step / 2**most) ** 2 * (0.5 + most / 8))
 
@@ -54,28 +54,13 @@ def least_variance(step: float, count: int) -> float:
 def split(
     atoms_on: Callable[[Array], Atoms], least: float, most: float, step: float, count: int, stage: int, log_tail: float
 ) -> list[tuple[LossPmf, int]]:
-    """Losses on multiples of ``step``, with counts, whose composition dominates ``count`` runs.
-
-    Args:
-        atoms_on: the loss rounded up to given increasing losses.
-        least: loss below which nothing need be told apart.
-        most: loss above which nothing need be told apart.
-        step: of the coarse grid.
-        count: runs.
-        stage: blocks are of 4^stage runs, at least 4.
-        log_tail: log of the mass that a single run may move to infinite loss.
+    """Return losses on multiples of ``step``, with counts, whose composition dominates ``count`` runs; blocks: 4^stage.
 
     Formal guarantees:
         * the composition of what is returned has divergences no smaller than that of ``count`` runs; nothing is
           returned where the loss does not lend itself to it.
-
-    Example:
-        >>> masses = np.array([0.7, 0.2, 0.1])  # at -0.1, 0.2 and 1.8
-        >>> at = lambda losses: np.searchsorted(losses, [-0.1, 0.2, 1.8])
-        >>> law = lambda losses: Atoms(losses, np.bincount(at(losses), masses, losses.size), 0.0, 0.0)
-        >>> [(part.probs.size, runs) for part, runs in split(law, -0.1, 1.8, 0.1, 100, 1, -20.0)]
-        [(21, 100), (14, 25)]
     """
+    # Losses below `least` or above `most` need no distinction; a run may move mass e^log_tail to infinite loss.
     fine, tiny = step / 2**stage, _TINY * 2**stage
     first = max(-tiny, min(0, math.floor(least / fine) - 1))
     small = np.arange(first, tiny + 1) * fine
@@ -138,7 +123,7 @@ def _squared(block: LossPmf, log_tail: float) -> LossPmf:
 
 
 def _coarser(block: LossPmf) -> LossPmf:
-    """The loss on twice the step: what lies between two points moves to both and keeps its mean of e^-loss."""
+    """Return the loss on twice the step: what lies between two points moves to both and keeps its mean of e^-loss."""
     lower = math.floor(block.lower / 2)
     odd = block.lower - 2 * lower
     padded = np.zeros(2 * ((odd + block.probs.size) // 2 + 1))
@@ -152,6 +137,6 @@ def _coarser(block: LossPmf) -> LossPmf:
 
 
 def _counted(pmf: LossPmf) -> LossPmf:
-    """The same with 1 less its mass known exactly."""
+    """Return the same with 1 less its mass known exactly."""
     missing = -math.fsum([-1.0, *pmf.probs.tolist()])
     return LossPmf(pmf.lower, pmf.probs, pmf.infinity, pmf.step, missing - 4 * UNIT)

@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 # Error of one level of the transform, in rounding units. Higham's analysis gives below 8 for twiddle factors
 # rounded to double precision; the library's are.
 _LEVEL_ERROR = 16 * UNIT
-# So many runs make e^-180 of a |1 + z|^2 that is well above rounding: 1e-5.
+# This number of runs makes e^-180 of a |1 + z|^2 that is well above rounding: 1e-5.
 _FEW = 16
 # Values up to which sums in Python take less than the half second that SciPy's module of filters takes to import.
 _SHORT = 4096
@@ -37,13 +37,11 @@ _SHORT = 4096
 
 @dataclass(frozen=True)
 class TiltedSum:
-    """A composed loss under an exponential tilt, read off as upper bounds on delta.
+    """A composed loss under an exponential tilt, read off as upper bounds on delta; entry i: loss (lower + i) step."""
 
-    Entry i stands for the loss l = (lower + i) * step. ``above[i]`` is the sum of masses from i on, each
-    times e^(tilt (l_i - loss)), ``excess[i]`` the same with the factor 1 - e^(l_i - loss): the divergence at l_i up to
-    the factor e^(log_scale - tilt l_i). ``error`` bounds the Euclidean norm of the masses' error, ``infinity`` the
-    probability of infinite loss. Divergences are read off from ``least_loss`` on.
-    """
+    # above[i]: sum of masses from i on, each times e^(tilt (l_i - loss)). excess[i]: the same with the factor 1 -
+    # e^(l_i - loss), the divergence at l_i up to e^(log_scale - tilt l_i). error: bound on the Euclidean norm of the
+    # masses' error. infinity: probability of infinite loss. Divergences are read off from least_loss on.
 
     lower: int
     step: float
@@ -117,10 +115,9 @@ class TiltedSum:
 
 @dataclass(frozen=True)
 class _Part:
-    """One query's tilted masses from the peak on, less 1 at the peak, then the ``before`` ones before it.
+    """One query's tilted masses from the peak on, less 1 at the peak, then the ``before`` ones before it."""
 
-    ``peak`` is the peak's index on the grid, ``log_scale`` the logarithm of the factor taken out.
-    """
+    # peak: its index on the grid; log_scale: log of the factor taken out.
 
     count: int
     peak: int
@@ -132,25 +129,14 @@ class _Part:
 def compose(
     parts: Sequence[tuple[LossPmf, int]], tilt: float, lower: int, size: int, top_tilt: float, least_loss: float
 ) -> TiltedSum:
-    """Return the loss of independent queries, each run ``count`` times, on ``size`` (a power of two) points.
-
-    Args:
-        parts: each query's loss, all on one grid, and how often it ran.
-        tilt: of the measure, > 0.
-        lower: index of the first grid point of the window.
-        size: points of the window.
-        top_tilt: tilt at which Chernoff's inequality bounds the mass above the window.
-        least_loss: smallest epsilon to be read off; at least that of the first point.
+    """Return the loss of independent queries, each run ``count`` times, on ``size`` (power of 2) points from ``lower``.
 
     Formal guarantees:
         * ``delta(epsilon)`` of the result is at least the divergence of the composed grid losses, at every epsilon in
-          the window, whatever the rounding.
-
-    Example:
-        >>> coin = LossPmf(-1, np.array([0.25, 0.0, 0.75]), 0.0, np.log(3.0))  # randomised response
-        >>> round(compose([(coin, 1)], 1.0, -1, 4, 1.0, 0.0).delta(0.0)[0], 6)
-        0.5
+          the window, under any rounding.
     """
+    # top_tilt: tilt at which Chernoff's inequality bounds the mass above the window; least_loss: least epsilon to read
+    # off.
     step = parts[0][0].step
     top = lower + size
     lost = math.fsum(count * pmf.infinity for pmf, count in parts) * (1 + 1e-12)
@@ -207,11 +193,9 @@ def _log_mgf_bound(parts: Sequence[tuple[LossPmf, int]], tilt: float) -> float:
 
 
 def _tilted(pmf: LossPmf, count: int, tilt: float) -> _Part:
-    """Masses p e^(tilt l - k), each rounded up, with 1 subtracted at the largest.
-
-    The largest is often 1 - 1e-9: subtracting 1 from it, by its complement's own sum, leaves numbers that are small and
-    whose errors are small with them; the power would multiply them by the number of runs.
-    """
+    """Masses p e^(tilt l - k), each rounded up, with 1 subtracted at the largest."""
+    # The largest is often 1 - 1e-9: subtracting 1, by its complement's own sum, leaves small numbers with small errors,
+    # which the power would multiply by the number of runs.
     exponents = tilt * pmf.losses()
     with np.errstate(divide="ignore"):
         logs = np.maximum(np.log(pmf.probs), -1e4)
@@ -259,7 +243,7 @@ def _convolve(parts: Sequence[_Part], lower: int, size: int) -> tuple[Array, flo
 
 
 def _on_circle(part: _Part, size: int) -> Array:
-    """The part's masses from its peak on, wrapped around a circle of ``size`` points; rounded up."""
+    """Return the part's masses from its peak on, wrapped around a circle of ``size`` points; rounded up."""
     circle = np.zeros(size)
     points = part.minus_one.size
     if points <= size:
@@ -272,14 +256,11 @@ def _on_circle(part: _Part, size: int) -> Array:
 
 
 def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.complex128], Array]:
-    """(1 + z)^count for the transform z of ``masses``, and a bound on each entry's error.
-
-    |(z + d)^n - z^n| <= n |d| (|z| + |d|)^(n - 1), and no |z| exceeds the sum of the masses. Only frequencies at which
-    the power is no less than e^-90 are kept, if runs are many: few, where many small losses add up. At those the masses
-    next to the peak are summed by their moments, with an error relative to their variance, and not to their sum. Near 1
-    logarithms are taken of |1 + z|^2 - 1, whose rounding is relative to z; elsewhere of 1 + z, whose rounding is
-    relative to itself.
-    """
+    """(1 + z)^count for the transform z of ``masses``, and a bound on each entry's error."""
+    # |(z + d)^n - z^n| <= n |d| (|z| + |d|)^(n - 1), and no |z| exceeds the sum of the masses. With many runs only the
+    # few frequencies at which the power is at least e^-90 are kept. There the masses next to the peak are summed by
+    # moments, with an error relative to their variance. Near 1 logs are of |1 + z|^2 - 1, whose rounding is relative to
+    # z.
     size = masses.size
     length = float(np.abs(masses).sum())
     surplus = float(masses.sum()) + 64 * UNIT * length
@@ -288,7 +269,7 @@ def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.compl
         return np.ones(size // 2 + 1, dtype=np.complex128), np.full(size // 2 + 1, math.inf)
     bound = math.exp(growth) * (1 + 1e-9)
     spectrum = fft.rfft(masses, size)
-    # Of few runs the power is no less than what rounding hides of a small |1 + z|: all are kept.
+    # With few runs the power is no less than what rounding hides of a small |1 + z|: all are kept.
     least = -math.inf if count < _FEW else math.expm1(-180 / count)
     kept = np.flatnonzero(_size_change(spectrum) > least)
     small, error = spectrum[kept], np.full(kept.size, relative * length)
@@ -306,7 +287,7 @@ def _power(masses: Array, count: int, relative: float) -> tuple[NDArray[np.compl
     rounding = np.where(far, 1.0, 2 * (distance + distance**2))
     doubt = 8 * UNIT * (1 + count * (np.abs(log_size) + np.abs(angle) + rounding))
     less = np.exp((count - 1) * (log_size + np.log1p(error * np.exp(-log_size))))
-    # What was left out is no larger than e^-90, twice that with the transform's error.
+    # The omitted part is no larger than e^-90, twice that with the transform's error.
     doubts = np.full(powered.size, 1e-39 * bound)
     doubts[kept] = (np.abs(powered[kept]) * doubt + count * error * less) * (1 + 1e-6)
     return powered, doubts
@@ -320,11 +301,9 @@ def _size_change(small: NDArray[np.complex128]) -> Array:
 def _by_moments(
     masses: Array, near: int, kept: NDArray[np.intp], surplus: float, relative: float
 ) -> tuple[NDArray[np.complex128], Array]:
-    """Transform at the frequencies ``kept``, and a bound on each entry's error.
-
-    With the surplus over 1 rounded up (more mass at the peak only adds) it is surplus + sum of w_j (e^(-i w j) - 1).
-    Where |j| <= ``near`` the phase is below 1, and 18 moments give the sum to within 1e-17 of the second one.
-    """
+    """Transform at the frequencies ``kept``, and a bound on each entry's error."""
+    # With the surplus over 1 rounded up (more mass at the peak only adds) it is surplus + sum of w_j (e^(-i w j) - 1).
+    # If |j| <= near, the phase is below 1, and 18 moments give the sum to within 1e-17 of the second one.
     size = masses.size
     far = masses.copy()
     far[0] = far[1 : near + 1] = far[-near:] = 0.0

@@ -22,7 +22,7 @@ _LOG_OUTSIDE = -34.0
 _LOG_AROUND = -25.0
 # A delta below this is bounded by Chernoff's inequality alone.
 _NOTHING = 1e-60
-# What the grid may add to epsilon, in units of the tolerance, while the window has at most so many points.
+# Most that the grid may add to epsilon, in units of the tolerance, while the window has at most this many points.
 _LADDER = ((1.0, 2**16), (3.0, 2**18), (10.0, 2**19), (60.0, 2**20))
 _MOST_POINTS = 2**20
 # Compositions kept for further questions: points in all, of 16 bytes each.
@@ -30,7 +30,7 @@ _KEPT_POINTS = 2**23
 # Share of a delta that may be allowance for errors before another tilt is tried; what it may cost of an epsilon.
 _ALLOWANCE = 1e-3
 _ALLOWED_COST = 2e-3
-# Where the tilted law is far from normal, the guess may be too high by this share.
+# If the tilted law is far from normal, the guess may be too high by this share.
 _MARGIN = 0.4
 # A bound above the guess by this factor is worth a composition of its own.
 _FAR = 1.02
@@ -42,7 +42,7 @@ _DEAR_POINTS = 2**19
 # Share of epsilon that the grid of the last composition may have cost; where the slope of log delta is measured.
 _GRID_COST = 1e-3
 _SLOPE_AT = 1e-3
-# Nothing smaller is told from 0.
+# A smaller epsilon counts as 0.
 _LEAST_EPSILON = 1e-290
 # The normal law answers where it is certain to this share of epsilon, and the window would be so large.
 _CERTAIN_FROM, _CERTAIN = 2**19, 1e-3
@@ -74,8 +74,8 @@ class LossDirection:
 
     Formal guarantees:
         * ``epsilon``, ``delta`` and a true ``surely_within`` are upper bounds; the guesses are not;
-        * answers depend on the question alone, to the last bit, and not on what was asked before: whoever recomputes a
-          certificate's figures gets the figures. What is kept only saves time.
+        * answers depend on the question alone, to the last bit, and not on earlier questions: anyone who recomputes a
+          certificate's figures gets the same figures. The cache only saves time.
     """
 
     def __init__(self, queries: Sequence[Query], add: bool, tolerance: float) -> None:
@@ -178,16 +178,13 @@ class LossDirection:
         return found, grid
 
     def _first_guess(self, cumulants: Cumulants, delta: float) -> tuple[float, float]:
-        """Tilt and epsilon at ``delta``: by the saddle point, or by Chernoff's inequality where that is less.
-
-        A few large losses make the tilted law far from normal; the saddle point then overstates epsilon.
-        """
+        """Tilt and epsilon at ``delta``: by the saddle point, or by Chernoff's inequality where that is less."""
+        # A few large losses make the tilted law far from normal; the saddle point then overstates epsilon.
         tilt, near = cumulants.estimate(delta)
         most = cumulants.upper_quantile(0.0, math.log(delta))[0]
         return (cumulants.tilt_for(most), most) if 0 < most < near else (tilt, near)
 
     def delta(self, epsilon: float) -> float:
-        """Upper bound on delta at ``epsilon`` >= 0."""
         epsilon -= self._label_error
         log_delta, level = self._guess(epsilon)
         cumulants = self._cumulants(level)
@@ -195,13 +192,13 @@ class LossDirection:
         best = min(1.0, cumulants.infinity + _exp(cumulants.log_bound(tilted, epsilon)))
         if best < _NOTHING:
             return best
-        # What epsilon takes at the round delta nearby serves here too, and many questions share it.
+        # The composition for epsilon at the round delta nearby serves here too, and many questions share it.
         near = log_delta / math.log(10)
         for _ in range(2):
             at = 10.0 ** round(min(-1.0, max(-300.0, near)))
             best = min([best, *(self._compose(grid).delta(epsilon)[0] for grid in self._solved(at)[1])])
             near = math.log10(max(best, 1e-300))
-        # And its own, where those are too far away to say much, unless the normal law is certain.
+        # A composition of its own, if those are too far away to be close, unless the normal law is certain.
         guessed = math.exp(max(log_delta, -690.0))
         if best <= _FAR * guessed:
             return best
@@ -230,7 +227,7 @@ class LossDirection:
 
     def _window(self, cumulants: Cumulants, tilt: float, near: float, delta: float) -> _Window:
         """Around the tilted mass and ``near``; as fine as the ladder allows."""
-        # Where few large losses rule the tilted law, delta is a small share of it, and what is left out a smaller one.
+        # If few large losses rule the tilted law, delta is a small share of it, and the omitted mass a smaller one.
         share = math.log(delta) - (cumulants.log_mgf(tilt) - tilt * near) + math.log(_TAIL_SHARE)
         share = max(share, 2 * _LOG_OUTSIDE)
         outside, around_it = min(_LOG_OUTSIDE, share), min(_LOG_AROUND, share)
@@ -240,7 +237,7 @@ class LossDirection:
         if enough < top:
             top, top_tilt = enough, its_tilt
         low = min(cumulants.lower_quantile(tilt, outside), near - _MARGIN * abs(near))
-        # What lies above the window comes in at its bottom: the first epsilon that it does not reach is ``least``.
+        # Mass above the window comes in at its bottom: the first epsilon that it does not reach is ``least``.
         around = cumulants.upper_quantile(tilt, around_it)[0]
         tilted = cumulants.at(tilt)
         served = near - _MARGIN * abs(near)
@@ -330,7 +327,7 @@ _KEPT = _KeptSums(_KEPT_POINTS)
 
 
 def _level(delta: float) -> float:
-    """The power of ten at or below ``delta``: tails are cut for it."""
+    """Return the power of ten at or below ``delta``: tails are cut for it."""
     return 10.0 ** max(-300, math.floor(math.log10(delta) + 1e-9))
 
 

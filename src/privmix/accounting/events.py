@@ -1,8 +1,7 @@
-"""Events: what ran, in the terms that decide its privacy cost.
+"""Events: what ran, in the terms that decide its privacy cost. Accountants price events, or raise where they cannot.
 
-An event says nothing of prices. Accountants price it, and raise when they can't. Noise multipliers are the noise's
-scale divided by the most that ONE record can add to the query: its L2 norm for :class:`Gaussian`, its L1 norm for
-:class:`Laplace`. Under replace-one adjacency a query moves by up to twice that; accountants, not events, double it.
+Noise multipliers are the noise's scale divided by the most that ONE record can add to the query. The most is its L2
+norm for :class:`Gaussian`, its L1 norm for :class:`Laplace`. Accountants double that under replace-one adjacency.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from privmix.fields import Checked, Choice, Coded, Count, Fraction, Number, Posi
 class Adjacency(enum.Enum):
     """Which pairs of datasets count as neighbours.
 
-    Matched exhaustively wherever it is used: an unknown relation is an error, never a default.
+    Each use matches it exhaustively: an unknown relation is an error, never a default.
     """
 
     ADD_REMOVE = "add_remove"
@@ -45,10 +44,10 @@ class Laplace(Checked):
 
 @dataclass(frozen=True)
 class Bounded(Checked):
-    """Any mechanism at all that is (``epsilon``, ``delta``)-DP under ``adjacency``, also one chosen by earlier answers.
+    """Any mechanism that is (``epsilon``, ``delta``)-DP under ``adjacency``, also one chosen by earlier answers.
 
-    It is priced as the worst such mechanism, randomised response (Kairouz, Oh, Viswanath 2015): that one is fixed
-    beforehand, so it composes with what came before whatever the real mechanism was chosen by.
+    The event is priced as the worst such mechanism, randomised response (Kairouz, Oh, Viswanath 2015). Randomised
+    response is fixed beforehand, so it composes with what came before, however the real mechanism was chosen.
     """
 
     epsilon: Annotated[float, Number(0, 600)]
@@ -92,10 +91,10 @@ class ClusterSampled(Checked):
 
 @dataclass(frozen=True)
 class Allocated(Checked):
-    """``event`` on each of ``rows`` samples, of which each record is in exactly one, drawn uniformly: all of them.
+    """``event`` on each of ``rows`` samples; each record is in exactly one sample, drawn uniformly (random allocation).
 
-    A record's sample is independent of all other records' and of what any record holds (random allocation, balls in
-    bins). What the samples show of a record is not independent: this is no composition of ``rows`` events.
+    A record's sample is independent of all other records. The samples together are not independent: this is not a
+    composition of ``rows`` events.
     """
 
     rows: Count
@@ -104,9 +103,9 @@ class Allocated(Checked):
 
 @dataclass(frozen=True)
 class NormalWeighted:
-    """``event``, a Gaussian query, on a sum that each record joins times a secret weight, drawn for it from N(0, 1).
+    """``event``, a Gaussian query, on a sum that each record joins times its own secret weight, drawn from N(0, 1).
 
-    What tells a record is then not where the sum lies but how far it spreads (Lev et al. 2025: Gaussian sketches).
+    A record changes the spread of the sum, not its mean (Lev et al. 2025: Gaussian sketches).
     """
 
     event: _Part
@@ -146,7 +145,7 @@ Event = (
     | Repeated
     | Composed
 )
-"""What a mechanism does to the private records, as accountants price it: one of these dataclasses."""
+"""A mechanism's use of the private records, as accountants price it: one of these dataclasses."""
 
 _KINDS: dict[str, type[Any]] = {
     "gaussian": Gaussian,
@@ -163,23 +162,13 @@ _KINDS: dict[str, type[Any]] = {
 
 
 def event_to_dict(event: Event) -> dict[str, Any]:
-    """Return a JSON-ready description of ``event``; :func:`event_from_dict` is its inverse.
-
-    Example:
-        >>> event_to_dict(Repeated(Gaussian(2.0), 3))
-        {'kind': 'repeated', 'event': {'kind': 'gaussian', 'noise_multiplier': 2.0}, 'count': 3}
-    """
+    """Return a JSON-ready description of ``event``; :func:`event_from_dict` is its inverse."""
     kind = next(name for name, cls in _KINDS.items() if type(event) is cls)
     return {"kind": kind, **stored(event)}
 
 
 def event_from_dict(description: Mapping[str, Any]) -> Event:
-    """Rebuild an event from :func:`event_to_dict`'s output; anything else is an :class:`InvalidInput`.
-
-    Example:
-        >>> event_from_dict({"kind": "laplace", "noise_multiplier": 1.5})
-        Laplace(noise_multiplier=1.5)
-    """
+    """Rebuild an event from :func:`event_to_dict`'s output; anything else is an :class:`InvalidInput`."""
     if not isinstance(description, Mapping):
         raise InvalidInput("event", description, "an object with a 'kind'")
     fields = dict(description)

@@ -1,17 +1,13 @@
 """Privacy filters: budgets that hold when later releases are chosen after earlier ones were seen.
 
-A price of everything together (:mod:`privmix.accounting.pld`) is a bound where all settings were fixed beforehand. Who
-reads one release and then picks the next one's noise, sampling or size may pick what is worst given the noise that was
-drawn, and the composed price says nothing about the best such choice. A filter does: it gives each release a cost of
-its own, and the costs add up to a guarantee whatever the choices were made by (Rogers, Roth, Ullman, Vadhan 2016).
-
-What each filter adds, and why that is enough:
+A price of everything together (:mod:`privmix.accounting.pld`) is a bound if all settings were fixed beforehand. A
+reader of one release may pick the next one's noise, sampling or size by the noise that was drawn; the composed price
+does not cover that. A filter gives each release a cost of its own, and the costs add up to a guarantee however the
+releases were chosen (Rogers, Roth, Ullman, Vadhan 2016). Each filter adds up:
 
 * ``gdp``: squared Gaussian-DP parameters, and a probability of revealing everything (:class:`GaussianFilter`);
 * ``rdp``: Renyi divergences at one order, fixed when the budget is made (:class:`RenyiFilter`);
 * ``pure``: pure epsilons (:class:`PureFilter`); adding them is valid for adaptive choices as it is.
-
-SciPy and the accountants are imported where a cost is worked out: to read and show a budget takes neither.
 """
 
 from __future__ import annotations
@@ -24,15 +20,15 @@ from typing import Annotated, Any, Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.accounting.base import UnsupportedEvent, flatten
+from privmix.accounting.base import UnsupportedEvent, flatten, shift_of
 from privmix.accounting.events import Adjacency, Bounded, Composed, Event, Gaussian, Repeated
 from privmix.accounting.pure import PureAccountant
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.fields import Checked, Number, Positive, Rate, Whole, read, stored
+from privmix.fields import Checked, Number, Positive, Rate, Whole, read
 
 Array = NDArray[np.float64]
 
-# What additions, bisections and normal tails may lose to rounding; every figure is moved by it to the safe side.
+# Most that additions, bisections and normal tails lose to rounding; every figure is moved by it to the safe side.
 _MARGIN: Final = 1e-9
 # Share of delta that a Gaussian filter keeps for what no Gaussian covers: far tails, and the deltas of Bounded events.
 _SLACK_SHARE: Final = 0.25
@@ -41,16 +37,10 @@ _HIGHEST_ORDER: Final = 4096
 
 @dataclass(frozen=True)
 class Cost:
-    """What a release takes of a filter, or a filter holds: an amount, and a probability that all is revealed.
+    """Cost of a release, or capacity of a filter: an amount, and a probability that everything is revealed."""
 
-    Attributes:
-        amount: in the filter's own unit: mu squared, Renyi divergence, or epsilon.
-        slack: -log(1 - p) where p is the probability that the release reveals everything.
-
-    Example:
-        >>> Cost(0.25, 0.0).plus(Cost(0.5, 1e-6)).share(Cost(1.5, 1e-5))
-        0.5
-    """
+    # amount: in the filter's own unit (mu squared, Renyi divergence, or epsilon). slack: -log(1 - p), p that
+    # probability.
 
     amount: float
     slack: float = 0.0
@@ -60,7 +50,7 @@ class Cost:
         return Cost(self.amount + other.amount, self.slack + other.slack)
 
     def share(self, whole: Cost) -> float:
-        """The part of ``whole`` that this is: of amount or slack, the larger one; infinite where there is no slack."""
+        """Return the share of ``whole`` that this is, the larger of amount and slack; infinite without slack."""
         slack = 0.0 if self.slack == 0 else self.slack / whole.slack if whole.slack else math.inf
         return max(self.amount / whole.amount, slack)
 
@@ -69,9 +59,7 @@ class Filter(Protocol):
     """A budget for releases that are chosen adaptively: everything is accepted whose costs add up to its capacity."""
 
     @property
-    def name(self) -> str:
-        """What the user calls it."""
-        ...
+    def name(self) -> str: ...
 
     @property
     def capacity(self) -> Cost:
@@ -79,27 +67,18 @@ class Filter(Protocol):
         ...
 
     def cost(self, event: Event, adjacency: Adjacency) -> Cost:
-        """What ``event`` takes, rounded up; infinite where no amount of the filter would do.
-
-        Raises:
-            UnsupportedEvent: the filter has no valid cost for this event.
-        """
+        """Return the cost of ``event``, rounded up; infinite where no amount of the filter is enough."""
         ...
 
     def epsilon(self, spent: Cost, delta: float) -> float:
-        """What a filter of exactly this capacity would guarantee at ``delta``, rounded up: spending in familiar terms.
-
-        It is no guarantee of what was released so far: a filter's guarantee is that of its whole capacity.
-        """
+        """Epsilon at ``delta`` of a filter of exactly this capacity, rounded up."""
+        # A way to show what was spent, and no guarantee of it: that is the guarantee of the whole capacity.
         ...
 
 
 @dataclass(frozen=True)
 class GaussianFilter(Checked):
     """Squared Gaussian-DP parameters add up to ``mu`` squared at most, reveal probabilities to ``1 - exp(-slack)``.
-
-    An event costs (m, l) where its privacy profile lies, at every epsilon and in both directions, below that of an
-    experiment which reveals the record with probability 1 - e^-l and is a Gaussian query of mu = sqrt(m) otherwise.
 
     Formal guarantees:
         * valid for fully adaptive choices: events, their number and the moment to stop may depend on all earlier
@@ -111,17 +90,10 @@ class GaussianFilter(Checked):
         * tight for Gaussian queries: they cost exactly 1 / noise^2, as if all had been fixed beforehand;
         * safe side: profiles are upper bounds by the PLD accountant, are compared by chords (profiles are convex in
           e^epsilon), and every cost is rounded up.
-
-    Args:
-        mu: root of what the squares may add up to.
-        slack: what the events' -log(1 - p) may add up to.
-
-    Example:
-        >>> budget = GaussianFilter.of(1.0, 1e-5)
-        >>> one = budget.cost(Gaussian(8.0), Adjacency.ADD_REMOVE)
-        >>> one.amount, round(one.share(budget.capacity), 3)
-        (0.015625, 0.225)
     """
+
+    # An experiment reveals the record with probability 1 - e^-l and is a Gaussian query of mu = sqrt(m) otherwise. An
+    # event costs (m, l) if its profile lies below the experiment's at every epsilon, in both directions.
 
     mu: Annotated[float, Number(0, 1e6, low_open=True)]
     slack: Rate
@@ -129,7 +101,7 @@ class GaussianFilter(Checked):
 
     @staticmethod
     def of(epsilon: float, delta: float) -> GaussianFilter:
-        """The largest filter that is (``epsilon``, ``delta``)-DP with a quarter of delta for the tails."""
+        """Return the largest filter that is (``epsilon``, ``delta``)-DP with a quarter of delta for the tails."""
         from privmix.accounting.gdp_cover import profile
 
         slack = -math.log1p(-_SLACK_SHARE * delta)
@@ -143,7 +115,6 @@ class GaussianFilter(Checked):
 
     @property
     def capacity(self) -> Cost:
-        """Mu squared, and the slack."""
         return Cost(self.mu**2, self.slack)
 
     def cost(self, event: Event, adjacency: Adjacency) -> Cost:
@@ -152,11 +123,7 @@ class GaussianFilter(Checked):
 
         from privmix.accounting.gdp_cover import covering_share
 
-        match adjacency:
-            case Adjacency.ADD_REMOVE:
-                shift = 1.0
-            case Adjacency.REPLACE_ONE:
-                shift = 2.0
+        shift = shift_of(adjacency)
         amount, slack, rest = 0.0, 0.0, []
         for leaf, count in flatten(event).items():
             match leaf:
@@ -200,15 +167,6 @@ class RenyiFilter(Checked):
           order afterwards, as a price of fixed plans does, would not be valid;
         * safe side: divergences are bounds of integer order (Mironov, Talwar, Zhang 2019) rounded up, the guarantee
           follows by Canonne, Kamath, Steinke 2020, Proposition 12.
-
-    Args:
-        order: alpha, an integer above 1; public, like the budget.
-        divergence: what the events' divergences at this order may add up to.
-
-    Example:
-        >>> budget = RenyiFilter.of(1.0, 1e-5)
-        >>> budget.order, round(budget.cost(Gaussian(8.0), Adjacency.ADD_REMOVE).share(budget.capacity), 2)
-        (18, 0.26)
     """
 
     order: Annotated[int, Whole(2, _HIGHEST_ORDER)]
@@ -217,12 +175,12 @@ class RenyiFilter(Checked):
 
     @staticmethod
     def of(epsilon: float, delta: float) -> RenyiFilter:
-        """The order at which most Gaussian queries fit into (``epsilon``, ``delta``), and the divergence there."""
+        """Return the order at which most Gaussian queries fit (``epsilon``, ``delta``), and the divergence there."""
         orders = np.arange(2, _HIGHEST_ORDER + 1)
         room = epsilon - _conversion(orders, delta)
         best = int(np.argmax(room / orders))
         if not room[best] > 0:
-            raise InvalidInput("epsilon", epsilon, "more, or a larger delta: a Renyi filter has no order for this")
+            raise InvalidInput("epsilon", epsilon, "a larger epsilon or delta: no Renyi order covers this pair")
         return RenyiFilter(int(orders[best]), float(room[best]) - 3 * _MARGIN * epsilon)
 
     @property
@@ -241,7 +199,7 @@ class RenyiFilter(Checked):
                     _check_bound(self.name, leaf, adjacency)
                     amount += _up(count * _response_divergence(epsilon, self.order))
                 case Bounded():
-                    reason = "it fails with a probability, for which a Renyi filter has no room; gdp filters have"
+                    reason = "it fails with a probability, which a Renyi filter cannot bound; use a gdp filter"
                     raise UnsupportedEvent(f"filter {self.name}", leaf, adjacency, reason)
                 case _:
                     rest.append(Repeated(leaf, count))
@@ -260,23 +218,16 @@ class RenyiFilter(Checked):
 
 @dataclass(frozen=True)
 class PureFilter(Checked):
-    """Pure epsilons add up to ``total`` at most: basic composition, valid for adaptive choices (Rogers et al. 2016).
-
-    Example:
-        >>> PureFilter(1.0).cost(Bounded(0.25, 0.0), Adjacency.ADD_REMOVE).share(Cost(1.0))
-        0.25
-    """
+    """Pure epsilons add up to ``total`` at most: basic composition, valid for adaptive choices (Rogers et al. 2016)."""
 
     total: Positive
     name: str = "pure"
 
     @property
     def capacity(self) -> Cost:
-        """The total."""
         return Cost(self.total)
 
     def cost(self, event: Event, adjacency: Adjacency) -> Cost:
-        """Its pure epsilon."""
         amount, rest = 0.0, []
         for leaf, count in flatten(event).items():
             match leaf:
@@ -288,7 +239,7 @@ class PureFilter(Checked):
         return Cost(amount + (PureAccountant().epsilon(Composed(tuple(rest)), 0.0, adjacency) if rest else 0.0))
 
     def epsilon(self, spent: Cost, delta: float) -> float:
-        """What was spent; ``delta`` does not matter."""
+        """Return the spent amount; ``delta`` does not matter."""
         return spent.amount
 
 
@@ -296,12 +247,7 @@ FILTERS: Final = ("gdp", "rdp")
 
 
 def make_filter(name: str, epsilon: float, delta: float) -> Filter:
-    """The filter ``name`` (gdp or rdp) for a total of (``epsilon``, ``delta``); pure where delta is 0.
-
-    Example:
-        >>> make_filter("gdp", 1.0, 0.0).name, make_filter("rdp", 1.0, 1e-5).name
-        ('pure', 'rdp')
-    """
+    """Return the filter ``name`` (gdp or rdp) for a total of (``epsilon``, ``delta``); a pure one where delta is 0."""
     check_choice("filter", name, FILTERS)
     check_number("epsilon", epsilon, low=0, low_open=True)
     check_number("delta", delta, low=0, high=1, high_open=True)
@@ -310,18 +256,8 @@ def make_filter(name: str, epsilon: float, delta: float) -> Filter:
     return GaussianFilter.of(epsilon, delta) if name == "gdp" else RenyiFilter.of(epsilon, delta)
 
 
-def filter_to_dict(found: Filter) -> dict[str, Any]:
-    """JSON-ready form; :func:`filter_from_dict` is its inverse.
-
-    Example:
-        >>> filter_to_dict(PureFilter(2.0))
-        {'total': 2.0, 'name': 'pure'}
-    """
-    return stored(found)
-
-
 def filter_from_dict(description: Mapping[str, Any]) -> Filter:
-    """Rebuild a filter from :func:`filter_to_dict`'s output; anything else is an :class:`InvalidInput`."""
+    """Rebuild a filter that ``privmix.fields.stored`` wrote; anything else is an :class:`InvalidInput`."""
     name = description.get("name") if isinstance(description, Mapping) else None
     kinds: dict[str, type[Any]] = {"gdp": GaussianFilter, "rdp": RenyiFilter, "pure": PureFilter}
     found: Filter = read(kinds[check_choice("filter", name, kinds)], description, "filter")
@@ -346,7 +282,7 @@ def _response_divergence(epsilon: float, order: int) -> float:
 
 
 def _conversion(orders: NDArray[Any], delta: float) -> Array:
-    """What epsilon is above the divergence: log((a - 1) / a) - (log delta + log a) / (a - 1)."""
+    """Amount by which epsilon exceeds the divergence: log((a - 1) / a) - (log delta + log a) / (a - 1)."""
     return np.asarray(np.log1p(-1 / orders) - (math.log(delta) + np.log(orders)) / (orders - 1))
 
 
@@ -361,14 +297,6 @@ _HOLDS: Final = {
 
 
 def ledger_statement(mode: str, uses: str, without: str) -> str:
-    """What a certificate says of its ledger: of one in ``mode``, which counts ``uses``, or ``without`` any.
-
-    Raises:
-        InvalidInput: no such mode.
-
-    Example:
-        >>> ledger_statement("none", "releases", "No ledger was used.")
-        'No ledger was used.'
-    """
+    """Return a certificate's sentence about its ledger, by ``mode``, or ``without`` where there is none."""
     check_choice("certificate in_ledger", mode, LEDGER_MODES)
     return without if mode == "none" else _CHARGED.format(uses=uses) + _HOLDS[mode]

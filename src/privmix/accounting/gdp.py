@@ -1,8 +1,5 @@
-"""Gaussian-DP figures: the limit theorem and the papers' formulas. Named comparisons, never bounds.
-
-The limit theorem (Bu, Dong, Long, Su 2020) gives mu as the number of rows grows with p sqrt(T) fixed. At finite T it is
-not on the safe side: at n = T = 50,000 and mixup degree 1 a claimed epsilon of 1 is really 4.95.
-"""
+"""Gaussian-DP figures: the limit theorem (Bu et al. 2020) and the papers' formulas. Named comparisons, never bounds."""
+# The theorem is for many rows with p sqrt(T) fixed. At n = T = 50,000 and mixup degree 1 its epsilon 1 is really 4.95.
 
 from __future__ import annotations
 
@@ -10,10 +7,10 @@ import math
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from privmix.accounting.base import Leaf, UnsupportedEvent, flatten
+from privmix.accounting.base import Leaf, UnsupportedEvent, flatten, shift_of
 from privmix.accounting.events import (
     Adjacency,
     ClusterSampled,
@@ -29,12 +26,7 @@ from privmix.errors import check_number
 
 
 def gdp_delta(mu: float, epsilon: float) -> float:
-    """delta(epsilon) of mu-GDP (Dong, Roth, Su 2021, Corollary 1; Li et al. 2022, Lemma 2.2).
-
-    Example:
-        >>> round(gdp_delta(1.0, 1.0), 4)
-        0.1269
-    """
+    """delta(epsilon) of mu-GDP (Dong, Roth, Su 2021, Corollary 1; Li et al. 2022, Lemma 2.2)."""
     if math.isinf(mu):
         return 1.0
     if mu <= 0:
@@ -44,28 +36,18 @@ def gdp_delta(mu: float, epsilon: float) -> float:
 
 
 def gdp_epsilon(mu: float, delta: float) -> float:
-    """Smallest epsilon >= 0 with delta(epsilon) <= ``delta`` under mu-GDP.
-
-    Example:
-        >>> round(gdp_epsilon(1.0, 1e-5), 3)
-        4.377
-    """
+    """Smallest epsilon >= 0 with delta(epsilon) <= ``delta`` under mu-GDP."""
     if not math.isfinite(mu):
         return math.inf
     if gdp_delta(mu, 0.0) <= delta:
         return 0.0
     high = mu * (mu + 2 * math.sqrt(2 * math.log(1 / delta)))
-    return float(brentq(lambda epsilon: gdp_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-12))
+    return float(scipy.optimize.brentq(lambda epsilon: gdp_delta(mu, epsilon) - delta, 0.0, high, xtol=1e-12))
 
 
 def gdp_mu(epsilon: float, delta: float) -> float:
-    """The mu whose GDP guarantee passes exactly through (epsilon, delta).
-
-    Example:
-        >>> round(gdp_mu(1.0, 1e-5), 4)
-        0.2681
-    """
-    return float(brentq(lambda mu: gdp_delta(mu, epsilon) - delta, 1e-9, 10 + 10 * epsilon, xtol=1e-14))
+    """Return the mu whose GDP guarantee passes exactly through (epsilon, delta)."""
+    return float(scipy.optimize.brentq(lambda mu: gdp_delta(mu, epsilon) - delta, 1e-9, 10 + 10 * epsilon, xtol=1e-14))
 
 
 def gdp_tradeoff(mu: float, alpha: np.ndarray) -> np.ndarray:
@@ -74,12 +56,7 @@ def gdp_tradeoff(mu: float, alpha: np.ndarray) -> np.ndarray:
 
 
 def published_noise_multiplier(rate: float, rows: int, epsilon: float, delta: float) -> float:
-    """The papers' joint noise multiplier s: mu = p sqrt(T) sqrt(exp(1/s^2) - 1) solved for s (DPFMix, Lemma C.3).
-
-    Example:
-        >>> round(published_noise_multiplier(64 / 50_000, 50_000, 1.0, 1e-5), 3)
-        1.26
-    """
+    """Return the papers' joint noise multiplier s: mu = p sqrt(T) sqrt(exp(1/s^2) - 1) for s (DPFMix, Lemma C.3)."""
     mu = gdp_mu(epsilon, delta)
     return 1 / math.sqrt(math.log1p(mu**2 / (rate**2 * rows)))
 
@@ -108,7 +85,6 @@ class GdpCltAccountant:
     note: str = "limit theorem for many rows: an approximation, not a bound; it is too small at finite T"
 
     def rough(self) -> GdpCltAccountant:
-        """Itself."""
         return self
 
     def mu(self, event: Event, adjacency: Adjacency) -> float:
@@ -116,19 +92,13 @@ class GdpCltAccountant:
         return math.sqrt(sum(self._mu(leaf, count, adjacency) ** 2 for leaf, count in flatten(event).items()))
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
-        """Epsilon of mu-GDP at ``delta``."""
         return gdp_epsilon(self.mu(event, adjacency), delta)
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        """Delta of mu-GDP at ``epsilon``."""
         return gdp_delta(self.mu(event, adjacency), epsilon)
 
     def _mu(self, leaf: Leaf, count: int, adjacency: Adjacency) -> float:
-        match adjacency:
-            case Adjacency.ADD_REMOVE:
-                shift = 1.0
-            case Adjacency.REPLACE_ONE:
-                shift = 2.0
+        shift = shift_of(adjacency)
         match leaf:
             case Gaussian(multiplier):
                 return shift * math.sqrt(count) / multiplier
@@ -151,8 +121,8 @@ class AsPublishedAccountant:
     * Cluster: Proposition E.3 of NeuroMixGDP-HS (Li et al. 2024), Poisson at the product of the rates. Invalid: the
       label row shows which classes were drawn.
     * Fixed size: Lee et al. 2019, Wang et al.'s Renyi bound without replace-one's doubled sensitivity.
-    * Fixed size with Laplace noise: DP-InstaHide, Theorem 2, which takes a record's l1 norm for the data's diameter.
-      It is a pure epsilon, whatever delta is.
+    * Fixed size with Laplace noise: DP-InstaHide, Theorem 2, which takes a record's l1 norm for the data's diameter. It
+      is a pure epsilon, for any delta.
     """
 
     renyi: RdpAccountant = field(default_factory=RdpAccountant)
@@ -161,7 +131,6 @@ class AsPublishedAccountant:
     note: str = "the papers' formula, shown for comparison: it is no bound and often understates the privacy loss"
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
-        """The papers' epsilon at ``delta``."""
         match _only(event):
             case (FixedSizeSampled(population, size, Laplace(multiplier)), count):
                 return published_instahide_epsilon(population, size, multiplier / size, count)
@@ -175,18 +144,18 @@ class AsPublishedAccountant:
         return gdp_epsilon(mu, check_number("delta", delta, low=0, low_open=True))
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        """The papers' delta at ``epsilon`` (Gaussian-DP designs, and 0 or 1 where they claim a pure epsilon)."""
+        """Return the papers' delta at ``epsilon`` (Gaussian-DP designs, and 0 or 1 where they claim a pure epsilon)."""
         match _only(event):
             case (FixedSizeSampled(_, _, Laplace()) | Laplace(), _):
                 return 0.0 if epsilon >= self.epsilon(event, 0.0, adjacency) else 1.0
         return gdp_delta(self.mu(event, adjacency), epsilon)
 
     def rough(self) -> AsPublishedAccountant:
-        """The same with fewer Renyi orders."""
+        """Return the same with fewer Renyi orders."""
         return replace(self, renyi=self.renyi.rough())
 
     def mu(self, event: Event, adjacency: Adjacency) -> float:
-        """The papers' mu: every sampling is treated as Poisson at its overall rate."""
+        """Return the papers' mu: every sampling is treated as Poisson at its overall rate."""
         total = 0.0
         for leaf, count in flatten(event).items():
             match leaf:
@@ -202,6 +171,6 @@ class AsPublishedAccountant:
 
 
 def _only(event: Event) -> tuple[Leaf, int] | None:
-    """The leaf that ``event`` repeats and how often, where it is of one kind."""
+    """Return the leaf that ``event`` repeats and how often, where it is of one kind."""
     leaves = flatten(event)
     return next(iter(leaves.items())) if len(leaves) == 1 else None

@@ -15,9 +15,9 @@ from privmix.accounting.pld import PldAccountant
 
 Array = NDArray[np.float64]
 
-# What bisections and normal tails may lose to rounding; every figure is moved by it to the safe side.
+# Most that bisections and normal tails lose to rounding; every figure is moved by it to the safe side.
 _MARGIN: Final = 1e-9
-# Where a profile is compared with a Gaussian one; between two points the chord is compared.
+# Points at which a profile is compared with a Gaussian one; between two points the chord is compared.
 _KNOTS: Final = 64
 _HOPELESS: Final = 1e3
 
@@ -31,7 +31,7 @@ def profile(mu: float, slack: float, epsilon: float) -> float:
 
 
 def _gaussian_profile(epsilons: Array, mu: float, revealed: float) -> Array:
-    """The same at many epsilons, rounded down: what an event's profile must stay below."""
+    """Return the same at many epsilons, rounded down: what an event's profile must stay below."""
     above = ndtr(-epsilons / mu + mu / 2) * (1 - 1e-12)
     below = np.exp(np.minimum(0.0, epsilons + log_ndtr(-epsilons / mu - mu / 2))) * (1 + 1e-12)
     return np.asarray(revealed + (1 - revealed) * np.maximum(0.0, above - below))
@@ -39,22 +39,13 @@ def _gaussian_profile(epsilons: Array, mu: float, revealed: float) -> Array:
 
 @lru_cache(maxsize=64)
 def covering_share(event: Event, adjacency: Adjacency, mu: float, slack: float) -> float:
-    """The least c for which a Gaussian query of c mu^2 and a reveal of c slack cover the event's privacy profile.
+    """Return the least c for which a Gaussian query of c mu^2 and a reveal of c slack cover the event's profile.
 
     Formal guarantees:
         * safe side: at every epsilon and in both directions the event's delta is at most that of the experiment which
           reveals the record with probability 1 - exp(-c slack) and is sqrt(c) mu-GDP otherwise. Deltas are upper bounds
           by the PLD accountant; between the points where they are taken a profile, being convex in e^epsilon, is below
           its chord, and beyond the last one it is below what is revealed.
-
-    Returns:
-        c, rounded up; infinity where no c up to 1,000 does.
-
-    Example:
-        >>> from privmix.accounting.events import PoissonSampled, Gaussian, Repeated
-        >>> event = Repeated(PoissonSampled(0.01, Gaussian(2.0)), 1000)
-        >>> round(covering_share(event, Adjacency.ADD_REMOVE, 1.0, 1e-5), 4)
-        0.0301
     """
     accountant = PldAccountant()
     distance = accountant.delta(event, 0.0, adjacency)
@@ -82,14 +73,14 @@ def covering_share(event: Event, adjacency: Adjacency, mu: float, slack: float) 
 
 
 def _least_share(epsilons: Array, bounds: Array, mu: float, slack: float) -> float:
-    """The least c whose profile covers ``bounds`` and the chords between them; infinity if there is none."""
+    """Return the least c whose profile covers ``bounds`` and the chords between them; infinity if there is none."""
 
     def covers(share: float) -> bool:
         root, revealed = mu * math.sqrt(share), -math.expm1(-slack * min(1.0, share)) * (1 - 1e-12)
         if bounds[-1] > revealed or (bounds > _gaussian_profile(epsilons, root, revealed)).any():
             return False
-        # A profile is convex in e^epsilon, so it lies below its chords; where a chord comes closest to the Gaussian
-        # profile both have the same slope, -(1 - revealed) Phi(-epsilon / mu - mu / 2).
+        # A profile is convex in e^epsilon, so it lies below its chords. At the point where a chord is closest to the
+        # Gaussian profile both have the same slope, -(1 - revealed) Phi(-epsilon / mu - mu / 2).
         slopes = np.diff(bounds) / (np.exp(epsilons[:-1]) * np.expm1(np.diff(epsilons)))
         tails = np.clip(-slopes / (1 - revealed), 1e-300, 1 - 1e-16)
         closest = np.clip(-root * (ndtri(tails) + root / 2), epsilons[:-1], epsilons[1:])

@@ -1,4 +1,4 @@
-"""What a price for one record means for whoever has several: group privacy."""
+"""Group privacy: the price of several records from that of one."""
 
 from __future__ import annotations
 
@@ -27,26 +27,11 @@ _LEAST: Final = 1e-14
 
 
 def group_event(event: Event, records: int) -> Event | None:
-    """An event that costs at least what ``event`` costs somebody with ``records`` records; None where none is known.
-
-    Their records together move a query by ``records`` times as much as one does at most, so its noise counts for so
-    much less. Of a sample that each joins with probability p, one of them at least is in with probability
-    1 - (1 - p)^k; however many are, a query that is moved by k can be turned into one that is moved by fewer, without
-    the data. A cluster of theirs is selected with probability 1 - (1 - p1)^k at most, wherever they lie; which clusters
-    are selected does not depend on records.
-
-    Each of their records may have rows of its own, as those of several classes do: the argument is in
-    docs/accounting-designs.md, "Several records at the price of one".
-
-    Args:
-        event: as one record sees it; of records that are added or removed.
-        records: k.
-
-    Example:
-        >>> found = group_event(Repeated(PoissonSampled(0.5, Gaussian(6.0)), 10), 3)
-        >>> found.count, round(found.event.sampling_rate, 6), found.event.event
-        (10, 0.875, Gaussian(noise_multiplier=2.0))
-    """
+    """Return an event that costs at least what ``event`` costs ``records`` records together; None if none is known."""
+    # k records move a query by k times as much as one, so its noise counts for 1/k. Sampling: one of them at least is
+    # in with probability 1 - (1 - p)^k; likewise a cluster of theirs. A query moved by k can be turned into one moved
+    # by fewer, without the data. Rows of several classes: docs/accounting-designs.md, "Several records at the price of
+    # one".
     k = check_integer("records_per_person", records, low=1)
     match event:
         case Gaussian() | Laplace():
@@ -70,38 +55,16 @@ def group_event(event: Event, records: int) -> Event | None:
 
 
 def group_epsilon(
-    event: Event,
-    delta: float,
-    records: int,
-    *,
-    accountant: str = "pld",
-    adjacency: Adjacency = Adjacency.ADD_REMOVE,
+    event: Event, delta: float, records: int, *, accountant: str = "pld", adjacency: Adjacency = Adjacency.ADD_REMOVE
 ) -> PrivacyCost:
-    """An upper bound on what ``event`` costs somebody with ``records`` records, at ``delta``.
-
-    The price of :func:`group_event`, where that knows an event; or, where that is less or none is known, what follows
-    from the price of one record alone (Dwork and Roth 2014, Theorem 2.2 and after): epsilon(d) at d makes k epsilon(d)
-    at d (e^(k epsilon(d)) - 1) / (e^epsilon(d) - 1); at a delta of 0, k epsilon.
-
-    Args:
-        event: as one record sees it.
-        delta: in [0, 1).
-        records: k.
-        accountant: whose prices they are; one that gives upper bounds.
-        adjacency: of the event.
-
-    Raises:
-        InvalidInput: the accountant gives no upper bounds.
-        UnsupportedEvent: it has no price for the event.
-
-    Example:
-        >>> one = group_epsilon(Gaussian(10.0), 1e-5, 1).epsilon
-        >>> [round(group_epsilon(Gaussian(10.0), 1e-5, k).epsilon / one, 1) for k in (2, 5, 20)]
-        [2.1, 5.9, 29.3]
-    """
+    """Return an upper bound on what ``event`` costs a person with ``records`` records, at ``delta``."""
+    # The lesser of two prices: group_event's, and one by Theorem 2.2 and after of Dwork, Roth 2014. One record's
+    # epsilon(d) at d makes k epsilon(d) at d (e^(k epsilon(d)) - 1) / (e^epsilon(d) - 1); at delta 0, k epsilon.
     one = epsilon(event, delta, accountant=accountant, adjacency=adjacency)
     if not one.is_upper_bound:
-        raise InvalidInput("accountant", accountant, "one that gives an upper bound: several records are bounded by it")
+        raise InvalidInput(
+            "accountant", accountant, "an accountant with upper bounds, which bounds of several records need"
+        )
     if check_integer("records_per_person", records, low=1) == 1:
         return one
     if delta == 0:

@@ -1,12 +1,10 @@
 """How much the outputs on two neighbouring datasets overlap: the Bhattacharyya coefficient of a worst pair.
 
-The coefficient of two laws P and Q is the integral of sqrt(p q): 1 where they are equal, 0 where they are apart. It
-multiplies over independent queries, and no attack lowers it; so a mechanism that keeps to a plan's worst pair has at
-least the plan's own, whatever is done to its outputs. Audits compare means of scores with it.
-
-Where sampling is combined with replace-one, the pair is that of opposite records, each as far from what its place holds
-otherwise. It is not the worst of all: a row of fixed size takes another record where it does not take this one, which
-may be nearer to one of the two (:func:`dominates`).
+The coefficient of two laws P and Q is the integral of sqrt(p q): 1 if they are equal, 0 if they are apart. It
+multiplies over independent queries, and no attack lowers it: a mechanism that keeps to a plan's worst pair has at least
+the plan's own. Audits compare means of scores with it. If sampling is combined with replace-one, the pair is that of
+opposite records. The pair is not the worst of all. A row of fixed size takes another record when it does not take this
+one, and the other may be nearer to one of the two (:func:`dominates`).
 """
 
 from __future__ import annotations
@@ -42,19 +40,7 @@ _MOST_POINTS: Final = 2**20
 
 
 def log_overlap(event: Event, adjacency: Adjacency) -> float:
-    """Logarithm of the Bhattacharyya coefficient of what ``event`` shows of two neighbours; at most 0.
-
-    Args:
-        event: what ran.
-        adjacency: which datasets are neighbours.
-
-    Raises:
-        UnsupportedEvent: the coefficient of its worst pair is not known here.
-
-    Example:
-        >>> log_overlap(Gaussian(2.0), Adjacency.ADD_REMOVE)  # that of mu-GDP is -mu^2 / 8
-        -0.03125
-    """
+    """Log of the Bhattacharyya coefficient of two neighbours' outputs of ``event``: <= 0, -mu^2 / 8 for mu-GDP."""
     return sum(count * _of_leaf(leaf, adjacency) for leaf, count in flatten(event).items())
 
 
@@ -66,15 +52,7 @@ def dominates(event: Event, adjacency: Adjacency) -> bool:
 
 
 def with_noise_times(event: Event, factor: float) -> Event:
-    """The event with every noise multiplied by ``factor``.
-
-    Raises:
-        UnsupportedEvent: of an event without a noise of its own.
-
-    Example:
-        >>> with_noise_times(Repeated(Gaussian(2.0), 3), 0.5)
-        Repeated(event=Gaussian(noise_multiplier=1.0), count=3)
-    """
+    """Return the event with every noise multiplied by ``factor``."""
     match event:
         case Gaussian(noise):
             return Gaussian(noise * factor)
@@ -93,7 +71,7 @@ def with_noise_times(event: Event, factor: float) -> Event:
         case Composed(events):
             return Composed(tuple(with_noise_times(one, factor) for one in events))
         case _:
-            raise UnsupportedEvent(_NAME, event, Adjacency.ADD_REMOVE, "it has no noise of its own")
+            raise UnsupportedEvent(_NAME, event, Adjacency.ADD_REMOVE, "the event has no noise of its own")
 
 
 def _of_leaf(leaf: Leaf, adjacency: Adjacency) -> float:
@@ -140,7 +118,7 @@ def _apart(noise: Gaussian | Laplace, rate: float, adjacency: Adjacency) -> floa
         return np.asarray(-np.abs(x - centre) / scale - math.log(2 * scale))
 
     def mixture(centre: float) -> Reals:
-        """log of (1 - rate) F_0 + rate F_centre over F_0."""
+        """Return the log of (1 - rate) F_0 + rate F_centre over F_0."""
         gain = density(centre) - density(0.0)
         if rate == 1:
             return gain

@@ -1,15 +1,14 @@
 """Dominating pairs of one query, and their privacy loss on given points, rounded to the safe side.
 
-Every mechanism priced here is dominated by a pair of distributions on the line: noise F0 around 0 when the record is
-absent and F1 around ``shift`` when it is present, mixed with the probability q that the sampling includes it.
-The log-likelihood ratio of the mixture against F0 is increasing in x, so the outputs whose loss falls between two
-points are an interval, and its mass under both distributions is a difference of tails.
+Every mechanism here is dominated by a pair on the line: noise F0 around 0 without the record, F1 around ``shift`` with
+it. The two are mixed with the probability q that the sampling includes the record. The log-likelihood ratio is
+increasing in x. So outputs with a loss between two points are an interval; its masses are differences of tails.
 
 "Connect the dots" (Doroshenko, Ghazi, Kamath, Kumar, Manurangsi 2022): the mass of an interval moves to its two ends so
-that its mass under BOTH distributions is kept. The result dominates the exact pair: never optimistic, and the error
-is second order in the distance of the points. What an interval sends to its upper end is a small difference; it is
-formed as q (F1 - r F0), r the noise's own likelihood ratio at the end, so that its error is as small as q is. What
-rounding may still hide is added to the tail above each point (docs/accounting-numerics.md, section 2).
+that its mass under BOTH distributions is kept. The result dominates the exact pair; the error is second order in the
+distance of the points. The mass that an interval sends to its upper end is formed as q (F1 - r F0), r the noise's
+likelihood ratio at the end. Its error is therefore as small as q is. Mass that rounding may still hide is added to the
+tail above each point (docs/accounting-numerics.md, section 2).
 """
 
 from __future__ import annotations
@@ -29,9 +28,9 @@ MAX_LOSS = 600.0
 UNIT = 2.0**-53
 # Standard deviations at which a Gaussian tail is still a normal float.
 _MOST_REACH = 37.0
-# Ratios this close to 0 can't be told from it: the point may lie anywhere below.
+# Ratios this close to 0 cannot be distinguished from it: the point may lie anywhere below.
 _LEAST_RATIO = 1e-12
-# Share of the least loss in which guesses tell nothing apart.
+# Share of the least loss in which guesses make no distinction.
 _NEXT_TO_LEAST = 1e-4
 
 
@@ -48,7 +47,7 @@ class GaussianNoise:
         return far, far
 
     def log_ratio(self, x: Array) -> Array:
-        """log f1(x)/f0(x)."""
+        """Return log f1(x)/f0(x)."""
         return np.asarray(self.shift * (2 * x - self.shift) / (2 * self.std**2))
 
     def at_log_ratio(self, log_ratio: Array) -> Array:
@@ -76,35 +75,30 @@ class LaplaceNoise:
     shift: float = 1.0
 
     def reach(self, log_tail: float) -> tuple[float, float]:
-        """The log ratio is constant outside [0, shift]: a step outside shows both atoms."""
+        """Return the shift twice: outside [0, shift] the log ratio is constant."""
         return self.shift, self.shift
 
     def log_ratio(self, x: Array) -> Array:
-        """log f1(x)/f0(x)."""
         return np.asarray((np.abs(x) - np.abs(x - self.shift)) / self.scale)
 
     def at_log_ratio(self, log_ratio: Array) -> Array:
-        """Smallest x with at least this log-likelihood ratio."""
         top = self.shift / self.scale
         inside = (log_ratio * self.scale + self.shift) / 2
         return np.where(log_ratio <= -top, -np.inf, np.where(log_ratio > top, np.inf, inside))
 
     def smaller_tail(self, x: Array, centre: float) -> Array:
-        """Mass on the side of ``x`` that does not hold ``centre``."""
         return np.asarray(0.5 * np.exp(-np.abs((x - centre) / self.scale)))
 
     def tail_error(self, x: Array, centre: float, log_ratio_error: Array) -> Array:
-        """Relative error of that tail, for an x whose log ratio is known up to ``log_ratio_error``."""
         with np.errstate(invalid="ignore"):
             return np.asarray(UNIT * (8 + 4 * np.abs((x - centre) / self.scale)) + log_ratio_error)
 
 
 @dataclass(frozen=True)
 class Points:
-    """Where a loss is put: outputs ``x``, increasing; their losses; the noise's log ratio there and its error.
+    """Points that hold a loss: outputs ``x``, increasing; their losses; the noise's log ratio there and its error."""
 
-    ``ratio`` is 1 + (e^loss - 1) / rate: the noise's likelihood ratio, below 0 for losses that no output has.
-    """
+    # ratio is 1 + (e^loss - 1) / rate: the noise's likelihood ratio, below 0 for losses that no output has.
 
     x: Array
     losses: Array
@@ -115,10 +109,9 @@ class Points:
 
 @dataclass(frozen=True)
 class Atoms:
-    """A privacy loss on finitely many points: ``probs[i]`` at ``losses[i]``, ``infinity`` at infinite loss.
+    """A privacy loss on finitely many points: ``probs[i]`` at ``losses[i]``, ``infinity`` at infinite loss."""
 
-    ``missing`` is 1 - sum(probs) without its rounding error: ``infinity``, less what rounding up added.
-    """
+    # missing is 1 - sum(probs) without its rounding error: infinity, less what rounding up added.
 
     losses: Array
     probs: Array
@@ -126,7 +119,7 @@ class Atoms:
     missing: float
 
     def mixed_with_nothing(self, weight: float) -> Atoms:
-        """The loss of a query that runs with public probability ``weight`` and otherwise shows nothing (loss 0)."""
+        """Return the loss of a query that runs with public probability ``weight`` and else shows nothing (loss 0)."""
         probs = weight * self.probs
         probs[int(np.argmin(np.abs(self.losses)))] += 1 - weight
         return Atoms(self.losses, probs, weight * self.infinity, weight * self.missing)
@@ -134,10 +127,9 @@ class Atoms:
 
 @dataclass(frozen=True)
 class LossPmf:
-    """Privacy loss on a grid: ``probs[i]`` at loss ``(lower + i) * step``, ``infinity`` at infinite loss.
+    """Privacy loss on a grid: ``probs[i]`` at loss ``(lower + i) * step``, ``infinity`` at infinite loss."""
 
-    ``missing`` is 1 - sum(probs), where that is known without the sum's rounding error.
-    """
+    # missing is 1 - sum(probs), where that is known without the sum's rounding error.
 
     lower: int
     probs: Array
@@ -150,7 +142,6 @@ class LossPmf:
             object.__setattr__(self, "missing", self.infinity)
 
     def losses(self) -> Array:
-        """The grid's losses."""
         return np.asarray(np.arange(self.lower, self.lower + self.probs.size) * self.step)
 
 
@@ -162,7 +153,7 @@ class SampledPair:
     rate: float
 
     def loss(self, x: Array) -> Array:
-        """log of the mixture's density over F0's density."""
+        """Return the log of the mixture's density over F0's density."""
         return self._loss_of(self.noise.log_ratio(x))
 
     def _loss_of(self, log_ratio: Array) -> Array:
@@ -172,7 +163,7 @@ class SampledPair:
         return np.where(log_ratio < 30, near, np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + log_ratio))
 
     def span(self, log_tail: float, add: bool) -> tuple[float, float]:
-        """Outputs beyond which at most exp(``log_tail``) of the true distribution's mass lies, on either side."""
+        """Return outputs beyond which at most exp(``log_tail``) of the distribution's mass lies, on either side."""
         # Above, only a sample with the record goes far.
         below, above = self.noise.reach(log_tail)[0], self.noise.reach(min(log_tail - math.log(self.rate), -0.7))[1]
         return -below, below if add else max(below, self.noise.shift + above)
@@ -189,7 +180,7 @@ class SampledPair:
             losses = np.concatenate(([losses[0] - width], losses[inside], [losses[-1] + width]))
             return self.points_at(losses)
         kept = np.abs(losses) <= MAX_LOSS
-        # Where rounding makes losses equal, one point is enough.
+        # If rounding makes losses equal, one point is enough.
         kept[1:] &= np.diff(losses) > 0
         log_ratio, lowest = self.noise.log_ratio(x), -math.inf
         if self.rate < 1:
@@ -200,7 +191,7 @@ class SampledPair:
         with np.errstate(over="ignore"):
             ratio = np.exp(log_ratio)
         if merged:
-            # Losses next to the least can't be told from it: one point for all of them, which no output has.
+            # Losses next to the least cannot be distinguished from it: one point for all of them, which no output has.
             least = math.log1p(-self.rate) * (1 + 8 * UNIT)
             x, losses = np.concatenate(([-np.inf], x)), np.concatenate(([least], losses))
             log_ratio = np.concatenate(([-np.inf], log_ratio))
@@ -208,16 +199,16 @@ class SampledPair:
         return self._with_error(x, losses, ratio, log_ratio)
 
     def grid(self, log_tail: float, step: float, add: bool) -> tuple[int, int]:
-        """Indices of the grid around the losses, a cell to spare: an atom at the end must not fall off by rounding."""
+        """Return indices of the grid around the losses, with a spare cell against rounding at the end."""
         ends = np.clip(self.loss(np.array(self.span(log_tail, add))), -MAX_LOSS, MAX_LOSS)
         return math.floor(ends[0] / step) - 1, math.ceil(ends[1] / step) + 1
 
     def grid_points(self, low: int, high: int, step: float) -> Points:
-        """The points whose losses are the multiples of ``step`` from ``low`` to ``high``."""
+        """Return the points whose losses are the multiples of ``step`` from ``low`` to ``high``."""
         return self.points_at(np.asarray(np.arange(low, high + 1) * step))
 
     def points_at(self, losses: Array) -> Points:
-        """The points with these increasing losses."""
+        """Return the points with these increasing losses."""
         if self.rate == 1:
             with np.errstate(over="ignore"):
                 return self._with_error(self.noise.at_log_ratio(losses), losses, np.exp(losses), losses)
@@ -252,15 +243,14 @@ class SampledPair:
 
 
 def pair_atoms(pair: SampledPair, points: Points, add: bool) -> Atoms:
-    """The loss of ``pair`` on ``points``, rounded up.
-
-    "Remove" is the loss of the mixture against F0 under the mixture: the dataset WITH the record is the true one.
-    "Add" is the loss of F0 against the mixture, under F0.
+    """Return the loss of ``pair`` on ``points``, rounded up.
 
     Formal guarantees:
         * the atoms dominate the exact pair: no tail is below the exact tail of a dominating pair, rounding included;
         * mass above the last point is infinite loss, mass below the first moves up to it.
     """
+    # "Remove": loss of the mixture against F0 under the mixture; the dataset WITH the record is the true one. "Add":
+    # loss of F0 against the mixture, under F0.
     absent, absent_error = pair.masses(points, 0.0)
     present, present_error = pair.masses(points, pair.noise.shift)
     rate, losses = pair.rate, points.losses
@@ -281,7 +271,7 @@ def pair_atoms(pair: SampledPair, points: Points, add: bool) -> Atoms:
         size = 1 + np.abs(end)
         doubt = (present_error[1:] + present_error[:-1]) + size * (absent_error[1:] + absent_error[:-1])
         doubt = scale * (doubt + 8 * UNIT * (present[1:-1] + size * absent[1:-1])) + 8 * UNIT * mass[1:-1]
-    # Where a ratio or the scale overflowed, all mass goes to the larger loss: the safe side.
+    # If a ratio or the scale overflowed, all mass goes to the larger loss: the safe side.
     up = np.where(np.isfinite(up), np.clip(up, 0, mass[1:-1]), mass[1:-1])
     doubt = np.where(np.isfinite(doubt), np.minimum(doubt, mass[1:-1]), mass[1:-1])
     if add:
@@ -305,11 +295,9 @@ def assembled(losses: Array, mass: Array, up: Array, doubt: Array, tail_error: A
 
 
 def fixed_size_atoms(remove: Atoms, add: Atoms) -> Atoms:
-    """Loss of one query on a fixed-size sample under replace-one, both directions (Zhu, Dong, Wang 2022, Theorem 11).
-
-    The divergence is the "remove" pair's for epsilon >= 0 and the "add" pair's below, with a shift of twice the
-    record bound; the mass at 0 is what is left.
-    """
+    """Loss of one query on a fixed-size sample under replace-one, both ways (Zhu, Dong, Wang 2022, Theorem 11)."""
+    # The divergence is the "remove" pair's for epsilon >= 0 and the "add" pair's below, with a shift of twice the
+    # record bound; the mass at 0 is the rest.
     high, low = remove.losses > 0, add.losses < 0
     losses = np.concatenate((add.losses[low], [0.0], remove.losses[high]))
     outer = math.fsum((remove.probs[high].sum(), add.probs[low].sum(), remove.infinity))

@@ -1,7 +1,8 @@
 """The default accountant: pessimistic privacy loss distributions under an exponential tilt.
 
 Sources: Koskela, Jalko, Honkela 2020 (FFT composition); Zhu, Dong, Wang 2022 (dominating pairs); Doroshenko et al. 2022
-(pessimistic grid); Keich 2005 and Alghamdi et al. 2023 (tilts). Proofs: docs/accounting-numerics.md.
+(pessimistic grid); Keich 2005 and Alghamdi et al. 2023 (tilts). Proofs: docs/accounting-numerics.md. dp_accounting's
+grid loses accuracy with the number of compositions, and its transform's error hides any delta below about 1e-11.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from functools import lru_cache
 import numpy as np
 
 from privmix.accounting.allocation import allocation_query
-from privmix.accounting.base import Leaf, UnsupportedEvent, flatten
+from privmix.accounting.base import Leaf, UnsupportedEvent, flatten, shift_of
 from privmix.accounting.direction import LossDirection
 from privmix.accounting.events import (
     Adjacency,
@@ -34,11 +35,11 @@ from privmix.accounting.spreads import spread_queries
 
 # Share of epsilon that the grid may add where that costs little; see direction.py for what it may where it costs much.
 _TOLERANCE = 1e-4
-# Of guesses.
+# The same for guesses.
 _ROUGH_TOLERANCE = 1e-2
 # e to more than this overflows.
 _MOST_EXPONENT = 700.0
-# What the first of two steps may take of an epsilon, and of a delta. Below the last no price is sought.
+# Shares of an epsilon, and of a delta, for the first of two steps. Below the last no price is sought.
 _SHARES_OF_EPSILON = tuple(number / 40 for number in range(4, 29))
 _SHARES_OF_DELTA = (0.01, 0.03, 0.08, 0.15, 0.25, 0.4, 0.6, 0.8)
 _LEAST_DELTA = 1e-250
@@ -50,7 +51,7 @@ _ANSWERS = 2048
 
 @dataclass(frozen=True)
 class ComposedLoss:
-    """The privacy loss of everything that ran, composed anew under the tilt that each question needs."""
+    """The privacy loss of everything that ran, composed again under the tilt that each question needs."""
 
     directions: tuple[LossDirection, ...]
 
@@ -81,13 +82,11 @@ class ComposedLoss:
 
 @dataclass(frozen=True)
 class ReplacedLoss:
-    """The loss where one record leaves and another comes, by way of the dataset that has neither.
+    """The loss where one record leaves and another comes, by way of the dataset that has neither."""
 
-    With P, R and P' the laws of what is released with the one, with neither and with the other: P <= e^a R + d and
-    R <= e^b P' + d' on every event make P <= e^(a + b) P' + d + e^a d'. Every a and every share of delta give a bound;
-    of Gaussian queries the best one is exact. Valid for whatever is priced under add/remove (Dwork and Roth 2014,
-    Theorem 2.2; Dong, Roth and Su 2021, Theorem 2.14).
-    """
+    # P, R and P' are the laws with the one, with neither, with the other. P <= e^a R + d and R <= e^b P' + d' on every
+    # event make P <= e^(a + b) P' + d + e^a d'. Every a and share of delta give a bound; for Gaussian queries the best
+    # is exact (Dwork and Roth 2014, Theorem 2.2; Dong, Roth and Su 2021, Theorem 2.14).
 
     remove: LossDirection
     add: LossDirection
@@ -101,7 +100,7 @@ class ReplacedLoss:
         """Upper bound on the hockey-stick divergence at ``epsilon`` >= 0."""
         first = self._best_share(epsilon) * epsilon
         if first > _MOST_EXPONENT:
-            # A small delta times so large a factor is no number that could be told from any other.
+            # A tiny delta times a factor this large has no meaning in floats: return the trivial bound.
             return 1.0
         found = self.remove.delta(first) + math.exp(first) * self.add.delta(epsilon - first)
         return min(1.0, found * (1 + 1e-12))
@@ -112,11 +111,9 @@ class ReplacedLoss:
         return _in_turn(self.remove.epsilon, self.add.epsilon, delta, share)
 
     def guess_epsilon(self, delta: float) -> float:
-        """About ``epsilon`` at ``delta``; no bound."""
         return min(self._guess(delta, share) for share in _SHARES_OF_DELTA)
 
     def guess_log_delta(self, epsilon: float) -> float:
-        """About log ``delta`` at ``epsilon``; no bound."""
         return self._log_sum(epsilon, self._best_share(epsilon))
 
     def _guess(self, delta: float, share: float) -> float:
@@ -143,20 +140,16 @@ class LeastLoss:
         return (self,)
 
     def delta(self, epsilon: float) -> float:
-        """Upper bound on the hockey-stick divergence at ``epsilon`` >= 0."""
         return self._least([one.guess_log_delta(epsilon) for one in self.bounds], 1.0, lambda one: one.delta(epsilon))
 
     def epsilon(self, delta: float) -> float:
-        """Upper bound on epsilon at ``delta``; infinity if there is none."""
         guesses = [one.guess_epsilon(delta) for one in self.bounds]
         return self._least(guesses, _NEAR * min(guesses), lambda one: one.epsilon(delta))
 
     def guess_epsilon(self, delta: float) -> float:
-        """About ``epsilon`` at ``delta``; no bound."""
         return min(one.guess_epsilon(delta) for one in self.bounds)
 
     def guess_log_delta(self, epsilon: float) -> float:
-        """About log ``delta`` at ``epsilon``; no bound."""
         return min(one.guess_log_delta(epsilon) for one in self.bounds)
 
     def _least(self, guesses: list[float], room: float, found: Callable[[ComposedLoss | ReplacedLoss], float]) -> float:
@@ -174,7 +167,7 @@ def _in_turn(first: Callable[[float], float], second: Callable[[float], float], 
 
 @dataclass(frozen=True)
 class PldAccountant:
-    """Prices events by pessimistic privacy loss distributions.
+    """Prices events by pessimistic privacy loss distributions; ``tolerance``: share of epsilon that the grid may add.
 
     Formal guarantees:
         * every epsilon and delta is an upper bound: intervals are rounded with "connect the dots", mass off the grid
@@ -188,15 +181,6 @@ class PldAccountant:
           fixed-size draws;
         * fixed-size sampling is priced under replace-one with doubled sensitivity, and refused under add/remove;
         * sums with normal weights are priced as N(0, s^2) against N(0, s^2 + 1), and refused under replace-one.
-
-    Args:
-        tolerance: share of epsilon that the grid may add, where a fine grid is affordable.
-
-    Example:
-        >>> from privmix.accounting.events import Gaussian, PoissonSampled, Repeated, Adjacency
-        >>> event = Repeated(PoissonSampled(64 / 50_000, Gaussian(1.260)), 50_000)
-        >>> round(PldAccountant().epsilon(event, 1e-5, Adjacency.ADD_REMOVE), 3)
-        1.01
     """
 
     tolerance: float = _TOLERANCE
@@ -209,7 +193,6 @@ class PldAccountant:
         return _epsilon(event, adjacency, self.tolerance, self.name, delta)
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        """Upper bound on delta at ``epsilon`` >= 0."""
         return _delta(event, adjacency, self.tolerance, self.name, epsilon)
 
     def rough(self) -> SaddlePoints:
@@ -217,13 +200,13 @@ class PldAccountant:
         return SaddlePoints(_ROUGH_TOLERANCE, self.name)
 
     def loss(self, event: Event, adjacency: Adjacency) -> ComposedLoss | ReplacedLoss | LeastLoss:
-        """The composed privacy loss itself; recent ones are kept."""
+        """Return the composed privacy loss itself; recent ones are kept."""
         return _composed_loss(event, adjacency, self.tolerance, self.name)
 
 
 @dataclass(frozen=True)
 class SaddlePoints:
-    """Guesses by saddle points, which say where the search for a noise may begin, and of nothing what it costs."""
+    """Guesses by saddle points: they show where the search for a noise may begin, and bound no cost."""
 
     tolerance: float
     name: str
@@ -231,16 +214,13 @@ class SaddlePoints:
     note: str = "approximate, no bound"
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
-        """About epsilon at ``delta``."""
         return _guess(event, adjacency, self.tolerance, self.name, delta)
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        """About delta at ``epsilon``."""
         loss = _composed_loss(event, adjacency, self.tolerance, self.name)
         return math.exp(min(0.0, loss.guess_log_delta(epsilon)))
 
     def rough(self) -> SaddlePoints:
-        """Itself."""
         return self
 
 
@@ -272,12 +252,12 @@ def _uncached_loss(
         return of_pairs()
 
 
-# A loss is small; its compositions are kept beside those of all others (direction.py).
+# A loss is small; its compositions are kept with those of all others (direction.py).
 _composed_loss = lru_cache(maxsize=4)(_uncached_loss)
 
 
-# An answer is one number, and depends on the question alone: a calibration, the certificate of what was calibrated and
-# whoever checks that certificate ask the same ones.
+# An answer is one number and depends on the question alone. A calibration, the certificate of its result and an auditor
+# of that certificate ask the same questions.
 @lru_cache(maxsize=_ANSWERS)
 def _epsilon(event: Event, adjacency: Adjacency, tolerance: float, name: str, delta: float) -> float:
     return _composed_loss(event, adjacency, tolerance, name).epsilon(delta)
@@ -294,7 +274,7 @@ def _guess(event: Event, adjacency: Adjacency, tolerance: float, name: str, delt
 
 
 def forget() -> None:
-    """Forget every loss and answer that was kept: for whoever measures what a price takes."""
+    """Clear every cached loss and answer, to measure what a price takes."""
     for kept in (_composed_loss, _epsilon, _delta, _guess):
         kept.cache_clear()
 
@@ -308,13 +288,7 @@ def _queries(leaf: Leaf, count: int, adjacency: Adjacency, name: str, rough: boo
 
 
 def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Query:
-    match adjacency:
-        case Adjacency.ADD_REMOVE:
-            shift = 1.0
-        case Adjacency.REPLACE_ONE:
-            # One record leaves and another comes: the sum moves by up to twice a record's bound.
-            shift = 2.0
-    replaced = adjacency is Adjacency.REPLACE_ONE
+    shift, replaced = shift_of(adjacency), adjacency is Adjacency.REPLACE_ONE
     match leaf:
         case Bounded():
             if leaf.adjacency != adjacency.value:
@@ -323,7 +297,7 @@ def _query(leaf: Leaf, count: int, adjacency: Adjacency, name: str) -> Query:
         case Gaussian() | Laplace():
             return PairQuery(SampledPair(_noise(leaf, shift, leaf, adjacency, name), 1.0), count)
         case PoissonSampled(rate, inner):
-            # Under replace-one the fixed-size pair at the same rate bounds Poisson sampling as well: both argue by
+            # Under replace-one the fixed-size pair at the same rate bounds Poisson sampling as well. Both follow from
             # advanced joint convexity (Balle, Barthe, Gaboardi 2018) on a coupling that shares the unsampled branch.
             return PairQuery(SampledPair(_noise(inner, shift, leaf, adjacency, name), rate), count, two_sided=replaced)
         case FixedSizeSampled(population, size, inner) if replaced:

@@ -1,4 +1,4 @@
-"""What releases and trainings cost: one PLD of all their queries, unless a private record count set the others."""
+"""Costs of releases and trainings: one PLD of all their queries, unless a private record count set the others."""
 
 from __future__ import annotations
 
@@ -17,45 +17,31 @@ COUNT_SHARE: Final = 0.1
 
 @lru_cache(maxsize=32)
 def price(event: Event, delta: float, adjacency: Adjacency) -> accounting.PrivacyCost:
-    """Epsilon of ``event`` by PLD, or as pure DP where ``delta`` is 0.
-
-    Kept for a while: a plan is priced before it is charged, when its run begins and for its certificate.
-    """
+    """Epsilon of ``event`` by PLD, or as pure DP where ``delta`` is 0."""
+    # Cached: a plan is priced before it is charged, when its run begins and for its certificate.
     return accounting.epsilon(event, delta, accountant=_accountant(delta), adjacency=adjacency)
 
 
 @lru_cache(maxsize=16)
 def deltas(event: Event, epsilons: tuple[float, ...], delta: float, adjacency: Adjacency) -> tuple[float, ...]:
-    """Delta at each of ``epsilons``, by the accountant that :func:`price` takes at ``delta``.
-
-    Kept for a while: many releases of one plan, as an attack's reference models need them, have one curve.
-    """
+    """Delta at each of ``epsilons``, by the accountant that :func:`price` takes at ``delta``."""
+    # Cached: many releases of one plan, as an attack's reference models need them, have one curve.
     found = accounting.epsilon_delta_curve(event, epsilons, accountant=_accountant(delta), adjacency=adjacency)
     return tuple(float(value) for value in found)
 
 
 def price_after_count(count_noise: float, rest: Event, delta: float, adjacency: Adjacency) -> accounting.PrivacyCost:
-    """Price a private record count and all that was planned with its answer.
-
-    Queries whose settings are fixed beforehand are composed by their privacy loss distributions (PLD). A private
-    record count is different: rates, rows and even the design of what follows are made from its answer, and losses of
-    queries chosen by the answers of others may not simply be convolved. The count's (epsilon, delta) and that of all
-    the rest are added instead, which holds however the rest is chosen as long as its own price is kept.
-
-    The price of the plan that the real answer led to may be lower than the budget; what is guaranteed is the budget,
-    since every other answer would have led to a plan of its own within it.
-    """
+    """Price a private record count and everything that was planned with its answer."""
+    # Losses of queries chosen by the answers of others may not be convolved. The (epsilon, delta) of the count and of
+    # the rest are added, which holds however the rest is chosen as long as it keeps its own price. The real answer's
+    # plan may cost less; the budget is what is guaranteed, since every other answer has its own plan within it.
     count = price(Gaussian(count_noise), COUNT_SHARE * delta, adjacency)
     after = price(rest, (1 - COUNT_SHARE) * delta, adjacency)
     return replace(after, epsilon=count.epsilon + after.epsilon, delta=delta)
 
 
 def budget_after_count(noise_multiplier: float, epsilon_asked: float, delta: float) -> tuple[float, float]:
-    """What is left of a budget for all that is planned with a private count: (epsilon, delta), whatever its answer.
-
-    Raises:
-        InvalidInput: nothing is left.
-    """
+    """Return what a private count leaves of a budget: (epsilon, delta), for any answer of the count."""
     count = accounting.epsilon(Gaussian(noise_multiplier), COUNT_SHARE * delta).epsilon
     if count >= epsilon_asked:
         raise InvalidInput("epsilon", epsilon_asked, f"more than {count:.3g}, which the private count already costs")
@@ -67,22 +53,10 @@ def _accountant(delta: float) -> str:
 
 
 def count_noise(epsilon: float, delta: float) -> float:
-    """Noise multiplier of the record count: what its share of the budget asks for; some fifty records at epsilon 1.
-
-    Example:
-        >>> 30 < count_noise(1.0, 1e-5) < 80
-        True
-    """
+    """Return the noise multiplier of the record count from its share of the budget; about 50 at epsilon 1."""
     return accounting.calibrate(Gaussian, COUNT_SHARE * epsilon, COUNT_SHARE * delta).noise_multiplier
 
 
 def small_query_noise(epsilon: float) -> float:
-    """Noise multiplier of the mean query: 20 at epsilon 1, a few percent of the budget always.
-
-    Below 4 nothing is left to gain.
-
-    Example:
-        >>> small_query_noise(1.0), small_query_noise(100.0)
-        (20.0, 4.0)
-    """
+    """Return the noise multiplier of the mean query: 20 at epsilon 1, at least 4; a few percent of the budget."""
     return float(min(2000.0, max(4.0, 20.0 / epsilon)) if math.isfinite(epsilon) else 4.0)

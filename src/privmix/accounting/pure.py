@@ -5,40 +5,26 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from privmix.accounting.base import UnsupportedEvent, flatten
-from privmix.accounting.events import (
-    Adjacency,
-    ClusterSampled,
-    Event,
-    FixedSizeSampled,
-    Laplace,
-    PoissonSampled,
-)
+from privmix.accounting.base import UnsupportedEvent, flatten, shift_of
+from privmix.accounting.events import Adjacency, ClusterSampled, Event, FixedSizeSampled, Laplace, PoissonSampled
 
 
 @dataclass(frozen=True)
 class PureAccountant:
     """Pure epsilon (delta = 0) of sampled Laplace queries: T max(A, B) of DP-InstaHide, Theorem 2.
 
-    A = log(1 - g + g e^(D/scale)) and B = -log(1 - g + g e^(-D/scale)) with sampling rate g and l1 diameter D: twice
-    the record bound under replace-one. The paper sets D = 1, which pixels don't have; here D follows from the bound
-    that the data was declared with or clipped to.
+    A = log(1 - g + g e^(D/scale)) and B = -log(1 - g + g e^(-D/scale)) with sampling rate g. The l1 diameter D is twice
+    the record bound under replace-one. The paper sets D = 1; here D follows from the bound of the data.
 
     *Samples of a fixed size under add/remove.* Let M sum k of N records and M' k of the same and one more, r. A
-    k-subset of the N + 1 that holds r is a k-subset of the others of which a uniformly drawn member s has made place
-    for r, so that M' = (1 - g) M + g M_r with g = k/(N + 1), and M_r is M with each sum moved by r - s: by twice the
-    record bound, as under replace-one, and not by the bound itself. Hence e^(-D/scale) <= M_r / M <= e^(D/scale), and
-    M' / M lies between the exponentials of -B and A. Both rise with g, which is at most k/n for n records and a
-    neighbour: the price is that of replace-one. With N records alike and r opposite it is attained.
+    k-subset of the N + 1 that holds r is a k-subset of the others in which r replaces a uniformly drawn member s. So M'
+    = (1 - g) M + g M_r with g = k/(N + 1), and M_r is M with each sum moved by r - s. As under replace-one, this is
+    twice the record bound, not the bound itself. Hence e^(-D/scale) <= M_r / M <= e^(D/scale), and M' / M lies between
+    the exponentials of -B and A. Both rise with g, which is at most k/n for n records and a neighbour:
+    the price is that of replace-one. With N records alike and r opposite it is attained.
 
     Formal guarantees:
-        * no output is likelier by more than e^epsilon for any neighbour, whatever the records.
-
-    Example:
-        >>> from privmix.accounting.events import FixedSizeSampled, Repeated
-        >>> event = Repeated(FixedSizeSampled(50_000, 4, Laplace(2.0)), 50_000)
-        >>> round(PureAccountant().epsilon(event, 0.0, Adjacency.REPLACE_ONE), 4)
-        6.8727
+        * no output is likelier by more than e^epsilon for any neighbour, for any records.
     """
 
     name: str = "pure"
@@ -47,14 +33,9 @@ class PureAccountant:
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
         """Pure epsilon; ``delta`` may be anything >= 0 and does not matter."""
-        match adjacency:
-            case Adjacency.ADD_REMOVE:
-                added = 1.0
-            case Adjacency.REPLACE_ONE:
-                added = 2.0
         total = 0.0
         for leaf, count in flatten(event).items():
-            shift = added
+            shift = shift_of(adjacency)
             match leaf:
                 case Laplace(multiplier):
                     rate = 1.0
@@ -74,37 +55,17 @@ class PureAccountant:
         return total
 
     def rough(self) -> PureAccountant:
-        """Itself."""
         return self
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        """0 from the pure epsilon on; below it pure DP says nothing and the answer is 1."""
+        """0 from the pure epsilon on; below it pure DP has no statement and the answer is 1."""
         return 0.0 if epsilon >= self.epsilon(event, 0.0, adjacency) else 1.0
 
 
 def published_instahide_epsilon(population: int, mixup_degree: int, noise_scale: float, rows: int) -> float:
-    """DP-InstaHide's own figure, T max(A, B) at diameter 1 (Theorem 2): a comparison, not a bound.
-
-    The theorem is about data whose l1 *diameter* is 1, and calls that a radius of 1: records of l1 norm up to 1 lie up
-    to 2 apart, and images with pixels in [0, 1] as far as they have pixels. Labels are left out. What the same noise
-    really costs is what :class:`PureAccountant` says of ``Laplace(mixup_degree * noise_scale / C)`` for records clipped
-    to an l1 norm of C.
-
-    Args:
-        population: n.
-        mixup_degree: k.
-        noise_scale: sigma, scale of the Laplace noise on a row, which is a mean of k records.
-        rows: T.
-
-    Example:
-        >>> from privmix.accounting.events import Repeated
-        >>> claimed = published_instahide_epsilon(50_000, 4, 16 / 255, 50_000)
-        >>> honest = PureAccountant().epsilon(
-        ...     Repeated(FixedSizeSampled(50_000, 4, Laplace(4 * 16 / 255)), 50_000), 0.0, Adjacency.REPLACE_ONE
-        ... )
-        >>> round(claimed), round(honest)
-        (211, 10394)
-    """
+    """DP-InstaHide's own figure, T max(A, B) at diameter 1 (Theorem 2): a comparison, not a bound."""
+    # The theorem calls an l1 *diameter* of 1 a radius. Records of l1 norm up to 1 lie up to 2 apart, and images with
+    # pixels in [0, 1] up to their number of pixels. Labels are left out.
     return rows * _sampled(1 / (mixup_degree * noise_scale), mixup_degree / population)
 
 

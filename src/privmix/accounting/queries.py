@@ -1,4 +1,4 @@
-"""Elementary queries as the accountant sees them: a loss on a few points for guesses, and on a grid for prices."""
+"""Elementary queries for accountants: a loss on a few points for guesses, and on a grid for prices."""
 
 from __future__ import annotations
 
@@ -22,18 +22,16 @@ from privmix.accounting.pairs import (
     pair_atoms,
 )
 
-# Of a loss that guesses are made with; fewer where what is rounded up at each would add up.
+# Points of a loss that guesses use; fewer if the rounding up at each would add up.
 _COARSE_POINTS = (3001, 1001, 301, 151)
 # Losses so small need a check of that; a shift of the sum's mean by this share of its deviation is none.
 _SMALL_LOSS, _NO_DRIFT = 0.05, 3e-4
 
 
 def few_points(on: Callable[[int], Atoms], count: int) -> Atoms:
-    """A loss ``on`` few points, so many that ``count`` runs are neither widened nor moved by it.
-
-    Each interval's rounding is lifted. Where noise is a million times a record and rows are many, thousands of points
-    would move the sum's mean by more than few points widen it.
-    """
+    """Return a loss ``on`` so few points that ``count`` runs are neither widened nor moved by them."""
+    # Each interval's rounding is lifted. With noise a million times a record and many rows, thousands of points would
+    # move the sum's mean by more than few points widen it.
     best, least = None, math.inf
     for points in _COARSE_POINTS:
         found = on(points)
@@ -47,10 +45,8 @@ def few_points(on: Callable[[int], Atoms], count: int) -> Atoms:
 
 
 def _drift(atoms: Atoms, count: int) -> float:
-    """How far rounding up moves the mean of ``count`` small losses, in their sum's deviations; 0 of large ones.
-
-    E[e^-L] is 1 of an exact pair.
-    """
+    """How far rounding up moves the mean of ``count`` small losses, in deviations of their sum; 0 for large ones."""
+    # E[e^-L] is 1 of an exact pair.
     if float(np.abs(atoms.losses).max()) > _SMALL_LOSS:
         return 0.0
     lacking = atoms.missing - float(atoms.probs @ np.expm1(-atoms.losses))
@@ -62,9 +58,7 @@ class Query(Protocol):
     """One elementary query and how often it ran."""
 
     @property
-    def count(self) -> int:
-        """How often it ran."""
-        ...
+    def count(self) -> int: ...
 
     @property
     def symmetric(self) -> bool:
@@ -79,9 +73,7 @@ class Query(Protocol):
         """Points that its loss takes on a grid."""
         ...
 
-    def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
-        """Its loss on a grid."""
-        ...
+    def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf: ...
 
     def parts(self, log_tail: float, step: float, add: bool, most: float) -> list[tuple[LossPmf, int]]:
         """Losses on a grid, with counts, that together dominate all runs; the grid should add ``most`` variance."""
@@ -113,7 +105,7 @@ class PairQuery:
         return self.two_sided or (self.pair.rate == 1 and self.cluster_rate == 1)
 
     def atoms(self, log_tail: float, add: bool) -> Atoms:
-        """The loss on points equally spaced in the query's output."""
+        """Return the loss on points equally spaced in the query's output."""
 
         def on(points: int) -> Atoms:
             return self._build(lambda add: pair_atoms(self.pair, self.pair.points(log_tail, points, add), add), add)
@@ -121,13 +113,10 @@ class PairQuery:
         return few_points(on, self.count)
 
     def grid_points(self, log_tail: float, step: float, add: bool) -> int:
-        """Points of the pair's own range."""
         low, high = self.pair.grid(log_tail, step, add)
         return high - low + 1
 
     def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
-        """The loss on multiples of ``step``."""
-
         def grid_atoms(add: bool) -> Atoms:
             low, high = self.pair.grid(log_tail, step, add)
             # Loss 0 belongs to every grid: sampling and clusters put mass there.
@@ -192,7 +181,6 @@ class BoundedQuery:
     symmetric: bool = True
 
     def atoms(self, log_tail: float, add: bool) -> Atoms:
-        """The two losses themselves."""
         true = (1 - self.delta) / (1 + math.exp(-self.bound))
         false = (1 - self.delta) / (1 + math.exp(self.bound))
         return Atoms(np.array([-self.bound, self.bound]), np.array([false, true]), self.delta, self.delta)
@@ -230,7 +218,7 @@ class BoundedQuery:
 
 
 def trimmed(atoms: Atoms, step: float) -> LossPmf:
-    """The same without empty points at the ends."""
+    """Return the same without empty points at the ends."""
     filled = np.flatnonzero(atoms.probs)
     first, last = (int(filled[0]), int(filled[-1])) if filled.size else (0, 0)
     lower = round(float(atoms.losses[0]) / step) + first

@@ -1,7 +1,4 @@
-"""Renyi DP and the moments accountant: valid bounds, looser than the PLD, kept because the papers used them.
-
-The library behind them is imported where one of them prices something: the default accountant does without it.
-"""
+"""Renyi DP and the moments accountant: valid bounds, looser than the PLD, kept because the papers used them."""
 
 from __future__ import annotations
 
@@ -16,16 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln, logsumexp
 
-from privmix.accounting.base import Leaf, UnsupportedEvent, flatten
-from privmix.accounting.events import (
-    Adjacency,
-    Event,
-    FixedSizeSampled,
-    Gaussian,
-    Laplace,
-    PoissonSampled,
-    Repeated,
-)
+from privmix.accounting.base import Leaf, UnsupportedEvent, flatten, shift_of
+from privmix.accounting.events import Adjacency, Event, FixedSizeSampled, Gaussian, Laplace, PoissonSampled, Repeated
 
 if TYPE_CHECKING:
     import dp_accounting
@@ -54,13 +43,11 @@ class RdpAccountant:
     note: str = ""
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
-        """Upper bound on epsilon at ``delta`` > 0."""
         from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 
         return float(compute_epsilon(self.orders, self._divergences(event, adjacency), delta)[0])
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        """Upper bound on delta at ``epsilon``."""
         from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
 
         return float(compute_delta(self.orders, self._divergences(event, adjacency), epsilon)[0])
@@ -70,7 +57,7 @@ class RdpAccountant:
         return float(self._divergences(event, adjacency)[0])
 
     def rough(self) -> RdpAccountant:
-        """The same bound from every sixth order, for searches."""
+        """Return the same bound from every sixth order, for searches."""
         return replace(self, orders=self.orders[::6])
 
     def _divergences(self, event: Event, adjacency: Adjacency) -> NDArray[np.float64]:
@@ -117,11 +104,7 @@ def _quiet() -> Iterator[None]:
 def _library_event(leaf: Leaf, adjacency: Adjacency, name: str) -> dp_accounting.DpEvent:
     import dp_accounting
 
-    match adjacency:
-        case Adjacency.ADD_REMOVE:
-            shift = 1.0
-        case Adjacency.REPLACE_ONE:
-            shift = 2.0
+    shift = shift_of(adjacency)
     match leaf:
         case Gaussian(multiplier):
             return dp_accounting.GaussianDpEvent(multiplier / shift)
@@ -147,28 +130,26 @@ def published_fixed_size_epsilon(
 
 @dataclass(frozen=True)
 class MomentsAccountant:
-    """Abadi et al. 2016: integer log-moments of the Poisson-subsampled Gaussian and the classic tail bound.
+    """Abadi et al. 2016: integer log-moments of the Poisson-subsampled Gaussian and the classic tail bound."""
 
-    The moment is E[(mixture/F0)^order] under the mixture, which dominates the other direction (Mironov, Talwar,
-    Zhang 2019), so the figure is an upper bound.
-    """
+    # The moment is E[(mixture/F0)^order] under the mixture, which dominates the other direction (Mironov, Talwar, Zhang
+    # 2019), so the figure is an upper bound.
 
     name: str = "moments"
     is_upper_bound: bool = True
     note: str = ""
 
     def epsilon(self, event: Event, delta: float, adjacency: Adjacency) -> float:
-        """min over orders of (log-moment + log 1/delta) / order, Theorem 2 of Abadi et al."""
+        """Return the minimum over orders of (log-moment + log 1/delta) / order, Theorem 2 of Abadi et al."""
         bounds = (self._log_moments(event, adjacency) + math.log(1 / delta)) / _MOMENT_ORDERS
         return float(bounds.min())
 
     def delta(self, event: Event, epsilon: float, adjacency: Adjacency) -> float:
-        """min over orders of exp(log-moment - order epsilon)."""
+        """Return the minimum over orders of exp(log-moment - order epsilon)."""
         exponent = float((self._log_moments(event, adjacency) - _MOMENT_ORDERS * epsilon).min())
         return math.exp(min(0.0, exponent))
 
     def rough(self) -> MomentsAccountant:
-        """Itself."""
         return self
 
     def _log_moments(self, event: Event, adjacency: Adjacency) -> NDArray[np.float64]:
@@ -186,7 +167,7 @@ class MomentsAccountant:
 
 
 def _moments_of(rate: float, multiplier: float) -> NDArray[np.float64]:
-    """log sum_k C(order+1, k) (1-q)^(order+1-k) q^k exp((k^2 - k) / (2 s^2)), for every order."""
+    """Return log sum_k C(order+1, k) (1-q)^(order+1-k) q^k exp((k^2 - k) / (2 s^2)), for every order."""
     left, k = _binomial_grid()
     with np.errstate(divide="ignore", invalid="ignore"):
         stay = np.where(left == 0, 0.0, left * np.log1p(-rate))
@@ -195,14 +176,14 @@ def _moments_of(rate: float, multiplier: float) -> NDArray[np.float64]:
 
 
 def _binomial_grid() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """order + 1 - k, a row an order, and k."""
+    """Return order + 1 - k, a row an order, and k."""
     k = np.arange(_MOMENT_ORDERS[-1] + 2)
     return np.maximum(_MOMENT_ORDERS[:, None] + 1 - k, 0), k
 
 
 @lru_cache(maxsize=1)
 def _log_binomials() -> NDArray[np.float64]:
-    """log C(order+1, k); -inf where k > order + 1."""
+    """Return log C(order+1, k); -inf where k > order + 1."""
     left, k = _binomial_grid()
     found = gammaln(_MOMENT_ORDERS[:, None] + 2) - gammaln(k + 1) - gammaln(left + 1)
     found = np.where(k <= _MOMENT_ORDERS[:, None] + 1, found, -np.inf)

@@ -1,20 +1,15 @@
-"""Sums of records with normal weights: what a record does to their spread, and what all rows together cost.
+"""Sums of records with normal weights: what a record does to their spread, and the cost of all rows together.
 
-Row t is the sum over all records of w_i a_i plus noise N(0, s^2) in every coordinate, w_i ~ N(0, 1) drawn anew for each
-row and record, |a| <= 1 (Gaussian sketches: Lev et al. 2025). Let R be the sum over all records but one, noise left
-out. It is independent of that one's weight w and of the noise N, so that (R + N, R + N + w a) is a post-processing of
-(N, N + w a), whatever the other records are. Noise and w a differ in the direction of a alone: there stand N(0, s^2)
-without the record and N(0, s^2 + |a|^2) with it. A shorter record is a post-processing of a longer one (scale, add
-noise), so that |a| = 1 is the worst: N(0, 1) against N(0, 1 + r), r = 1 / s^2. No smallest eigenvalue of the data plays
-a part, and nothing is assumed of them but the bound.
+Row t is the sum of w_i a_i plus noise N(0, s^2) in every coordinate. The weights w_i ~ N(0, 1) are drawn for each row
+and record, |a| <= 1 (Gaussian sketches: Lev et al. 2025). The sum over all records but one is independent of that
+record's weight and of the noise, so the row is a post-processing of (N, N + w a). These differ along a alone: N(0, s^2)
+against N(0, s^2 + |a|^2). A shorter record is a post-processing of a longer one, so the worst pair is N(0, 1) against
+N(0, 1 + r), r = 1 / s^2.
 
-Of T rows the loss is a function of the sum S of their squares over s^2, chi-squared with T degrees of freedom without
-the record and 1 + r times as large with it:
-
-    log(with / without) = S r / (2 (1 + r)) - (T / 2) log(1 + r),
-
-so all rows are one query here, on the line, and nothing is composed but the losses of 65,536 rows each where there are
-more: the incomplete gamma functions of the tails are good to a few thousand rounding units up to there.
+For T rows the loss depends on S, the sum of their squares over s^2. S is chi-squared with T degrees of freedom without
+the record and 1 + r times as large with it. The loss is log(with / without) = S r / (2 (1 + r)) - (T / 2) log(1 + r).
+So all rows are one query on the line, in pieces of 65,536 rows: the incomplete gamma functions are good to a few
+thousand rounding units there.
 """
 
 from __future__ import annotations
@@ -56,12 +51,11 @@ class SpreadQuery:
 
     @property
     def _ratio(self) -> float:
-        """r."""
         return self.noise_multiplier**-2
 
     @property
     def _slope(self) -> float:
-        """Of the loss in S."""
+        """Slope of the loss in S."""
         return self._ratio / (2 * (1 + self._ratio))
 
     @property
@@ -70,11 +64,9 @@ class SpreadQuery:
         return self.rows / 2 * math.log1p(self._ratio)
 
     def span(self, log_tail: float, add: bool) -> tuple[float, float]:
-        """Losses of S beyond which at most exp(``log_tail``) of the true law lies on either side.
-
-        Laurent and Massart 2000, Lemma 1: chi-squared is above T + 2 sqrt(T x) + 2 x, and below T - 2 sqrt(T x), with
-        probability e^-x at most.
-        """
+        """Losses of S beyond which at most exp(``log_tail``) of the true law lies on either side."""
+        # Laurent and Massart 2000, Lemma 1: chi-squared is above T + 2 sqrt(T x) + 2 x, and below T - 2 sqrt(T x), with
+        # probability e^-x at most.
         x, scale = -min(log_tail, -1.0), 1.0 if add else 1 + self._ratio
         spread = 2 * math.sqrt(self.rows * x)
         low, high = max(0.0, self.rows - spread) * scale, (self.rows + spread + 2 * x) * scale
@@ -83,22 +75,20 @@ class SpreadQuery:
         return min(max(ends[0], -MAX_LOSS), most * (1 - 1e-9) - 1e-290), most
 
     def atoms(self, log_tail: float, add: bool) -> Atoms:
-        """The loss on points equally spaced in S."""
+        """Return the loss on points equally spaced in S."""
         low, high = self.span(log_tail, add)
         return few_points(lambda points: self._on(np.linspace(low, high, points), add), self.count)
 
     def grid_points(self, log_tail: float, step: float, add: bool) -> int:
-        """Points of its own range."""
         low, high = self._grid(log_tail, step, add)
         return high - low + 1
 
     def pmf(self, log_tail: float, step: float, add: bool) -> LossPmf:
-        """The loss on multiples of ``step``."""
         low, high = self._grid(log_tail, step, add)
         return trimmed(self._on(np.asarray(np.arange(low, high + 1) * step), add), step)
 
     def parts(self, log_tail: float, step: float, add: bool, most: float) -> list[tuple[LossPmf, int]]:
-        """One loss: of so many rows none is tiny."""
+        """One loss: with this many rows it is never tiny."""
         return [(self.pmf(log_tail, step, add), self.count)]
 
     def _grid(self, log_tail: float, step: float, add: bool) -> tuple[int, int]:
@@ -106,7 +96,7 @@ class SpreadQuery:
         return math.floor(low / step) - 1, math.ceil(high / step) + 1
 
     def _on(self, losses: Array, add: bool) -> Atoms:
-        """The loss in a direction on the points at which log(with / without) is ``losses``, increasing; rounded up.
+        """Return the loss in a direction where log(with / without) is ``losses``, increasing; rounded up.
 
         Formal guarantees:
             * the atoms dominate the exact pair: mass between points goes to both so that its mass under both laws is

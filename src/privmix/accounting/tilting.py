@@ -1,12 +1,12 @@
-"""Exponentially tilted losses: where the mass that decides a delta lies, and what the normal law says of it.
+"""Exponentially tilted losses: the place of the mass that decides a delta, and the normal law's estimate of it.
 
 With Lambda(t) = log E[e^(t L)] of the composed loss L and the tilted law dP_t = e^(t L - Lambda(t)) dP,
 
     delta(epsilon) = e^(Lambda(t) - t epsilon) E_t[f(L - epsilon)],   f(u) = e^(-t u) (1 - e^-u) for u > 0, else 0.
 
-At the saddle point the tilted loss is centred near epsilon, so that the expectation is not small: what is computed
-with an error of 1e-10 of 1 becomes a delta with an error of 1e-10 of itself. Sources: Grübel and Hermesmeier 1999,
-Keich 2005 (tilted FFT); Alghamdi, Asoodeh, Calmon, Gomez, Kosut, Sankar 2023 (saddle points of the divergence).
+At the saddle point the tilted loss is centred near epsilon, so that the expectation is not small. A value with an error
+of 1e-10 of 1 becomes a delta with an error of 1e-10 of itself. Sources: Grübel and Hermesmeier 1999, Keich 2005 (tilted
+FFT); Alghamdi, Asoodeh, Calmon, Gomez, Kosut, Sankar 2023 (saddle points of the divergence).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import erfcx
 
 from privmix.accounting.pairs import UNIT, Atoms
@@ -31,7 +31,7 @@ _BERRY_ESSEEN = 0.56
 _LEAST_VARIANCE = 1e-200
 # A tilt that resolves epsilon to this share of itself is enough.
 _MOST_TILT = 1e5
-# Of what tells nothing, or nearly, the best tilt is without end; the exponent must stay a float.
+# The best tilt of a loss with (almost) no information is infinite; the exponent must stay a float.
 _LARGEST_TILT = 1e304
 
 
@@ -62,7 +62,7 @@ class Cumulants:
         self._cached_log_mgf = lru_cache(maxsize=256)(self._log_mgf_at)
 
     def at(self, tilt: float) -> Tilted:
-        """The loss tilted by ``tilt``, or by the largest that there is."""
+        """Return the loss tilted by ``tilt``, or by the largest that there is."""
         return self._cached(_bounded(tilt))
 
     def _at(self, tilt: float) -> Tilted:
@@ -87,11 +87,10 @@ class Cumulants:
         return total
 
     def tilt_for(self, epsilon: float) -> float:
-        """The saddle point of the divergence at ``epsilon``."""
         return self._solve(lambda tilted: tilted.mean - epsilon - 1 / tilted.tilt - 1 / (1 + tilted.tilt))
 
     def tilt_reaching(self, delta: float) -> float:
-        """The tilt whose saddle point has a divergence of about ``delta``."""
+        """Return the tilt whose saddle point has a divergence of about ``delta``."""
         goal = math.log(delta)
         return self._solve(lambda tilted: goal - _log_divergence(tilted, _saddle_epsilon(tilted)))
 
@@ -108,7 +107,7 @@ class Cumulants:
         return min(0.0, _log_divergence(self.at(self.tilt_for(epsilon)), epsilon))
 
     def spread(self) -> float:
-        """Standard deviation of the finite loss, not tilted."""
+        """Return the standard deviation of the finite loss, not tilted."""
         return max(math.sqrt(self.at(0.0).variance), 1e-300)
 
     def _solve(self, rising: Callable[[Tilted], float]) -> float:
@@ -125,23 +124,23 @@ class Cumulants:
                 return low
         # exp(log(low)) may be another float than low, with another sign.
         ends = {math.log(low): low, math.log(high): high}
-        root = brentq(lambda t: rising(self.at(ends.get(t, math.exp(t)))), *ends, xtol=1e-3)
+        root = scipy.optimize.brentq(lambda t: rising(self.at(ends.get(t, math.exp(t)))), *ends, xtol=1e-3)
         return math.exp(float(root))
 
     def upper_quantile(self, tilt: float, log_mass: float) -> tuple[float, float]:
-        """A loss above which the law tilted by ``tilt`` has mass at most exp(``log_mass``), and the Chernoff tilt."""
+        """Return a loss above which the law tilted by ``tilt`` has exp(``log_mass``) or less, and its Chernoff tilt."""
         base = self.log_mgf(tilt)
         return self._chernoff(lambda extra: self.log_mgf(tilt + extra) - base, log_mass)
 
     def lower_quantile(self, tilt: float, log_mass: float) -> float:
-        """A loss below which the law tilted by ``tilt`` has mass at most exp(``log_mass``)."""
+        """Return a loss below which the law tilted by ``tilt`` has mass at most exp(``log_mass``)."""
         base = self.log_mgf(tilt)
         return -self._chernoff(lambda extra: self.log_mgf(tilt - extra) - base, log_mass)[0]
 
     def _chernoff(self, log_mgf: Callable[[float], float], log_mass: float) -> tuple[float, float]:
         """Least (log_mgf(k) - log_mass) / k that a search over k > 0 finds, and its k; each k gives a bound."""
         bound: Callable[[float], float] = lru_cache(maxsize=None)(lambda k: (log_mgf(k) - log_mass) / k)
-        # Half of the largest tilt leaves room for the one it is added to.
+        # Half of the largest tilt keeps the sum with the present tilt finite.
         best, factor = min(8 / self.spread(), _LARGEST_TILT / 2), 8.0
         for _ in range(60):
             found = min((best, best / factor, min(best * factor, _LARGEST_TILT / 2)), key=bound)
@@ -153,11 +152,9 @@ class Cumulants:
         return bound(best), best
 
     def variance_added(self, tilted: Tilted, step: float) -> float:
-        """About what a grid of this step adds to the variance of the tilted loss.
-
-        "Connect the dots" at distance u from the grid point below adds u (step - u) to a loss's variance: at most
-        step^2 / 4 (a sixth on average), and at most step |loss| for the many losses next to 0.
-        """
+        """About what a grid of this step adds to the variance of the tilted loss."""
+        # "Connect the dots" at distance u from the grid point below adds u (step - u) to a loss's variance. This is at
+        # most step^2 / 4 (a sixth on average), and at most step |loss| for the many losses next to 0.
         return self._adding(tilted)(step)
 
     def _adding(self, tilted: Tilted) -> Callable[[float], float]:
@@ -170,10 +167,8 @@ class Cumulants:
         return added
 
     def step_adding(self, tilted: Tilted, most: float, width: float) -> float:
-        """Largest grid step, up to ``width`` / 32, that adds about ``most`` to epsilon.
-
-        To first order epsilon grows by (1 + tilt) / 2 of the variance added under the tilted law.
-        """
+        """Largest grid step, up to ``width`` / 32, that adds about ``most`` to epsilon."""
+        # To first order epsilon grows by (1 + tilt) / 2 of the variance added under the tilted law.
         variance, added = 2 * most / (1 + tilted.tilt), self._adding(tilted)
         high = width / 32
         if added(high) <= variance:
@@ -193,13 +188,10 @@ class Cumulants:
         return min(chernoff, self.normal_log_bound(tilted, epsilon))
 
     def normal_log_bound(self, tilted: Tilted, epsilon: float, sign: int = 1) -> float:
-        """Log of a proven bound on delta at ``epsilon``: upper (``sign`` 1) or lower (-1), without infinite loss.
-
-        Under the tilted law the composed loss is a sum of independent terms, within the Berry-Esseen distance of a
-        normal law; the expectation of f moves by at most that times its total variation. The exact value for the normal
-        law is a difference of scaled error functions. The lower bound is one for these atoms; it bounds the event
-        only where they are a post-processing of it.
-        """
+        """Log of a proven bound on delta at ``epsilon``: upper (``sign`` 1) or lower (-1), without infinite loss."""
+        # Under the tilted law the composed loss is within the Berry-Esseen distance of a normal law; the expectation of
+        # f moves by at most that times its total variation. The lower bound is one for these atoms; it bounds the event
+        # only where they are a post-processing of it.
         deviation = math.sqrt(tilted.variance)
         # Cubes of smaller deviations are lost to underflow, and the distance with them.
         if tilted.variance < _LEAST_VARIANCE:
@@ -232,7 +224,7 @@ def _change(atoms: Atoms, exponents: Array) -> tuple[float, Array] | None:
 
 
 def _log_mgf(atoms: Atoms, tilt: float) -> float:
-    """The first of what :func:`_tilt` finds."""
+    """Return the first of what :func:`_tilt` finds."""
     found = _change(atoms, tilt * atoms.losses)
     return _tilt(atoms, tilt)[0] if found is None else math.log1p(found[0])
 

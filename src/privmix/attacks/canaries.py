@@ -1,20 +1,16 @@
-"""Canaries in a release: units that are inserted by the toss of a coin, and what one release shows of the coins.
+"""Canary audits of a release: coin tosses insert units, and an attacker guesses the coins from the released rows.
 
-A canary is what the plan protects: a record, or, where its unit is a person, a person with several records, all of
-which are there or none.
+A canary is the plan's unit: a record, or a person with all of their records. The plan keeps its rates, noise and public
+count. Under add/remove, an included canary is one extra unit, and the guarantee holds for it with any other records.
+Under replace-one, each canary takes the place of a unit, and its coin picks one of two opposite canaries.
 
-What is audited is the plan as it is: its rates, noise and public count stay what they are. Under add/remove an
-included canary is one unit more, and replaces none; the guarantee is about just that, whatever the other records are.
-Under replace-one the count stays: each canary takes a unit's place, and its coin says which of two opposite ones
-stands there.
-
-The attacker sees the released rows alone. It knows the plan, the canaries and, as the guarantee allows, the sums of all
-other records, but not who joined which row.
+The attacker sees the released rows. It knows the plan, the canaries and the sums of all other records, as the
+guarantee allows, but not the members of each row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Final
 
@@ -23,11 +19,11 @@ from numpy.typing import NDArray
 
 from privmix.accounting.gdp import gdp_epsilon
 from privmix.attacks.canary_persons import person_blocks, persons_of, with_persons
-from privmix.attacks.canary_records import KINDS, Block, Blocks, Canaries, WithCanaries, blocks_of, make_canaries
+from privmix.attacks.canary_records import KINDS, Blocks, Canaries, CanaryBlock, WithCanaries, blocks_of, make_canaries
 from privmix.attacks.canary_scores import Filters, RowScores, resolve
 from privmix.attacks.one_run import OneRun, apart_mu
 from privmix.attacks.one_run_proof import Mechanism, OneRunProof, best_guesses, check_enough, prove
-from privmix.audits.score_means import Assumed
+from privmix.audits.score_means import AssumedBounds
 from privmix.audits.verdict import Proof, ShownProof
 from privmix.engine.engines import make_engine
 from privmix.engine.records import RecordSource, RecordTiles, tiles_of
@@ -35,38 +31,26 @@ from privmix.errors import InvalidInput, check_choice, check_integer, check_numb
 from privmix.fields import Choice, check_fields
 from privmix.mechanisms.plan import MOST_OF_ONE, RECORD, Unit, unit_named, unit_of
 from privmix.mechanisms.streams import SecretStreams
+from privmix.options import option
 from privmix.plans import Plan, ReleasePlan, averaging_plan
 from privmix.progress import Progress
+from privmix.rounding import rounded_down, rounded_up
 
 EVIDENCE: Final = ("rows", "neighbours", "tiles")
 
 
 @dataclass(frozen=True)
 class CanaryConfig:
-    """How an audit with canaries is done; all of it is chosen before anything is looked at.
-
-    Attributes:
-        canaries: k.
-        confidence: of all that is proven, together.
-        guesses: r, or None for what proves most if the claim is just met.
-        kind: ``"planted"``, what reveals most; ``"mislabelled"`` records of the dataset; ``"blank"`` ones (models).
-        evidence: what is scored: ``"rows"``, the likelihood ratio of each row, the best attack on a mechanism that does
-            what its plan says; ``"neighbours"``, differences of neighbouring rows, and ``"tiles"``, of rows in
-            neighbouring row tiles: both show noise that was used twice.
-        canary_records: where the plan's unit is a person, how many records each canary has; None: K, as many as weigh
-            as much as one of somebody with one. Many more try the cap.
-
-    Example:
-        >>> CanaryConfig(canaries=1000).confidence
-        0.95
-    """
+    """Settings of a canary audit, fixed before the release. Rows are scored by likelihood ratio, the best attack."""
 
     canaries: int = 1000
     confidence: float = 0.95
-    guesses: int | None = None
-    kind: Annotated[str, Choice(*KINDS)] = "planted"
-    evidence: Annotated[str, Choice(*EVIDENCE)] = "rows"
-    canary_records: int | None = None
+    guesses: int | None = option(None, "Number of guesses. Default: the number that proves most.")
+    kind: Annotated[str, Choice(*KINDS)] = option("planted", "Kind of canary: planted, mislabelled, or blank (models).")
+    evidence: Annotated[str, Choice(*EVIDENCE)] = option(
+        "rows", "Evidence: rows (or steps); neighbours or tiles for repeated noise."
+    )
+    canary_records: int | None = option(None, "Records of each canary person. Default: K of TARGET.")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -81,44 +65,39 @@ class CanaryConfig:
                 raise InvalidInput("canary_records", self.canary_records, allowed)
 
     def records_each(self, per_person: int | None) -> int:
-        """How many records a canary that is made has.
-
-        Args:
-            per_person: of the plan: K; None where records are the units.
-
-        Raises:
-            InvalidInput: records are the units, and a number was given.
-        """
+        """Return the records of each planted canary; ``per_person`` is the plan's K, None where units are records."""
         if per_person is None and self.canary_records is not None:
             allowed = "none where the plan's unit is a record: each canary is one"
             raise InvalidInput("canary_records", self.canary_records, allowed)
         return self.canary_records or per_person or 1
 
     def guesses_for(self, mechanism: Mechanism, delta: float) -> int:
-        """The number of guesses, from public figures."""
         if self.guesses is not None:
             return self.guesses
         return best_guesses(self.canaries, mechanism.epsilon(delta), delta, self.confidence)
 
 
+WORDS: Final = {"NUMBER": CanaryConfig}
+"""How many canaries, and their settings, as people write them (:mod:`privmix.named`)."""
+
+
 @dataclass(frozen=True)
 class Apart:
-    """What guesses prove if canaries do not influence one another and the curve of each is that of Gaussian DP.
-
-    Attributes:
-        run: guesses at half of the canaries, and successes.
-        mu: lower bound by :func:`privmix.attacks.one_run.apart_mu`.
-        epsilon: that of mu-GDP at the audit's delta.
-    """
+    """Bounds that assume independent canaries under Gaussian DP, from guesses at half of them (``apart_mu``)."""
 
     run: OneRun
     mu: float
     epsilon: float
 
     def to_dict(self) -> dict[str, float]:
-        """JSON values."""
         counted = {"apart_guesses": self.run.guesses, "apart_correct": self.run.correct}
         return {**counted, "apart_mu": self.mu, "apart_epsilon": self.epsilon}
+
+    @property
+    def in_words(self) -> str:
+        mu, epsilon = rounded_down(self.mu, 4), rounded_down(self.epsilon, 4)
+        guessed = f"{self.run.correct:,} of {self.run.guesses:,} guesses"
+        return f"by {guessed} at the curve of Gaussian DP, whatever scores are: mu at least {mu}, epsilon {epsilon}"
 
     @classmethod
     def of(cls, scores: NDArray[np.float64], coins: NDArray[np.bool_], delta: float, confidence: float) -> Apart:
@@ -130,36 +109,43 @@ class Apart:
 
 @dataclass(frozen=True, repr=False)
 class CanaryAudit(ShownProof):
-    """The outcome of an audit with canaries. Private, like the records it ran on.
+    """Result of a canary audit. Private, like its records."""
 
-    Attributes:
-        proof: what is proven beside what was claimed.
-        included: how many canaries were.
-        method: how it was done, in words.
-        unit: what each was: a record, or a person with all records.
-        assumed: bounds by the means of the scores of canaries that were in and of those that were out (Agrawal, Wei,
-            Singh, Magdon-Ismail, Zikas 2026): they assume, beside what :class:`Assumed` says, that canaries do not
-            influence one another. They decide nothing.
-        apart: what guesses at half of the canaries prove under that assumption, whatever law scores have. It decides
-            nothing either.
-    """
+    # assumed: bounds by mean scores (Agrawal et al. 2026); apart: bounds by guesses at half of the canaries. Both
+    # assume that canaries do not influence each other. The verdict uses neither.
 
     proof: OneRunProof
     included: int
     method: str
     unit: str = RECORD.one
-    assumed: Assumed | None = None
+    assumed: AssumedBounds | None = None
     apart: Apart | None = None
 
     @property
     def canaries(self) -> str:
-        """Many of them, in a word or two."""
         return "canaries" if self.unit == RECORD.one else f"canary {unit_named(self.unit).many}"
 
     @property
     def proves(self) -> Proof:
-        """See :attr:`proof`."""
         return self.proof
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        title, facts = super().shown()
+        proof, run = self.proof, self.proof.run
+        bounds = {"Steinke et al.": proof.steinke, "Mahloujifar et al.": proof.mahloujifar}
+        return title, {
+            **facts,
+            "proven by": ", ".join(f"{name} {rounded_down(bound, 4)}" for name, bound in bounds.items()),
+            "guessed": f"{run.correct} of {run.guesses} coins right, of {run.canaries} {self.canaries} ({self.method})",
+            "so many perfect guesses would prove": f"epsilon {rounded_up(proof.provable_epsilon, 4)}",
+        }
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Results that hold if canaries do not influence one another."""
+        lines = [] if self.assumed is None else self.assumed.in_words
+        lines = lines if self.apart is None else [*lines, self.apart.in_words]
+        return tuple(f"if canaries do not influence one another, which decides nothing: {line}" for line in lines)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values; the unit where it is no record."""
@@ -181,38 +167,13 @@ def audit_release(
 ) -> CanaryAudit:
     """Insert canaries into ``records``, release once by the real engine, guess who was in, and state what that proves.
 
-    The release itself is not kept: rows are scored as they come, so memory is what the engine takes and some blocks.
-
     Formal guarantees:
-        * Valid: for an engine that does what ``plan`` says, more than the claimed epsilon is proven with probability at
-          most 1 - ``config.confidence``.
+        * Valid: if the engine follows ``plan``, the audit proves more than the claimed epsilon with probability at most
+          1 - ``config.confidence``.
         * Fixed beforehand: canaries, coins and the number of guesses do not depend on the release.
         * Private: the figures come from private records and no noise protects them. They are for the owner.
-
-    Args:
-        plan: as it was, or is to be, released; of a design whose rows are averages, with Gaussian noise.
-        records: the owner's records, as many as the plan says where its design needs that; with persons exactly
-            where its unit is a person.
-        config: see :class:`CanaryConfig`.
-        delta: at which epsilon is claimed.
-        streams: fresh secret streams for the run; used up.
-        generator: of canaries and coins; nobody who guesses may know it.
-        progress: called as work proceeds.
-
-    Raises:
-        InvalidInput: the plan's design has no canary audit, or the records do not fit it.
-
-    Example:
-        >>> from privmix.engine import PrivateRecords
-        >>> from privmix.planning import ReleaseConfig
-        >>> rng = np.random.default_rng(0)
-        >>> records = PrivateRecords(rng.normal(size=(500, 40)).astype(np.float32), rng.integers(0, 2, 500))
-        >>> plan = ReleaseConfig(records=500, dim=40, classes=("no", "yes"), mixup_degree=16).calibrate(8.0, 1e-4)
-        >>> audit = audit_release(plan, records, CanaryConfig(canaries=100), delta=1e-4,
-        ...                       streams=SecretStreams.from_entropy(), generator=rng)
-        >>> audit.proof.proven_epsilon <= audit.proof.claimed_epsilon
-        True
     """
+    # Rows are scored as they come and not kept: memory is the engine's and a few blocks.
     check_number("delta", delta, low=0, high=1, low_open=True, high_open=True)
     checked = check_auditable(plan, config)
     mechanism = release_mechanism(checked)
@@ -238,21 +199,14 @@ def audit_release(
 
 def under_assumptions(
     scores: NDArray[np.float64], coins: NDArray[np.bool_], mechanism: Mechanism, proof: OneRunProof
-) -> tuple[Assumed, Apart]:
-    """What canaries' scores prove by their means and by guesses at half of them, each at the proof's confidence."""
+) -> tuple[AssumedBounds, Apart]:
+    """Proofs from the means of canaries' scores and from guesses at half of them, each at the proof's confidence."""
     event, alpha = mechanism.event(1.0), 1 - proof.confidence
-    means = Assumed.of(scores[~coins], scores[coins], event, mechanism.adjacency, proof.delta, alpha)
+    means = AssumedBounds.of(scores[~coins], scores[coins], event, mechanism.adjacency, proof.delta, alpha)
     return means, Apart.of(scores, coins, proof.delta, proof.confidence)
 
 
 def canaries_in_words(config: CanaryConfig, unit: Unit) -> str:
-    """What the canaries are.
-
-    Example:
-        >>> from privmix.mechanisms.plan import PERSON
-        >>> canaries_in_words(CanaryConfig(canary_records=4), PERSON)
-        'planted canary persons with 4 records each'
-    """
     if unit.per_person is None:
         return f"{config.kind} canaries"
     if config.kind == "mislabelled":
@@ -275,15 +229,13 @@ def check_auditable(plan: Plan, config: CanaryConfig) -> ReleasePlan:
 
 
 def _takes_places(plan: ReleasePlan, config: CanaryConfig) -> bool:
-    """Whether canaries stand where the last units stood: the count is fixed, or they are those units, mislabelled.
-
-    Nobody is in the data twice then, and what the run costs each person is what its plan says.
-    """
+    """Whether canaries replace the last units: the count is fixed, or the canaries are those units, mislabelled."""
+    # No person is in the data twice then, and the run costs each person what its plan states.
     return plan.kind.fixed_size or config.kind == "mislabelled"
 
 
 def release_mechanism(plan: ReleasePlan) -> Mechanism:
-    """The plan with its noise as the unknown."""
+    """Return the plan with its noise as the unknown."""
 
     def event(factor: float) -> Any:
         centre = plan.centre_noise_multiplier
@@ -324,19 +276,19 @@ def _scores(
 def _with_canaries(
     plan: ReleasePlan, others: RecordTiles, kept: int, canaries: Canaries, coins: NDArray[np.bool_]
 ) -> tuple[RecordTiles, Blocks]:
-    """The others and the canaries that the coins chose; and all that may be there, as the attacker knows it."""
+    """Yield the others and the canaries that the coins chose; and all that may be there, as the attacker knows it."""
     if plan.per_person is None:
         mixed: RecordTiles = WithCanaries(others, kept, *canaries.chosen(coins))
     else:
         mixed = with_persons(persons_of(others), kept, *canaries.chosen(coins), canaries.whose(coins), canaries.copies)
 
-    def known() -> Iterator[Block]:
+    def known() -> Iterator[CanaryBlock]:
         if plan.per_person is None:
             for x, y in blocks_of(others, kept):
-                yield Block(x, y, 1.0)
+                yield CanaryBlock(x, y, 1.0)
         else:
             for x, y, persons in person_blocks(plan, others, kept):
-                yield Block(x, y, 1.0, persons)
+                yield CanaryBlock(x, y, 1.0, persons)
         for side in canaries.sides:
             yield side.block(plan)
 

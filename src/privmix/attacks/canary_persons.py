@@ -1,8 +1,4 @@
-"""Canaries that are persons: how they join a dataset's persons, and what a person adds to released sums on average.
-
-They join before records are grouped by person. So it is the run's own code that finds the records of a canary, draws or
-weighs them, and puts the canary into a tile: what goes wrong there shows.
-"""
+"""Canaries that are persons. They join before records are grouped, so that audits exercise the run's own grouping."""
 
 from __future__ import annotations
 
@@ -27,16 +23,12 @@ _LEAST: Final = np.float32(1e-30)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Persons:
-    """Whose some records are, as rows know them. Secret.
+class PersonWeights:
+    """The persons of some records, as rows use them. Secret."""
 
-    Attributes:
-        weights: (b,) what each record adds, on average, to a row that its person is in; 1 for each person where rows
-            hold one record of a person, at most 1 where they hold weighted means.
-        first: (g,) where the records begin which one row may hold of one person: all of theirs, or, in rows by class,
-            those of a class.
-        mean: whether a row holds the weighted mean of these, and not one of them.
-    """
+    # weights: (b,) mean contribution of each record to a row of its person: 1 for each person where a row holds one
+    # record, at most 1 for weighted means (mean=True). first: (g,) starts of the records that one row may hold of one
+    # person.
 
     weights: NDArray[np.float64]
     first: NDArray[np.int64]
@@ -51,17 +43,9 @@ class Persons:
         return np.asarray(np.log1p(np.maximum(np.add.reduceat(raised, self.first, axis=0), _LEAST - 1)))
 
 
-def standing(plan: ReleasePlan, starts: NDArray[np.int64], labels: NDArray[np.int64], copies: int = 1) -> Persons:
-    """How records stand in the rows of a plan.
-
-    Said from the plan alone and not by the engine's weights: an attack that took these over would share their faults.
-
-    Args:
-        plan: public; its unit is a person.
-        starts: (k + 1,) where the records of each person begin.
-        labels: (b,) class numbers, ascending within a person.
-        copies: how often each record stands in the data.
-    """
+def standing(plan: ReleasePlan, starts: NDArray[np.int64], labels: NDArray[np.int64], copies: int = 1) -> PersonWeights:
+    """Return the weights of (b,) labels in a plan's rows; ``starts``: (k + 1,), ``copies``: copies of each record."""
+    # From the plan alone: an attack that took the engine's weights would share their faults.
     counts, most = np.diff(starts), _most(plan)
     first = starts[:-1]
     if _by_class(plan):
@@ -69,23 +53,13 @@ def standing(plan: ReleasePlan, starts: NDArray[np.int64], labels: NDArray[np.in
         new[1:] = labels[1:] != labels[:-1]
         new[first] = True
         first = np.flatnonzero(new)
-    return Persons(np.repeat(copies / np.maximum(copies * counts, most), counts), first, plan.person_mean)
+    return PersonWeights(np.repeat(copies / np.maximum(copies * counts, most), counts), first, plan.person_mean)
 
 
 def persons_vectors(
-    plan: ReleasePlan,
-    made: NDArray[np.float32],
-    starts: NDArray[np.int64],
-    labels: NDArray[np.int64],
-    copies: int,
+    plan: ReleasePlan, made: NDArray[np.float32], starts: NDArray[np.int64], labels: NDArray[np.int64], copies: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """(r, d + K) of records -> (k, d + K) of persons: the mean of what they give rows; and (k,) their classes.
-
-    Args:
-        plan: public.
-        made: what each record would add.
-        starts, labels, copies: as :func:`standing` takes them.
-    """
+    """Average (r, d + K) record vectors into (k, d + K) person vectors; return these and their (k,) classes."""
     counts = np.diff(starts)
     whose = np.repeat(np.arange(len(counts)), counts)
     held = np.bincount(whose * plan.num_classes + labels, minlength=len(counts) * plan.num_classes)
@@ -101,15 +75,15 @@ def _by_class(plan: ReleasePlan) -> bool:
 
 
 def _most(plan: ReleasePlan) -> int:
-    """Records of a person that weigh as much as one of somebody with one; where rows hold one of them, all do."""
+    """Return how many records weigh as much as a person's only record; 1 where rows hold one of them."""
     assert plan.per_person is not None
     return plan.per_person if plan.as_means or plan.person_mean else 1
 
 
 def person_blocks(
     plan: ReleasePlan, tiles: RecordTiles, kept: int
-) -> Iterator[tuple[NDArray[Any], NDArray[np.int64], Persons]]:
-    """The records of the first ``kept`` persons, those of some whole persons at a time."""
+) -> Iterator[tuple[NDArray[Any], NDArray[np.int64], PersonWeights]]:
+    """Yield the records of the first ``kept`` persons, those of some whole persons at a time."""
     for index in range(record_tiles(tiles)):
         (x, y), starts = tiles.tile(index), tiles.starts(index)
         assert starts is not None
@@ -123,10 +97,7 @@ def person_blocks(
 
 
 class _Appended:
-    """Some rows of an array, and behind them those of another, each several times: nothing is copied but what is read.
-
-    The part of NumPy's arrays that :class:`privmix.engine.records.PersonTiles` needs.
-    """
+    """Some rows of an array and then those of another, repeated; copies only what is read. For ``PersonTiles``."""
 
     ndim = 2
 
@@ -143,11 +114,7 @@ class _Appended:
 
 
 def persons_of(tiles: RecordTiles) -> PersonTiles:
-    """The same tiles, whose persons are told from one another.
-
-    Raises:
-        InvalidInput: they are of another kind, such as a store that is sorted by person, to which none can be added.
-    """
+    """Return the same tiles with distinguishable persons; raise InvalidInput for a store sorted by person."""
     if not isinstance(tiles, PersonTiles):
         allowed = "arrays with one person a record, where the plan's unit is a person"
         raise InvalidInput("persons", WITHHELD, allowed)
@@ -162,16 +129,7 @@ def with_persons(
     whose: NDArray[np.int64],
     copies: int,
 ) -> PersonTiles:
-    """The first ``kept`` persons with all records, and behind them others.
-
-    Args:
-        tiles: the persons that are there.
-        kept: so many of them, in the order in which their first records stand.
-        features: (c, d) records of the others.
-        labels: (c,)
-        whose: (c,) which of the others has each.
-        copies: how often each of their records stands in the data.
-    """
+    """Return the first ``kept`` persons and then others: (c, d) features, (c,) labels and (c,) person numbers."""
     numbers = numbers_of(tiles.persons)
     rows = np.flatnonzero(numbers < kept)
     virtual: Any = _Appended(tiles.features, rows, features, copies)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.attacks.canary_persons import Persons, standing
+from privmix.attacks.canary_persons import PersonWeights, standing
 from privmix.engine.records import RecordTiles, RecordUnits, Tile, record_tiles
 from privmix.errors import check_choice
 from privmix.mechanisms.membership import RECORD_TILE
@@ -17,20 +17,13 @@ from privmix.plans import ReleasePlan
 from privmix.publication import RecordTransform
 
 
-class Block(NamedTuple):
-    """Some records that may be in the data; of persons, some whole persons' records.
-
-    Attributes:
-        x: (b, d) features.
-        y: (b,) labels.
-        share: of the units, that is expected to be there.
-        persons: whose they are; None where records are the units.
-    """
+class CanaryBlock(NamedTuple):
+    """Records that may be in the data: (b, d) and (b,), the expected share present, and their persons or None."""
 
     x: NDArray[Any]
     y: NDArray[np.int64]
     share: float
-    persons: Persons | None = None
+    persons: PersonWeights | None = None
 
     @property
     def weights(self) -> NDArray[np.float64] | None:
@@ -39,7 +32,6 @@ class Block(NamedTuple):
 
     @property
     def units(self) -> float:
-        """How many units these are."""
         return float(len(self.y) if self.persons is None else self.persons.weights.sum())
 
     def by_class(self, classes: int) -> NDArray[np.float64]:
@@ -48,38 +40,31 @@ class Block(NamedTuple):
         return found if self.weights is None else found * self.weights[:, None]
 
 
-Blocks = Callable[[], Iterator[Block]]
+Blocks = Callable[[], Iterator[CanaryBlock]]
 """Goes over all records that may be in the data."""
 
 
 class Side(NamedTuple):
-    """Canaries, k of them: the records of each stand side by side.
-
-    Attributes:
-        features: (r, d).
-        labels: (r,); those of a person ascend.
-        starts: (k + 1,) where those of each person begin; None where records are the units.
-        copies: how often each stands in the data.
-    """
+    """k canaries, records side by side: (r, d), (r,) ascending within a person, starts (k + 1,) or None for records."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
     starts: NDArray[np.int64] | None = None
     copies: int = 1
 
-    def block(self, plan: ReleasePlan) -> Block:
+    def block(self, plan: ReleasePlan) -> CanaryBlock:
         """As they may stand in the data."""
         found = None if self.starts is None else standing(plan, self.starts, self.labels, self.copies)
-        return Block(self.features, self.labels, CANARY_SHARE, found)
+        return CanaryBlock(self.features, self.labels, CANARY_SHARE, found)
 
 
 CANARY_SHARE: Final = 0.5
-"""Of the canaries, that is."""
+"""Chance of a canary to be put among the records."""
 
 KINDS: Final = ("planted", "mislabelled", "blank")
 # Length of a canary in clipping bounds where nothing is centred: a mechanism that does not clip shows at once.
 _REACH: Final = 10.0
-# What a centred canary's residual is made longer by, so that the mean's noise does not leave it short of the bound.
+# Factor that lengthens a centred canary's residual, so that the mean's noise does not leave it short of the bound.
 _MARGIN: Final = 1.1
 # Records from which the mean is estimated.
 _SOME: Final = 4096
@@ -89,15 +74,7 @@ _BLOCK: Final = 512
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Canaries:
-    """Canaries, k of them, and in replace-one audits what may stand in their place. Secret.
-
-    Attributes:
-        features: (r, d) float32; where records are the units, r is k.
-        labels: (r,) class numbers.
-        opposites: None, or features and labels of the same shapes.
-        starts: (k + 1,) where the records of each person begin; None where records are the units.
-        copies: how often each of a person's records stands in the data.
-    """
+    """k canaries and, in replace-one audits, their opposites; arrays as in :class:`Side`. Secret."""
 
     features: NDArray[np.float32]
     labels: NDArray[np.int64]
@@ -110,7 +87,7 @@ class Canaries:
 
     @property
     def sides(self) -> list[Side]:
-        """What may stand in the data: the canaries, and what replaces them."""
+        """Units that may stand in the data: the canaries, and their replacements."""
         both = [(self.features, self.labels), *([] if self.opposites is None else [self.opposites])]
         return [Side(*one, self.starts, self.copies) for one in both]
 
@@ -123,7 +100,7 @@ class Canaries:
         return features, np.concatenate([self.labels[coins], self.opposites[1][~coins]])
 
     def whose(self, coins: NDArray[np.bool_]) -> NDArray[np.int64]:
-        """Of which canary each of those is."""
+        """Index of the canary behind each unit that :meth:`chosen` returns."""
         of = self._canary
         coins = coins[of]
         return of[coins] if self.opposites is None else np.concatenate([of[coins], of[~coins]])
@@ -136,10 +113,7 @@ class Canaries:
 
 @dataclass(frozen=True, eq=False)
 class WithCanaries(RecordUnits):
-    """The first ``kept`` records of ``others``, and after them the canaries that stand in. Secret.
-
-    Only the tile in which the two meet is copied.
-    """
+    """The first ``kept`` records of ``others``, then the included canaries; copies the tile with both. Secret."""
 
     others: RecordTiles
     kept: int
@@ -152,16 +126,13 @@ class WithCanaries(RecordUnits):
 
     @property
     def count(self) -> int:
-        """How many records there are."""
         return self.kept + len(self.labels)
 
     @property
     def dim(self) -> int:
-        """d."""
         return self.others.dim
 
     def tile(self, index: int) -> Tile:
-        """See :class:`privmix.engine.records.RecordTiles`."""
         start, end = index * RECORD_TILE, (index + 1) * RECORD_TILE
         own = slice(max(0, start - self.kept), max(0, end - self.kept))
         if start >= self.kept:
@@ -178,24 +149,14 @@ class WithCanaries(RecordUnits):
 
 
 def make_canaries(
-    plan: ReleasePlan,
-    others: RecordTiles,
-    size: int,
-    kind: str,
-    generator: np.random.Generator,
-    copies: int = 1,
+    plan: ReleasePlan, others: RecordTiles, size: int, kind: str, generator: np.random.Generator, copies: int = 1
 ) -> Canaries:
-    """Canaries that move the sums as far as the plan allows: at the clipping bound, in directions of their own.
-
-    Where the plan centres, directions start from the records' own mean: what is left of a canary then points in its
-    direction and not, with all others, against the mean.
-
-    A planted person has ``copies`` of one record, of which no mean is longer. Mislabelled ones have their own records,
-    whose labels are all shifted by as much.
-    """
+    """Make canaries that move the sums as far as the plan allows: at the clipping bound, in separate directions."""
+    # Centred plans: directions start from the records' mean, or every canary would point against it. A planted person
+    # repeats one record, whose mean is longest. Mislabelled persons keep theirs; all labels shift alike.
     classes = plan.num_classes
     if check_choice("canaries' kind", kind, KINDS[:2]) == "mislabelled":
-        # Those whose places they take: see ``privmix.attacks.canaries``.
+        # The units that the canaries replace: see ``privmix.attacks.canaries``.
         features, true, starts = _units_at(others, np.arange(others.units - size, others.units))
         shift = generator.integers(1, classes, size)
         opposites = None
@@ -231,7 +192,7 @@ def _directions(count: int, dim: int, generator: np.random.Generator) -> NDArray
 
 
 def blocks_of(tiles: RecordTiles, kept: int) -> Iterator[Tile]:
-    """The first ``kept`` records, some at a time: views, where the tiles are."""
+    """Yield the first ``kept`` records, some at a time: views, where the tiles are."""
     for index in range(record_tiles(tiles)):
         x, y = tiles.tile(index)
         for start in range(0, len(y), _BLOCK):
@@ -241,7 +202,7 @@ def blocks_of(tiles: RecordTiles, kept: int) -> Iterator[Tile]:
 
 
 def _mean(plan: ReleasePlan, tiles: RecordTiles, generator: np.random.Generator) -> NDArray[np.float32]:
-    """(d,) mean of the clipped records, or of some of them: directions need no more. Of persons, one record each."""
+    """(d,) mean of the clipped records, or of some of them: directions need no more. Persons add one record each."""
     some = np.sort(generator.choice(tiles.units, min(_SOME, tiles.units), replace=False))
     if plan.per_person is None:
         return np.asarray(_clipped(plan, _units_at(tiles, some)[0]).mean(axis=0), np.float32)

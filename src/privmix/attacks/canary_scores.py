@@ -1,16 +1,14 @@
 """Log-likelihood ratios of canaries from released rows, a block at a time.
 
-A row's sum is that of its members and Gaussian noise. Of a canary with features a and one-hot label b (less the offset)
-a row shows the projection z = w . (row - its expectation) on the matched filter w = (a / s_x^2, C_y^-1 b): about normal
-with variance v, and moved by D = w . (a, b) where the canary joined, which it does with probability p. The row's ratio
-is log(1 - p + p e^u) with u = t z - log E[e^(t z)] and t = D / v. The expectation is over the noise and over who else
-joined: it is that of known records, each drawn with a known probability, and exact. Thousands of rows add up what is
-wrong with it, so variances estimated from the rows themselves would not do.
+Take a canary with features a and one-hot label b (less the offset). A row shows its projection z = w . (row - mean row)
+on the matched filter w = (a / s_x^2, C_y^-1 b). z is about normal with variance v, and shifted by D = w . (a, b) if the
+canary joined, which has probability p. The row's ratio is log(1 - p + p e^u), u = t z - log E[e^(t z)], t = D / v. The
+expectation, over noise and the other members, is exact: thousands of rows would add up the error of an estimate.
 
-Canaries blur one another: those beside one, in or out, move its projections in all rows alike. That part of the ratio
-which is linear in the projections is therefore replaced by the best linear estimate of the coin from the sums of all
-canaries' projections: with S these sums and G the products of canaries and filters, S = p T G (coins - 1/2) + noise of
-covariance T G, so the estimate is proportional to (1 + p^2 T G / 4)^-1 S.
+Canaries blur each other: their products move each other's projections in all rows alike. The part of the ratio that is
+linear in projections is therefore replaced by the best linear estimate of the coins from S, the sums of projections.
+With G the products of canaries and filters, S = p T G (coins - 1/2) + noise of covariance T G. The estimate is then
+proportional to (1 + p^2 T G / 4)^-1 S.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ from privmix.publication import RecordTransform
 
 Floats = NDArray[np.float32]
 
-# Exponents beyond which a row's ratio is cut: it says "here" or "not here" as clearly as any.
+# Exponents beyond which a row's ratio is cut: it separates "here" from "not here" as clearly as any.
 _CERTAIN: Final = 60.0
 # Rows of a canary's class that must be seen before the noise is measured on them and not taken from the plan.
 _ENOUGH: Final = 16
@@ -40,18 +38,11 @@ _SOME: Final = 4096
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Filters:
-    """What canaries look like in a row, and what the other records do to that. Secret.
+    """Effect of k canaries and of the other records on a row. Secret."""
 
-    Attributes:
-        labels: (k,) the canaries' classes.
-        vectors: (k, d + K) what each adds to a row's sum: features and label.
-        weights: (d + K, k) filters matched to them.
-        shift: (k,) D.
-        noise: (k,) variance of the planned noise in projections.
-        spread: (k,) variance that sampling the other records adds, about.
-        expected: (K, k) sums of the projections of each class's records.
-        counts: (K,) records of each class.
-    """
+    # labels: (k,); vectors: (k, d + K) contributions to a row's sum; weights: (d + K, k) matched filters; shift: (k,)
+    # D. noise, spread: (k,) variances of projections from planned noise and from sampling the others. expected: (K, k)
+    # sums of the projections of each class's records; counts: (K,) records of each class.
 
     labels: NDArray[np.int64]
     vectors: Floats
@@ -124,10 +115,8 @@ def contributions(plan: ReleasePlan, transform: RecordTransform, x: Floats, y: N
 
 
 def _canary_vectors(plan: ReleasePlan, transform: RecordTransform, side: Side) -> tuple[Floats, NDArray[np.int64]]:
-    """(k, d + K) what each canary adds, on average, to a row that it is in, and (k,) their classes.
-
-    A person with records of several classes is looked for in the rows of one, in which most of them are.
-    """
+    """Return (k, d + K) mean contributions of canaries to a row that holds them, and (k,) their classes."""
+    # A person with records of several classes is looked for in the rows of the class with most of them.
     made = contributions(plan, transform, side.features, side.labels)
     if side.starts is None:
         return made, side.labels
@@ -141,16 +130,7 @@ def meetings(plan: ReleasePlan) -> Floats:
 
 @dataclass(eq=False, repr=False)
 class RowScores:
-    """Adds up the rows' log-likelihood ratios of k canaries. Secret.
-
-    Attributes:
-        plan: public.
-        transform: of the release.
-        filters: of the canaries.
-        others: all records that may be in the data, canaries included.
-        evidence: see :class:`privmix.attacks.canaries.CanaryConfig`.
-        totals: (k,) sums of rows' ratios so far, and ``sums``, of projections.
-    """
+    """Sums of the rows' log-likelihood ratios (``totals``) and projections (``sums``) of k canaries. Secret."""
 
     plan: ReleasePlan
     transform: RecordTransform
@@ -172,7 +152,8 @@ class RowScores:
         plan, filters = self.plan, self.filters
         for first in range(0, len(x), ROW_TILE):
             rows = slice(first, first + ROW_TILE)
-            present = self._classes_present(start + first, y[rows])
+            # (b, K) whether a row may hold records of a class, as far as the row itself shows.
+            present = plan.kind.classes_present(plan, start + first, y[rows], filters.counts)
             seen = x[rows] @ filters.weights[: plan.dim]
             seen += y[rows] @ filters.weights[plan.dim :]
             seen *= np.float32(plan.divisor)
@@ -181,10 +162,6 @@ class RowScores:
                 self._add_rows(seen, present)
             else:
                 self._add_gaps(seen, present)
-
-    def _classes_present(self, start: int, y: Floats) -> NDArray[np.bool_]:
-        """(b, K) whether a row may hold records of a class, as far as the row itself tells."""
-        return self.plan.kind.classes_present(self.plan, start, y, self.filters.counts)
 
     def _add_rows(self, seen: Floats, present: NDArray[np.bool_]) -> None:
         own = present[:, self.filters.labels]
@@ -222,10 +199,7 @@ class RowScores:
         self.totals += np.sum(np.log1p(rate * up), axis=0, where=both, dtype=np.float64)
 
     def _noise_factor(self, seen: Floats, own: NDArray[np.bool_], rows: int) -> float:
-        """Variance of the noise over what was planned, measured on all canaries together.
-
-        What is common to all canaries changes no guess; where the noise is not what was planned, ratios must know.
-        """
+        """Return the noise variance over the planned one, measured on all canaries together."""
         enough = own.sum(axis=0)
         if enough.min() < _ENOUGH:
             return 1.0
@@ -259,12 +233,7 @@ class RowScores:
 
 
 def resolve(present: RowScores, absent: RowScores | None) -> NDArray[np.float64]:
-    """(k,) final scores: ratios in which canaries no longer blur one another.
-
-    Args:
-        present: of the canaries.
-        absent: of what stands in their place where their coins leave them out; None where nothing does.
-    """
+    """Return (k,) final scores, with the influence of canaries on each other removed; ``absent``: of the opposites."""
     totals = present.totals if absent is None else present.totals - absent.totals
     if present.evidence != "rows" or present.tilt is None:
         # Differences of rows hold nothing linear.

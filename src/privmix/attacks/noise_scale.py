@@ -1,9 +1,5 @@
-"""An audit of the noise itself: is it as large, of the shape and as independent as the certificate says?
-
-Worst-case audits attack whole releases and see noise only through the record that it hides: a third too little may
-pass where little is claimed to leak. Here the noise is measured alone, draw by draw, on empty records
-(:mod:`privmix.audits.empty_runs`), where a hundredth too little shows.
-"""
+"""Noise audits: whether noise has the size, shape and independence that the certificate states."""
+# Attacks on whole releases miss a third too little noise where little leaks. Draws on empty records show a hundredth.
 
 from __future__ import annotations
 
@@ -39,8 +35,8 @@ FALSE_ALARM: Final = 1e-6
 _TESTS: Final = 8
 _KINDS: Final = 8
 _LEAST_SAMPLES: Final = 2000
-# With noise of fewer grid steps, rounding changes its law by more than these tests leave room for: Laplace's loses its
-# peak, and mean magnitudes are too small by a share of 1 / (8 steps^2).
+# With noise of fewer grid steps, rounding changes its law by more than these tests allow for. Laplace's loses its peak,
+# and mean magnitudes are too small by a share of 1 / (8 steps^2).
 _COARSEST: Final = {GAUSSIAN: 4.0, LAPLACE: 64.0}
 _MOST_RANKED: Final = 2**17
 
@@ -53,21 +49,10 @@ DEPENDENT: Final = "not independent"
 
 @dataclass(frozen=True)
 class MeasuredNoise:
-    """One noise of a release or training, measured.
+    """Measurement of one noise: certified and drawn standard deviation, interval, tests and verdict."""
 
-    Attributes:
-        name: of what it is added to.
-        law: ``gaussian`` or ``laplace``.
-        source: where the certificate has its figure, such as ``noise_std.x`` or ``plan.centre_noise_multiplier``.
-        certified: standard deviation: that figure.
-        measured: the same, of what was drawn.
-        low: lower end of a confidence interval for it.
-        high: upper end.
-        samples: draws.
-        shape_p: p-value of Kolmogorov and Smirnov's test against the certified law.
-        dependence: largest standard score of correlations between rows, columns, tiles and other noise.
-        verdict: ``as certified``, ``too little noise``, ``too much noise``, ``another shape`` or ``not independent``.
-    """
+    # source: the certificate's figure, such as ``noise_std.x``. shape_p: Kolmogorov and Smirnov's test against the law.
+    # dependence: largest standard score of correlations between rows, columns, tiles and other noise.
 
     name: str
     law: str
@@ -84,18 +69,13 @@ class MeasuredNoise:
 
 @dataclass(frozen=True, repr=False)
 class NoiseAudit(Shown):
-    """What an audit of the noise found.
+    """Result of a noise audit.
 
     Formal guarantees:
         * Rarely wrong: noise that is as certified gets another verdict, in any of an audit's tests, with chance at most
           :data:`FALSE_ALARM`.
-        * Each interval holds with chance ``confidence``, whatever the true scale is.
+        * Each interval holds with chance ``confidence``, for any true scale.
         * No private record is read.
-
-    Attributes:
-        design: audited.
-        confidence: of each interval.
-        noises: one for each kind of noise.
     """
 
     design: str
@@ -103,12 +83,16 @@ class NoiseAudit(Shown):
     noises: tuple[MeasuredNoise, ...]
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The verdict, and each noise."""
-        measured = {one.name: f"{one.measured / one.certified:.4f} of the certified" for one in self.noises}
+        level = f"{100 * self.confidence:g}%"
+        measured = {
+            one.name: f"{one.verdict}: {one.measured / one.certified:.4f} of {one.certified:.4g} ({one.source}), "
+            f"{level} interval {one.low / one.certified:.4f} to {one.high / one.certified:.4f}, {one.samples} draws"
+            for one in self.noises
+        }
         return f"Audit of noise: {'not as certified' if self.violated else AS_CERTIFIED}", measured
 
     def picture(self) -> Bars:
-        """Each noise beside its certified size, the line."""
+        """Bars of each noise as a share of its certified size, the line."""
         shares = [(one, one.measured / one.certified) for one in self.noises]
         bars = [Bar(one.name, share, f"{share:.4f}", one.verdict == AS_CERTIFIED) for one, share in shares]
         return Bars(
@@ -117,11 +101,9 @@ class NoiseAudit(Shown):
 
     @property
     def violated(self) -> bool:
-        """Whether a noise is not what the certificate says."""
         return any(noise.verdict != AS_CERTIFIED for noise in self.noises)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, as the run record of an audit of the noise holds them."""
         return {
             "design": self.design,
             "method": "noise of empty records",
@@ -133,13 +115,13 @@ class NoiseAudit(Shown):
 
     @property
     def statements(self) -> list[str]:
-        """Sentences that must stand beside the figures."""
+        """Sentences that must accompany the figures."""
         return [
             f"The real code drew the noise of design {self.design}, on empty records: no private record was read.",
             f"Each interval holds with chance {self.confidence:g}. Right noise is called wrong with chance at most "
             f"{FALSE_ALARM:g}.",
-            "This says that noise is as large as the plan says, not that the plan's noise is enough: that is what the "
-            "accountant's bound says.",
+            "The test shows that the noise is as large as planned, not that the planned noise is enough: the "
+            "accountant's bound proves that.",
         ]
 
 
@@ -152,26 +134,7 @@ def audit_noise(
     make: EngineFactory = real_engine,
     progress: Progress | None = None,
 ) -> NoiseAudit:
-    """Measure every noise of a plan, drawn by the real code on empty records.
-
-    Args:
-        plan: of a release or of a training.
-        samples: draws of each noise, at least; a quarter as many of a record count.
-        confidence: of each interval.
-        seed: for tests; None takes fresh keys.
-        make: makes the engine of a release.
-        progress: called with what is drawn, draws done and draws in all.
-
-    Raises:
-        InvalidInput: a number is out of range, or the noise is too coarse to be judged.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50)
-        >>> found = audit_noise(config.with_noise(3.0), samples=4000, seed=0)
-        >>> [(noise.name, noise.verdict) for noise in found.noises]
-        [('mean', 'as certified'), ('features', 'as certified'), ('labels', 'as certified')]
-    """
+    """Measure every noise of a plan with at least ``samples`` draws each, made by the real code on empty records."""
     check_integer("samples", samples, low=_LEAST_SAMPLES)
     check_number("confidence", confidence, low=0.5, high=1 - 1e-12)
     name, noises = _noises_of(plan, samples, seed, make, progress)
@@ -182,7 +145,6 @@ def audit_noise(
 def _noises_of(
     plan: object, samples: int, seed: int | None, make: EngineFactory, progress: Progress | None
 ) -> tuple[str, Iterable[PureNoise]]:
-    """What the plan's mechanism is called, and its noises."""
     raise TypeError(type(plan).__name__)
 
 
@@ -201,11 +163,9 @@ def _of_training(
 
 
 def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:
-    """Scale, shape and independence of draws, and what they say together.
-
-    The sum of squares of Gaussian draws follows the chi-squared law, the sum of magnitudes of Laplace draws that of
-    twice as many degrees: both tests and both intervals are exact, but for the rounding to the grid.
-    """
+    """Measure scale, shape and independence of draws, and give the verdict."""
+    # Squares of Gaussian draws sum to a chi-squared law, magnitudes of Laplace draws to one of twice as many degrees:
+    # tests and intervals are exact up to the grid's rounding.
     coarsest = _COARSEST[noise.law]
     if noise.step > 0 and noise.expected < coarsest * noise.step:
         raise InvalidInput(
@@ -243,12 +203,7 @@ def measure(noise: PureNoise, confidence: float) -> MeasuredNoise:
 
 
 def power(samples: int, factor: float, law: str = GAUSSIAN) -> float:
-    """Chance that noise of ``factor`` times its certified scale is caught, by its scale alone.
-
-    Example:
-        >>> power(DEFAULT_SAMPLES, 0.95) > 1 - 1e-9, power(DEFAULT_SAMPLES, 1.0) < 1e-6
-        (True, True)
-    """
+    """Return the chance that the scale test catches noise of ``factor`` times its certified scale."""
     alarm = FALSE_ALARM / (_TESTS * _KINDS)
     degrees = samples if law == GAUSSIAN else 2 * samples
     grown = factor**2 if law == GAUSSIAN else factor
@@ -257,14 +212,14 @@ def power(samples: int, factor: float, law: str = GAUSSIAN) -> float:
 
 
 def _sum_of(scores: Scores, law: str) -> tuple[float, int]:
-    """What follows the chi-squared law of so many degrees of freedom if the standard deviation is 1."""
+    """Return a sum and its degrees of freedom: it follows their chi-squared law if the standard deviation is 1."""
     if law == LAPLACE:
         return float(2 * math.sqrt(2) * np.abs(scores).sum()), 2 * scores.size
     return float(np.square(scores).sum()), scores.size
 
 
 def _ratio(total: float, degrees: int, law: str, level: float) -> float:
-    """The standard deviation under which ``total`` is at the quantile ``level``."""
+    """Return the standard deviation under which ``total`` is at the quantile ``level``."""
     found = total / float(stats.chi2.ppf(level, degrees))
     return found if law == LAPLACE else math.sqrt(found)
 
@@ -278,7 +233,7 @@ def _shape_p(scores: Scores, law: str, step: float) -> float:
 
 
 def _correlations(scores: Scores, beside: Scores | None) -> list[float]:
-    """Standard scores of sums of products of draws that must be independent."""
+    """Return standard scores of sums of products of draws that must be independent."""
     pairs: list[tuple[Scores, Scores]] = []
     if scores.shape[1] > 1:
         pairs.append((scores[:, 1:], scores[:, :-1]))

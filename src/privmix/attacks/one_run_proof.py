@@ -1,4 +1,4 @@
-"""What guesses at canaries' coins prove of one mechanism, beside what was claimed of it; and how many to guess."""
+"""Proofs about one mechanism from guesses at canaries' coins, next to its claim; and how many coins to guess."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from privmix.attacks.one_run import (
 )
 from privmix.errors import InvalidInput, check_integer, check_number
 
-# How many lines there are beside that of epsilon 0, and how far apart those are that are found first.
+# Number of lines in addition to that of epsilon 0, and the step between those that are found first.
 _LINES: Final = 256
 _APART: Final = 16
 _RAREST: Final = 1e-12
@@ -36,27 +36,15 @@ _HALVINGS: Final = 6
 
 @lru_cache(maxsize=64)
 def event_least(event: Event, adjacency: Adjacency) -> Least:
-    """The curve of a mechanism, from its own privacy loss distribution; a lower bound, so tests by it are valid.
-
-    Proofs about one mechanism ask for the same noises again and again: their curves are kept.
-
-    Each pair (epsilon, delta) that holds bounds it by (r - delta) e^-epsilon and by 1 - delta - e^epsilon (1 - r).
-
-    Example:
-        >>> from privmix.accounting import Gaussian
-        >>> exact = gaussian_least(1.0)(0.7)
-        >>> 0.99 * exact < event_least(Gaussian(1.0), Adjacency.ADD_REMOVE)(0.7) <= exact
-        True
-    """
+    """Return a lower bound on a mechanism's trade-off curve, from its privacy loss distribution; cached."""
+    # Each pair (epsilon, delta) that holds bounds it by (r - delta) e^-epsilon and by 1 - delta - e^epsilon (1 - r).
     return _Lines(event, adjacency)
 
 
 class _Lines:
-    """Lines below a curve, of which those are found that are highest where it is asked for.
+    """Lines below a convex curve; finds the highest at a point."""
 
-    Lines that touch a convex curve are the lower, the farther away they touch: what is highest among a few leads to
-    what is highest among all. Every line is a bound, so a search that misses the highest one costs nothing but power.
-    """
+    # Lines that touch farther away lie lower. Every line is a bound: missing the highest one costs only power.
 
     def __init__(self, event: Event, adjacency: Adjacency) -> None:
         # The recursion begins with events as rare as a false proof may be: lines must reach them.
@@ -92,45 +80,27 @@ class _Lines:
 
 @dataclass(frozen=True)
 class Mechanism:
-    """What is audited, with its noise as the unknown: the claim is that the factor is 1.
-
-    Attributes:
-        event: what ran, if its noise were the planned one times the factor.
-        adjacency: of the claim.
-
-    Example:
-        >>> from privmix.accounting import Gaussian
-        >>> mechanism = Mechanism(lambda factor: Gaussian(2.0 * factor))
-        >>> round(mechanism.epsilon(1e-5), 2) < round(mechanism.epsilon(1e-5, 0.5), 2)
-        True
-    """
+    """The audited mechanism as an event of its noise factor; the claim is factor 1."""
 
     event: Callable[[float], Event]
     adjacency: Adjacency = Adjacency.ADD_REMOVE
 
     def epsilon(self, delta: float, factor: float = 1.0) -> float:
-        """Epsilon at ``delta`` with so many times the planned noise."""
+        """Epsilon at ``delta`` with this multiple of the planned noise."""
         return epsilon(self.event(factor), delta, adjacency=self.adjacency).epsilon
 
     def is_refuted(self, run: OneRun, alpha: float, factor: float = 1.0) -> bool:
-        """Whether the guesses refute that there was at least so many times the planned noise."""
+        """Whether the guesses refute that there was at least this multiple of the planned noise."""
         return is_refuted(run, event_least(self.event(factor), self.adjacency), alpha)
 
 
 def mahloujifar_epsilon(run: OneRun, mechanism: Mechanism, delta: float, confidence: float) -> float:
-    """Epsilon at ``delta`` of the mechanism with the least noise that is refuted at ``confidence``; 0 if none is.
+    """Return epsilon at ``delta`` of the mechanism with the least noise refuted at ``confidence``, or 0.
 
     Formal guarantees:
         * Lower bound: if what ran is the mechanism at some noise, it exceeds that one's epsilon with probability at
           most 1 - ``confidence``.
         * Refutes curves: it exceeds the claimed epsilon only if the claimed trade-off curve itself is refuted.
-
-    Example:
-        >>> from privmix.accounting import Gaussian
-        >>> mechanism = Mechanism(lambda factor: Gaussian(2.0 * factor))
-        >>> run = OneRun(1000, 1000, 600)
-        >>> 0.5 < mahloujifar_epsilon(run, mechanism, 1e-5, 0.95) < mechanism.epsilon(1e-5)
-        True
     """
     alpha = 1 - check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     if not is_refuted(run, gaussian_least(0.0), alpha):
@@ -153,17 +123,7 @@ def mahloujifar_epsilon(run: OneRun, mechanism: Mechanism, delta: float, confide
 
 @dataclass(frozen=True)
 class OneRunProof:
-    """What one run proves beside what was claimed.
-
-    Attributes:
-        run: guesses and successes.
-        delta: of the claim and of the proofs.
-        confidence: with which all of it holds together.
-        claimed_epsilon: the upper bound.
-        steinke: lower bound by :func:`steinke_epsilon`.
-        mahloujifar: lower bound by :func:`mahloujifar_epsilon`.
-        provable_epsilon: what would have been proven had all guesses been correct.
-    """
+    """Proofs of one run next to the claim; ``provable_epsilon``: the proof had all guesses been correct."""
 
     run: OneRun
     delta: float
@@ -180,11 +140,9 @@ class OneRunProof:
 
     @property
     def violated(self) -> bool:
-        """Whether the claim is refuted."""
         return self.proven_epsilon > self.claimed_epsilon
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values; infinities become None."""
         figures = {
             "claimed_epsilon": self.claimed_epsilon,
             "proven_epsilon": self.proven_epsilon,
@@ -206,17 +164,7 @@ class OneRunProof:
 
 
 def prove(run: OneRun, mechanism: Mechanism, delta: float, confidence: float) -> OneRunProof:
-    """Both bounds, together at ``confidence``.
-
-    Raises:
-        InvalidInput: too few guesses to prove anything; the message says how many are needed.
-
-    Example:
-        >>> from privmix.accounting import Gaussian
-        >>> proof = prove(OneRun(1000, 1000, 600), Mechanism(lambda factor: Gaussian(2.0 * factor)), 1e-5, 0.95)
-        >>> 0 < proof.steinke < proof.mahloujifar == proof.proven_epsilon < proof.claimed_epsilon, proof.violated
-        (True, False)
-    """
+    """Prove both bounds, together at ``confidence``; raise InvalidInput for too few guesses."""
     check_enough(run.guesses, confidence)
     each = (1 + confidence) / 2
     perfect = OneRun(run.canaries, run.guesses, run.guesses)
@@ -232,12 +180,7 @@ def prove(run: OneRun, mechanism: Mechanism, delta: float, confidence: float) ->
 
 
 def canaries_needed(confidence: float) -> int:
-    """The fewest canaries with which :func:`prove` can prove anything: fair coins guess fewer by luck alone.
-
-    Example:
-        >>> canaries_needed(0.95), canaries_needed(1 - 1e-6)
-        (6, 21)
-    """
+    """Return the fewest canaries with which :func:`prove` can prove anything."""
     check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
     return math.floor(-math.log2((1 - confidence) / 2)) + 1
 
@@ -250,18 +193,7 @@ def check_enough(canaries: int, confidence: float, field: str = "canaries") -> N
 
 
 def best_guesses(canaries: int, epsilon: float, delta: float, confidence: float) -> int:
-    """How many coins to guess, chosen beforehand: what proves most where scores are as far apart as is claimed.
-
-    Args:
-        canaries: k.
-        epsilon: claimed; scores are taken as normal, with the mu that passes through (epsilon, delta).
-        delta: of the claim.
-        confidence: of :func:`prove`.
-
-    Example:
-        >>> best_guesses(1000, 8.0, 1e-5, 0.95), best_guesses(1000, 1.0, 1e-5, 0.95)
-        (200, 350)
-    """
+    """Return the number of guesses that proves most if the claim (``epsilon``, ``delta``) is tight; scores normal."""
     check_enough(canaries, confidence)
     mu, each = _mu_through(epsilon, delta), (1 + confidence) / 2
     least = canaries_needed(confidence)
@@ -270,14 +202,14 @@ def best_guesses(canaries: int, epsilon: float, delta: float, confidence: float)
     def proven(guesses: int) -> tuple[float, int]:
         run = OneRun(canaries, guesses, math.floor(guesses * _accuracy(mu, guesses / canaries)))
         best = max(steinke_epsilon(run, delta, each), mahloujifar_gaussian_epsilon(run, delta, each))
-        # Where little can be proven, many guesses show a broken mechanism best.
+        # If little can be proven, many guesses show a broken mechanism best.
         return best, guesses
 
     return max(sizes, key=proven)
 
 
 def _accuracy(mu: float, share: float) -> float:
-    """Expected accuracy on the ``share`` of canaries with the highest and lowest of scores N(+-mu/2, 1)."""
+    """Return expected accuracy on the ``share`` of canaries with the highest and lowest of scores N(+-mu/2, 1)."""
     grid: NDArray[np.float64] = np.linspace(-12 - mu, 12 + mu, 4001)
     kept = ndtr(mu / 2 - grid) + ndtr(-mu / 2 - grid)
     threshold = float(grid[int(np.argmin(np.abs(kept - share)))])

@@ -1,13 +1,11 @@
 """Canaries in a DP-SGD run: planted gradients, seen step by step, or odd inputs, seen through the final model.
 
-The engine is the real one: it draws the batches, clips, adds the noise and moves the weights. An observer of its steps
-adds the canaries' gradients to the sum of a batch, by the run's own rule of clipping, and looks at the noisy sums.
+The real engine draws batches, clips, adds noise and moves the weights. An observer of its steps adds the canaries'
+gradients to a batch's sum, by the run's own clipping, and reads the noisy sums.
 
-What is audited is the plan as it is: the sampling rate stays that of the public record count, and an included canary is
-one record more. Under replace-one a canary is always there, and its coin turns its gradient's sign.
-
-Where the plan's unit is a person, so is a canary: several records, all of them there or none, which the run itself
-finds to be of one person, and of which it draws up to K for a step. The mean of what they give is clipped once.
+The audited plan keeps the sampling rate of its public record count; an included canary is one extra record. Under
+replace-one, a canary is always there, and its coin turns its gradient's sign. If the unit is a person, so is a
+canary: the run itself finds its records, draws up to K for a step, and clips their mean once.
 """
 
 from __future__ import annotations
@@ -39,10 +37,10 @@ from privmix.training.plan import TrainingPlan
 
 # Length of a planted gradient in clipping norms: a run that does not clip shows at once.
 _REACH: Final = 10.0
-# Exponents beyond which a step's ratio is cut: it says "here" or "not here" as clearly as any.
+# Exponents beyond which a step's ratio is cut: it separates "here" from "not here" as clearly as any.
 _CERTAIN: Final = 60.0
 _LEAST_PROBABILITY: Final = 1e-12
-# Of a squared standard normal variable.
+# Median of a squared standard normal variable.
 _MEDIAN_SQUARE: Final = 0.4549
 # Noise, as a share of the planned one, below which it is taken to be this.
 _LEAST_NOISE: Final = 0.01
@@ -62,41 +60,16 @@ def audit_training_canaries(
 ) -> CanaryAudit:
     """Train once with canaries by the real engine, guess who was in, and state what that proves. The model is not kept.
 
-    ``"planted"`` canaries are gradients that each have a weight of their own, ten clipping norms long. The attacker
-    sees the noisy sum of every step and knows, as the accountant assumes, all of it but the canaries and the noise:
-    this is the pair of distributions that the plan's price is about. ``"mislabelled"`` canaries are records of the
-    dataset that are taken from it and given a wrong label, ``"blank"`` ones are of one value throughout; the attacker
-    sees the final model alone, by its probability of the label that was trained, or of a person's records on average.
+    ``"planted"`` canaries are gradients, each on a weight of its own, ten clipping norms long. The attacker sees the
+    noisy sum of every step and knows all of it but canaries and noise: the accountant's pair of distributions.
+    ``"mislabelled"`` canaries are records with a wrong label, ``"blank"`` ones have one value throughout; the attacker
+    sees the final model's probability of the trained label.
 
     Formal guarantees:
-        * Valid: for an engine that does what the plan says, more than the claimed epsilon is proven with probability at
-          most 1 - ``canaries.confidence``.
+        * Valid: if the engine follows the plan, the audit proves more than the claimed epsilon with probability at most
+          1 - ``canaries.confidence``.
         * Fixed beforehand: canaries, coins and the number of guesses do not depend on the run.
         * Private: the figures come from private records and no noise protects them. They are for the owner.
-
-    Args:
-        config: settings of the run; without microbatches, banks of views and public data.
-        facts: public facts of the data.
-        records: the owner's; of persons where the config's unit is a person.
-        canaries: see :class:`privmix.attacks.canaries.CanaryConfig`; ``evidence`` is for planted ones.
-        plan: what ran, if it is known; None: what ``config`` asks for with as many records.
-        network: of the user's own, with the weights that training starts from.
-        streams: fresh secret streams for the run; used up.
-        generator: of canaries and coins; nobody who guesses may know it.
-        progress: see :data:`privmix.training.private_phase.Progress`.
-
-    Raises:
-        InvalidInput: there is no audit for such settings, or more canaries than weights or records.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> records = TrainingRecords.of(rng.normal(size=(300, 40)), rng.integers(0, 3, 300), classes=3)
-        >>> config = TrainingConfig.for_model("linear", records=300, epsilon=8.0, delta=1e-4, epochs=3)
-        >>> audit = audit_training_canaries(
-        ...     config, ModelFacts(("a", "b", "c"), {"name": "identity"}, (40,), dim=40), records,
-        ...     CanaryConfig(canaries=100), streams=SecretStreams.from_entropy(), generator=rng)
-        >>> audit.proof.proven_epsilon <= audit.proof.claimed_epsilon
-        True
     """
     check_auditable_training(config, canaries)
     count = len(records) if plan is None else plan.records
@@ -140,14 +113,7 @@ def check_auditable_training(config: TrainingConfig, canaries: CanaryConfig) -> 
 
 
 def check_room(canaries: CanaryConfig, *, weights: int, records: int, units: str = RECORD.many) -> None:
-    """Raise :class:`InvalidInput` where there are more canaries than places for them; reads no data.
-
-    Args:
-        canaries: of the audit.
-        weights: how many are trained: a planted canary has one of its own.
-        records: how many there are: mislabelled canaries are made of some of them.
-        units: what they are: records, or persons.
-    """
+    """Raise :class:`InvalidInput` for more canaries than ``weights`` (planted) or ``records`` (mislabelled)."""
     if canaries.kind == "planted" and canaries.canaries > weights:
         raise InvalidInput("canaries", canaries.canaries, f"at most {weights}, the weights that are trained")
     if canaries.kind == "mislabelled" and canaries.canaries >= records:
@@ -156,7 +122,7 @@ def check_room(canaries: CanaryConfig, *, weights: int, records: int, units: str
 
 
 def training_mechanism(plan: TrainingPlan) -> Mechanism:
-    """The plan with its noise as the unknown."""
+    """Return the plan with its noise as the unknown."""
 
     def event(factor: float) -> Event:
         return replace(plan, noise_multiplier=plan.noise_multiplier * factor).event
@@ -166,20 +132,10 @@ def training_mechanism(plan: TrainingPlan) -> Mechanism:
 
 @dataclass(eq=False, repr=False)
 class _Planted(StepObserver):
-    """Planted gradients, which stand for the last records, and what is seen of them in clipping norms. Secret.
+    """Planted gradients, which stand for the last records, and their scores in clipping norms. Secret."""
 
-    Attributes:
-        plan: of the run.
-        clipping: of the run.
-        records: of the run: real ones, and behind them those of the canaries.
-        places: (k,) the weight of each canary.
-        members: (c,) which canaries stand behind the real records.
-        signs: (c,) of their gradients.
-        real: how many real records there are.
-        each: how many records each canary has.
-        evidence: ``"rows"``: steps, or ``"neighbours"``: differences of two steps.
-        scores: (k,).
-    """
+    # places: (k,) weight of each canary; members: (c,) canaries behind the ``real`` records; signs: (c,) of their
+    # gradients. evidence: ``"rows"`` (steps) or ``"neighbours"`` (differences of two steps).
 
     plan: TrainingPlan
     clipping: Clipping
@@ -201,7 +157,6 @@ class _Planted(StepObserver):
         self.scores = np.zeros(len(self.places))
 
     def drawn(self, batch: Batch, step: int) -> Batch:
-        """The real units of the batch."""
         most = self.plan.per_person
         # As the run itself finds and draws a unit's records: what goes wrong there shows.
         found = (
@@ -212,10 +167,7 @@ class _Planted(StepObserver):
         return Batch(batch.indices[real], batch.seeds[real])
 
     def _planted(self, found: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Which canaries have records in a step, (b, K) -> (e,), and the clipped gradients of these, summed by unit.
-
-        A record's gradient has its canary's direction; the mean of a unit's is clipped, as one.
-        """
+        """Return the (e,) canaries with records in a step, (b, K), and their clipped gradients, summed by unit."""
         units = np.repeat(np.arange(len(found)), found.shape[1])
         own = found.reshape(-1) >= 0
         pairs, counts = np.unique(units[own] * len(self.members) + found.reshape(-1)[own], return_counts=True)
@@ -233,13 +185,12 @@ class _Planted(StepObserver):
         total.index_add_(0, places, torch.from_numpy(added).to(total.device, total.dtype))
 
     def noised(self, mean: Tensor, step: int) -> None:
-        """Score the step by its noisy mean."""
         assert self._others is not None
         total = mean[self.places].double().cpu().numpy() * self.plan.units
         shown = (total - self._others) / self.plan.clip_norm
         mechanism = mechanism_of(self.plan)
         if not mechanism.step_by_step(self.plan):
-            # What shows a canary lies in several steps: the run is scored at its end, by the plan's own noise.
+            # Several steps together show a canary: the run is scored at its end, by the plan's own noise.
             self._seen.append(shown)
             if step + 1 == self.plan.steps:
                 self.scores = mechanism.scores(self.plan, np.stack(self._seen))[0]
@@ -260,7 +211,7 @@ class _Planted(StepObserver):
         self.scores += np.log1p(rate * (1 - rate) * (up + down))
 
     def _measured(self, shown: NDArray[np.float64], planned: float) -> float:
-        """Standard deviation of the noise: as planned, or less if all steps so far show less. Most canaries are out."""
+        """Return the noise's standard deviation: as planned, or less if all steps show less. Most canaries are out."""
         self._medians.append(float(np.median(np.square(shown))) / _MEDIAN_SQUARE)
         measured = math.sqrt(float(np.mean(self._medians)))
         return min(planned, max(measured, _LEAST_NOISE * planned))
@@ -332,13 +283,9 @@ def _input_scores(
 
 
 def _joined(
-    records: TrainingRecords,
-    features: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    of: NDArray[np.int64],
-    each: int,
+    records: TrainingRecords, features: NDArray[np.float32], labels: NDArray[np.int64], of: NDArray[np.int64], each: int
 ) -> TrainingRecords:
-    """Records, and behind them (c, d) those of canaries, each so many times; ``of`` says which canary has one."""
+    """Return records, followed by the (c, d) records of canaries, ``each`` times; ``of``: the canary of each one."""
     if records.units is None:
         x = np.concatenate([records.x, features])
         return TrainingRecords(x, np.concatenate([records.labels, labels]), records.classes)

@@ -1,1 +1,1 @@
-"""What every design must answer: its worst case, its noise, and how far one record moves what is released."""
+"""Audits that every design answers: its worst case, its noise, and how far one record moves the released values."""

@@ -1,8 +1,5 @@
-"""Are numbers those that follow from others, where another machine may have rounded otherwise?
-
-Eigenvectors have no signs of their own, and turn among those whose eigenvalues rounding does not tell apart: they are
-compared by what they are, and not one by one.
-"""
+"""Whether numbers follow from others, where another machine may have rounded differently."""
+# Eigenvectors have no sign and turn among equal eigenvalues: they are compared as spaces and not one by one.
 
 from __future__ import annotations
 
@@ -20,23 +17,13 @@ UP_TO_ROUNDING: Final = ", up to rounding"
 """Ends the name of a test that held, but not bit for bit."""
 
 ROUNDING: Final = 1e-4
-"""What rounding of another machine may change, as a share of the largest of its kind.
+"""Largest change by another machine's rounding, as a share of the largest number of its kind.
 
 Measured on OpenBLAS's kernels for five kinds of processors it is a seventh of that at most, digits of a grid apart."""
 
 
 def eigenvectors(what: str, rows: Reals, matrix: NDArray[Any], rounding: Reals) -> tuple[Reals, Reals]:
-    """Rows as unit vectors, and the eigenvalue of each.
-
-    Args:
-        what: they are, for errors.
-        rows: (r, d).
-        matrix: (d, d), symmetric.
-        rounding: (r,) relative, of each row.
-
-    Raises:
-        InvalidInput: they are no orthogonal eigenvectors.
-    """
+    """Return unit vectors of (r, d) ``rows`` and their eigenvalues; raise InvalidInput unless orthogonal."""
     lengths = np.linalg.norm(rows, axis=1, keepdims=True)
     units = rows / np.maximum(lengths, np.finfo(float).tiny)
     agree(f"{what}: their angles", units @ units.T, np.eye(len(units)), rounding[:, None] + rounding)
@@ -48,7 +35,7 @@ def eigenvectors(what: str, rows: Reals, matrix: NDArray[Any], rounding: Reals) 
 
 
 def _norm(matrix: NDArray[Any]) -> float:
-    """The largest eigenvalue's size, from below and closely."""
+    """Return the largest eigenvalue's size, from below and closely."""
     vector, size = np.linspace(1.0, 1.001, len(matrix)) / math.sqrt(len(matrix)), 0.0
     for _ in range(30):
         image = matrix @ vector
@@ -60,7 +47,7 @@ def _norm(matrix: NDArray[Any]) -> float:
 
 
 def agree(what: str, stated: Any, expected: Any, room: Any) -> None:
-    """Raise :class:`InvalidInput` unless numbers differ by ``room`` at most."""
+    """Raise :class:`InvalidInput` unless numbers differ by the tolerance at most."""
     apart = np.abs(np.asarray(stated, np.float64) - expected)
     # NaN compares false: what can't be compared is refused.
     if not (apart <= room + np.finfo(np.float32).tiny).all():

@@ -23,8 +23,8 @@ from privmix.audits.bounds import (
 )
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.audits.looks import Stopping, audit_until
-from privmix.audits.score_means import Assumed, overlap_refutes
-from privmix.audits.verdict import Audit
+from privmix.audits.score_means import AssumedBounds, overlap_refutes
+from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores, EngineFactory, attack, real_engine, worst_case_of
 from privmix.errors import InvalidInput
 from privmix.plans import Plan
@@ -49,35 +49,10 @@ def audit_plan(
     workers: int | None = None,
     progress: Progress | None = None,
     stopping: Stopping | None = None,
-) -> Audit:
-    """Audit a release plan at its worst case. Reads no private data.
-
-    A private record count's own query is not attacked; what is released after it is.
-
-    Args:
-        plan: what runs.
-        claimed_epsilon: to be refuted; infinite if nothing is claimed.
-        delta: of the claim.
-        own_price: the claim is the plan's own price by the accountant, so that rates below the plan's trade-off curve
-            refute it too. False for claims made by other formulas.
-        runs: trials in all, half of them with the record.
-        confidence: of the audit's statements.
-        seed: for tests; None takes fresh keys.
-        make: makes the audited engine.
-        workers: engines that run at once.
-        progress: called as work proceeds.
-        stopping: when to stop beside ``runs``, which are the most then; None: never before.
-
-    Raises:
-        InvalidInput: a value is out of range, or so few runs prove nothing at this confidence.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50, centre="none")
-        >>> found = audit_plan(config.calibrate(2.0, 1e-3), 2.0, 1e-3, runs=2000, seed=0)
-        >>> found.violated, found.proven_epsilon < 2
-        (False, True)
-    """
+) -> AuditVerdict:
+    """Audit a release plan at its worst case. Reads no private data; a private count's own query is not attacked."""
+    # own_price: the claim is the plan's own cost by the accountant: rates below its trade-off curve refute it too.
+    # runs: trials in total, half of them with the record. seed: for tests; None takes fresh keys.
     case = worst_case_of(plan)
 
     def attacked(more: int, before: int, until: float, told: Progress | None) -> AttackScores:
@@ -85,7 +60,7 @@ def audit_plan(
         how: dict[str, Any] = {"seed": seed, "make": make, "workers": workers, "progress": told}
         return attack(case, more, first=before, until=until, **how)
 
-    def judged(scores: AttackScores, level: float, share: float) -> Audit:
+    def judged(scores: AttackScores, level: float, share: float) -> AuditVerdict:
         return judge(
             scores,
             design=plan.design,
@@ -115,21 +90,9 @@ def judge(
     confidence: float,
     share: float,
     own_price: bool,
-) -> Audit:
-    """What scores of an attack say of a claim; see :class:`Audit`.
-
-    Args:
-        scores: of the attack.
-        design: name of what was attacked.
-        event: what the accountant priced for it.
-        adjacency: of the claim.
-        claimed_epsilon: to be refuted.
-        priced_epsilon: by PLD.
-        delta: of the claim.
-        confidence: of every statement.
-        share: chance of error of each of both tests, from :func:`check_audit`.
-        own_price: see :func:`audit_plan`.
-    """
+) -> AuditVerdict:
+    """Judge a claim by an attack's scores; see :class:`AuditVerdict`."""
+    # share: chance of error of each of both tests, from check_audit. priced_epsilon: by PLD.
     proven = _proven(scores.without, scores.present, delta, share)
     mu_rates = best_rates(scores.without, scores.present, mu_of_rates, share)
     mu = float(mu_of_rates(np.array([mu_rates.false_alarm_high]), np.array([mu_rates.miss_high]))[0])
@@ -137,7 +100,7 @@ def judge(
     below = curve.excludes(scores.without, scores.present, share / 3)
     below = curve.excludes(scores.repeats_without, scores.repeats_present, share / 3) or below
     below = overlap_refutes(scores.without, scores.present, event, adjacency, share / 3) or below
-    return Audit(
+    return AuditVerdict(
         design=design,
         attack=_EXACT,
         runs=2 * len(scores.without),
@@ -154,7 +117,7 @@ def judge(
         violated=proven > claimed_epsilon or (own_price and below),
         linear_epsilon=_proven(scores.linear_without, scores.linear_present, delta, share),
         points=_points(scores, share),
-        assumed=Assumed.of(scores.without, scores.present, event, adjacency, delta, 1 - confidence),
+        assumed=AssumedBounds.of(scores.without, scores.present, event, adjacency, delta, 1 - confidence),
     )
 
 
@@ -172,12 +135,7 @@ def _points(scores: AttackScores, share: float) -> tuple[Rates, ...]:
 
 @dataclass(frozen=True)
 class Curve:
-    """The trade-off curve of what ran, on the safe side: no attack has a miss rate below it.
-
-    Attributes:
-        event: what ran.
-        adjacency: of the claim.
-    """
+    """The trade-off curve of ``event`` on the safe side: no attack has a miss rate below it."""
 
     event: Event
     adjacency: Adjacency
@@ -201,7 +159,7 @@ class Curve:
 
 
 def published_epsilon(event: Event, delta: float, adjacency: Adjacency) -> float | None:
-    """The papers' figure for an event, or None where they have no formula for it."""
+    """Return the papers' figure for an event, or None where they have no formula for it."""
     try:
         found = epsilon(event, delta, accountant="as_published", adjacency=adjacency).epsilon
     except (UnsupportedEvent, InvalidInput):

@@ -1,21 +1,16 @@
-"""What an attack's hits and false alarms prove about a privacy claim.
+"""Bounds on privacy that follow from an attack's hits and false alarms.
 
-An attack scores runs of a mechanism on a dataset without a record ("absent") and with it ("present"); higher scores
-speak for presence. At a threshold it has a false-alarm rate (type I error) and a miss rate (type II error). From counts
-follow Clopper-Pearson upper bounds on both, and from these:
+An attack scores runs without a record ("absent") and with it ("present"); higher scores speak for presence. A threshold
+has a false-alarm rate (type I error) and a miss rate (type II error), with Clopper-Pearson upper bounds. From these:
 
-* Against an (epsilon, delta) claim: any such mechanism has 1 - miss <= e^epsilon x false alarm + delta, and the same
-  with the two rates exchanged. The epsilon that this proves is valid for EVERY mechanism.
-* Against a trade-off curve f (f-DP; Dong, Roth, Su 2021): miss >= f(false alarm). With upper bounds on both rates, a
-  miss rate below f at that false-alarm rate refutes f. This is valid for the claim "no attack beats f", and much
+* (epsilon, delta): 1 - miss <= e^epsilon x false alarm + delta, and with the rates exchanged. Valid for EVERY
+  mechanism.
+* f-DP (Dong, Roth, Su 2021): miss >= f(false alarm); a miss rate below f at that false-alarm rate refutes f. Much
   sharper than the two lines that (epsilon, delta) draws under f.
-* mu of Gaussian DP (Nasr et al. 2023): the rates prove that the mechanism is not mu-DP for any smaller mu. Reading an
-  epsilon off mu at a delta that no experiment reaches is valid ONLY for mechanisms whose own curve is that of mu-GDP
-  there: plain Gaussian queries are, and compositions of subsampled ones are nearly, never exactly. It refutes claims of
-  mu-GDP, not claims of (epsilon, delta).
+* mu-GDP (Nasr et al. 2023): the mechanism is not mu-DP for a smaller mu. An epsilon read off mu is valid ONLY for
+  mechanisms with a Gaussian curve (compositions of subsampled ones never have exactly that).
 
-Thresholds must not be chosen by the scores that prove: :func:`best_rates` chooses on the first third of the runs and
-proves with the rest.
+Thresholds must not be chosen by the scores that prove: :func:`best_rates` chooses on the first third of the runs.
 """
 
 from __future__ import annotations
@@ -41,21 +36,7 @@ _CANDIDATES: Final = 400
 
 
 def clopper_pearson(successes: ArrayLike, trials: int, alpha: float) -> tuple[Scores, Scores]:
-    """Lower and upper bounds on probabilities, each wrong with chance at most ``alpha``.
-
-    Args:
-        successes: counts, from 0 to ``trials``, of any shape.
-        trials: at least 1.
-        alpha: in (0, 1); both bounds together are an interval at confidence 1 - 2 alpha.
-
-    Returns:
-        lower and upper bounds, in the shape of ``successes``.
-
-    Example:
-        >>> low, high = clopper_pearson([0, 100], 100, 0.05)
-        >>> low.round(4).tolist(), high.round(4).tolist()
-        ([0.0, 0.9705], [0.0295, 1.0])
-    """
+    """Return lower and upper bounds on probabilities, each wrong with chance at most ``alpha``."""
     count = np.asarray(successes, dtype=np.float64)
     # A beta distribution of parameter 0 has no quantiles: these ends are 0 and 1.
     none = count <= 0
@@ -70,33 +51,15 @@ def _upper(successes: ArrayLike, trials: float, alpha: float) -> NDArray[np.floa
 
 
 def proven_epsilon(without: Scores, present: Scores, thresholds: Scores, delta: float, alpha: float) -> float:
-    """A lower bound on epsilon at ``delta`` that is wrong with chance at most ``alpha``, from thresholds fixed before.
-
-    Any (epsilon, delta)-private mechanism has P(score > t | present) <= e^epsilon P(score > t | absent) + delta, the
-    same with the two exchanged, and both for score <= t. The chance of error is shared among all of them.
-
-    Args:
-        without: scores of independent runs without the record.
-        present: scores of independent runs with it.
-        thresholds: not chosen by these scores.
-        delta: of the claim.
-        alpha: false alarms in all.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> absent, present = rng.normal(0, 1, 5000), rng.normal(1, 1, 5000)
-        >>> 1.0 < proven_epsilon(absent, present, np.array([2.0]), 1e-5, 0.05) < gdp_epsilon(1.0, 1e-5)
-        True
-    """
+    """Return a lower bound on epsilon at ``delta``, wrong with chance at most ``alpha``, from fixed thresholds."""
+    # P(score > t | present) <= e^epsilon P(score > t | absent) + delta, the same with the two exchanged, and both for
+    # score <= t. All of them share the chance of error.
     # Four inequalities a threshold, each with two bounds.
     share = alpha / (8 * len(thresholds))
     best = 0.0
     for threshold in thresholds:
         for one, other in ((present, without), (without, present)):
-            for hits, alarms in (
-                (one > threshold, other > threshold),
-                (one <= threshold, other <= threshold),
-            ):
+            for hits, alarms in ((one > threshold, other > threshold), (one <= threshold, other <= threshold)):
                 low = float(clopper_pearson(int(hits.sum()), len(hits), share)[0])
                 high = float(clopper_pearson(int(alarms.sum()), len(alarms), share)[1])
                 if low > delta:
@@ -106,15 +69,7 @@ def proven_epsilon(without: Scores, present: Scores, thresholds: Scores, delta: 
 
 @dataclass(frozen=True)
 class Rates:
-    """An attack at one threshold.
-
-    Attributes:
-        threshold: alarms are scores above it.
-        false_alarm: measured rate of alarms without the record.
-        miss: measured rate of no alarm with it.
-        false_alarm_high: upper bound on the true rate.
-        miss_high: upper bound on the true rate. Both bounds hold together with the chance asked for.
-    """
+    """Measured rates of an attack at one threshold (alarms lie above), with upper bounds that hold together."""
 
     threshold: float
     false_alarm: float
@@ -124,22 +79,13 @@ class Rates:
 
 
 Figure = Callable[[Scores, Scores], Scores]
-"""What upper bounds on (false-alarm, miss) rates prove, for arrays of both; the larger, the more."""
+"""Figure proven by arrays of upper bounds on (false-alarm, miss) rates; larger proves more."""
 
 
 def best_rates(without: Scores, present: Scores, figure: Figure, alpha: float) -> Rates:
-    """The rates, with bounds, at the threshold that promises the most.
-
-    The threshold is the best one on the first third of the runs, or 50,000 where that is fewer, for ``figure`` at the
-    bounds that as many runs as are left would give. The bounds are those of the others: valid whatever these first ones
-    show.
-
-    Args:
-        without: (runs,) scores of independent runs without the record, in any order that is independent of them.
-        present: (runs,) scores with it.
-        figure: what to prove.
-        alpha: chance that one of the two bounds is wrong.
-    """
+    """Return rates and bounds at the threshold that promises the largest ``figure``; scores in (runs,) random order."""
+    # The threshold is the best one on the first third of the runs (at most 50,000), at the bounds that the remaining
+    # runs would give. The bounds come from the remaining runs: valid for any outcome of the first ones.
     first = [scores[: _choosing(len(scores))] for scores in (without, present)]
     rest = [scores[_choosing(len(scores)) :] for scores in (without, present)]
     pooled = np.unique(np.concatenate(first))
@@ -158,18 +104,12 @@ def best_rates(without: Scores, present: Scores, figure: Figure, alpha: float) -
 
 
 def _choosing(runs: int) -> int:
-    """How many of so many runs choose the threshold: a third, as long as more of them choose a better one."""
+    """Return how many runs choose the threshold: a third, up to the number beyond which no better one is chosen."""
     return min(runs // _CHOOSING, _MOST_CHOOSING)
 
 
 def rates_at(without: Scores, present: Scores, thresholds: Scores, alpha: float) -> list[Rates]:
-    """The rates at each of ``thresholds``, which these scores did not choose; bounds hold for one threshold at a time.
-
-    Example:
-        >>> found = rates_at(np.arange(0.0, 10), np.arange(5.0, 15), np.array([6.5]), 0.05)[0]
-        >>> found.false_alarm, found.miss
-        (0.3, 0.2)
-    """
+    """Return the rates at thresholds that these scores did not choose; bounds hold for one threshold at a time."""
     alarms, misses = _errors(without, present, thresholds)
     alarms_high, misses_high = _upper(alarms, len(without), alpha / 2), _upper(misses, len(present), alpha / 2)
     return [
@@ -181,18 +121,13 @@ def rates_at(without: Scores, present: Scores, thresholds: Scores, alpha: float)
 
 
 def _errors(without: Scores, present: Scores, thresholds: Scores) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Counts of false alarms and of misses at each threshold."""
+    """Return counts of false alarms and of misses at each threshold."""
     alarms = len(without) - np.searchsorted(np.sort(without), thresholds, side="right")
     return alarms, np.searchsorted(np.sort(present), thresholds, side="right")
 
 
 def epsilon_of_rates(false_alarm: Scores, miss: Scores, delta: float) -> Scores:
-    """The epsilon at ``delta`` that upper bounds on both rates prove, for every mechanism; at least 0.
-
-    Example:
-        >>> epsilon_of_rates(np.array([0.01]), np.array([0.5]), 0.0).round(3).tolist()
-        [3.912]
-    """
+    """Return the epsilon at ``delta`` that upper bounds on both rates prove, for every mechanism; at least 0."""
     with np.errstate(divide="ignore", invalid="ignore"):
         one = np.log(np.maximum(1 - miss - delta, 0) / false_alarm)
         other = np.log(np.maximum(1 - false_alarm - delta, 0) / miss)
@@ -200,12 +135,7 @@ def epsilon_of_rates(false_alarm: Scores, miss: Scores, delta: float) -> Scores:
 
 
 def mu_of_rates(false_alarm: Scores, miss: Scores) -> Scores:
-    """The mechanism is not mu-GDP for any mu below this (Nasr et al. 2023); at least 0.
-
-    Example:
-        >>> mu_of_rates(np.array([0.05]), np.array([0.740])).round(2).tolist()
-        [1.0]
-    """
+    """Return the mu below which the mechanism is not mu-GDP (Nasr et al. 2023); at least 0."""
     return np.asarray(np.maximum(ndtri(1 - false_alarm) - ndtri(miss), 0.0))
 
 
@@ -215,17 +145,7 @@ def gdp_epsilon_of_mu(mu: float, delta: float) -> float | None:
 
 
 def largest_provable(runs: int, delta: float, alpha: float) -> float:
-    """What an attack without a single error would prove with so many runs of each kind, as :func:`best_rates` does.
-
-    Args:
-        runs: with the record, and as many without.
-        delta: of the claim.
-        alpha: chance of error.
-
-    Example:
-        >>> round(largest_provable(1000, 1e-5, 0.05), 2)
-        5.19
-    """
+    """Return what an attack without an error would prove with ``runs`` with the record and as many without."""
     left = runs - _choosing(runs)
     if left < 1:
         return 0.0
@@ -234,11 +154,7 @@ def largest_provable(runs: int, delta: float, alpha: float) -> float:
 
 
 def check_audit(claimed_epsilon: float, delta: float, runs: int, confidence: float) -> float:
-    """Check an audit's numbers; returns the chance of error that each of its two tests gets.
-
-    Raises:
-        InvalidInput: one is out of range, or there are too few runs for the confidence.
-    """
+    """Check an audit's numbers; return the chance of error of each of its two tests."""
     if claimed_epsilon != math.inf:
         check_number("claimed epsilon", claimed_epsilon, low=0)
     check_number("delta", delta, low=0, high=1, high_open=True)
@@ -250,23 +166,7 @@ def check_audit(claimed_epsilon: float, delta: float, runs: int, confidence: flo
 
 
 def check_runs(runs: int, delta: float, confidence: float, alpha: float) -> None:
-    """Raise where even an attack that never errs would prove nothing.
-
-    Args:
-        runs: all of them; half with the record, half without.
-        delta: of the claim.
-        confidence: asked for.
-        alpha: chance of error that one bound gets.
-
-    Raises:
-        InvalidInput: too few; the message says how many are needed.
-
-    Example:
-        >>> check_runs(10, 1e-5, 0.95, 0.025)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: runs: got 10; allowed: at least 20 at confidence 0.95, where fewer prove nothing
-    """
+    """Raise where even an attack that never errs would prove nothing; ``alpha``: chance of error of one bound."""
     if largest_provable(runs // 2, delta, alpha) > 0:
         return
     needed = 1
@@ -276,5 +176,5 @@ def check_runs(runs: int, delta: float, confidence: float, alpha: float) -> None
     while low + 1 < needed:
         middle = (low + needed) // 2
         low, needed = (low, middle) if largest_provable(middle, delta, alpha) > 0 else (middle, needed)
-    allowed = f"at least {2 * needed} at confidence {confidence:g}, where fewer prove nothing"
+    allowed = f"at least {2 * needed} at confidence {confidence:g}; fewer cannot prove an epsilon"
     raise InvalidInput("runs", runs, allowed)

@@ -1,4 +1,4 @@
-"""What attacks do where nothing else is asked; importing this takes no time."""
+"""Default settings of attacks; importing this module takes no time."""
 
 from __future__ import annotations
 

@@ -1,11 +1,7 @@
-"""What the real engines release of empty records: their noise alone, one array for every kind of noise.
+"""Releases of empty records by the real engines: their noise alone, one array for every kind of noise.
 
-An empty record is a vector of zeros. Where it still adds something that is known (its label, or the released mean that
-is subtracted from it), that is taken off: all membership is drawn from streams whose key the audit holds. What is left
-is noise and nothing else, whatever the owner's records are.
-
-Features, classes, rows and records that play no part are changed to what shows most noise in little time. The noise of
-a part depends on them by the plan's own figures only, and those are what it is compared with.
+An empty record is a vector of zeros, and its label and subtracted mean are taken off. Features, classes and rows that
+do not matter are changed for more noise in less time.
 """
 
 from __future__ import annotations
@@ -24,7 +20,7 @@ from privmix.engine.rows import released_mean
 from privmix.mechanisms.private_count import RECORD_COUNTS, noisy_count, query_noise, records_of_persons
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.registry import Door
+from privmix.plans.registry import Deferred
 from privmix.progress import Progress
 
 GAUSSIAN: Final = "gaussian"
@@ -41,18 +37,10 @@ KEPT: Final = 2**20
 
 @dataclass(frozen=True, eq=False)
 class PureNoise:
-    """Draws of one noise.
+    """Draws of one noise, (a, b) independent; axis 0 are rows, steps or keys."""
 
-    Attributes:
-        name: of what it is added to.
-        law: ``gaussian`` or ``laplace``.
-        certified: its standard deviation, as the certificate says under ``source``.
-        expected: that of a right draw: with room for rounding where the product adds some on purpose.
-        step: of the grid that draws are rounded to.
-        values: (a, b) independent draws; axis 0 are rows, steps or keys.
-        beside: draws of another noise of the same rows, (a, c), which must not depend on these; or None.
-        source: where the certificate has the figure, such as ``noise_std.second / sqrt 2``.
-    """
+    # certified: standard deviation in the certificate, under ``source``; expected: with an allowance for rounding on
+    # purpose; step: of the grid. beside: (a, c) draws of another noise of the same rows, independent of these, or None.
 
     name: str
     law: str
@@ -64,11 +52,8 @@ class PureNoise:
     source: str = ""
 
     def stated(self, source: str, figure: float) -> PureNoise:
-        """The same draws in the unit in which the certificate has their standard deviation as ``figure``.
-
-        What is drawn is of a plan that shows more noise in less time: other numbers of features and classes, and sums
-        in place of averages, have other units.
-        """
+        """Return the draws in the unit in which the certificate states their standard deviation as ``figure``."""
+        # Other numbers of features and classes, and sums instead of averages, have other units.
         unit = figure / self.certified
         return replace(
             self,
@@ -80,30 +65,16 @@ class PureNoise:
         )
 
 
-NoisesOf = Callable[[Any, int, "Keys", EngineFactory], Iterator[PureNoise]]
+NoisesOf = Callable[[Any, int, "FreshStreams", EngineFactory], Iterator[PureNoise]]
 """The noises of what a plan releases after count and mean."""
-NOISES: Final = Door[NoisesOf]("pure_noises", "one whose noises are known")
+NOISES: Final = Deferred[NoisesOf]("pure_noises", "one whose noises are known")
 
 
 def release_noises(
     plan: Plan, samples: int, seed: int | None = None, make: EngineFactory = real_engine, tell: Progress | None = None
 ) -> Iterator[PureNoise]:
-    """Every noise of a release, one after the other.
-
-    Args:
-        plan: of the release.
-        samples: draws of each noise, at least.
-        seed: for tests; None takes fresh keys.
-        make: makes the engine.
-        tell: told the name of what is drawn, and how much is done.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50)
-        >>> [noise.name for noise in release_noises(config.with_noise(3.0), 1000, seed=0)]
-        ['mean', 'features', 'labels']
-    """
-    keys = Keys(seed, tell or (lambda name, done, total: None))
+    """Yield every noise of a release, with at least ``samples`` draws."""
+    keys = FreshStreams(seed, tell or (lambda name, done, total: None))
     if plan.records_noise_multiplier is not None:
         yield from count_noises(plan, samples, keys)
     if plan.centred:
@@ -111,7 +82,7 @@ def release_noises(
     yield from NOISES.of(made_by(plan))(plan, samples, keys, make)
 
 
-class Keys:
+class FreshStreams:
     """Fresh streams for run after run, counted."""
 
     def __init__(self, seed: int | None, tell: Progress) -> None:
@@ -136,8 +107,8 @@ class Keys:
         return found
 
 
-def count_noises(plan: Any, samples: int, keys: Keys) -> Iterator[PureNoise]:
-    """The noises of a private count, of a plan of a release or of a training that was made with one."""
+def count_noises(plan: Any, samples: int, keys: FreshStreams) -> Iterator[PureNoise]:
+    """Yield the noises of a private count, of a plan of a release or of a training that was made with one."""
     multiplier, quantile = query_noise(plan), getattr(plan, "person_quantile", None)
     count, samples = 10**6, samples // _COUNT_SHARE
 
@@ -155,7 +126,7 @@ def count_noises(plan: Any, samples: int, keys: Keys) -> Iterator[PureNoise]:
     yield PureNoise("record count", GAUSSIAN, multiplier, multiplier, 1.0, drawn).stated(source, multiplier)
 
 
-def _mean_noise(plan: Plan, samples: int, keys: Keys) -> PureNoise:
+def _mean_noise(plan: Plan, samples: int, keys: FreshStreams) -> PureNoise:
     assert plan.centre_noise_multiplier is not None
     # A multiple of the plan's own: features may lie on channels.
     wide = replace(plan, dim=plan.dim * math.ceil(_MEAN_FEATURES / plan.dim))

@@ -1,12 +1,11 @@
-"""What a release's numbers say about its noise, gathered in one pass. Proofs: :mod:`privmix.audits.noise_tests`.
+"""Tests of a release's noise from its numbers, in one pass. Proofs: :mod:`privmix.audits.noise_tests`.
 
-Tested are, each against the certified noise alone: every column, every row, all of a part together, sums over classes
-(one-hot labels sum to a public constant, so that with centring nothing but noise is left of these), and the directions
-in which features vary least; that values lie on the public grid, and that no row comes twice. Labels that the plan
-makes public are compared with what they must be.
+Tests against the certified noise: columns, rows, a whole part, sums over classes and directions of least variation.
+One-hot labels sum to a public constant, so that with centring only noise is left. Other tests: values on the public
+grid; no equal rows; public labels as they must be.
 
-What no test of this kind can see: noise that is too small by less than the data add to it; noise of another shape;
-noise that somebody knows; rows that were made in another way but are as noisy.
+Not visible: noise too small by less than the data add; another shape; noise known to an attacker; rows made otherwise
+but as noisy.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from privmix.audits.noise_tests import (
 )
 from privmix.errors import InvalidInput
 from privmix.plans import Plan, ReleasePlan, made_by
-from privmix.plans.registry import Door
+from privmix.plans.registry import Deferred
 from privmix.publication.second_moments import lower_triangle
 
 PRODUCTS: Final = 1e-3
@@ -49,14 +48,9 @@ class Law:
 
 @dataclass(frozen=True)
 class RowLaw:
-    """What a plan says of its rows.
+    """Noise of a plan's rows: in features ``x``, in labels ``y`` (None: public)."""
 
-    Attributes:
-        x: the noise in features.
-        y: that in labels; None where they are public.
-        numbered: public labels follow from a row's number; else a row may be of any class.
-        directions: the features' noise can be tested in the directions in which they vary least.
-    """
+    # numbered: public labels follow from row numbers. directions: features can be tested where they vary least.
 
     x: Law
     y: Law | None = None
@@ -64,16 +58,12 @@ class RowLaw:
     directions: bool = False
 
 
-ROW_LAW: Final = Door[Callable[[Any, Any], RowLaw]]("row_law", "one whose rows can be tested")
-BESIDE_TESTS: Final = Door[Callable[[Any, Any], list[NoiseTest]]]("beside_tests")
+ROW_LAW: Final = Deferred[Callable[[Any, Any], RowLaw]]("row_law", "one whose rows can be tested")
+BESIDE_TESTS: Final = Deferred[Callable[[Any, Any], list[NoiseTest]]]("beside_tests")
 
 
 def row_law(plan: Plan, beside: Any) -> RowLaw:
-    """What a plan, and what was released beside its rows, say of these.
-
-    Raises:
-        InvalidInput: the plan's design does not say what its rows are.
-    """
+    """Return the law of a plan's rows; raise InvalidInput for a design without one."""
     return ROW_LAW.of(made_by(plan))(plan, beside)
 
 
@@ -85,16 +75,12 @@ def mixed_row_law(plan: ReleasePlan, beside: Any) -> RowLaw:
 
 
 class RowEvidence:
-    """Tests of released rows, which are shown a page at a time, columns and shards in order.
+    """Tests of released rows, given a page at a time, columns and shards in order.
 
     Formal guarantees:
         * False alarms: each family of tests refuses a release that has the certified noise with probability 5e-11 at
-          most, whatever the records are.
+          most, for any records.
         * Bounded: memory is 24 bytes a row and at most 8 values a row and column of what was shown.
-
-    Args:
-        plan: the release's plan.
-        law: of its rows.
     """
 
     def __init__(self, plan: Plan, law: RowLaw) -> None:
@@ -108,11 +94,7 @@ class RowEvidence:
         self._weak = WeakDirections(plan.rows, self._parts["x"]) if law.directions and plan.rows >= 16 else None
 
     def add(self, column: str, start: int, values: NDArray[np.float32]) -> None:
-        """Take rows ``start`` and on of a column: values (rows, width).
-
-        Raises:
-            InvalidInput: a value is not finite, off the grid, or no public label.
-        """
+        """Take (rows, width) values of a column from row ``start``; raise InvalidInput for a value off the grid."""
         part = self._parts.get(column)
         if part is None:
             self._check_labels(start, values)
@@ -132,11 +114,7 @@ class RowEvidence:
             raise InvalidInput(f"rows: {column}", "values that are not finite", "finite values")
 
     def finish(self) -> list[NoiseTest]:
-        """The tests, all rows seen.
-
-        Raises:
-            InvalidInput: one of them refuses the release.
-        """
+        """Return the tests after all rows; raise InvalidInput where one refuses the release."""
         rows, parts = self._plan.rows, self._parts
         law = "laplace" if parts["x"].laplace else "gaussian"
         found = [
@@ -182,12 +160,11 @@ class RowEvidence:
 
 
 def beside_tests(plan: Plan, beside: Any) -> list[NoiseTest]:
-    """Tests of what was released beside the rows, where anything was."""
     return BESIDE_TESTS.of(made_by(plan))(plan, beside) if BESIDE_TESTS.is_in(made_by(plan)) else []
 
 
 def symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: float) -> list[NoiseTest]:
-    """Tests of symmetric matrices, one or (k, d, d): noise of ``std`` on the diagonal, 1/sqrt(2) of it elsewhere."""
+    """Return tests of symmetric matrices, one or (k, d, d), with noise of ``std``; 1/sqrt(2) of it off the diagonal."""
     dim, half = released.shape[-1], unit / std / math.sqrt(2)
     energies: list[float] = []
     triangles: list[NDArray[np.float32]] = []
@@ -205,11 +182,7 @@ def symmetric_tests(what: str, released: NDArray[np.float32], std: float, unit: 
 
 
 def centre_tests(centre: NDArray[np.float32], plan: Plan) -> list[NoiseTest]:
-    """Test the released mean, which was released once.
-
-    Raises:
-        InvalidInput: a number is off the grid, or noise is missing.
-    """
+    """Test the released mean; raise InvalidInput for numbers off the grid or missing noise."""
     std, unit = plan.noise_std_centre, plan.unit_centre
     assert std is not None
     check_grid("centre", centre, unit, std)

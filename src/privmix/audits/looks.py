@@ -1,11 +1,9 @@
-"""Audits that may stop at any time: as soon as enough is proven, a claim is refuted, or a time is over.
+"""Audits that may stop at any time: when enough is proven, a claim is refuted, or time is over.
 
-Scores are looked at after so many runs, after twice, four times as many, and once more where time is over. The k-th
-look has the share 1 / (k (k + 1)) of the chance of error, and these shares add up to 1: what is said at any look holds
-together with all that was said at the others, however the moment to stop was chosen, and the best of all looks may be
-told. That is a confidence sequence which moves at looks alone; bets within a look hold at every run (see
-:mod:`privmix.audits.score_means`). Kutta, Dunsche, Wei and Zikas (2026) stop audits of f-DP by asymptotic theory; here
-every look is exact where one alone is.
+Scores are read at a number of runs that doubles, and once at the end of the time. The k-th look has the share 1 / (k (k
++ 1)) of the chance of error; the shares sum to 1. All looks hold together, whenever the audit stops, and the best may
+be reported. The looks are a confidence sequence (bets within a look hold at every run, see
+:mod:`privmix.audits.score_means`). Kutta, Dunsche, Wei and Zikas (2026) stop by asymptotic theory; looks are exact.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from privmix.audits.bounds import check_audit, gdp_epsilon_of_mu
-from privmix.audits.score_means import Assumed
-from privmix.audits.verdict import Audit
+from privmix.audits.score_means import AssumedBounds
+from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores
 from privmix.errors import check_number
 from privmix.progress import Progress
@@ -30,24 +28,15 @@ MOST_RUNS: Final = 10_000_000
 """Runs of an audit that something else stops: their scores fit in half a gigabyte."""
 
 Attack = Callable[[int, int, float, Progress | None], AttackScores]
-"""Scores of so many runs more, the number of runs before them, when to stop, and whom to tell."""
+"""Function of (further runs, earlier runs, deadline, progress) to scores."""
 
-Judge = Callable[[AttackScores, float, float], Audit]
-"""What scores say at a confidence, with the chance of error of each test."""
+Judge = Callable[[AttackScores, float, float], AuditVerdict]
+"""Function of (scores, confidence, chance of error of each test) to an audit."""
 
 
 @dataclass(frozen=True)
 class Stopping:
-    """When an audit stops, beside its number of runs.
-
-    Attributes:
-        seconds: after about so long; None: never.
-        enough: as soon as this share of the claimed epsilon is proven, or the claim is refuted; None: never.
-
-    Example:
-        >>> Stopping(seconds=60).looks_once, Stopping().looks_once
-        (False, True)
-    """
+    """When an audit stops early: after ``seconds``, or once ``enough``, a share of the claimed epsilon, is proven."""
 
     seconds: float | None = None
     enough: float | None = None
@@ -63,20 +52,14 @@ class Stopping:
         """Whether only the number of runs decides."""
         return self.seconds is None and self.enough is None
 
-    def enough_by(self, found: Audit) -> bool:
-        """Whether nothing more is needed."""
+    def enough_by(self, found: AuditVerdict) -> bool:
         return self.enough is not None and (
             found.violated or found.proven_epsilon >= self.enough * found.claimed_epsilon
         )
 
 
 def share_of_look(number: int) -> float:
-    """Share of the chance of error that look ``number``, from 1, has.
-
-    Example:
-        >>> [round(share_of_look(number), 3) for number in (1, 2, 3)]
-        [0.5, 0.167, 0.083]
-    """
+    """Return the share of the chance of error of look ``number``, from 1."""
     return 1 / (number * (number + 1))
 
 
@@ -90,25 +73,12 @@ def audit_until(
     runs: int,
     confidence: float,
     progress: Progress | None = None,
-) -> Audit:
-    """Attack and look, until ``stopping`` says so or there were ``runs`` runs.
+) -> AuditVerdict:
+    """Attack and judge until ``stopping`` or ``runs`` runs.
 
     Formal guarantees:
-        * Any time: each bound of the result, and ``violated``, is wrong with chance at most 1 - ``confidence``,
-          however the moment to stop depends on what was seen.
-
-    Args:
-        attack: gives scores.
-        judge: reads them.
-        stopping: when to stop.
-        claimed_epsilon: to be refuted.
-        delta: of the claim.
-        runs: the most there are.
-        confidence: of the result.
-        progress: called as work proceeds.
-
-    Raises:
-        InvalidInput: so few runs prove nothing at the first look's confidence.
+        * Any time: each bound of the result, and ``violated``, is wrong with chance at most 1 - ``confidence``. The
+          moment to stop may depend in any way on what was seen.
     """
     if stopping.looks_once:
         share = check_audit(claimed_epsilon, delta, runs, confidence)
@@ -117,7 +87,7 @@ def audit_until(
     wanted, number = min(FIRST, runs), 1
     check_audit(claimed_epsilon, delta, wanted, _at_look(number, confidence))
     scores: AttackScores | None = None
-    best: Audit | None = None
+    best: AuditVerdict | None = None
     while True:
         done = 0 if scores is None else 2 * len(scores.without)
         more = attack(wanted - done, done, until, progress)
@@ -135,8 +105,8 @@ def _at_look(number: int, confidence: float) -> float:
     return 1 - (1 - confidence) * share_of_look(number)
 
 
-def _better(before: Audit, found: Audit) -> Audit:
-    """The last look's figures, with the best bound of all looks."""
+def _better(before: AuditVerdict, found: AuditVerdict) -> AuditVerdict:
+    """Return the last look's figures, with the best bound of all looks."""
     mu = max(before.proven_mu, found.proven_mu)
     linear = [value for value in (before.linear_epsilon, found.linear_epsilon) if value is not None]
     return replace(
@@ -151,8 +121,8 @@ def _better(before: Audit, found: Audit) -> Audit:
     )
 
 
-def _both(before: Assumed, found: Assumed) -> Assumed:
-    """The better bounds; Gaussian scores are what the last test of all of them leaves."""
+def _both(before: AssumedBounds, found: AssumedBounds) -> AssumedBounds:
+    """Return the better bounds; Gaussian scores are what the last test of all of them leaves."""
     kept = found
     if not found.doubt and before.gaussian_mu is not None and before.gaussian_mu > (found.gaussian_mu or 0.0):
         kept = replace(kept, gaussian_mu=before.gaussian_mu, gaussian_epsilon=before.gaussian_epsilon)

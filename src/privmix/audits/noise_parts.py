@@ -1,4 +1,4 @@
-"""What tests of noise need to know of released rows: sums over a part of them, and over its weakest directions."""
+"""Figures of released rows that tests of noise need: sums over a part of them, and over its weakest directions."""
 
 from __future__ import annotations
 
@@ -52,11 +52,10 @@ class Part:
         return np.asarray(energies.sum(axis=1))
 
     def rounding(self, entries: int) -> float:
-        """Norm of half a grid step in each of so many entries, in units of the noise."""
+        """Norm of half a grid step in each of this number of entries, in units of the noise."""
         return self.unit / (2 * self.scale) * (entries if self.laplace else math.sqrt(entries))
 
     def tests(self, name: str, rows: int) -> list[NoiseTest]:
-        """Every column, and all together."""
         if self.laplace:
             whole = self._energies.sum(), rows * self.width, self.rounding(rows * self.width)
             return [
@@ -75,12 +74,10 @@ class Part:
 
 
 class WeakDirections:
-    """Noise of features in directions in which they vary little: there it shows even where signals are strong.
+    """Noise of features in directions of least variation, where it shows even next to strong signals."""
 
-    Directions, an eighth as many as there are columns, are taken from the first half of the rows, and the noise is
-    tested in the second half. The noise of one half is independent of the other's, so the directions are fixed as far
-    as the second half's noise is concerned, and what holds for fixed ones holds.
-    """
+    # Directions (an eighth of the columns) come from the first half of the rows and noise is tested in the second half.
+    # The second half is independent: for it, the directions are fixed.
 
     def __init__(self, rows: int, part: Part) -> None:
         self._rows, self._half, self._part = rows, rows // 2, part
@@ -95,7 +92,6 @@ class WeakDirections:
         self._norm = 0.0
 
     def add(self, start: int, values: NDArray[np.float32], exact: NDArray[np.float64]) -> None:
-        """Take rows, in order."""
         early = min(max(self._half - start, 0), len(values))
         done = 0
         while done < early:
@@ -122,7 +118,7 @@ class WeakDirections:
         for gram, block in zip(self._grams, self._blocks, strict=True):
             mean = self._sums[block] / self._half
             scatter = gram / self._half - np.outer(mean, mean)
-            # Squares beyond float32 say nothing. Any directions will do that the second half has no part in.
+            # Squares beyond float32 carry no information. Any directions will do that the second half has no part in.
             _, vectors = np.linalg.eigh(scatter if np.isfinite(scatter).all() else np.eye(len(gram)))
             self._bases.append(vectors[:, : max(1, len(gram) // 8)] / self._part.std)
         self._totals = np.zeros(sum(basis.shape[1] for basis in self._bases))
@@ -136,7 +132,7 @@ class WeakDirections:
         self._norm += float(np.einsum("ij,ij->", exact, exact)) / self._part.std**2
 
     def test(self) -> NoiseTest:
-        """Of all directions together, each about its mean."""
+        """Test all directions together, each about its mean."""
         rows = self._rows - self._half
         energy = (self._squares - np.square(self._totals) / rows + CANCELLED * self._squares).sum()
         rounding = self._part.rounding(rows * self._part.width) + ULP * math.sqrt(self._norm)
@@ -145,11 +141,7 @@ class WeakDirections:
 
 
 def check_grid(name: str, values: NDArray[np.float32], unit: float, std: float) -> None:
-    """Check that values are sums with noise on the grid of ``unit``.
-
-    Raises:
-        InvalidInput: a value is larger than any sum with noise of ``std``, or off the grid.
-    """
+    """Check that values are on the grid of ``unit`` and no larger than any sum with noise of ``std``."""
     largest = np.float32(min(_LARGEST_SUM * unit + _LARGEST_DRAW * std, float(np.finfo(np.float32).max)))
     flat: Any = values.reshape(-1)
     for first in range(0, len(flat), _VALUES_AT_ONCE):

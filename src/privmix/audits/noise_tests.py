@@ -1,23 +1,18 @@
-"""Is the certified noise there? One-sided tests of released numbers that hold whatever the data are.
+"""One-sided tests of released numbers for the certified noise; they hold for any data.
 
-Every released number is a signal plus noise that is independent of it: V = a + G, rounded to a public grid. Nothing is
-known of the signal a, which may be arbitrary and may differ from number to number, so no test can tell too much noise
-from signal. Too little noise can be told, because a signal never hides it downwards:
+Every released number is V = a + G, rounded to a public grid: a signal a, arbitrary and unknown, and independent noise
+G. Too much noise looks like signal, but a signal never hides too little noise:
 
-    Anderson (1955): if G has a symmetric density with convex level sets and C is a convex set symmetric about 0, then
-    P(a + G in C) <= P(G in C) for every fixed vector a, and so for every random a that is independent of G.
+    Anderson (1955): let G have a symmetric density with convex level sets, and C be a convex set symmetric about 0.
+    Then P(a + G in C) <= P(G in C) for every fixed vector a, and so for every random a that is independent of G.
 
-Independent Gaussian or Laplace entries have such a density. The sets C used here are balls: of the Euclidean norm, of
-the Euclidean norm after the mean is taken out (a projection, so still convex and symmetric), of the L1 norm, and
-intervals. The energy of V is thus stochastically at least that of the noise alone, whose law is known exactly: half the
+Independent Gaussian and Laplace entries are of that kind, and so are balls (Euclidean, also after the mean is taken
+out, or L1) and intervals. So the energy of V is stochastically at least that of the noise, whose law is known. Half the
 squared norm over the variance is Gamma(degrees / 2), the L1 norm over the scale Gamma(count). A release is refused
-where the energy lies so low that noise of the certified size alone falls there with probability ``FALSE_ALARM``
-divided by the number of tests in the family (Bonferroni).
+where noise alone has so low an energy with probability ``FALSE_ALARM`` over the family's tests (Bonferroni).
 
-Rounding moves a vector by at most its own length (half a grid step an entry, and float32's own rounding), so the norm
-of V plus that length is at least the norm of a + G: rounding makes no false alarm either.
-
-The rates are those of ideal samplers; see :mod:`privmix.mechanisms.noise` for how close the real ones are.
+Rounding moves a vector by at most a known length (half a grid step an entry, and float32's), which is added to its
+norm: no false alarms from rounding. Rates are those of ideal samplers; see :mod:`privmix.mechanisms.noise`.
 """
 
 from __future__ import annotations
@@ -30,10 +25,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrc, gammainc, gammaincinv
 
-from privmix.errors import InvalidInput
+from privmix.errors import InvalidInput, Unquoted
 
 FALSE_ALARM: Final = 5e-11
-"""Of each family of tests; verification has fewer than twenty."""
+"""Chance of a false alarm of each family of tests; verification has fewer than twenty."""
 
 ON_THE_GRID: Final = "values on the public grid"
 """The test of rows that counts them; none of them where rows are samples."""
@@ -41,7 +36,7 @@ ON_THE_GRID: Final = "values on the public grid"
 _POWER: Final = 0.99
 # float32 rounds to 2^-24 of a number, which a little more than covers.
 _FLOAT32: Final = 2.0**-23
-# Beyond so many, the incomplete gamma function loses digits; Chernoff's bound does not.
+# Beyond this number, the incomplete gamma function loses digits; Chernoff's bound does not.
 _EXACT_DEGREES: Final = 1e6
 # Widths of the intervals that small values are counted in, as shares of the standard deviation.
 _WIDTHS: Final = tuple(2.0**-power for power in range(13))
@@ -49,17 +44,11 @@ _WIDTHS: Final = tuple(2.0**-power for power in range(13))
 
 @dataclass(frozen=True)
 class NoiseTest:
-    """A family of tests that held.
+    """A family of passed tests."""
 
-    Attributes:
-        name: what was tested.
-        tests: how many tests.
-        false_alarm: probability, at most, that an honest release is refused by one of them.
-        lowest: the least noise that was measured, signal included, as a share of the certified standard deviation.
-        caught: noise of this share of the certified standard deviation, or less, is refused with probability 0.99
-            where the data add nothing; None where no such figure exists. What data add hides as much noise.
-        about: of tests of noise: which released numbers these are, in words; empty where verification knows it.
-    """
+    # false_alarm: bound on the chance that an honest release is refused. lowest: least measured noise, signal included,
+    # as a share of the certified deviation. caught: the share refused with probability 0.99 where data add nothing, or
+    # None. about: the released numbers in words, empty where verification knows them.
 
     name: str
     tests: int
@@ -69,39 +58,19 @@ class NoiseTest:
     about: str = ""
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
         return {name: value for name, value in vars(self).items() if name != "about"}
 
 
 def energy_test(name: str, energies: Any, degrees: float, rounding: Any = 0.0, *, law: str = "gaussian") -> NoiseTest:
     """Refuse vectors whose energy is too low for the certified noise.
 
-    Args:
-        name: what is tested.
-        energies: for each vector, with ``law`` "gaussian" the sum of squares in units of the certified variance, about
-            0 or about a projection; with "laplace" the sum of magnitudes in units of the certified scale, about 0.
-        degrees: entries of a vector, less the dimensions that were projected out.
-        rounding: norm of the most that rounding moved a vector before anything was projected out, float32's rounding
-            of the vector itself aside; in standard deviations (or scales). A number, or one a vector.
-        law: "gaussian" or "laplace".
-
     Formal guarantees:
         * False alarms: with noise of the certified size that is independent of the signal, the chance of a refusal is
-          at most ``FALSE_ALARM``, whatever the signal.
-
-    Raises:
-        InvalidInput: an energy is too low.
-
-    Example:
-        >>> noise = np.random.default_rng(0).normal(size=(500, 40))
-        >>> found = energy_test("rows", np.square(noise).sum(axis=1), 40)
-        >>> found.tests, found.lowest < 1 and found.caught < found.lowest
-        (500, True)
-        >>> energy_test("rows", np.square(0.2 * noise).sum(axis=1), 40)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: rows: got noise of 0.123 of the certified size; allowed: the certified noise
+          at most ``FALSE_ALARM``, for any signal.
     """
+    # energies: of each vector: "gaussian" the sum of squares in certified variances, "laplace" of magnitudes in
+    # certified scales, about 0 or (gaussian) a projection. degrees: entries of a vector less the dimensions projected
+    # out. rounding: the most that rounding moved a vector before projections, float32's aside, in deviations or scales.
     found = np.atleast_1d(np.asarray(energies, np.float64))
     if degrees < 1 or found.size == 0:
         return NoiseTest(name, 0, 0.0)
@@ -111,7 +80,7 @@ def energy_test(name: str, energies: Any, degrees: float, rounding: Any = 0.0, *
     # NaN compares false: what can't be compared is refused.
     if not _lower_tail(shape, least) > math.log(FALSE_ALARM / found.size):
         share = float(found.min() / degrees) ** (1 / power)
-        raise InvalidInput(name, _Words(f"noise of {share:.3g} of the certified size"), "the certified noise")
+        raise InvalidInput(name, Unquoted(f"noise of {share:.3g} of the certified size"), "the certified noise")
     return NoiseTest(
         name,
         found.size,
@@ -122,47 +91,27 @@ def energy_test(name: str, energies: Any, degrees: float, rounding: Any = 0.0, *
 
 
 def small_values_test(name: str, values: Any, rounding: float = 0.0) -> NoiseTest:
-    """Refuse where too many of independent noisy numbers are closer to 0 than the certified noise lets them be.
-
-    Of numbers with signals, the share within c standard deviations of 0 is at most that of the noise (Anderson, in one
-    dimension), so their count is at most binomial. It sees missing noise that large signals elsewhere would hide from
-    a sum of squares.
-
-    Args:
-        name: what is tested.
-        values: numbers in units of their certified standard deviations, Gaussian.
-        rounding: the most that rounding moved a number, in those units.
-
-    Raises:
-        InvalidInput: too many numbers are small.
-
-    Example:
-        >>> small_values_test("sums", np.random.default_rng(0).normal(size=1000)).tests
-        13
-    """
+    """Refuse where more numbers are near 0 than the certified noise allows; ``values`` in certified deviations."""
+    # With signals, the share within c deviations of 0 is at most the noise's (Anderson), so the count is at most
+    # binomial. Finds missing noise that large signals elsewhere hide from a sum of squares.
     sizes = np.sort(np.abs(np.ravel(np.asarray(values, np.float64))))
     for width in _WIDTHS:
         count = int(np.searchsorted(sizes, width, side="right"))
         chance = math.erf((width * (1 + _FLOAT32) + rounding) / math.sqrt(2))
         if count and not bdtrc(count - 1, sizes.size, chance) > FALSE_ALARM / len(_WIDTHS):
-            share = _Words(f"{count} of {sizes.size} numbers within {width:g} standard deviations of 0")
+            share = Unquoted(f"{count} of {sizes.size} numbers within {width:g} standard deviations of 0")
             raise InvalidInput(name, share, f"about {chance:.3g} of them at most, as the certified noise leaves")
     return NoiseTest(name, len(_WIDTHS), FALSE_ALARM)
 
 
 def grid_indices(values: NDArray[np.float32], unit: float) -> NDArray[np.bool_]:
-    """Whether each value is a float32 rounding of a multiple of ``unit``.
-
-    Example:
-        >>> grid_indices(np.array([0.3, 0.35, np.nan], np.float32), 0.1).tolist()
-        [True, False, False]
-    """
+    """Whether each value is a float32 rounding of a multiple of ``unit``."""
     exact = values.astype(np.float64)
     steps = exact / unit
     np.rint(steps, out=steps)
     on_grid = np.asarray((steps * unit).astype(np.float32) == values)
     if not on_grid.all():
-        # Where float32 is coarser than the grid, the multiple that a value came from need not be the nearest one.
+        # If float32 is coarser than the grid, the multiple that a value came from need not be the nearest one.
         odd = ~on_grid
         near = (((steps[odd] + step) * unit).astype(np.float32) == values[odd] for step in (-1.0, 1.0))
         on_grid[odd] = np.logical_or(*near)
@@ -170,23 +119,8 @@ def grid_indices(values: NDArray[np.float32], unit: float) -> NDArray[np.bool_]:
 
 
 def equal_rows_test(name: str, digests: bytes, chance: float) -> NoiseTest:
-    """Refuse rows that are equal.
-
-    Args:
-        name: what is tested.
-        digests: 16 bytes a row that tell rows apart.
-        chance: probability, at most, that noise makes two given rows equal.
-
-    Returns:
-        the test; of 0 pairs where rows are so narrow, and noise so small, that chance makes equal ones.
-
-    Raises:
-        InvalidInput: two rows are equal, which chance does with probability ``FALSE_ALARM`` at most.
-
-    Example:
-        >>> equal_rows_test("rows", bytes(range(32)), 1e-20).tests
-        1
-    """
+    """Refuse equal rows by their 16-byte ``digests``; ``chance``: bound on noise making two given rows equal."""
+    # A test of 0 pairs where rows are so narrow, and noise so small, that chance makes equal ones.
     halves = np.frombuffer(digests, np.uint64).reshape(-1, 2)
     rows = len(halves)
     pairs = rows * (rows - 1) // 2
@@ -197,24 +131,13 @@ def equal_rows_test(name: str, digests: bytes, chance: float) -> NoiseTest:
     if equal.any():
         at = int(np.argmax(equal))
         pair = sorted(int(row) for row in order[at : at + 2])
-        raise InvalidInput(name, _Words(f"row {pair[0]} again as row {pair[1]}"), "rows with noise of their own")
+        raise InvalidInput(name, Unquoted(f"row {pair[0]} again as row {pair[1]}"), "rows with noise of their own")
     return NoiseTest(name, pairs, FALSE_ALARM if pairs else 0.0)
 
 
 def equal_chance(std_in_steps: float, entries: int, *, law: str = "gaussian") -> float:
-    """Probability, at most, that two rows of ``entries`` independent noisy numbers are equal.
-
-    The difference of two signals plus rounded noises is 0 with no more probability than the likeliest value of one.
-
-    Args:
-        std_in_steps: standard deviation of the noise in steps of the grid that values lie on, float32's included.
-        entries: numbers a row.
-        law: "gaussian" or "laplace".
-
-    Example:
-        >>> equal_chance(100.0, 8) < 1e-18
-        True
-    """
+    """Bound the chance that two rows of ``entries`` noisy numbers are equal; ``std_in_steps``: noise in grid steps."""
+    # The difference of two signals plus rounded noises is 0 no more likely than the likeliest value of one noise.
     if law == "laplace":
         likeliest = -math.expm1(-0.5 * math.sqrt(2) / std_in_steps)
     else:
@@ -245,10 +168,3 @@ def _caught(shape: float, tests: int) -> float:
     for _ in range(3):
         gap -= (gap - math.log1p(gap) - target) * (1 + gap) / gap
     return (1 + gap) / (1 + 2.3263478740408408 / math.sqrt(shape))
-
-
-class _Words(str):
-    """Text that messages show without quotes."""
-
-    def __repr__(self) -> str:
-        return str(self)

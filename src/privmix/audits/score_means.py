@@ -1,21 +1,17 @@
-"""What all scores of an attack prove together, by their means: two bounds, each under an assumption of its own.
+"""Bounds from the means of all scores of an attack, each under an assumption of its own.
 
-Thresholds turn scores into yes and no, and give most of what they say away. Means keep it:
-
-* **Gaussian scores.** The log-likelihood ratio of a mechanism that is mu-GDP is Gaussian in both worlds, with the same
-  variance, and means mu standard deviations apart (Dong, Roth, Su 2021); so is every linear score. Then the difference
-  of the means over the pooled deviation follows Student's law with noncentrality mu sqrt(n / 4), and mu has an exact
-  lower bound; about 1.645 sqrt(4 / n) below the truth at confidence 0.95. The assumption is tested: where scores of
-  either world are not Gaussian, or not equally wide, nothing is said. No test of n scores sees tails beyond 1 / n.
-* **Own noise.** What ran is this plan, its noise times one unknown factor. Whatever the scores s are, the outputs of
-  two worlds with densities p and q have, by Cauchy and Schwarz and as a geometric mean is below the arithmetic one,
+* **Gaussian scores.** The log-likelihood ratio of a mu-GDP mechanism is Gaussian in both worlds, equally wide, with
+  means mu deviations apart (Dong, Roth, Su 2021). So is every linear score. The difference of means over the pooled
+  deviation follows Student's law with noncentrality mu sqrt(n / 4). The lower bound on mu is exact, about 1.645 sqrt(4
+  / n) below the truth at confidence 0.95. The assumption is tested; no test of n scores sees tails beyond 1/n.
+* **Own noise.** What ran is this plan with its noise times one unknown factor. For any scores s and densities p and q,
+  by Cauchy and Schwarz, and as a geometric mean is below the arithmetic one,
 
       integral sqrt(p q) <= sqrt(E_q[e^(s/2)] E_p[e^(-s/2)]) <= (E_q[e^(s/2)] + E_p[e^(-s/2)]) / 2,
 
-  with equality where s is the log-likelihood ratio. A mean that is too low for the plan's own overlap
-  (:mod:`privmix.accounting.overlap`) refutes the plan; the factor with which it is just not refuted gives an epsilon.
-  Nothing is assumed of the scores' law: the mean is bounded by betting (Waudby-Smith, Ramdas 2024), whose capital is a
-  nonnegative supermartingale, so that by Ville's inequality the bound holds at every moment at once.
+  with equality for the log-likelihood ratio. A mean too low for the plan's overlap (:mod:`privmix.accounting.overlap`)
+  refutes the plan; the factor just not refuted gives an epsilon. The mean is bounded by betting (Waudby-Smith, Ramdas
+  2024), a nonnegative supermartingale: by Ville's inequality, at every moment at once, for any law of scores.
 """
 
 from __future__ import annotations
@@ -33,6 +29,7 @@ from scipy.special import ndtri
 
 from privmix.accounting import Adjacency, Event, UnsupportedEvent, epsilon, gdp_epsilon
 from privmix.accounting.overlap import dominates, log_overlap, with_noise_times
+from privmix.rounding import rounded_down
 
 Scores = NDArray[np.float64]
 
@@ -40,30 +37,26 @@ DOUBT: Final = 1e-3
 """Chance, at most about, that Gaussian scores are doubted."""
 
 _FEWEST: Final = 40
-# Below so many degrees of freedom the exact law is used, above it Johnson and Welch's approximation.
+# Below this number of degrees of freedom the exact law is used, above it Johnson and Welch's approximation.
 _MANY: Final = 400
 _MOST_BET: Final = 0.45
 _KEPT: Final = 0.9
-# Pairs of so many that say how scores are weighed, and standard errors by which that must help.
+# One pair in this many decides how scores are weighed; and standard errors by which that must help.
 _WEIGHING: Final = 10
 _CLEAR: Final = 4.0
-# Of half a score, where its spread is measured.
+# Largest half of a score, where its spread is measured.
 _WIDEST: Final = 5.0
 # Factors of the noise that are looked at.
 _LEAST_NOISE, _MOST_NOISE = 1 / 64, 64.0
 
 
 @dataclass(frozen=True)
-class Assumed:
-    """Lower bounds that hold under an assumption; each alone holds with the confidence asked for.
+class AssumedBounds:
+    """Lower bounds under assumptions; each alone holds with the audit's confidence."""
 
-    Attributes:
-        gaussian_mu: of scores that are Gaussian, equally wide in both worlds; None where the test withdraws it.
-        gaussian_epsilon: that of mu-GDP at the audit's delta; None with it, and at delta 0.
-        doubt: why it was withdrawn; empty where it stands.
-        own_noise_epsilon: of this plan with the least noise that was refuted; None where its overlap is not known.
-        own_noise: that noise, as a factor of the planned one; None where no noise was refuted.
-    """
+    # gaussian_mu (None where the test withdraws it, with ``doubt`` the reason); gaussian_epsilon (None also at delta
+    # 0). own_noise: least refuted factor of the planned noise, None without; own_noise_epsilon (None for an unknown
+    # overlap).
 
     gaussian_mu: float | None
     gaussian_epsilon: float | None
@@ -72,31 +65,26 @@ class Assumed:
     own_noise: float | None
 
     def to_dict(self) -> dict[str, float | str | None]:
-        """JSON values."""
         return dict(vars(self))
+
+    @property
+    def in_words(self) -> list[str]:
+        lines = []
+        if self.gaussian_epsilon is not None and self.gaussian_mu is not None:
+            mu, epsilon = rounded_down(self.gaussian_mu, 4), rounded_down(self.gaussian_epsilon, 4)
+            lines.append(f"by Gaussian scores, as they test: mu at least {mu}, epsilon {epsilon}")
+        elif self.doubt:
+            lines.append(f"by Gaussian scores: nothing, since {self.doubt}")
+        if self.own_noise_epsilon is not None:
+            epsilon = rounded_down(self.own_noise_epsilon, 4)
+            lines.append(f"by this plan with a noise of its own: epsilon at least {epsilon}")
+        return lines
 
     @classmethod
     def of(
         cls, without: Scores, present: Scores, event: Event, adjacency: Adjacency, delta: float, alpha: float
-    ) -> Assumed:
-        """Both bounds, each wrong with chance at most ``alpha`` where its assumption holds.
-
-        Args:
-            without: (runs,) independent scores without the record.
-            present: (runs,) with it.
-            event: what is priced.
-            adjacency: of the price.
-            delta: at which epsilon is meant.
-            alpha: of each bound.
-
-        Example:
-            >>> from privmix.accounting import Gaussian
-            >>> rng = np.random.default_rng(0)
-            >>> scores = [rng.normal(mean, 1.0, 5000) for mean in (-0.5, 0.5)]  # ratios of 1-GDP, whose epsilon is 4.38
-            >>> found = Assumed.of(*scores, Gaussian(1.0), Adjacency.ADD_REMOVE, 1e-5, 0.05)
-            >>> 4.1 < found.gaussian_epsilon < 4.38, 4.0 < found.own_noise_epsilon < 4.38, found.doubt
-            (True, True, '')
-        """
+    ) -> AssumedBounds:
+        """Return both bounds, each wrong with chance at most ``alpha`` where its assumption holds."""
         doubt = gaussian_doubt(without, present)
         mu = None if doubt else gaussian_mu(without, present, alpha)
         factor, own = own_noise(without, present, event, adjacency, delta, alpha)
@@ -104,17 +92,12 @@ class Assumed:
 
 
 def gaussian_mu(without: Scores, present: Scores, alpha: float) -> float:
-    """A lower bound on mu, from scores that are Gaussian with one variance in both worlds; at least 0.
+    """Return a lower bound on mu, from scores that are Gaussian with one variance in both worlds; at least 0.
 
     Formal guarantees:
         * Exact: of such scores, independent, it exceeds mu with chance ``alpha`` (by Student's noncentral law; from
           400 scores on by its normal approximation, Johnson and Welch 1940).
         * Blind to scale and place: scores need not be log-likelihood ratios.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> 0.9 < gaussian_mu(rng.normal(0, 3, 5000), rng.normal(3, 3, 5000), 0.05) < 1.0
-        True
     """
     one, other = len(without), len(present)
     freedom = one + other - 2
@@ -133,18 +116,9 @@ def gaussian_mu(without: Scores, present: Scores, alpha: float) -> float:
 
 
 def gaussian_doubt(without: Scores, present: Scores) -> str:
-    """Why scores are not taken as Gaussian with one variance; empty where nothing speaks against it.
-
-    Tests of skewness and of kurtosis (D'Agostino, Pearson 1973; Anscombe, Glynn 1983) and Anderson and Darling's test
-    of each world, and Fisher's of equal variances, share a chance of :data:`DOUBT`.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> gaussian_doubt(rng.normal(size=4000), rng.normal(size=4000))
-        ''
-        >>> gaussian_doubt(rng.exponential(size=4000), rng.normal(size=4000))
-        'scores without the record are skewed'
-    """
+    """Return why scores are not taken as Gaussian with one variance, or ""."""
+    # Skewness and kurtosis (D'Agostino, Pearson 1973; Anscombe, Glynn 1983), Anderson and Darling's test of each world
+    # and Fisher's of equal variances share a chance of DOUBT.
     if min(len(without), len(present)) < _FEWEST:
         return f"fewer than {_FEWEST} scores of a kind"
     if min(np.ptp(without), np.ptp(present)) == 0:
@@ -176,22 +150,11 @@ def _anderson_darling(scores: Scores) -> float:
 
 
 def log_overlap_high(without: Scores, present: Scores, alpha: float) -> float:
-    """An upper bound on the log overlap of what was attacked, wrong with chance at most ``alpha``; at most 0.
+    """Return an upper bound on the attacked pair's log overlap, wrong with chance at most ``alpha``; at most 0.
 
     Formal guarantees:
         * No law: it holds for every mechanism and every score, whose order is independent of them. Scores and bets of
           one moment are cut by what came before; cut scores are scores too.
-
-    Args:
-        without: (runs,) independent scores without the record.
-        present: (runs,) with it.
-        alpha: in (0, 1).
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> found = log_overlap_high(rng.normal(-0.5, 1, 5000), rng.normal(0.5, 1, 5000), 0.05)  # really -1/8
-        >>> -0.125 < found < -0.11
-        True
     """
     pairs = min(len(without), len(present))
     if pairs < 2:
@@ -213,11 +176,9 @@ def log_overlap_high(without: Scores, present: Scores, alpha: float) -> float:
 
 
 def _weighed(without: Scores, present: Scores) -> NDArray[np.float64]:
-    """(2, pairs) half the scores, without the record and, negated, with it; weighed anew where they are no ratios.
-
-    What a weaker noise than planned makes of ratios is too small and off centre. The first tenth of the pairs says by
-    which weight and place the rest overlaps least, if that is clear; any weight is a valid score.
-    """
+    """Return (2, pairs) half scores, without and, negated, with the record; reweighted where they are no ratios."""
+    # Noise weaker than planned makes ratios too small and off centre. The first tenth of the pairs gives the weight and
+    # place of least overlap for the rest, if that is clear; any weight is a valid score.
     first = len(without) // _WEIGHING
     zero, one = without / 2, present / 2
     if first < _FEWEST:
@@ -247,14 +208,14 @@ def _spread_before(values: Scores) -> Scores:
 def own_noise(
     without: Scores, present: Scores, event: Event, adjacency: Adjacency, delta: float, alpha: float
 ) -> tuple[float | None, float | None]:
-    """The least noise of this plan that is refuted, as a factor of the planned one, and its epsilon at ``delta``.
+    """Return the least refuted noise of this plan, as a factor of the planned one, and its epsilon at ``delta``.
 
-    (None, 0) where no noise is refuted; (None, None) where the overlap of the plan's worst pair is not known, or no
-    epsilon at ``delta``. Of a pair that is not the worst nothing is said: the scores may be of another one.
+    (None, 0) where no noise is refuted; (None, None) where the worst pair's overlap, or an epsilon at ``delta``, is
+    unknown: scores may be of another pair than one that is not the worst.
 
     Formal guarantees:
-        * Lower bound: if what ran is the plan with its noise times some factor, the epsilon is above that one's by no
-          more than the accountant's own rounding, but for a chance of ``alpha``.
+        * Lower bound: suppose that the plan ran with its noise times some factor. The epsilon exceeds that run's by no
+          more than the accountant's own rounding, except with chance ``alpha``.
         * Own claim: above the plan's own epsilon only where the plan's own overlap is refuted.
     """
     try:
@@ -285,10 +246,7 @@ def _overlap_at(event: Event, adjacency: Adjacency, factor: float) -> float:
 
 
 def overlap_refutes(without: Scores, present: Scores, event: Event, adjacency: Adjacency, alpha: float) -> bool:
-    """Whether scores refute that the plan's worst pair is what ``event`` says; of a true one with chance ``alpha``.
-
-    False where the overlap of the worst pair of all is not known.
-    """
+    """Whether scores refute ``event`` as the worst pair, with false-alarm chance ``alpha``; False if unknown."""
     try:
         own = log_overlap(event, adjacency) if dominates(event, adjacency) else -math.inf
     except UnsupportedEvent:

@@ -1,13 +1,11 @@
-"""A grey-box check of sensitivity: how far does one record really move what the engines release?
+"""Grey-box checks of sensitivity: how far one record really moves what the engines release.
 
-Noise is only as good as the number that it is scaled to. Here the real engine runs on two neighbouring datasets under
-one key: all noise is the same and cancels in the difference, and every other record joins the same rows. What is left
-is what the record did, and it must not be more than what the plan scales its noise to (Desfontaines et al. 2026, who
-record and replay randomness in the same way).
+The real engine runs on two neighbouring datasets under one key. Noise cancels in the difference and the other records
+join the same rows, which leaves the record's effect: at most what the plan scales its noise to (Desfontaines et al.
+2026).
 
-Two things are replayed by hand. Where a record is added or removed, the draws of the others are those of the larger
-dataset, since a shorter dataset would draw them anew. Where the mean is released first, the second run gets the sum
-that the first one had: later queries are judged for each answer of the first.
+Replayed by hand: under add/remove, the others' draws are those of the larger dataset. If the mean is released first,
+the second run gets the first run's sum, since later queries are judged for each answer of the first.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from privmix.mechanisms.membership import RECORD_TILE, Membership, offsets_of
 from privmix.mechanisms.private_count import noisy_count, query_noise, records_of_persons, weight_of_persons
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.registry import Door
+from privmix.plans.registry import Deferred
 
 # Half a unit in the last place of float32, which released numbers are rounded to.
 _ULP: Final = 2.0**-24
@@ -39,14 +37,9 @@ _ULP: Final = 2.0**-24
 
 @dataclass(frozen=True)
 class QuerySensitivity:
-    """How far one record moved one query.
+    """Effect of one record on one query, next to the plan's bound."""
 
-    Attributes:
-        query: its name.
-        declared: the most that one record may move it, by the plan.
-        measured: how far it was moved, in the same norm and unit.
-        rounding: how much of ``measured`` may be rounding of released numbers to float32, which is no part of the sum.
-    """
+    # rounding: the part of ``measured`` that may be float32's rounding of released numbers.
 
     query: str
     declared: float
@@ -55,16 +48,15 @@ class QuerySensitivity:
 
     @property
     def exceeded(self) -> bool:
-        """Whether the record did more than the plan allows."""
         return not self.measured <= self.declared + self.rounding
 
     @property
     def share(self) -> float:
-        """Of what is declared; 1 where nothing is, and nothing happened."""
+        """Share of the declared amount; 1 if nothing is declared and nothing happened."""
         return self.measured / self.declared if self.declared > 0 else 1.0 if self.measured == 0 else math.inf
 
 
-MOVED: Final = Door[Callable[[Any, "Pair"], list[QuerySensitivity]]]("moved", "one whose queries are known")
+MOVED: Final = Deferred[Callable[[Any, "Pair"], list[QuerySensitivity]]]("moved", "one whose queries are known")
 """How far a record moves what a plan releases after count and mean."""
 
 
@@ -77,39 +69,10 @@ def release_sensitivity(
     seed: int = 0,
     make: EngineFactory = real_engine,
 ) -> tuple[QuerySensitivity, ...]:
-    """Run the engine with a record and without it, or with another in its place, and measure every query.
-
-    Args:
-        plan: what runs. Its adjacency says whether the record is removed or replaced.
-        records: a dataset that holds the record, of at least two records and at most a record tile (65,536). Secrets
-            must not be given: what is returned shows them. Where persons are the units, so many persons.
-        position: of the record; of persons, in the order in which their first records stand there.
-        replacement: features (d,) and label that take its place, exactly where the adjacency is replace-one. Of a
-            person one record takes the place of all.
-        seed: of the key that both runs share.
-        make: makes the engine: any that makes its sums in this process.
-
-    Returns:
-        The record count and the mean where they are released; then, of rows, ``features`` and ``labels`` of the row
-        that is moved most, ``rows`` (both together, in units of their noise), ``rows without the record`` and
-        ``rows touched``; or of moments each part and ``all moments``, of two stages each part and ``all of both
-        stages``; of other designs what they say.
-
-    Raises:
-        InvalidInput: records or replacement do not fit the plan.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(records=8, dim=2, classes=("a", "b"), mixup_degree=4, rows=30, centre="none")
-        >>> records = PrivateRecords(np.full((8, 2), 9.0), np.zeros(8, np.int64))
-        >>> for found in release_sensitivity(config.with_noise(1.0), records, 3):
-        ...     print(found.query, round(found.share, 3), found.exceeded)
-        features 1.0 False
-        labels 1.0 False
-        rows 1.0 False
-        rows without the record 1.0 False
-        rows touched 0.333 False
-    """
+    """Run the engine with a record and without it, or with another instead, and return how far every query moved."""
+    # records: none is secret, since the result shows them; person plans take as many persons. replacement: exactly
+    # under replace-one. Results of rows are in units of their noise; ``features`` and ``labels`` are of the row that
+    # moved most.
     count = check_integer("records", records.units, low=2, high=RECORD_TILE)
     check_integer("position", position, low=0, high=count - 1)
     if (replacement is not None) != (plan.adjacency is Adjacency.REPLACE_ONE):
@@ -190,7 +153,7 @@ class _Replayed:
 
 
 def _count_moved(pair: Pair, seed: int) -> list[QuerySensitivity]:
-    """What is estimated before anything is planned; of a number and a quantile each by half of the price."""
+    """Return queries estimated before anything is planned; a number and a quantile each take half of the cost."""
     noise = query_noise(pair.plan)
     held = [
         np.ones(len(records.labels), np.int64)
@@ -228,7 +191,7 @@ Part = tuple[str, float, float, list[NDArray[Any]]]
 
 
 def triangle(matrix: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The upper triangle with its entries off the diagonal times sqrt(2): of the norm that the whole matrix has."""
+    """Return the upper triangle with off-diagonal entries times sqrt(2): it has the whole matrix's norm."""
     below = matrix[np.tril_indices(len(matrix), -1)].astype(np.float64)
     return np.concatenate([np.diag(matrix), math.sqrt(2) * below])
 
@@ -248,7 +211,7 @@ ORDERS: Final = {"l1": 1, "l2": 2}
 
 
 def distances(one: NDArray[Any], other: NDArray[Any], unit: float, norm: str) -> tuple[Scores, Scores]:
-    """(a, b) twice -> (a,) norms of differences times ``unit``, and how much of each may be float32's rounding."""
+    """Return (a,) norms of differences of two (a, b) times ``unit``, and how much may be float32's rounding."""
     first, second = one.astype(np.float64), other.astype(np.float64)
     order = ORDERS[norm]
     moved = np.linalg.norm(first - second, axis=1, ord=order) * unit
@@ -257,6 +220,5 @@ def distances(one: NDArray[Any], other: NDArray[Any], unit: float, norm: str) ->
 
 
 def largest(moved: Scores, rounding: Scores) -> tuple[float, float]:
-    """The entry that exceeds its rounding by most."""
     worst = int(np.argmax(moved - rounding))
     return float(moved[worst]), float(rounding[worst])

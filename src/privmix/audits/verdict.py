@@ -1,4 +1,4 @@
-"""What an audit of a claim says: a claim, what is proven for every mechanism, and what holds under an assumption."""
+"""Verdict of an audit: a claim, the bound proven for every mechanism, and results that hold under an assumption."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 from privmix.audits.bounds import Rates
-from privmix.audits.score_means import Assumed
+from privmix.audits.score_means import AssumedBounds
 from privmix.rounding import exact, rounded_down, rounded_up
 from privmix.shown import Bar, Bars, Shown
 
@@ -18,7 +18,7 @@ LINEAR: Final = "linear statistic, which knows neither rates nor noise"
 
 
 class Proof(Protocol):
-    """A claim, and what an attack proves beside it."""
+    """A claim, and the bound that an attack proves."""
 
     @property
     def claimed_epsilon(self) -> float: ...
@@ -33,15 +33,14 @@ class Proof(Protocol):
 
 
 class ShownProof(Shown):
-    """An audit that shows its claim beside what is proven."""
+    """An audit that shows its claim next to the proven bound."""
 
     @property
     @abstractmethod
     def proves(self) -> Proof:
-        """What is shown."""
+        """The proof that is shown."""
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The verdict, and what it rests on."""
         proof = self.proves
         claimed = "nothing" if math.isinf(proof.claimed_epsilon) else f"epsilon {rounded_up(proof.claimed_epsilon, 4)}"
         return f"Audit: {'refuted' if proof.violated else 'not refuted'} at confidence {proof.confidence:g}", {
@@ -50,7 +49,6 @@ class ShownProof(Shown):
         }
 
     def picture(self) -> Bars:
-        """The claim, and what is proven."""
         proof, bars = self.proves, []
         if not math.isinf(proof.claimed_epsilon):
             claimed = f"at most {rounded_up(proof.claimed_epsilon)}"
@@ -60,42 +58,26 @@ class ShownProof(Shown):
 
 
 @dataclass(frozen=True, repr=False)
-class Audit(ShownProof):
-    """What a worst-case audit found.
+class AuditVerdict(ShownProof):
+    """Result of a worst-case audit.
 
     Formal guarantees:
         * Sound: ``violated`` is true of a correct claim with chance at most 1 - ``confidence``. It rests on bounds that
-          hold for every mechanism with the claimed (epsilon, delta) and, where the claim is the plan's own price, on
-          the plan's own trade-off curve, of which the accountant gives a lower bound, both for the exact attack and
-          for a search for noise that was used twice, and on the overlap of the plan's own worst pair. The chance is
+          hold for every mechanism with the claimed (epsilon, delta). If the claim is the plan's own price, it also
+          rests on the plan's own trade-off curve and on the overlap of its worst pair. The accountant gives a lower
+          bound of this curve, both for the exact attack and for a search for noise that was used twice. The chance is
           shared among them.
-        * ``proven_epsilon`` is at most the true epsilon at ``delta`` with chance at least ``confidence``, whatever the
-          mechanism is. It may be far below: what no experiment of this size can show is not shown.
+        * ``proven_epsilon`` is at most the true epsilon at ``delta`` with chance at least ``confidence``, for any
+          mechanism. It may be far below: what no experiment of this size can show is not shown.
         * Apart: what holds under an assumption alone is in ``assumed`` and the figures named gdp, and decides nothing.
-        * Trials are independent if the engine draws records and noise as its plan says; one that does not is at fault
-          whatever the audit says of it.
-
-    Attributes:
-        design: audited.
-        attack: how runs were scored.
-        runs: trials, half of them with the record.
-        delta: of the claim.
-        confidence: of every statement.
-        claimed_epsilon: infinite where nothing was claimed.
-        priced_epsilon: upper bound by PLD of what really ran.
-        published_epsilon: the papers' formula for what ran; None where they give none.
-        proven_epsilon: lower bound by Clopper-Pearson.
-        gdp_epsilon: epsilon of the proven mu of Gaussian DP; valid for mechanisms whose curve is that of mu-GDP, and a
-            guide for the others. None at delta 0.
-        proven_mu: no mu-GDP holds below it.
-        largest_provable_epsilon: what an attack without an error would prove with so many runs.
-        below_curve: whether rates or an overlap were measured that the plan's own trade-off curve rules out.
-        violated: whether the claim is refuted.
-        linear_epsilon: lower bound that the weaker, linear attack proves.
-        points: measured rates with upper bounds, one threshold at a time, over all runs.
-        assumed: bounds by the means of all scores, each under an assumption.
-        looks: how often scores were looked at: more than once where the audit could stop at any time.
+        * Trials are independent if the engine draws records and noise as its plan states; an engine that does not is at
+          fault with any verdict.
     """
+
+    # priced_epsilon: upper bound by PLD; published_epsilon: the papers' formula, or None; gdp_epsilon: of the proven
+    # mu, None at delta 0. below_curve: rates or an overlap that the plan's trade-off curve rules out. linear_epsilon:
+    # proven by the weaker, linear attack; points: one threshold at a time, over all runs. looks: more than 1 if it
+    # could stop early.
 
     design: str
     attack: str
@@ -113,16 +95,33 @@ class Audit(ShownProof):
     violated: bool
     linear_epsilon: float | None
     points: tuple[Rates, ...]
-    assumed: Assumed
+    assumed: AssumedBounds
     looks: int = 1
 
     @property
     def proves(self) -> Proof:
-        """Its own figures."""
         return self
 
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        title, facts = super().shown()
+        published = self.published_epsilon
+        formula = {} if published is None else {"the papers' formula": f"epsilon {rounded_up(published, 4)}, no bound"}
+        return title, {
+            **facts,
+            "proven by": f"Clopper-Pearson, {self.runs} runs; for every mechanism",
+            "price of what ran": f"epsilon {rounded_up(self.priced_epsilon, 4)}, an upper bound",
+            **formula,
+        }
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        lines = self.assumed.in_words
+        if self.gdp_epsilon is not None:
+            mu, epsilon = rounded_down(self.proven_mu, 4), rounded_down(self.gdp_epsilon, 4)
+            lines.insert(0, f"as Gaussian DP, by one threshold: mu at least {mu}, epsilon {epsilon}")
+        return tuple(f"under an assumption, which decides nothing: {line}" for line in lines)
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON values, as the run record of an audit holds them."""
         black_box = None
         if self.linear_epsilon is not None:
             black_box = {"attack": LINEAR, "proven_epsilon": self.linear_epsilon}
@@ -154,7 +153,7 @@ class Audit(ShownProof):
 
     @property
     def statements(self) -> list[str]:
-        """Sentences that must stand beside the figures."""
+        """Sentences that must accompany the figures."""
         chance = f"{1 - self.confidence:.3g}"
         found = [
             f"The audit attacks the worst pair of neighbouring datasets of design {self.design} with the real engine; "
@@ -168,7 +167,7 @@ class Audit(ShownProof):
         return found
 
 
-def _assumptions(found: Audit) -> list[str]:
+def _assumptions(found: AuditVerdict) -> list[str]:
     said = [
         "Figures that are marked as assumed hold under an assumption; no claim is called violated because of them.",
         "As Gaussian DP, by one threshold: the trade-off curve is that of mu-GDP, which it exactly is for plain "

@@ -1,12 +1,12 @@
-"""The worst pair of neighbouring datasets of each design, and the best attack on what the real engine makes of them.
+"""The worst pair of neighbouring datasets of each design, and the best attack on the real engine's output.
 
-What decides the privacy of a design is not a dataset's size but its worst pair of neighbours, and that pair can be
-tiny: a record in a coordinate of its own, and only such other records as the design's worst case needs. The engine that
-runs is the real one, with the real rows T, rates, noise and clipping; features and classes that play no part are left
-out. :func:`privmix.audits.worst_case.worst_case_of` says why the law of what is attacked is the same.
+A design's privacy is decided by its worst pair. The pair can be tiny: a record in a coordinate of its own and only the
+other records that the worst case needs. The real engine runs with the real rows, rates, noise and clipping. Unused
+features and classes are left out (:func:`privmix.audits.worst_case.worst_case_of` gives the reason that the law is the
+same).
 
-Several canaries in one run are independent trials where the design draws records independently: each has a coordinate
-and a label (or, class by class, rows) that no other one touches, and coordinates get independent noise.
+Several canaries in one run are independent trials where records are drawn independently: each has a coordinate and a
+label (or, class by class, rows) that no other one touches.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.membership import ROW_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, Plan, made_by
-from privmix.plans.registry import Door
+from privmix.plans.registry import Deferred
 from privmix.progress import Progress
 from privmix.publication import RecordTransform
 
@@ -57,25 +57,20 @@ _SMALL: Final = 2**17
 
 
 def real_engine(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine:
-    """The engine that releases are made with, on one thread: an audit runs several at once."""
+    """Return the engine that releases are made with, on one thread: an audit runs several at once."""
     return make_engine(plan, records, streams, workers=1)
 
 
 @dataclass(frozen=True)
 class WorstCase(ABC, Generic[P]):
-    """A design's worst pair of neighbours, as ``trials`` independent trials in one run of the engine.
-
-    Attributes:
-        plan: what runs; see :func:`privmix.audits.worst_case.worst_case_of` for how it follows from the audited plan.
-        trials: canaries in one run.
-    """
+    """A design's worst pair of neighbours, as ``trials`` independent canaries in one run of ``plan``."""
 
     plan: P
     trials: int
 
     @abstractmethod
     def records(self, present: Mask) -> PrivateRecords:
-        """The dataset in which canary j is there exactly where ``present[j]``; (trials,) booleans."""
+        """Return the dataset in which canary j is there exactly where ``present[j]``; (trials,) booleans."""
 
     @abstractmethod
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
@@ -90,21 +85,14 @@ class WorstCase(ABC, Generic[P]):
         return np.zeros((2, self.trials))
 
     def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
-        """(trials,) how many pairs of rows differ by exactly one canary, as they would if noise were used twice.
-
-        Args:
-            x: (rows, d) all released features.
-            transform: the release's.
-        """
+        """Return (trials,) counts of pairs of rows in (rows, d) that differ by exactly one canary: repeated noise."""
         return np.zeros(self.trials)
 
     def run(
         self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None
     ) -> Scores:
-        """Run the engine once, and destroy the streams; (3, trials) scores: exact, linear, and of repeated noise.
-
-        Where persons are the units, each has so many copies of the record that a unit has otherwise; None: K.
-        """
+        """Run the engine once and destroy the streams; return (3, trials) scores: exact, linear, repeated noise."""
+        # copies: records of each person, as many as the unit has otherwise; None: K.
         try:
             engine = make(self.plan, as_persons(self.plan, self.records(present), copies), streams)
             blocks = list(engine.rows())
@@ -115,13 +103,13 @@ class WorstCase(ABC, Generic[P]):
             streams.destroy()
 
     def contribution(self, transform: RecordTransform, features: NDArray[Any]) -> Scores:
-        """What records of these features add to a sum, in units of their bound: clipped, centred, on the lattice."""
+        """Contribution of these records to a sum, in units of their bound: clipped, centred, on the lattice."""
         lattice = self.plan.lattice
         return np.asarray(lattice_steps(lattice, transform, features) * lattice.step)
 
 
 def as_persons(plan: BasePlan, records: PrivateRecords, copies: int | None = None) -> PrivateRecords:
-    """The records as they are, or, where the plan's unit is a person, each one a person's that has it several times."""
+    """Return the records, or, where the plan's unit is a person, each as a person with several copies of it."""
     if plan.per_person is None:
         return records
     many = copies or plan.per_person
@@ -130,21 +118,14 @@ def as_persons(plan: BasePlan, records: PrivateRecords, copies: int | None = Non
 
 
 AnyCase = WorstCase[Any]
-WORST_CASE: Final = Door[Callable[[Any], AnyCase]]("worst_case", "one whose worst case is known", inherited=False)
+WORST_CASE: Final = Deferred[Callable[[Any], AnyCase]]("worst_case", "one whose worst case is known", inherited=False)
 
 
 @dataclass(frozen=True)
 class AttackScores:
-    """Scores of independent trials without and with the canary; the higher, the more they speak for it.
+    """(runs,) scores without and with the canary; higher speaks for it."""
 
-    Attributes:
-        without: (runs,) exact log-likelihood ratios where it is absent.
-        present: (runs,) where it is there.
-        linear_without: (runs,) scores of the attack that knows neither rates nor noise.
-        linear_present: (runs,)
-        repeats_without: (runs,) scores of the search for noise that was used twice.
-        repeats_present: (runs,)
-    """
+    # without, present: exact log-likelihood ratios; linear: attack without rates and noise; repeats: noise used twice.
 
     without: Scores
     present: Scores
@@ -154,7 +135,7 @@ class AttackScores:
     repeats_present: Scores
 
     def and_then(self, later: AttackScores) -> AttackScores:
-        """These scores, and behind them those of later runs."""
+        """Return these scores, and behind them those of later runs."""
         sides = zip(vars(self).values(), vars(later).values(), strict=True)
         return AttackScores(*(np.concatenate(pair) for pair in sides))
 
@@ -175,21 +156,14 @@ def attack(
 
     Args:
         case: from :func:`privmix.audits.worst_case.worst_case_of`.
-        runs: trials in all, an even number of at least 2.
+        runs: trials in total, even, at least 2.
         seed: for tests, from 0 to 2^31 - 1; None takes fresh keys from the operating system.
-        make: makes the engine; a test puts a broken one in here.
+        make: makes the engine.
         workers: engines that run at once; None is one a core, or one alone where runs are small.
-        progress: called with "attack", trials done and trials in all.
-        copies: of a plan whose unit is a person, how many records each has; None: K.
+        progress: called with "attack", trials done and trials in total.
+        copies: records of each person where the unit is a person; None: K.
         first: number of the first engine run, which its seed follows from.
-        until: moment of :func:`time.monotonic` after which no engine run begins but the first two.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(records=1000, dim=9, classes=("a", "b"), mixup_degree=16, rows=50, centre="none")
-        >>> scores = attack(worst_case_of(config.calibrate(2.0, 1e-3)), 200, seed=0)
-        >>> scores.present.shape, bool(scores.present.mean() > scores.without.mean())
-        ((100,), True)
+        until: moment of :func:`time.monotonic` after which only the first two runs begin.
     """
     check_integer("runs", runs, low=2)
     if seed is not None:
@@ -241,20 +215,8 @@ def _in_order(
 
 
 def exact_pairs(x: Scores, unit: float, difference: float) -> Scores:
-    """(rows, d) how many of the rows near each row, in time or by tile, are exactly ``difference`` below it.
-
-    Released numbers are on a grid with many points within a standard deviation of the noise, so two rows hardly ever
-    differ by one number given beforehand, unless their noise is the same.
-
-    Args:
-        x: (rows, d) released features.
-        unit: step of their grid.
-        difference: in the same units as ``x``.
-
-    Example:
-        >>> exact_pairs(np.array([[0.7], [0.2], [0.9]]), 0.1, 0.5).tolist()
-        [[1.0], [0.0], [0.0]]
-    """
+    """Return (rows, d) counts of nearby rows, in time or by tile, exactly ``difference`` below each row."""
+    # The noise spans many grid steps: rows hardly ever differ by one given number, unless their noise is the same.
     steps = np.rint(np.clip(x / unit, -_MOST_STEPS, _MOST_STEPS)).astype(np.int32)
     wanted = round(difference / unit)
     found = np.zeros(steps.shape, np.int32)
@@ -269,31 +231,26 @@ def exact_pairs(x: Scores, unit: float, difference: float) -> Scores:
 
 
 def worst_case_of(plan: Plan) -> AnyCase:
-    """The worst case of a plan's design, under the plan's own rates, rows, noise and clipping.
+    """Return the worst case of a plan's design, under the plan's own rates, rows, noise and clipping.
 
-    What runs is the plan with fewer features and, where the class list plays no part, other classes. The law of the
+    The case is the plan with fewer features and, where the class list plays no part, other classes. The law of the
     attacked coordinates is the same:
 
-    * poisson, hierarchical: a record joins a row at rates that are constants of the plan, whatever the number of
-      records and classes, so the dataset may be small; the accounting event is the same, and this is checked;
+    * poisson, hierarchical: a record joins a row at rates that are constants of the plan, for any number of records and
+      classes. So the dataset may be small; the accounting event is the same, and this is checked;
     * allocation: as poisson; a record's row in a block is independent of all others', so that they only add to rows;
     * classwise: classes stay, since they decide how many rows a record may touch;
-    * fixed: a row holds the canary with probability m/n and the rest are alike, so m and n may be divided by their
+    * fixed: a row holds the canary with probability m/n and the rest are alike. So m and n may be divided by their
       greatest common divisor; random weights depend on m itself, so that both stay;
     * moments: one query; how many rows are sampled from its answer plays no part;
-    * two-stage, three-stage: all queries show the canary; with one feature there is one direction, in which it is
-      clipped;
+    * two-stage, three-stage: all queries show the canary; with one feature there is one direction, where it is clipped;
     * centred plans keep their classes and have one canary a run: records share the released mean.
-
-    Raises:
-        InvalidInput: no worst case is known for the design, or the plan's clipping leaves no room for a canary (a
-            residual bound above the norm bound).
     """
     return WORST_CASE.of(made_by(plan))(plan)
 
 
 def check_room(plan: Plan) -> None:
-    """Raise unless the plan's clipping leaves room for a canary that is clipped."""
+    """Raise unless the plan's clipping allows for a canary that is clipped."""
     if plan.centred and plan.final_clip_norm > 0.9 * plan.clip_norm:
         raise InvalidInput("residual_clip_norm", plan.final_clip_norm, "at most 0.9 of clip_norm for an audit")
 
@@ -335,7 +292,7 @@ class AddRemoveCase(WorstCase[P]):
         return np.arange(self.trials)
 
     def of_rest(self, engine: Engine) -> Scores:
-        """What the released mean shows: a Gaussian query that holds the canary's clipped feature."""
+        """Scores of the released mean: a Gaussian query that holds the canary's clipped feature."""
         plan = self.plan
         if plan.centre_noise_multiplier is None or engine.transform.centre is None:
             return np.zeros((2, self.trials))
@@ -346,13 +303,13 @@ class AddRemoveCase(WorstCase[P]):
 
     @cached_property
     def _in_the_mean(self) -> tuple[float, float]:
-        """What the canary, and what all others, add to the sum behind the released mean: the same in every run."""
+        """Contributions of the canary, and of all others, to the sum behind the released mean, alike in all runs."""
         clip = RecordTransform(self.plan.clip_norm)
         own = self.contribution(clip, np.full((1, 1), self.plan.clip_norm))[0, 0]
         return float(own), float(self.contribution(clip, self._others()[0]).sum())
 
     def _canary(self, transform: RecordTransform) -> float:
-        """What a canary adds to its coordinate of a sum; kept for the transform that was asked for last."""
+        """Contribution of a canary to its coordinate of a sum; kept for the last transform."""
         last: tuple[RecordTransform, float] | None = self.__dict__.get("_last")
         if last is None or last[0] is not transform:
             probe = np.zeros((1, self.plan.dim))

@@ -1,6 +1,4 @@
-"""What stands beside a release or model so that others can believe it: signatures, an assessment, dataset metadata."""
-
-from __future__ import annotations
+"""Evidence that accompanies a release or model, for recipients: signatures, an assessment, dataset metadata."""
 
 from typing import TYPE_CHECKING
 

@@ -1,8 +1,6 @@
-"""A guarantee in one number: the mu of Gaussian DP that covers its curve, and how much that one number overstates.
+"""The mu of Gaussian DP that covers a guarantee's curve, and by how much mu overstates.
 
-A pair (epsilon, delta) is one point of a curve, and two mechanisms can be in one order at one delta and in the other at
-another. Gomez et al. (2025) report mu, from which every point follows, and the regret: the most by which an attacker's
-advantage, at any trade-off of errors, is smaller than mu says. Below :data:`FAITHFUL` mu says it all.
+Gomez et al. (2025) report mu and the regret: the most by which an attacker's advantage is smaller than mu implies.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from privmix.accounting.gdp import gdp_delta
 from privmix.certificate.guarantee import Guarantee
 
 FAITHFUL: Final = 1e-2
-"""Regret below which mu can be told alone (Gomez et al. 2025)."""
+"""Regret below which mu alone suffices (Gomez et al. 2025)."""
 
 _POINTS: Final = 41
 _RATES: Final = np.unique(np.concatenate([np.geomspace(1e-5, 0.5, 60), 1 - np.geomspace(1e-5, 0.5, 60), [0.0, 1.0]]))
@@ -27,17 +25,12 @@ _RATES: Final = np.unique(np.concatenate([np.geomspace(1e-5, 0.5, 60), 1 - np.ge
 
 @dataclass(frozen=True)
 class AsGdp:
-    """What Gaussian DP says of a guarantee.
+    """A guarantee as Gaussian DP: mu, the regret (0 to 1) and the delta down to which mu holds.
 
     Formal guarantees:
-        * Bound: for every epsilon, the mechanism's delta is at most the larger of that of mu-GDP and ``least_delta``,
-          as far as between the 41 points that are looked at nothing is higher than at both of its neighbours.
+        * Bound: for every epsilon, the mechanism's delta is at most the larger of that of mu-GDP and ``least_delta``.
+          Condition: between the 41 points that are looked at, nothing is higher than at both of its neighbours.
         * Safe side: mu and the regret are rounded up by what the curve's own bound adds.
-
-    Attributes:
-        mu: of Gaussian DP.
-        regret: the most by which mu overstates an attacker's advantage: Delta, from 0 to 1.
-        least_delta: down to which mu holds.
     """
 
     mu: float
@@ -46,24 +39,15 @@ class AsGdp:
 
     @property
     def faithful(self) -> bool:
-        """Whether mu can be told alone."""
+        """Whether mu can be stated alone."""
         return self.regret < FAITHFUL
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {**vars(self), "faithful": self.faithful}
 
 
 def as_gdp(promise: Guarantee) -> AsGdp | None:
-    """A promise as Gaussian DP; None where no whole curve is promised, or at delta 0.
-
-    Example:
-        >>> from privmix.accounting import Adjacency, Gaussian, epsilon
-        >>> price = epsilon(Gaussian(4.0), 1e-5).epsilon
-        >>> found = as_gdp(Guarantee(price, 1e-5, Gaussian(4.0), Adjacency.ADD_REMOVE, exact=True))
-        >>> round(found.mu, 3), found.faithful  # a Gaussian query is Gaussian DP
-        (0.25, True)
-    """
+    """Return a promise as Gaussian DP; None where no whole curve is promised, or at delta 0."""
     if not promise.exact or promise.delta <= 0 or not 0 < promise.epsilon < math.inf:
         return None
     epsilons = np.linspace(0.0, promise.epsilon, _POINTS)

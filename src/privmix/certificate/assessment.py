@@ -1,9 +1,4 @@
-"""What holds, what does not and what is unknown: the questions of NIST SP 800-226, answered from public facts.
-
-Near, Darais, Lefkovitz and Howarth ("Guidelines for Evaluating Differential Privacy Guarantees", NIST SP 800-226, 2025)
-ask more of a claim than its epsilon: whom it protects, how it was computed, what it does to small groups, what it rests
-on. A release and a model answer the same questions, in the same order, so that a reviewer can compare them.
-"""
+"""Answers to the questions of NIST SP 800-226 (Near, Darais, Lefkovitz and Howarth 2025), from public facts."""
 
 from __future__ import annotations
 
@@ -23,33 +18,14 @@ COLUMNS: Final = ("question", "what holds", "what does not", "unknown to the pro
 
 
 @dataclass(frozen=True)
-class Facts:
-    """All that the answers are made from; public, all of it.
+class AssessedFacts:
+    """The public facts that the answers are made from."""
 
-    Attributes:
-        what: a released dataset or a trained model.
-        adjacency: of the guarantee.
-        epsilon: a bound on it: the one that was asked for.
-        delta: of the guarantee.
-        records: the public figure for their number.
-        count: whether that is the real number, a declared figure, or a private estimate.
-        mechanism: a sentence or two: what was done to the records, with what noise.
-        bias: sentences: what clipping, rounding and mixing do to the values.
-        digits: a sentence: what was done about floating-point digits.
-        digits_left: a sentence: what that leaves open.
-        settings: a sentence: where design and settings came from.
-        in_ledger: none, or the mode of the budget that was charged: planned or adaptive.
-        insecure_seed: the noise came from a seed.
-        public_data: what was taken as public.
-        reads_records: whether private records had a part in it at all.
-        unit: what the guarantee is for; ``records`` is how many of it there are.
-        key_with: whom the key of the noise was sealed for, in words; None: it is destroyed.
-        key_kept: who keeps the key of a series, and until when, in words; None: the release is of no series.
-        weighed: ``records`` is what persons weigh together, who count in proportion to their records.
-        most: how many units there are at most, where their number is an estimate.
-        right: how often the best attack wins an even bet, see :class:`privmix.certificate.guarantee.Guarantee`, as it
-            is printed; None: as earlier builds wrote it, from epsilon and delta alone.
-    """
+    # epsilon: a bound, the requested one; records: the public number of units, whose kind is count; mechanism, bias,
+    # digits, digits_left, settings: sentences. in_ledger: none, planned or adaptive; reads_records: private records had
+    # a part; key_with: for whom the noise key was sealed (None: destroyed). key_kept: who keeps a series' key (None: no
+    # series); weighed: records is the persons' total weight; most: bound on an estimated number. right: printed rate at
+    # which the best attack wins an even bet (None: as earlier builds wrote it, from epsilon and delta alone).
 
     what: Literal["release", "model"]
     adjacency: Adjacency
@@ -76,7 +52,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Answer:
-    """One question; an empty text says that there is nothing to say."""
+    """One question; an empty text means that there is nothing to state."""
 
     question: str
     holds: str
@@ -84,19 +60,12 @@ class Answer:
     unknown: str
 
 
-def assess(facts: Facts) -> list[dict[str, str]]:
-    """The answers as JSON values, in a fixed order.
+def assess(facts: AssessedFacts) -> list[dict[str, str]]:
+    """Return the answers as JSON values, in a fixed order.
 
     Formal guarantees:
-        * the answers are a function of ``facts``, which are public: whoever has the certificate can make them again;
+        * the answers are a function of ``facts``, which are public: anyone who has the certificate can make them again;
         * figures are bounds on their safe side.
-
-    Example:
-        >>> facts = Facts("release", Adjacency.ADD_REMOVE, 4.0, 1e-5, 600, "public", "Noise was added.", ["Clipped."],
-        ...               "On a grid.", "Tails end.", "Fixed before.", in_ledger="none", insecure_seed=False)
-        >>> found = assess(facts)
-        >>> [answer["question"] for answer in found][:3], found[1]["holds"].split(":")[0]
-        (['Unit of privacy', 'Privacy parameters', 'Mechanism and noise'], 'Epsilon is at most 4 at delta 1e-05')
     """
     made = (
         _unit(facts),
@@ -114,13 +83,13 @@ def assess(facts: Facts) -> list[dict[str, str]]:
 
 
 def markdown(assessment: Sequence[Mapping[str, str]]) -> str:
-    """The answers as a table for a data card."""
+    """Return the answers as a table for a data card."""
     rows = ["| " + " | ".join(answer[name].replace("|", "/") or "–" for name in _NAMES) + " |" for answer in assessment]
     return "\n".join(["| " + " | ".join(COLUMNS) + " |", "|---|---|---|---|", *rows])
 
 
 def as_rows(assessment: Any) -> list[tuple[str, str, str, str]]:
-    """The answers as rows of four texts, from JSON."""
+    """Return the answers as rows of four texts, from JSON."""
     rows: list[tuple[str, str, str, str]] = []
     for item in assessment if isinstance(assessment, list) else [None]:
         found: list[Any] = (
@@ -132,7 +101,7 @@ def as_rows(assessment: Any) -> list[tuple[str, str, str, str]]:
     return rows
 
 
-def _unit(facts: Facts) -> Answer:
+def _unit(facts: AssessedFacts) -> Answer:
     present = facts.adjacency is Adjacency.ADD_REMOVE
     if facts.unit.per_person is not None:
         return _persons(facts, present)
@@ -148,7 +117,7 @@ def _unit(facts: Facts) -> Answer:
     return Answer("Unit of privacy", holds, gone.strip(), "How many records one person has in the data.")
 
 
-def _persons(facts: Facts, present: bool) -> Answer:
+def _persons(facts: AssessedFacts, present: bool) -> Answer:
     holds = "One person, with all of their records: "
     holds += "whether they are in the data." if present else "what their records say."
     if facts.count == "private":
@@ -164,7 +133,7 @@ def _persons(facts: Facts, present: bool) -> Answer:
     return Answer("Unit of privacy", holds, gone.strip(), unknown)
 
 
-def _parameters(facts: Facts) -> Answer:
+def _parameters(facts: AssessedFacts) -> Answer:
     bound = f"Epsilon is at most {rounded_up(facts.epsilon)} at delta {exact(facts.delta)}"
     if facts.right is None:
         growth = math.exp(-min(facts.epsilon, 700.0))
@@ -194,7 +163,7 @@ def _parameters(facts: Facts) -> Answer:
     return Answer("Privacy parameters", holds, gone, "Whether that is enough for these people: the owner decides.")
 
 
-def _mechanism(facts: Facts) -> Answer:
+def _mechanism(facts: AssessedFacts) -> Answer:
     made = "rows" if facts.what == "release" else "weights"
     unknown = f"That these {made} came from running this plan: no check of the files can show that."
     if facts.key_with is not None:
@@ -202,7 +171,7 @@ def _mechanism(facts: Facts) -> Answer:
     return Answer("Mechanism and noise", facts.mechanism, "", unknown)
 
 
-def _composition(facts: Facts) -> Answer:
+def _composition(facts: AssessedFacts) -> Answer:
     holds = "All queries of this " + facts.what + " are priced together."
     unknown = "Whether settings were chosen after seeing earlier results on these records."
     if facts.in_ledger != "none":
@@ -213,15 +182,10 @@ def _composition(facts: Facts) -> Answer:
         gone = "Uses of the same records that were not charged to that ledger."
     else:
         gone = "No ledger was used: other releases and models of the same records add to this."
-    return Answer(
-        "Composition and budget",
-        holds,
-        gone,
-        unknown,
-    )
+    return Answer("Composition and budget", holds, gone, unknown)
 
 
-def _bias(facts: Facts) -> Answer:
+def _bias(facts: AssessedFacts) -> Answer:
     gone = " ".join(facts.bias)
     if not facts.reads_records:
         return Answer("Bias and utility", "There is no noise.", gone, "How each group fares: test by group.")
@@ -238,7 +202,7 @@ def _bias(facts: Facts) -> Answer:
     )
 
 
-def _side_channels(facts: Facts) -> Answer:
+def _side_channels(facts: AssessedFacts) -> Answer:
     if not facts.reads_records:
         return Answer("Side channels", facts.digits, "", "")
     source = "a seed, which is no secret" if facts.insecure_seed else "a cryptographic generator under a secret key"
@@ -250,7 +214,7 @@ def _side_channels(facts: Facts) -> Answer:
     )
 
 
-def _trust(facts: Facts) -> Answer:
+def _trust(facts: AssessedFacts) -> Answer:
     if not facts.reads_records:
         holds = "No private record was needed: whoever has the public data can make this."
         unknown = "Whether the public data hold private records. Who made this, unless it is signed."
@@ -277,7 +241,7 @@ def _trust(facts: Facts) -> Answer:
     )
 
 
-def _collection(facts: Facts) -> Answer:
+def _collection(facts: AssessedFacts) -> Answer:
     public = f" Taken as public and not protected: {', '.join(sorted(facts.public_data))}." if facts.public_data else ""
     return Answer(
         "Data collection and access",
@@ -288,7 +252,7 @@ def _collection(facts: Facts) -> Answer:
     )
 
 
-def _tuning(facts: Facts) -> Answer:
+def _tuning(facts: AssessedFacts) -> Answer:
     return Answer(
         "Settings and tuning",
         facts.settings,
@@ -297,7 +261,7 @@ def _tuning(facts: Facts) -> Answer:
     )
 
 
-def _post_processing(facts: Facts) -> Answer:
+def _post_processing(facts: AssessedFacts) -> Answer:
     return Answer(
         "Post-processing",
         "Whatever is computed from these files alone costs no further privacy, however often.",

@@ -1,8 +1,5 @@
-"""Keys that a run's key is sealed to: X25519 in PEM files, of auditors who may replay a release.
-
-Sealing is hybrid public key encryption as RFC 9180 has it: X25519, HKDF-SHA256, ChaCha20-Poly1305, base mode. Whoever
-knows the public key can seal, so that a sealed key says nothing of who sealed it.
-"""
+"""Auditors' keys that a run's key is sealed to: X25519 in PEM files, by RFC 9180's base mode."""
+# Anyone with the public key can seal: a sealed key does not identify its sealer.
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
 
 class AuditorPublicKey(PublicPem):
-    """A key that seals. What is sealed to it, the auditor alone can open."""
+    """A key that seals. The auditor alone can open data sealed to it."""
 
     kind = X25519PublicKey
     words = "the public key that privmix keygen --auditor wrote (X25519, PEM)"
@@ -30,19 +27,10 @@ class AuditorPublicKey(PublicPem):
 
 
 class AuditorKey(PrivatePem):
-    """A key that opens what was sealed to its public half. Whoever has it can take noise off: for its owner alone.
+    """A key that opens what was sealed to its public half. Its holder can remove noise: for its owner alone.
 
     Formal guarantees:
         * what was sealed to another key, was changed, or is bound to something else does not open.
-
-    Example:
-        >>> key = AuditorKey.new()
-        >>> key.open(key.public.seal(b"content", b"release 1"), b"release 1")
-        b'content'
-        >>> key.open(key.public.seal(b"content", b"release 1"), b"release 2")  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: sealed key: got a value that is private and not shown; allowed: what was sealed...
     """
 
     kind = X25519PrivateKey
@@ -54,11 +42,7 @@ class AuditorKey(PrivatePem):
         return AuditorPublicKey(self._key.public_key())
 
     def open(self, sealed: bytes, bound: bytes) -> bytes:
-        """What was sealed.
-
-        Raises:
-            InvalidInput: it was sealed to another key, or was changed, or ``bound`` is other.
-        """
+        """Open sealed content; raise InvalidInput for another key, changed content or another ``bound``."""
         try:
             return bytes(_SUITE.decrypt(sealed, self._key, bound))
         except (InvalidTag, ValueError):

@@ -1,9 +1,4 @@
-"""The certificate: what was guaranteed, in numbers that anyone can recompute and in words that anyone can read.
-
-Releases and trained models have the same one. A part is common: what it is of, what was promised, the plan and its
-event, warnings, statements, an assessment, files with their hashes. The rest is of its kind, in a subclass of
-:class:`CommonFields`.
-"""
+"""The certificate of a release or a trained model: the guarantee in recomputable numbers and in words."""
 
 from __future__ import annotations
 
@@ -16,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final
 
 from privmix.accounting import Adjacency, PrivacyCost, event_from_dict, event_to_dict
 from privmix.accounting.filters import LEDGER_MODES
@@ -44,11 +39,14 @@ from privmix.fields import (
 from privmix.mechanisms.plan import Plan, Unit, relation_of, unit_of, unit_of_stored
 from privmix.packages import package_version
 from privmix.rounding import exact, rounded_up
-from privmix.shown import PriceCurve, Shown
+from privmix.shown import Bars, Shown
 from privmix.untrusted import MEBIBYTE, check_texts, parse_json, read_plain
 
-# The version that is written, and the oldest that is read. A field that comes with a new version says so:
-# ``unit: str = later(5, "record")``; older certificates stay what they are.
+if TYPE_CHECKING:
+    from privmix.certificate.guarantee import Guarantee
+
+# The version that is written, and the oldest that is read. A field that comes with a new version names it: ``unit: str
+# = later(5, "record")``; older certificates stay what they are.
 SCHEMA_VERSION: Final = 4
 FIRST_VERSION: Final = 4
 CERTIFICATE_FILE: Final = "certificate.json"
@@ -64,7 +62,7 @@ _SLACK: Final = 1e-6
 
 @dataclass(frozen=True)
 class Promise(Checked):
-    """What is guaranteed: :meth:`privmix.accounting.PrivacyCost.to_dict`; epsilon None: nothing is."""
+    """The guarantee: :meth:`privmix.accounting.PrivacyCost.to_dict`; epsilon None: no guarantee."""
 
     epsilon: Amount | None
     delta: Fraction
@@ -91,15 +89,9 @@ def _check_versions(name: str, versions: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class CommonFields(Checked):
-    """The shape of a certificate, so that readers can rely on it; meaning is what verification checks.
+    """The shape of a certificate's fields; verification checks their meaning. Patterns match whole texts."""
 
-    A kind's own fields are those of a subclass. What stands in the data card and on terminals is matched as a whole:
-    nothing in it may look like a part of these.
-
-    Attributes:
-        of: the kind; empty: any.
-        file_names: what the names of its files match: they are not joined blindly to a folder.
-    """
+    # of: the kind, empty for any. file_names: names of its files are not joined blindly to a folder.
 
     of: ClassVar[str] = ""
     file_names: ClassVar[re.Pattern[str]] = re.compile(".*", re.DOTALL)
@@ -129,23 +121,10 @@ class CommonFields(Checked):
 
 @dataclass(frozen=True, eq=False)
 class Certificate(Shown, Mapping[str, Any]):
-    """A certificate as it was written: a mapping of its JSON fields, whose common ones are attributes too.
+    """A certificate as written: its JSON fields, the common ones also as attributes."""
 
-    Attributes:
-        content: the fields.
-        older: fields that came later than it was written, and what it means by having none.
-        kind: release or model.
-        id: names what it is of.
-        epsilon: guaranteed; infinity where nothing is.
-        delta, adjacency: what it is meant at.
-        unit: what neighbours differ by, a record or a person.
-        relation: adjacency and unit, as they are printed.
-        plan: what ran and what was asked, as JSON values.
-        in_ledger: none, or how the charged budget counts.
-        insecure_seed: the noise came from a seed, so that nothing is promised.
-        warnings, statements: for people.
-        files: what it is about: name, rows and SHA-256 of each.
-    """
+    # older: fields introduced later, and their meaning where absent; relation: printed adjacency and unit; epsilon:
+    # infinite where nothing is guaranteed, as with an insecure seed.
 
     content: Mapping[str, Any]
     older: Mapping[str, Any] = field(default_factory=dict)
@@ -164,22 +143,35 @@ class Certificate(Shown, Mapping[str, Any]):
         return f"Certificate({self.kind} {self.id}, {promise})"
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The promise."""
+        """Return the promise."""
         names = ", ".join(str(item["file"]) for item in self.files)
         return f"Certificate of {self.kind} {self.id}", {
-            "guarantee": f"epsilon={rounded_up(self.epsilon)}, delta={exact(self.delta)}, {self.relation}",
+            **self.lead(),
             "ledger": self.in_ledger,
             **({"files": names} if names else {}),
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
 
-    def picture(self) -> PriceCurve | None:
-        """The guarantee, taken at its word: verification is what checks it."""
+    def lead(self) -> dict[str, object]:
+        """Return the promise, and the odds that it leaves an attacker: the first facts of every card."""
+        # Taken at its word: verification is what checks it.
+        told = {"guarantee": f"epsilon={rounded_up(self.epsilon)}, delta={exact(self.delta)}, {self.relation}"}
+        promised = self._promised()
+        return {**told, **({} if promised is None else {"in words": promised.odds})}
+
+    def picture(self) -> Bars | None:
+        """Return the odds of the best attack, by the stated guarantee."""
+        promised = self._promised()
+        return None if promised is None else promised.picture()
+
+    def _promised(self) -> Guarantee | None:
         # It prices; most who read certificates don't.
         from privmix.certificate.guarantee import Guarantee
 
         try:
-            return Guarantee.of(self).picture()
+            promised = Guarantee.of(self)
+            limited = math.isfinite(promised.epsilon) and not self.insecure_seed and promised.right <= 1
+            return promised if limited else None
         except InvalidInput:
             return None
 
@@ -237,7 +229,7 @@ class Certificate(Shown, Mapping[str, Any]):
         return tuple(dict(item) for item in self.content["files"])
 
     def to_dict(self) -> dict[str, Any]:
-        """A copy of the fields, as JSON values."""
+        """Return a copy of the fields, as JSON values."""
         return copy.deepcopy(dict(self.content))
 
     def to_bytes(self) -> bytes:
@@ -258,20 +250,7 @@ def issue(
     in_ledger: str,
     about: Mapping[str, Any] | None = None,
 ) -> Certificate:
-    """A certificate from public facts.
-
-    Args:
-        kind: which fields it has.
-        plan: what ran.
-        cost: its price, or more.
-        name: the id.
-        own: the fields of the kind.
-        said: warnings, statements, assessment.
-        files: file, rows and sha256 of each.
-        insecure_seed: whether the randomness came from a seed that others may know.
-        in_ledger: none, planned or adaptive.
-        about: the owner's words, of :meth:`privmix.certificate.about.About.to_dict`.
-    """
+    # cost: of the plan, or more; said: warnings, statements, assessment; files: file, rows and sha256 of each.
     content = {
         "schema_version": SCHEMA_VERSION,
         "kind": kind.of,
@@ -297,16 +276,7 @@ def content_hash(certificate: Mapping[str, Any]) -> str:
 
 
 def read_certificate(folder: str | Path, kind: type[CommonFields] = CommonFields) -> Certificate:
-    """Read the certificate of a folder and check its shape, so that it can be shown; nothing is recomputed.
-
-    Args:
-        folder: a release or a trained model.
-        kind: what it must be, with fields of its own; by default one of either, whose own fields are not looked at.
-
-    Raises:
-        StorageError: it can't be read.
-        InvalidInput: it is no certificate of a version that is read here and of this kind, or was edited.
-    """
+    """Read a folder's certificate of a ``kind`` (default: any) and check its shape; nothing is recomputed."""
     return parse_certificate(read_plain(Path(folder) / CERTIFICATE_FILE, "certificate", MOST_BYTES), kind)
 
 
@@ -317,7 +287,7 @@ def parse_certificate(content: bytes, kind: type[CommonFields] = CommonFields) -
         raise InvalidInput("certificate", type(found).__name__, "its fields, by name")
     version = check_version("certificate schema_version", found.get("schema_version"), FIRST_VERSION, SCHEMA_VERSION)
     if found.get("content_sha256") != content_hash(found):
-        # Its own hash says so; a signature says who made it.
+        # The file's own hash shows an edit; a signature shows who made the file.
         allowed = "the file as it was made: its content_sha256 is of other content"
         raise InvalidInput(CERTIFICATE_FILE, "a file that was edited after it was made", allowed)
     check_texts(found, "certificate")
@@ -328,7 +298,7 @@ def parse_certificate(content: bytes, kind: type[CommonFields] = CommonFields) -
 
 
 def check_guarantee(certificate: Mapping[str, Any], plan: Plan) -> PrivacyCost:
-    """The price of the certified plan, recomputed, once event and guarantee are found to follow from it.
+    """Check that event and guarantee follow from the certified plan; return the recomputed cost.
 
     Formal guarantees:
         * One plan: the event is the one that follows from the plan, and delta and adjacency are the plan's.
@@ -368,24 +338,15 @@ def check_counted(certificate: Certificate, plan: Any) -> None:
 
 
 def check_said(certificate: Mapping[str, Any], said: Mapping[str, Any], *before: Mapping[str, Any]) -> None:
-    """Raise :class:`InvalidInput` where warnings, statements or assessment are not those that follow from the plan.
-
-    Args:
-        certificate: to check.
-        said: what follows from its plan.
-        before: what versions of privmix wrote before, of which a certificate may hold one as a whole.
-    """
+    """Check that warnings, statements and assessment follow from the plan, or are as a whole one of ``before``."""
+    # before: the texts of earlier versions of privmix.
     for name, text in said.items():
-        if certificate[name] != text and not any(_says(certificate, one) for one in before):
+        if certificate[name] != text and not any(all(certificate[key] == one[key] for key in one) for one in before):
             raise InvalidInput(f"certificate {name}", "other text", "the text that follows from the plan")
 
 
-def _says(certificate: Mapping[str, Any], said: Mapping[str, Any]) -> bool:
-    return all(certificate[name] == text for name, text in said.items())
-
-
 def delta_warning(plan: Plan) -> list[str]:
-    """A warning where delta is so large that whole records may be shown."""
+    """Return a warning where delta is so large that whole records may be shown."""
     if plan.delta is None or plan.delta < 1 / plan.most_units:
         return []
     least = f"1/{unit_of(plan).many} = {1 / plan.most_units:.3g}"

@@ -1,8 +1,4 @@
-"""Croissant metadata of a release: what catalogues and loaders of datasets read, made from the certificate alone.
-
-Croissant 1.1 with its RAI vocabulary (MLCommons). What the certificate does not know is left out and not made up:
-licence, creator, address and date are for whoever publishes the release to state where they publish it.
-"""
+"""Croissant 1.1 metadata of a release with the RAI vocabulary (MLCommons), made from the certificate alone."""
 
 from __future__ import annotations
 
@@ -70,17 +66,13 @@ _CONTEXT: Final[dict[str, Any]] = {
 
 
 def croissant(certificate: Mapping[str, Any], certificate_sha256: str, *, mixes: bool = True) -> bytes:
-    """The metadata as the bytes of ``croissant.json``.
+    """Return the metadata as the bytes of ``croissant.json``.
 
     Formal guarantees:
-        * a function of its arguments, which are public: whoever has the certificate can make it again and compare;
+        * a function of its arguments, which are public: anyone who has the certificate can make it again and compare;
         * it names every certified file with its SHA-256, and the certificate with that of its own bytes.
-
-    Args:
-        certificate: of a release, as :func:`privmix.releases.certificate.make_certificate` makes it.
-        certificate_sha256: of the file ``certificate.json``.
-        mixes: rows are mixtures of records; earlier builds said so of all releases.
     """
+    # mixes: rows are mixtures of records; earlier builds wrote so for all releases.
     plan, guarantee = certificate["plan"], certificate["guarantee"]
     answers = {answer["question"]: answer for answer in certificate["assessment"]}
     files = [*certificate["files"], {"file": "certificate.json", "sha256": certificate_sha256}]

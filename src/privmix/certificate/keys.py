@@ -42,16 +42,14 @@ class PublicPem:
 
     @property
     def key_id(self) -> str:
-        """SHA-256 of the key in DER form: ``openssl pkey -pubin -in KEY -outform DER | sha256sum`` says the same."""
+        """SHA-256 of the key in DER form, as by ``openssl pkey -pubin -in KEY -outform DER | sha256sum``."""
         return hashlib.sha256(self._key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
 
     def to_pem(self) -> bytes:
-        """As a PEM file."""
         return bytes(self._key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo))
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The key in a PEM file."""
         content = read_plain(path, "key", _MOST_BYTES)
         if any(mark in content for mark in _PRIVATE_MARKS):
             raise InvalidInput("key", path.name, f"{cls.words}; this is a private one: keep it to yourself")
@@ -83,7 +81,7 @@ class PrivatePem(ABC):
 
     @classmethod
     def new(cls) -> Self:
-        """A fresh key, from the operating system's randomness."""
+        """Return a fresh key, from the operating system's randomness."""
         return cls(cls.kind.generate())
 
     def write(self, path: Path, passphrase: bytes | None = None) -> None:
@@ -97,7 +95,6 @@ class PrivatePem(ABC):
 
     @classmethod
     def read(cls, path: Path, passphrase: bytes | None = None) -> Self:
-        """The key in a PEM file."""
         with open_plain(path, "key") as stream:
             if stat.S_IMODE(os.fstat(stream.fileno()).st_mode) & 0o077:
                 raise InvalidInput("key", path.name, "a file that its owner alone may read: chmod 600 it")
@@ -133,13 +130,7 @@ class PublicKey(PublicPem):
 
 
 class PrivateKey(PrivatePem):
-    """A key that signs. Anyone who has it can sign as its owner.
-
-    Example:
-        >>> key = PrivateKey.new()
-        >>> key.public.verifies(key.sign(b"content"), b"content"), key.public.verifies(key.sign(b"content"), b"other")
-        (True, False)
-    """
+    """A key that signs. Anyone who has it can sign as its owner."""
 
     kind = Ed25519PrivateKey
     words = "the private key that privmix keygen wrote (Ed25519, PEM)"
@@ -162,17 +153,7 @@ def is_locked(content: bytes) -> bool:
 def new_key_files(
     private: Path, public: Path, passphrase: bytes | None = None, key: PrivatePem | None = None
 ) -> PublicPem:
-    """Make a key and store both halves, the private one for its owner alone.
-
-    Args:
-        private, public: files to make.
-        passphrase: to encrypt the private one with.
-        key: to be stored; None makes one that signs.
-
-    Raises:
-        InvalidInput: one of the files is there already; nothing is written then.
-        StorageError: they can't be written.
-    """
+    """Make a key, or take ``key``, and store both halves in new files, the private one for its owner alone."""
     if private.resolve() == public.resolve():
         raise InvalidInput("public", str(public), "two files, one for each half")
     for path in (private, public):
@@ -195,7 +176,7 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
     except FileExistsError:
         raise InvalidInput("key file", str(path), "a file that does not exist yet") from None
     except OSError as error:
-        raise StorageError(f"key file: can't write {path}: {error.strerror}") from None
+        raise StorageError(f"key file: cannot write {path}: {error.strerror}") from None
     try:
         with os.fdopen(descriptor, "wb") as stream:
             stream.write(content)
@@ -203,4 +184,4 @@ def _write_new(path: Path, content: bytes, mode: int) -> None:
             os.fsync(stream.fileno())
     except OSError as error:
         path.unlink(missing_ok=True)
-        raise StorageError(f"key file: can't write {path}: {error.strerror}") from None
+        raise StorageError(f"key file: cannot write {path}: {error.strerror}") from None

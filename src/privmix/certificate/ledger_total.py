@@ -1,8 +1,4 @@
-"""What a ledger says of one dataset's budget, as a statement that can be signed and handed on.
-
-A ledger is a database of its owner's. Whoever asks what a dataset has cost in all gets this: budget, spent, left, and
-how many charges there are, as of a moment. It is one file: see :mod:`privmix.certificate.statement`.
-"""
+"""A ledger's statement of one dataset's budget at one moment, in one file to be signed and handed on."""
 
 from __future__ import annotations
 
@@ -45,7 +41,7 @@ UNITS: Final = ("record", "person")
 LONGEST: Final = 200
 MOST_PURPOSES: Final = 50
 MOST_RESULTS: Final = 1000
-# A statement of so many purposes and results, in base64, is smaller.
+# A statement of this many purposes and results, in base64, is smaller.
 _MOST_BYTES: Final = 2**20
 _MOST_CHARGES: Final = 10**9
 _DIGITS: Final = 6
@@ -58,13 +54,9 @@ _WRITTEN: Final = "a statement as privmix ledger statement writes it"
 
 @dataclass(frozen=True)
 class Outcomes:
-    """What became of the charges. That a run ended without a result can tell of its records: not for the public.
+    """Outcomes of the charges. Not for the public: a run without a result may reveal something about its records."""
 
-    Attributes:
-        committed: charges whose release or model was made.
-        open: charges without a result: still running, interrupted or failed. They count as spent.
-        results: what the newest committed charges made, such as ``"release 5f0c..."``, newest last.
-    """
+    # open: running, interrupted or failed, counted as spent; results: "release 5f0c..." of the newest, newest last.
 
     committed: _Charges
     open: _Charges
@@ -78,34 +70,20 @@ class Outcomes:
 
 @dataclass(frozen=True)
 class LedgerTotal:
-    """The budget of one dataset, and what is gone of it, at one moment.
+    """The budget of one dataset and its use at one moment.
 
     Formal guarantees:
         * Safe side: ``spent`` is rounded up and ``left`` down, to six digits.
-        * Only what the ledger's rows say of plans and amounts: no fingerprint of data, no name of a reservation and no
-          hash of these. ``digest`` is of budget, plans, prices and times of charges, all of which stand before a
+        * Only what the ledger's rows state of plans and amounts: no fingerprint of data, no name of a reservation and
+          no hash of these. ``digest`` is of budget, plans, prices and times of charges, all of which stand before a
           record is read.
         * One form: what is read back is what :meth:`statement` writes, byte for byte.
-
-    Attributes:
-        dataset: its name, the owner's word.
-        epsilon, delta: the total budget.
-        adjacency: which pairs of datasets all of it is about.
-        mode: ``"planned"``: the total holds for plans fixed in advance, or chosen without seeing earlier results;
-            ``"adaptive"``: for plans chosen after seeing them, too.
-        spent: epsilon of all charges together, at most.
-        left: of the budget, at least.
-        charges: how many, by what they were for.
-        date: when the ledger was read (UTC, to the second).
-        digest: SHA-256 that tells whether a ledger's history still goes on from here.
-        filter: an adaptive budget's filter.
-        share: how much of the filter is spent, in [0, 1], at most.
-        outcomes: what became of the charges; None where that is not said.
-        unit: what the datasets of a pair differ by: one record, or one person with all of their records.
-        tool: the program that made it.
-        most_per_person: the total covers persons with at most so many records: a charge for records was made by the
-            owner's word that nobody has more. None: persons with any number.
     """
+
+    # mode: "planned" (plans fixed in advance) or "adaptive" (chosen after results, too); charges: number by purpose;
+    # date: UTC, to the second; digest: SHA-256 of the history. filter, share: of an adaptive budget, share in [0, 1] at
+    # most; outcomes (None where not stated). most_per_person: the total covers persons with at most this many records,
+    # by the owner's word (None for any number).
 
     dataset: _Line
     epsilon: Positive
@@ -143,7 +121,7 @@ class LedgerTotal:
 
     @classmethod
     def rounded(cls, *, epsilon: float, spent: float, share: float | None, **rest: Any) -> LedgerTotal:
-        """The same from figures that are not rounded yet."""
+        """Return the same from figures that are not rounded yet."""
         if not math.isfinite(spent):
             raise InvalidInput(f"{_NAME} spent", spent, "a finite epsilon")
         return cls(
@@ -156,17 +134,15 @@ class LedgerTotal:
 
     @property
     def number(self) -> int:
-        """How many charges there are."""
         return sum(self.charges.values())
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         own = stored(self)
         unit, outcomes = own.pop("unit"), own.pop("outcomes")
         return {**own, "unit": unit, "outcomes": outcomes}
 
     def statement(self, key: PrivateKey | None = None) -> Statement:
-        """The statement of it, signed where there is a key."""
+        """Return the statement of it, signed where there is a key."""
         content = self.to_dict()
         return Statement.of(TOTAL_TYPE, {self.dataset: content.pop("digest")}, content, key)
 
@@ -177,7 +153,7 @@ class LedgerTotal:
         if "unit" not in content or "digest" in content:
             raise InvalidInput(_NAME, "other fields", _WRITTEN)
         found = read(cls, {**content, "digest": next(iter(subject.values()), None)}, _NAME)
-        # Numbers of another spelling, or fields of another version, would be room for anything else.
+        # Numbers of another spelling, or fields of another version, could carry anything else.
         if found.statement().payload != statement.payload:
             raise InvalidInput(_NAME, "another form", _WRITTEN)
         return found
@@ -186,23 +162,16 @@ class LedgerTotal:
 def write_total(
     total: LedgerTotal, path: str | Path, key: PrivateKey | None = None, *, overwrite: bool = False
 ) -> Statement:
-    """Store a statement, whole or not at all, signed where there is a key.
-
-    Args:
-        total: what to state.
-        path: the file.
-        key: of whoever vouches; None: nobody does.
-        overwrite: replace a statement that is there; no other file is ever replaced.
-    """
+    """Write a statement atomically, signed where there is a key; ``overwrite`` replaces a statement only."""
     place, made = Path(path), total.statement(key)
     check_place(place, overwrite=overwrite)
     try:
-        # Outcomes can tell of records: that statement is for whom its owner hands it to.
+        # Outcomes can reveal records: the owner decides who receives that statement.
         with file_mode(private=total.outcomes is not None):
             place.parent.mkdir(parents=True, exist_ok=True)
             write_durably(place, made.to_bytes())
     except OSError as error:
-        raise StorageError(f"out: can't write {place}: {error.strerror or type(error).__name__}") from None
+        raise StorageError(f"out: cannot write {place}: {error.strerror or type(error).__name__}") from None
     return made
 
 
@@ -215,30 +184,16 @@ def check_place(place: Path, *, overwrite: bool) -> None:
     try:
         read_total(place)
     except (InvalidInput, StorageError):
-        raise InvalidInput("out", str(place), "a statement that privmix wrote, to overwrite it") from None
+        raise InvalidInput("out", str(place), "a statement that privmix wrote: move another file away") from None
 
 
 def read_total(path: str | Path, key: PublicKey | None = None) -> tuple[LedgerTotal, Statement]:
-    """Read a statement that anyone may have written, and check whose it is.
+    """Read a statement that anyone may have written, and check its signer.
 
     Formal guarantees:
         * nothing runs, no other file is opened, nothing is fetched; at most 1 MiB is read, of a plain file;
-        * with a key, the statement is the one that the owner of that key signed, byte for byte; without one, nobody is
-          said to vouch for it.
-
-    Args:
-        path: the file.
-        key: of whoever must have signed it.
-
-    Example:
-        >>> import tempfile
-        >>> made = LedgerTotal("patients", 4.0, 1e-5, "add_remove", "planned", 1.5, 2.5, {"release": 1},
-        ...     "2026-01-31T12:00:00+00:00", "0" * 64)
-        >>> key, place = PrivateKey.new(), Path(tempfile.mkdtemp()) / "total.json"
-        >>> _ = write_total(made, place, key)
-        >>> found, statement = read_total(place, key.public)
-        >>> statement.checked, found == made
-        (True, True)
+        * with a key, the statement is the one that the owner of that key signed, byte for byte; without one, no
+          person is reported to vouch for it.
     """
     statement = Statement.read(Path(path), _NAME, _MOST_BYTES, unsigned=True)
     if key is not None:

@@ -1,9 +1,4 @@
-"""An entry for the registry of deployments of differential privacy (registry.opendp.org), at its third tier.
-
-The registry asks what was published, what is protected and how, and why one should believe it. A certificate knows
-nearly all of that. What it does not know (who publishes it, what for, in which region) comes from the owner's words in
-the certificate, and where there are none the entry says so: an entry is a draft until its curator has completed it.
-"""
+"""Entries for the registry of deployments of differential privacy (registry.opendp.org), at its third tier."""
 
 from __future__ import annotations
 
@@ -13,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from privmix.certificate.about import about_of
+from privmix.certificate.about import about_of, yaml_number
 from privmix.certificate.as_gdp import as_gdp
 from privmix.certificate.certificate import MODEL, Certificate
 from privmix.certificate.guarantee import Guarantee
@@ -37,16 +32,12 @@ _QUESTIONS: Final = {
 
 
 def registry_entry(certificate: Certificate, *, date: str | None = None) -> dict[str, Any]:
-    """The entry as JSON values, in the registry's own fields.
+    """Return the entry as JSON values, in the registry's own fields; ``date``: YYYY-MM-DD of publication.
 
     Formal guarantees:
         * Public: a function of the certificate, which is public, and of the date.
         * Safe side: figures are bounds, rounded up; a release whose noise came from a seed has no epsilon in it.
         * Nothing made up: what the certificate does not know is :data:`TO_STATE`.
-
-    Args:
-        certificate: of a release or a trained model.
-        date: of publication, YYYY-MM-DD; None: the certificate's, else today (UTC).
     """
     if certificate.epsilon == float("inf"):
         raise InvalidInput("registry", "a certificate without an epsilon", "one that promises something")
@@ -72,15 +63,7 @@ def registry_entry(certificate: Certificate, *, date: str | None = None) -> dict
 
 
 def as_yaml(entry: Mapping[str, Any]) -> str:
-    """The entry as the registry's files are: YAML, every text in JSON's quotes, which are YAML's too.
-
-    Example:
-        >>> print(as_yaml({"tier": 3, "deployment": {"names": ["a: b"], "epsilon": 1.0}}), end="")
-        "tier": 3
-        "deployment":
-          "names": ["a: b"]
-          "epsilon": 1.0
-    """
+    """Write the entry as YAML, every text in JSON's quotes, which are YAML's too."""
     return "\n".join(_lines(entry, "")) + "\n"
 
 
@@ -102,13 +85,7 @@ def _lines(entry: Mapping[str, Any], indent: str) -> Iterator[str]:
             yield from _lines(value, indent + "  ")
         else:
             # ASCII: line separators of Unicode would end a line of YAML.
-            yield f"{key} {_number(value) if isinstance(value, float) else json.dumps(value)}"
-
-
-def _number(value: float) -> str:
-    """A number that YAML reads as one: with a point, where it has an exponent."""
-    mantissa, mark, exponent = json.dumps(value).partition("e")
-    return f"{mantissa}.0e{exponent}" if mark and "." not in mantissa else f"{mantissa}{mark}{exponent}"
+            yield f"{key} {yaml_number(json.dumps(value)) if isinstance(value, float) else json.dumps(value)}"
 
 
 def _slug(certificate: Certificate) -> str:
@@ -139,7 +116,7 @@ def _basic(certificate: Certificate, date: str | None) -> dict[str, Any]:
 
 def _variant(certificate: Certificate, answers: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     unit, plan = certificate.unit, certificate["plan"]
-    # Trainings count persons, whatever the number of their records in a step.
+    # Trainings count persons, for any number of their records in a step.
     weighed = certificate.kind != MODEL and (unit.per_person or 1) > 1
     shown = [answers["unit"]["does_not"], answers["collection"]["does_not"]]
     shown.append("Settings, classes, shapes, rates and noise are public, and in the certificate.")

@@ -1,7 +1,4 @@
-"""The end of a sealed key, stated: who says that it was destroyed, and when.
-
-It is somebody's word. That a file was overwritten can be shown to nobody, and a copy leaves no trace where it was made.
-"""
+"""Statements that a sealed key was destroyed, by the signer and at a date; no evidence can show it."""
 
 from __future__ import annotations
 
@@ -31,16 +28,7 @@ _MOST_BYTES: Final = 2**16
 
 @dataclass(frozen=True)
 class Ending(Checked):
-    """What is stated.
-
-    Attributes:
-        release: its id.
-        sealed_sha256: of the sealed key's file, which is gone by the signer's word.
-        auditor_keys: ids of auditors' keys that are gone, too.
-        date: of the day.
-        says: what that means.
-        tool: that it was made with.
-    """
+    """A statement that a sealed key and ``auditor_keys`` (ids) were destroyed; ``release``: its id."""
 
     release: Annotated[str, Text("[0-9a-f]{32}", "32 hexadecimal digits")]
     sealed_sha256: Digest
@@ -59,17 +47,17 @@ class Ended:
 
     @property
     def key_id(self) -> str:
-        """Of the key that the signature names, unchecked."""
+        """Id of the key that the signature names, unchecked."""
         return str(self.statement.key_id)
 
 
 def state_end(ending: Ending, certificate_sha256: str, key: PrivateKey | None = None) -> Statement:
-    """The statement of it, about a certificate's file."""
+    """Return the statement of it, about a certificate's file."""
     return Statement.of(_PREDICATE_TYPE, {CERTIFICATE_FILE: certificate_sha256}, stored(ending), key)
 
 
 def read_end(path: Path, release: str, commitment: Commitment, certificate_sha256: str) -> Ended | None:
-    """The statement in a file, if there is one, once it is found to be about this release."""
+    """Return the statement in a file, if there is one, once it is found to be about this release."""
     if not os.path.lexists(path):
         return None
     statement = Statement.read(path, ENDED_FILE, _MOST_BYTES)
@@ -91,14 +79,8 @@ def sealed_state(commitment: Commitment, ended: Ended | None) -> dict[str, Any]:
 
 
 def sealed_words(commitment: Commitment, ended: Ended | None, checked: bool = False, today: str | None = None) -> str:
-    """Whether a key still exists, for whom and until when, for people.
-
-    Args:
-        commitment: of the certificate.
-        ended: what somebody stated of its end.
-        checked: whose statement that is was checked.
-        today: the day, as YYYY-MM-DD; None takes the clock's, in UTC.
-    """
+    """Sentences that state whether a key still exists, for whom and until when."""
+    # ended: a statement of its end, checked only where checked; today: YYYY-MM-DD, None for the clock's in UTC.
     today = today or datetime.now(UTC).date().isoformat()
     if ended is not None:
         gone = " with its auditor's key" if ended.ending.auditor_keys else ""

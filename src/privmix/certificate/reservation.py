@@ -1,4 +1,4 @@
-"""The note of a ledger's reservation: what lets a certificate say that a ledger was charged."""
+"""The note of a ledger's reservation, from which a certificate states that a ledger was charged."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from privmix.errors import InvalidInput, check_choice
 from privmix.mechanisms.plan import Plan
 
 
-class Books(Protocol):
+class ReservingLedger(Protocol):
     """A ledger, as :class:`privmix.ledger.Ledger` is one."""
 
     def charged(self, reservation: Any) -> Event:
-        """What the reservation paid for; raises unless it is in the books and not committed yet."""
+        """Return the event that the reservation paid for; raises unless it is in the books and not committed yet."""
 
     def mode(self, name: str) -> str:
         """How the budget of that dataset counts: planned or adaptive."""
@@ -31,45 +31,24 @@ class Reserved(Protocol):
 
 @dataclass(frozen=True, init=False)
 class ReservationNote:
-    """That the cost is in a ledger's books, by the ledger's own word.
-
-    Certificates say so in a sentence that people rely on. The sentence is made from such a note and from nothing else:
-    no flag and no text will do, and the note asks the ledger before it exists.
+    """Proof that a cost is in a ledger, by the ledger's own record; a certificate's sentence is made from it alone.
 
     Formal guarantees:
-        * Charged: a note is made only after the ledger has found the reservation in its books, open; what it says of
-          the budget is what the ledger said.
+        * Charged: a note is made only after the ledger has found the reservation in its books, open; what it states of
+          the budget is what the ledger stated.
         * For one price: it holds for plans of the event that was charged, and for no other.
-        * Used once: the first release or model whose certificate states it is the only one, however many notes of the
-          reservation there are. One that was interrupted is finished under its own name, which is no second use.
-          Whoever uses a ledger without jobs commits the reservation when it is done: the books then give no note any
-          more, to other processes neither.
+        * Used once: the first release or model whose certificate states it is the only one, for any number of notes of
+          the reservation. One that was interrupted is finished under its own name, which is no second use. A user of a
+          ledger without jobs commits the reservation when it is done: the books then give no note any more, to other
+          processes neither.
         * Nothing private: it holds the mode of the budget and the event, which the certificate states too, and neither
           names nor figures of the ledger.
-
-    Attributes:
-        mode: planned or adaptive: how the budget counts.
-        event: what was charged.
-
-    Args:
-        ledger: where the budget is.
-        reservation: what it gave for the charge.
-
-    Example:
-        >>> import tempfile
-        >>> from privmix.accounting import Adjacency, Gaussian
-        >>> from privmix.ledger import Ledger
-        >>> ledger = Ledger.create(f"sqlite:///{tempfile.mkdtemp()}/budget.db")
-        >>> _ = ledger.add_dataset("patients", epsilon=4.0, delta=1e-5)
-        >>> taken = ledger.reserve("patients", Gaussian(5.0), adjacency=Adjacency.ADD_REMOVE, purpose="release")
-        >>> ReservationNote(ledger, taken)
-        ReservationNote(mode='planned', event=Gaussian(noise_multiplier=5.0))
     """
 
     mode: str
     event: Event
 
-    def __init__(self, ledger: Books, reservation: Reserved) -> None:
+    def __init__(self, ledger: ReservingLedger, reservation: Reserved) -> None:
         if isinstance(ledger, str) or isinstance(reservation, str):
             raise InvalidInput("reservation", "a text", "an open ledger and the reservation that it gave")
         object.__setattr__(self, "event", ledger.charged(reservation))
@@ -83,13 +62,8 @@ _USED: dict[str, str] = {}
 
 
 def mode_of(reservation: ReservationNote | None, plan: Plan | None, *, name: str | None = None) -> str:
-    """What the certificate of ``plan`` states of the ledger: none, planned or adaptive.
-
-    Args:
-        reservation: the note, or None where no ledger was charged.
-        plan: what was charged for; None where only the mode is asked.
-        name: of the release or model that it is for, if it has one yet.
-    """
+    """Return the ledger mode for the certificate of ``plan``: none, planned or adaptive."""
+    # plan (None where only the mode is needed); name: of the release or model, if it has one yet.
     if reservation is None:
         return "none"
     if type(reservation) is not ReservationNote:

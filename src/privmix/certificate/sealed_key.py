@@ -1,9 +1,4 @@
-"""The key of a run, sealed to an auditor, who can then make the result again.
-
-The file lies next to the result and is no part of it. It holds the key under a one-time key (ChaCha20-Poly1305), which
-is sealed to the auditor's key (:mod:`privmix.certificate.auditor_keys`). Files and certificates have a list of auditors
-and how many it takes: one of one.
-"""
+"""The key of a run, sealed to an auditor (:mod:`privmix.certificate.auditor_keys`), who can then replay the run."""
 
 from __future__ import annotations
 
@@ -27,6 +22,8 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.fields import Checked, Digest, PlainCount, read
 from privmix.untrusted import parse_json
 
+# Never in the folder: a published copy cannot be taken back, and a later holder of the auditor's key could open it.
+# Sealed by HPKE, not from the run's key, which would need a construction of our own.
 SEALED_FILE: Final = "sealed-key.json"
 """End of its name: that of the release REL is REL.sealed-key.json."""
 MOST_SEALED_BYTES: Final = 2**16
@@ -41,13 +38,7 @@ _SHOWN_DIGITS: Final = 16
 
 @dataclass(frozen=True)
 class Terms(Checked):
-    """For whom a key is sealed, and until when.
-
-    Attributes:
-        auditors: the id of the auditor's key.
-        together: 1.
-        until: the day by whose end the sealed key is to be destroyed.
-    """
+    """The auditor (its key's id) of a sealed key, and the last day before its destruction; ``together`` is 1."""
 
     auditors: tuple[Digest, ...]
     together: PlainCount
@@ -56,35 +47,29 @@ class Terms(Checked):
     def __post_init__(self) -> None:
         super().__post_init__()
         if len(self.auditors) != 1 or self.together != 1:
-            allowed = "1 auditor; read a key for several with the privmix version that the certificate names"
+            allowed = "1 auditor; for several install the privmix version that the certificate names"
             raise InvalidInput("auditors", len(self.auditors), allowed)
 
     @property
     def auditor(self) -> str:
-        """The id of the auditor's key."""
         return self.auditors[0]
 
     @property
     def whom(self) -> str:
-        """The auditor, in words."""
         return f"the auditor whose key is {self.auditor[:_SHOWN_DIGITS]}"
 
 
 @dataclass(frozen=True)
 class Commitment(Terms):
-    """The statement of a certificate about a sealed key: it tells nothing to anyone but the auditor.
+    """A certificate's statement about a sealed key; it reveals nothing to anyone but the auditor."""
 
-    Attributes:
-        records_root: of a Merkle tree over the records, keyed by the run's key.
-        sealed_sha256: of the sealed key's file.
-    """
+    # records_root: of a Merkle tree over the records, keyed by the run's key.
 
     records_root: Digest
     sealed_sha256: Digest
 
     @property
     def warning(self) -> str:
-        """For whoever relies on the guarantee."""
         return (
             f"The key of this noise was not destroyed but sealed for {self.whom}, to be destroyed by the end of "
             f"{self.until}. Whoever opens it can take off all the noise: as long as a copy is left, the guarantee "
@@ -93,7 +78,6 @@ class Commitment(Terms):
 
     @property
     def statement(self) -> str:
-        """The use of it."""
         return (
             "With the sealed key, and beside the records, every released number can be made again and compared "
             "(privmix replay). The certificate commits to that key and, by hashes that tell nothing without it, to "
@@ -102,13 +86,13 @@ class Commitment(Terms):
 
 
 def commitment_of(certificate: Mapping[str, Any]) -> Commitment | None:
-    """What a certificate states of a sealed key; None where the key was destroyed, as it mostly is."""
+    """Return the certificate's statement of a sealed key; None where the key was destroyed, as it mostly is."""
     stated = certificate.get("replay")
     return None if stated is None else read(Commitment, stated, "certificate replay")
 
 
 def bound_to(terms: Terms, release: str, plan: Mapping[str, Any], records_root: str) -> bytes:
-    """What a sealed key is bound to: it opens for this release, plan, records and terms, and for no other."""
+    """Binding of a sealed key: it opens for this release, plan, records and terms, and for no other."""
     about = {
         "format": _FORMAT,
         "release": release,
@@ -133,15 +117,14 @@ class Auditor:
 
     @property
     def terms(self) -> Terms:
-        """As certificates state them."""
         return Terms((self.key.key_id,), 1, self.until)
 
     def seal(self, content: bytes, bound: bytes) -> bytes:
-        """The file of a sealed key.
+        """Return the bytes of a sealed key's file.
 
         Formal guarantees:
-            * Only this auditor: without the private key nothing of ``content`` can be told, unless X25519, HKDF-SHA256
-              or ChaCha20-Poly1305 is broken, each at a strength of 128 bits;
+            * Only this auditor: without the private key nothing of ``content`` can be learned, unless X25519,
+              HKDF-SHA256 or ChaCha20-Poly1305 is broken, each at a strength of 128 bits;
             * bound: it opens with the same ``bound`` alone.
         """
         secret = os.urandom(_SECRET_BYTES)
@@ -154,7 +137,7 @@ class Auditor:
 
 
 def open_sealed(content: bytes, commitment: Commitment, bound: bytes, key: AuditorKey) -> bytearray:
-    """What was sealed, by its auditor's key.
+    """Open a sealed key's file with the auditor's key.
 
     Formal guarantees:
         * The committed one: a file of another SHA-256 than the certificate states is refused before anything is opened.

@@ -1,4 +1,4 @@
-"""What the certificate of a release says of the series that it is one step of, and of the key that the series keeps."""
+"""A certificate's statements about the series that its release belongs to, and about the key that the series keeps."""
 
 from __future__ import annotations
 
@@ -11,30 +11,20 @@ from privmix.fields import Checked, Digest, Text, read
 
 @dataclass(frozen=True)
 class SeriesLink(Checked):
-    """A release's place in its series; step and number of steps are its plan's.
-
-    Attributes:
-        id: names the series.
-        previous: SHA-256 of the certificate of the step before; None of the first.
-    """
+    """A release's place in its series; ``previous``: SHA-256 of the previous step's certificate, None of the first."""
 
     id: Annotated[str, Text("[0-9a-f]{32}", "32 hexadecimal digits")]
     previous: Digest | None
 
 
 def link_of(certificate: Mapping[str, Any]) -> SeriesLink | None:
-    """What a certificate states of a series; None where the release stands alone."""
+    """Return the certificate's statement of a series; None where the release stands alone."""
     stated = certificate.get("series")
     return None if stated is None else read(SeriesLink, stated, "certificate series")
 
 
 def key_kept(step: int, steps: int) -> str:
-    """Who keeps the key of a series, and until when: for the assessment.
-
-    Example:
-        >>> key_kept(12, 12)
-        'its owner kept it until this release, the last of 12, was made'
-    """
+    """Sentence that states who keeps the key of a series, and until when."""
     if step < steps:
         return f"its owner keeps it until release {steps} of {steps} is made, or the series is ended"
     return f"its owner kept it until this release, the last of {steps}, was made"
@@ -47,7 +37,7 @@ UNCHECKED: Final = (
 
 
 def key_warning(step: int, steps: int) -> str:
-    """For whoever relies on the guarantee: the key of a series outlives its releases."""
+    """Warning to recipients: the key of a series outlives its releases."""
     known = (
         "Whoever has it can take the noise off all releases of the series: until it is destroyed, the guarantee of "
         "every one of them rests on that key, too."

@@ -1,9 +1,4 @@
-"""Signatures over a whole folder: who vouches for every file of a release or model, and for nothing that was added.
-
-The statement (:mod:`privmix.certificate.statement`) has the folder's files with their SHA-256, and as predicate what
-the folder is and what its certificate guarantees. It lies in the folder, as ``attestation.dsse.json``, the only file
-that the statement does not name.
-"""
+"""Signatures over a whole folder: every file of a release or model, and no file that was added later."""
 
 from __future__ import annotations
 
@@ -29,7 +24,7 @@ from privmix.untrusted import open_plain
 ATTESTATION_FILE: Final = "attestation.dsse.json"
 PREDICATE_TYPE: Final = "urn:privmix:guarantee:v1"
 KINDS: Final = ("release", "model", "fitted-model", "ledger-total")
-# Room for a file's name and digest in a statement, and for what is said once.
+# Allowance for a file's name and digest in a statement, and for the parts that occur once.
 _BYTES_A_FILE, _BYTES_ONCE = 2048, 2**16
 _BLOCK: Final = 2**20
 _PRIVATE_KEY, _MARK_BYTES = re.compile(rb"\s*-----BEGIN [A-Z ]*PRIVATE KEY-----"), 128
@@ -38,16 +33,10 @@ _TOOL = re.compile(r"privmix [\w.+-]{1,40}\Z")
 
 @dataclass(frozen=True)
 class Subject(Checked):
-    """What a folder holds, as its own check found it.
+    """Content of a folder, by its own check; a fitted model has the id of its release."""
 
-    Attributes:
-        kind: one of :data:`KINDS`.
-        id: of the release or model; of a fitted model, that of its release.
-        epsilon: as certified; None, like the rest, where the folder has no certificate of its own.
-        delta: as certified.
-        adjacency: as certified.
-        unit: what neighbours differ by; of records nothing is signed of it.
-    """
+    # epsilon, delta, adjacency: as certified; None without a certificate. unit: "record" is not written to the
+    # statement.
 
     kind: Annotated[str, Choice(*KINDS)]
     id: str
@@ -58,7 +47,7 @@ class Subject(Checked):
 
     @classmethod
     def of(cls, verified: Verification) -> Subject:
-        """What :func:`privmix.releases.verify_release` or :func:`privmix.training.verify.verify_trained` found."""
+        """Subject of :func:`privmix.releases.verify_release` or :func:`privmix.training.verify.verify_trained`."""
         unit = verified.unit.one
         return cls(verified.kind, verified.id, verified.epsilon, verified.delta, verified.adjacency, unit)
 
@@ -73,18 +62,12 @@ class Subject(Checked):
 
 
 Check = Callable[[Path], Subject]
-"""Verifies a folder, raises where anything does not hold, and says what it is."""
+"""Verifies a folder, raises on any fault, and returns its subject."""
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A signature that was checked.
-
-    Attributes:
-        key_id: of the key that made it.
-        files: how many files it covers.
-        tool: the program that its maker says it was made with.
-    """
+    """A checked signature: its key, number of files and the signer's tool."""
 
     key_id: str
     files: int
@@ -92,7 +75,7 @@ class Signature:
 
 
 def sign_folder(folder: str | os.PathLike[str], key: PrivateKey, check: Check, *, overwrite: bool = False) -> Signature:
-    """Sign every file of a release or model, once ``check`` found that it holds.
+    """Sign every file of a release or model after ``check`` passed.
 
     Formal guarantees:
         * Whole: the statement names every file below the folder, with its SHA-256, but the attestation itself; a link
@@ -101,46 +84,28 @@ def sign_folder(folder: str | os.PathLike[str], key: PrivateKey, check: Check, *
         * Atomic: the attestation is written whole or not at all, and an earlier one is replaced only with
           ``overwrite``.
         * Nothing is signed that holds a private key in PEM; the key itself is used in memory alone.
-
-    Args:
-        folder: what ``privmix release``, ``train`` or ``fit`` wrote.
-        key: of whoever vouches.
-        check: verifies it, such as ``lambda folder: Subject.of(verify_release(folder))``.
-        overwrite: replace an earlier signature.
-
-    Raises:
-        InvalidInput: the folder does not hold, has links, or is signed already.
-        StorageError: a file is missing, can't be read or written.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "model.json").write_text("{}")
-        >>> def check(folder: Path) -> Subject:
-        ...     return Subject("model", "m1", 1.0, 1e-5, "add_remove")
-        >>> key = PrivateKey.new()
-        >>> sign_folder(folder, key, check).files, verify_signature(folder, key.public, check).files
-        (1, 1)
     """
     root = Path(folder)
     if not overwrite and os.path.lexists(root / ATTESTATION_FILE):
-        raise InvalidInput(str(root), "a folder that is signed already", "one without signature (or `overwrite`)")
+        raise InvalidInput(str(root), "a folder that is signed already", "a folder without signature (or `overwrite`)")
     files = _files(root)
     digests = _digests(files)
     for name, path in files.items():
         with open_plain(path, _shown(name)) as stream:
             if _PRIVATE_KEY.match(stream.read(_MARK_BYTES)):
-                raise InvalidInput(_shown(name), "a private key", "no private key in a folder that others will get")
+                raise InvalidInput(
+                    _shown(name), "a private key", "a folder without private keys: move the key elsewhere"
+                )
     subject = check(root)
     if _digests(_files(root)) != digests:
-        raise InvalidInput(str(root), "files that change", "a folder that nobody writes to")
+        raise InvalidInput(str(root), "files that change", "a folder that no process writes to meanwhile")
     tool = f"privmix {__version__}"
     made = Statement.of(PREDICATE_TYPE, digests, _predicate(subject, tool), key)
     try:
         write_durably(root / ATTESTATION_FILE, made.to_bytes())
     except OSError as error:
         (root / f".{ATTESTATION_FILE}.draft").unlink(missing_ok=True)
-        raise StorageError(f"signature: can't write {root / ATTESTATION_FILE}: {error.strerror}") from None
+        raise StorageError(f"signature: cannot write {root / ATTESTATION_FILE}: {error.strerror}") from None
     return Signature(key.public.key_id, len(digests), tool)
 
 
@@ -148,19 +113,13 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
     """Check that the owner of ``key`` signed exactly what is in the folder.
 
     Formal guarantees:
-        * the signature over payload and payload type is ``key``'s, and so is the key id in the envelope, which nobody
-          signed: no other is shown;
+        * the signature over payload and payload type is ``key``'s, and so is the key id in the envelope, which is
+          not signed: no other is shown;
         * the folder holds the signed files with the signed bytes, and no others;
         * what was signed about them (kind, id, guarantee) is what ``check`` finds now, so a signature of another
           release or model is refused.
-
-    A signature says who vouches, and when it was not checked against anything: not that the owner of the key told the
-    truth, nor that the key was not stolen.
-
-    Raises:
-        InvalidInput: a check failed; the message names it.
-        StorageError: a file is missing or unreadable.
     """
+    # A signature does not show that the signer was truthful, nor that the key was not stolen.
     root = Path(folder)
     files = _files(root)
     statement = _read(root, len(files))
@@ -170,7 +129,7 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
     tool = predicate.get("tool")
     if not isinstance(tool, str) or not _TOOL.match(tool):
         raise InvalidInput(f"{ATTESTATION_FILE} tool", tool, "privmix and its version")
-    # Names first: what nobody signed is not even read.
+    # Names first: unsigned files are not even read.
     for name in sorted(signed.keys() ^ files.keys()):
         if name in signed:
             raise InvalidInput(_shown(name), "no such file", "all files that were signed")
@@ -186,12 +145,7 @@ def verify_signature(folder: str | os.PathLike[str], key: PublicKey, check: Chec
 
 
 def claimed_key(folder: str | os.PathLike[str]) -> str | None:
-    """The id of the key that a folder's signature names, unchecked; None where the folder is not signed.
-
-    Raises:
-        InvalidInput: there is an attestation, and it is malformed.
-        StorageError: it can't be read.
-    """
+    """Return the unchecked key id of a folder's signature; None where the folder is not signed."""
     root = Path(folder)
     statement = _read(root, len(_files(root)))
     return None if statement is None else statement.key_id
@@ -218,7 +172,7 @@ def _files(root: Path) -> dict[str, Path]:
         try:
             entries = list(os.scandir(here))
         except OSError as error:
-            raise StorageError(f"folder: can't read {here}: {error.strerror}") from None
+            raise StorageError(f"folder: cannot read {here}: {error.strerror}") from None
         for entry in entries:
             name = f"{above}{entry.name}"
             if entry.is_dir(follow_symlinks=False):
@@ -242,5 +196,5 @@ def _digests(files: Mapping[str, Path]) -> dict[str, str]:
 
 
 def _shown(name: str) -> str:
-    """A stranger's file name in a message: no control characters, and not at any length."""
+    """Return a stranger's file name in a message: no control characters, and not at any length."""
     return printable(name[:80])

@@ -1,8 +1,5 @@
-"""Signed statements: in-toto (Statement version 1) in a DSSE envelope (version 1) with one Ed25519 signature.
-
-The encoding is that of the Dead Simple Signing Envelope (secure-systems-lab/dsse, protocol.md). A signature is of the
-payload together with its type, so bytes that were signed as one thing are never taken for another.
-"""
+"""Signed statements: in-toto (Statement version 1) in a DSSE envelope (version 1) with one Ed25519 signature."""
+# It covers payload and type (dsse's protocol.md): bytes signed as one type are never taken for another.
 
 from __future__ import annotations
 
@@ -18,6 +15,8 @@ from privmix.certificate.keys import PrivateKey, PublicKey
 from privmix.errors import InvalidInput
 from privmix.untrusted import parse_json, read_plain
 
+# Written here on top of `cryptography`: model-signing brings sigstore and thirteen more packages, and securesystemslib
+# accepts several signatures and key types. Tests check these envelopes with it.
 IN_TOTO: Final = "application/vnd.in-toto+json"
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 _SIGNATURE_BYTES: Final = 64
@@ -25,32 +24,16 @@ _KEY_ID_LENGTH: Final = 64
 
 
 def pre_authentication_encoding(payload_type: str, payload: bytes) -> bytes:
-    """The bytes that a DSSE signature is made of.
-
-    Example (the specification's own):
-        >>> pre_authentication_encoding("http://example.com/HelloWorld", b"hello world")
-        b'DSSEv1 29 http://example.com/HelloWorld 11 hello world'
-    """
+    """Return the bytes that a DSSE signature covers."""
     kind = payload_type.encode()
     return b"DSSEv1 %d %b %d %b" % (len(kind), kind, len(payload), payload)
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A statement, and who is said to have signed it; reading one checks its layout alone.
+    """A statement and its claimed signer; reading one checks its layout alone."""
 
-    Attributes:
-        payload: the statement's bytes, of type :data:`IN_TOTO`.
-        key_id: SHA-256 of the public key that the signature names: a hint, which anyone can write. None: unsigned.
-        signature: 64 bytes; none of an unsigned statement.
-        checked: whether the signature was checked, by :meth:`checked_by`.
-
-    Example:
-        >>> key = PrivateKey.new()
-        >>> made = Statement.of("urn:example", {"a.txt": "0" * 64}, {"number": 1}, key)
-        >>> Statement.from_bytes(made.to_bytes(), "file").checked_by(key.public, "file").parts("urn:example", "file")
-        ({'a.txt': '0000000000000000000000000000000000000000000000000000000000000000'}, {'number': 1})
-    """
+    # key_id: SHA-256 of the public key, a hint that anyone can write; None: unsigned. checked: by checked_by.
 
     payload: bytes
     key_id: str | None = None
@@ -61,14 +44,7 @@ class Statement:
     def of(
         cls, kind: str, subject: Mapping[str, str], predicate: Mapping[str, Any], key: PrivateKey | None = None
     ) -> Statement:
-        """Make a statement, signed where there is a key.
-
-        Args:
-            kind: type of the predicate, a URI.
-            subject: what it is about: names with their SHA-256.
-            predicate: JSON values.
-            key: of the signer.
-        """
+        """Make a statement of type ``kind`` (a URI) about names with their SHA-256, signed where there is a key."""
         content = {
             "_type": STATEMENT_TYPE,
             "subject": [{"name": name, "digest": {"sha256": digest}} for name, digest in subject.items()],
@@ -82,16 +58,15 @@ class Statement:
 
     @property
     def signed_bytes(self) -> bytes:
-        """What the signature is of."""
         return pre_authentication_encoding(IN_TOTO, self.payload)
 
     @property
     def signer(self) -> dict[str, Any] | None:
-        """Key and whether it was checked, as JSON values; None where nobody signed."""
+        """Key and whether it was checked, as JSON values; None where unsigned."""
         return None if self.key_id is None else {"key_id": self.key_id, "checked": self.checked}
 
     def parts(self, kind: str, name: str) -> tuple[dict[str, str], dict[str, Any]]:
-        """Subject and predicate, read strictly.
+        """Return subject and predicate, read strictly.
 
         Formal guarantees:
             * one form: a payload is the one that :meth:`of` makes of these parts, byte for byte. Other spellings of
@@ -114,19 +89,21 @@ class Statement:
         return subject, predicate
 
     def checked_by(self, key: PublicKey, name: str) -> Statement:
-        """The same, marked as checked, once the owner of ``key`` is found to have signed it."""
+        """Return the same, marked as checked, once the owner of ``key`` is found to have signed it."""
         if self.key_id is None:
             raise InvalidInput(name, "no signature", "a signed statement")
         if not key.verifies(self.signature, self.signed_bytes):
             if self.key_id != key.key_id:
-                raise InvalidInput("key", f"key {key.key_id}", f"the key that signed, said to be {self.key_id}")
+                raise InvalidInput(
+                    "key", f"key {key.key_id}", f"the key that signed, which the file names as {self.key_id}"
+                )
             raise InvalidInput(name, "a signature that is wrong", "the signature of its own payload by `key`")
         if self.key_id != key.key_id:
             raise InvalidInput(f"{name} keyid", self.key_id, f"{key.key_id}, the key that signed")
         return replace(self, checked=True)
 
     def to_bytes(self) -> bytes:
-        """The file: an envelope, or the payload alone where nobody signed; :meth:`from_bytes` is the inverse."""
+        """Return the file: an envelope, or the payload alone where unsigned; :meth:`from_bytes` is the inverse."""
         if self.key_id is None:
             return self.payload + b"\n"
         content = {
@@ -138,22 +115,17 @@ class Statement:
 
     @classmethod
     def read(cls, path: Path, name: str, most_bytes: int, *, unsigned: bool = False) -> Statement:
-        """Read a plain file of at most so many bytes; see :meth:`from_bytes`."""
+        """Read a plain file of at most ``most_bytes`` bytes; see :meth:`from_bytes`."""
         return cls.from_bytes(read_plain(path, name, most_bytes), name, unsigned=unsigned)
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str, *, unsigned: bool = False) -> Statement:
-        """Read a stranger's envelope, strictly.
+        """Read a stranger's envelope, strictly; ``unsigned`` allows a statement without one.
 
         Formal guarantees:
-            * exactly one signature of Ed25519's length, one payload of in-toto's type, and no other field: whatever was
+            * exactly one signature of Ed25519's length, one payload of in-toto's type, and no other field: all that was
               not read is not there;
             * base64 is the one that :meth:`to_bytes` writes, so an envelope has one form.
-
-        Args:
-            content: of the file.
-            name: what messages call it.
-            unsigned: allow a statement without envelope, too.
         """
         found = parse_json(content, name)
         if unsigned and not (isinstance(found, dict) and "payloadType" in found):
@@ -176,7 +148,7 @@ class Statement:
 
 
 def decoded(text: Any, name: str) -> bytes:
-    """The bytes of a text in base64, which has one form."""
+    """Return the bytes of a text in base64, which has one form."""
     try:
         found = base64.b64decode(text, validate=True) if isinstance(text, str) else None
     except (binascii.Error, ValueError):

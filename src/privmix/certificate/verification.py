@@ -1,4 +1,4 @@
-"""What a verification found, of a release or of a trained model."""
+"""Findings of a verification, of a release or of a trained model."""
 
 from __future__ import annotations
 
@@ -16,20 +16,14 @@ from privmix.rounding import exact, rounded_up
 from privmix.shown import Bar, Bars, Shown
 
 COUNT_UNCHECKED: Final = "that the record count is what it says, and that each person has one record"
-"""Of every release and model for records; of those for persons the next one takes its place."""
+"""Stated for results whose unit is a record; the next text replaces it where the unit is a person."""
 _PERSONS_UNCHECKED: Final = "that the number of persons is what it says, and that each has an identifier of their own"
 
 
 class NoiseFinding(Protocol):
-    """A test of released numbers for the certified noise, that held.
+    """A passed test of released numbers for the certified noise."""
 
-    Attributes:
-        name: what was tested.
-        tests: how many numbers were compared.
-        lowest: the least noise found, as a share of the certified one.
-        caught: the share below which noise is caught.
-        false_alarm: probability, at most, that an honest release does not pass it.
-    """
+    # lowest, caught: shares of the certified noise, found and refused; false_alarm: bound for an honest release.
 
     @property
     def name(self) -> str: ...
@@ -48,23 +42,11 @@ class NoiseFinding(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class Verification(Shown):
-    """What held. Every check that fails raises instead.
+    """The results of passed checks; a failed check raises."""
 
-    Attributes:
-        kind: release or model.
-        id: names it.
-        epsilon, delta, adjacency: as stated.
-        recomputed_epsilon: of the event, computed here.
-        files: how many files have their certified hashes.
-        warnings: the certificate's.
-        unchecked: what was not and can't be checked, in words.
-        extractor: description of the feature extractor.
-        tests: of released numbers; a model's weights can't be tested.
-        unit: what neighbours differ by; records' goes without saying among the figures for machines.
-        false_alarm: probability, at most, that an honest release is refused by any of them.
-        sealed: whom the run's key was sealed for; None: it was destroyed.
-        ended: what somebody stated of the sealed key's end, which nobody checked; None where nothing is.
-    """
+    # unchecked: in words; tests: of released numbers, none of a model's weights; false_alarm: bound for an honest
+    # release by any test. sealed: for whom the run's key was sealed, None if destroyed; ended: an unchecked statement
+    # of its end.
 
     kind: str
     id: str
@@ -80,6 +62,7 @@ class Verification(Shown):
     unit: Unit = RECORD
     sealed: Commitment | None = None
     ended: Ended | None = None
+    insecure_seed: bool = False
 
     @classmethod
     def of(
@@ -92,7 +75,7 @@ class Verification(Shown):
         tests: tuple[NoiseFinding, ...] = (),
         ended: Ended | None = None,
     ) -> Verification:
-        """Of a certificate that holds, at the price that was recomputed."""
+        """Verification of a certificate that holds, at the price that was recomputed."""
         return cls(
             kind=certificate.kind,
             id=certificate.id,
@@ -108,20 +91,24 @@ class Verification(Shown):
             unit=certificate.unit,
             sealed=commitment_of(certificate),
             ended=ended,
+            insecure_seed=certificate.insecure_seed,
         )
 
     @property
     def relation(self) -> str:
-        """Adjacency and unit, as they are printed."""
         return relation_of(self.adjacency, self.unit)
+
+    @property
+    def verdict(self) -> str:
+        """PASS, unless anyone who guesses the seed of the noise can remove it."""
+        return "FAIL: not private, since the noise came from a seed" if self.insecure_seed else "PASS"
 
     @property
     def false_alarm(self) -> float:
         return math.fsum(test.false_alarm for test in self.tests)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What holds."""
-        return f"{self.kind} {self.id}: holds", {
+        return f"{self.verdict}: {self.kind} {self.id}", {
             "epsilon": f"{rounded_up(self.epsilon, 6)} at delta {exact(self.delta)}",
             "recomputed": rounded_up(self.recomputed_epsilon, 6),
             "adjacency": self.relation,
@@ -132,13 +119,11 @@ class Verification(Shown):
         }
 
     def picture(self) -> Bars:
-        """What is stated beside what was recomputed."""
         stated = Bar("stated", self.epsilon, rounded_up(self.epsilon, 5), strong=False)
         found = Bar("recomputed", self.recomputed_epsilon, rounded_up(self.recomputed_epsilon, 5))
         return Bars(f"Epsilon at delta {exact(self.delta)}", [stated, found])
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
         apart = (tuple, Mapping, Unit, Commitment, Ended, type(None))
         own = {name: value for name, value in vars(self).items() if not isinstance(value, apart)}
         if self.unit.per_person is not None:

@@ -10,15 +10,9 @@ from privmix.cli.lazy_verbs import Verb, lazy_app
 # Verb -> where it is, and its line in `privmix attack --help`.
 ATTACKS: Final = {
     "membership": Verb(
-        "privmix.cli.membership",
-        "Ask of each record whether the model was made of it, and measure how often that is right.",
-    ),
+        "privmix.commands.membership:Membership", "Guess which records a model was trained on, and measure success."
+    )
 }
 
-attack = lazy_app(
-    ATTACKS,
-    "attack",
-    no_args_is_help=True,
-    help="Attack a release, a model or its data, to see what leaks.",
-)
+attack = lazy_app(ATTACKS, "attack", no_args_is_help=True, help="Attack a release or model to measure what leaks.")
 app.add_typer(attack, name="attack")

@@ -1,8 +1,4 @@
-"""Options of a command in a TOML file: ``--config`` reads it, and ``--print-config`` writes it.
-
-A key is the name of a flag without its dashes, ``clip-norm`` (or ``clip_norm``), or of an argument. Truth values and
-lists are TOML's own. Paths are relative to the working folder, as on the command line.
-"""
+"""Options of a command in a TOML file: ``--config`` reads it, and ``--print-config`` writes it."""
 
 from __future__ import annotations
 
@@ -19,12 +15,7 @@ _NONE: Final = ("help_all", "config", "print_config", "help")
 
 
 def read_toml(file: Path, context: Any) -> dict[str, Any]:
-    """The values of a file, by the names of a command's parameters.
-
-    Raises:
-        InvalidInput: the file is no TOML, a key is no option, or a value is not of the option's type.
-        StorageError: the file cannot be read.
-    """
+    """Return the values of a file, by the names of a command's parameters; InvalidInput if a key is no option."""
     place = f"--config {file}"
     try:
         content = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -47,7 +38,7 @@ def read_toml(file: Path, context: Any) -> dict[str, Any]:
 
 
 def as_toml(context: Any) -> str:
-    """The options of a command that were given, as a file."""
+    """Return the options of a command that were given, as a file."""
     lines = [f"# {context.command_path} --config FILE"]
     for option in context.command.params:
         given = str(context.get_parameter_source(option.name)).rpartition(".")[2]
@@ -65,16 +56,14 @@ def _keys(option: Any) -> Iterator[str]:
 
 
 def _value(option: Any, value: Any, place: str) -> Any:
-    """A value of the file, as the command line has it."""
+    """Return a value of the file, as the command line has it."""
     if getattr(option, "is_flag", False):
         if not isinstance(value, bool):
             raise InvalidInput(place, value, "true or false")
         return value
     several = option.multiple or option.nargs < 0
     if several != isinstance(value, list) and (several or any("," in str(one) for one in value)):
-        raise InvalidInput(
-            place, value, "a list" if several else "one text; names with a comma in them cannot be a list"
-        )
+        raise InvalidInput(place, value, "a list" if several else "one text: a list cannot hold names with commas")
     for one in value if isinstance(value, list) else [value]:
         if isinstance(one, bool | list | dict):
             raise InvalidInput(place, one, "a text or a number")

@@ -1,4 +1,4 @@
-"""Where the command line writes."""
+"""Consoles that the command line writes to."""
 
 from __future__ import annotations
 
@@ -22,5 +22,4 @@ def plain(text: object) -> str:
 
 
 def print_json(content: Any) -> None:
-    """Write ``content`` as JSON to standard output."""
     typer.echo(json.dumps(content, indent=2))

@@ -11,15 +11,19 @@ from typing import Annotated, Any, Final
 import typer
 from typer.core import TyperCommand
 
+from privmix._registry import behind
 from privmix.cli.config_file import as_toml, read_toml
+from privmix.cli.flags import with_flags
+from privmix.named import keys
+from privmix.options import in_order, with_default
 
 EVERY_COMMAND: Final = "Every command"
-# A command with at most so many options shows all of them on its screen.
+# A command with at most this number of options shows all of them on its screen.
 _FEW: Final = 14
 _WIDEST: Final = 26
-# Of names that are alike; the dashes count.
+# Least similarity of names that are alike; the dashes count.
 _NEAR: Final = 0.7
-# In place of a dash while lines are broken: a flag or a name is not broken at its dashes.
+# Replaces a dash while lines are broken: a flag or a name is not broken at its dashes.
 _DASH: Final = "\u2011"
 
 
@@ -39,28 +43,13 @@ OPTIONS: Final = {
     one.name: one
     for one in (
         _parameter(
-            "help_all",
-            bool,
-            False,
-            "--help-all",
-            help="Show all options.",
-            callback=_show_everything,
-            is_eager=True,
+            "help_all", bool, False, "--help-all", help="Show all options.", callback=_show_everything, is_eager=True
         ),
         _parameter(
-            "config",
-            Path | None,
-            None,
-            metavar="FILE",
-            help="Take options from a TOML file: a key is a flag's name, as clip-norm = 1.0. Options that are typed go "
-            "before those of the file.",
+            "config", Path | None, None, metavar="FILE", help="TOML file with options; options given here override it."
         ),
         _parameter(
-            "print_config",
-            bool,
-            False,
-            "--print-config",
-            help="Print the file for --config that has the options typed here, and stop.",
+            "print_config", bool, False, "--print-config", help="Print the options given here as a file for --config."
         ),
     )
 }
@@ -73,6 +62,7 @@ class Frame:
     name: Any
     help: Any
     params: Any
+    callback: Any
 
     def get_params(self, context: Any) -> list[Any]:
         """All options; that of ``--help`` stands with the others that every command has."""
@@ -107,20 +97,26 @@ class Frame:
         for one in options if everything else common:
             panel = "Required" if one.required else one.rich_help_panel if everything else None
             panels.setdefault(panel or "Options", []).append((_label(one), _text(one, everything)))
-        for title, rows in [*panels.items(), *self._commands(context)]:
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl([(label, text.replace("-", _DASH)) for label, text in rows], _WIDEST)
+        named = _named(self.callback) if everything else ()
+        for parts in ([*panels.items(), *named], [*self._commands(context)]):
+            # One column of texts for all options, and one for all commands.
+            width = max((min(len(label), _WIDEST) for _, rows in parts for label, _ in rows), default=0)
+            for title, rows in parts:
+                if rows:
+                    with formatter.section(title):
+                        formatter.write_dl(
+                            [(label.ljust(width), text.replace("-", _DASH)) for label, text in rows], _WIDEST
+                        )
         if not everything and len(options) > len(own):
             left = len(own) - len(common)
             formatter.write_paragraph()
-            formatter.write_text(f"{f'{left} more options' if left else 'Full texts'}: --help-all")
+            formatter.write_text(f"{f'{left} more options' if left else 'Details'}: --help-all")
             if example := example_of(self):
                 formatter.write_text(f"Example: {example}".replace("-", _DASH))
         formatter.buffer[:] = [part.replace(_DASH, "-") for part in formatter.buffer]
 
     def _commands(self, context: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-        """The commands of a group, under their headings."""
+        """Yield the commands of a group, under their headings."""
         found: dict[str, list[tuple[str, str]]] = {}
         for name in getattr(self, "list_commands", lambda _: ())(context):
             command = self.get_command(context, name)  # type: ignore[attr-defined]
@@ -129,7 +125,7 @@ class Frame:
         yield from found.items()
 
     def parse_args(self, context: Any, args: list[str]) -> Any:
-        """The options that are typed, and those of the file of ``--config``."""
+        """Return the options that are typed, and those of the file of ``--config``."""
         parse = super().parse_args  # type: ignore[misc]
         typed, _, _ = self.make_parser(context).parse_args(args=list(args))  # type: ignore[attr-defined]
         if context.resilient_parsing or "config" not in typed:
@@ -161,7 +157,7 @@ class TerminalCommand(Frame, TyperCommand):
 
 
 def example_of(command: Any) -> str | None:
-    """The first example in a command's help."""
+    """Return the first example in a command's help."""
     for paragraph in inspect.cleandoc(command.help or "").split("\n\n"):
         head, _, text = paragraph.partition(":")
         if head == "Examples":
@@ -172,7 +168,7 @@ def example_of(command: Any) -> str | None:
 
 
 def usage_message(error: Any) -> str:
-    """The text of a usage error, with the nearest option, or usage and an example."""
+    """Return the text of a usage error, with the nearest option, or usage and an example."""
     context, lines = getattr(error, "ctx", None), [error.format_message()]
     if context is not None and hasattr(error, "option_name") and hasattr(error, "possibilities"):
         flags = [flag for one in context.command.get_params(context) for flag in [*one.opts, *one.secondary_opts]]
@@ -184,8 +180,23 @@ def usage_message(error: Any) -> str:
     return "\n".join(lines)
 
 
+def _named(callback: Any) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """Keys of each option that is given as NAME:KEY=VALUE, under a heading for each name that takes any."""
+    for item in in_order(callback.asked) if hasattr(callback, "asked") else ():
+        if place := item.metadata.get("kinds"):
+            kinds = behind(place)
+            for name in kinds:
+                flag = item.metadata.get("flag", item.name.replace("_", "-"))
+                rows = [(one.name, with_default(one.metadata["help"], one.default)) for one in keys(kinds[name])]
+                for key, _ in rows:
+                    rows = [(one, text.replace(f"`{key}`", key)) for one, text in rows]
+                rows = [(one, with_flags(text)) for one, text in rows]
+                if rows:
+                    yield f"--{flag} {f'{name}:' if name else ''}KEY=VALUE,...", rows
+
+
 def _label(option: Any) -> str:
-    """An option as it is typed, or an argument's name."""
+    """Return an option as it is typed, or an argument's name."""
     if option.param_type_name == "argument":
         return str(option.metavar or option.name).upper()
     flags = ", ".join([*sorted(option.opts, key=len), *option.secondary_opts])
@@ -193,8 +204,7 @@ def _label(option: Any) -> str:
 
 
 def _text(option: Any, everything: bool) -> str:
-    """The help text of an option: its first sentence, or all."""
-    first, more, rest = (option.help or "").partition(". ")
-    text = f"{first}{more}{rest}" if everything or not more else f"{first}."
+    """Return the help text of an option, with the names that it takes if ``everything``."""
+    text = option.help or "" if everything else (option.help or "").partition(" Names: ")[0]
     shown = option.default if option.show_default and not getattr(option, "is_flag", False) else None
     return text if shown in (None, "") else f"{text} [default: {shown}]"

@@ -1,8 +1,5 @@
-"""Groups of verbs that answer at once: a verb's module is imported when the verb is run or asked for its options.
-
-Verbs of other packages come by their entry points, and are looked for where privmix's own do not answer: in lists, and
-for names that are none of its own. What help says of them is read from their source, which is not run.
-"""
+"""Groups of verbs that answer at once: a verb's module is imported when the verb is run or asked for its options."""
+# Commands of other packages are looked up for lists and unknown names; help reads their source without running it.
 
 from __future__ import annotations
 
@@ -27,18 +24,12 @@ from privmix.cli.verb import add_command
 from privmix.errors import InvalidInput
 
 VERBS_GROUP: Final = "privmix.verbs"
-"""Of entry points: ``NAME`` is a verb of privmix, ``GROUP.NAME`` one of a group of it; each names a module."""
+"""Group of entry points: ``NAME`` is a verb of privmix, ``GROUP.NAME`` a verb of a group; each names a module."""
 
 
 @dataclass(frozen=True)
 class Verb:
-    """What a group says of a verb without importing it.
-
-    Attributes:
-        module: registers the verb when it is imported; or MODULE:NAME, a command of :mod:`privmix.commands.base`.
-        help: the first paragraph of the verb's own help.
-        panel: under which heading help lists it, if not with most verbs.
-    """
+    """Help that a group shows of a command without importing its module (or MODULE:NAME of a command)."""
 
     module: str
     help: str
@@ -53,11 +44,6 @@ class _Unread(TyperCommand):
         self._module, self._app = verb.module, app
 
     def read(self) -> Any:
-        """The verb itself.
-
-        Raises:
-            InvalidInput: its module registers no such verb.
-        """
         module, _, kind = self._module.partition(":")
         imported = importlib.import_module(module)
         if hasattr(imported, kind):
@@ -69,13 +55,7 @@ class _Unread(TyperCommand):
 
 
 def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typer.Typer:
-    """A Typer application or group whose ``verbs`` register themselves with it as usual, but when they are needed.
-
-    Args:
-        verbs: name -> verb, in the order in which help shows them. Those of other packages come after them.
-        place: of the group in the command line; the application has none.
-        settings: of :class:`typer.Typer`.
-    """
+    """Return an application, or the group ``place``, whose ``verbs`` (in the order of help) register when needed."""
 
     class Group(Frame, TyperGroup):
         """The verbs that were imported, and a stand-in for each of the others."""
@@ -88,11 +68,11 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
             self.commands.update({name: command for name, command in commands.items() if name not in verbs})
 
         def list_commands(self, ctx: Any) -> list[str]:
-            """Those of other packages, too."""
+            """Names of all commands, with those of other packages."""
             return [*verbs, *sorted(set(self._with_others().commands) - set(verbs))]
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
-            """The verb or its stand-in; who asks for one of privmix waits for no other package."""
+            """Return the verb or its stand-in; who asks for one of privmix waits for no other package."""
             return self._having(cmd_name).commands.get(cmd_name)
 
         def resolve_command(self, ctx: Any, args: list[str]) -> Any:
@@ -104,7 +84,7 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
             return self if name in self.commands else self._with_others()
 
         def _with_others(self) -> Group:
-            """A copy: which packages are installed may have changed when it is asked for again."""
+            """Return a copy: which packages are installed may have changed when it is asked for again."""
             found = copy(self)
             found.commands = dict(self.commands)
             for name, verb in verbs_from_elsewhere(place).items():
@@ -117,7 +97,7 @@ def lazy_app(verbs: Mapping[str, Verb], place: str = "", **settings: Any) -> typ
 
 
 def command(app: typer.Typer) -> Any:
-    """The command line of an application with the verbs that are registered now, made once for each set of them."""
+    """Return the command line of an application with the verbs registered now, made once for each set of them."""
     return _command(app, *_registered(app))
 
 
@@ -134,7 +114,7 @@ def _command(app: typer.Typer, *registered: Any) -> Any:
 
 
 def verbs_from_elsewhere(place: str = "") -> dict[str, Verb]:
-    """The verbs of a group that installed packages bring, by name; none of their modules is imported."""
+    """Return the verbs of a group that installed packages bring, by name; none of their modules is imported."""
     # Who asks for a verb of privmix does not wait for this.
     from importlib.metadata import entry_points
 
@@ -147,16 +127,12 @@ def verbs_from_elsewhere(place: str = "") -> dict[str, Verb]:
 
 
 def _said_of(verb: str, module: str) -> tuple[str, str | None]:
-    """The first paragraph of a verb's help, and its heading, as the source of its module has them, if it has."""
+    """Return the first paragraph of a verb's help, and its heading, as the source of its module has them, if it has."""
     with suppress(OSError, SyntaxError, ValueError, ImportError):
         for node in ast.parse(_source(module)).body:
             if isinstance(node, ast.ClassDef) and node.name.lower() == verb.replace("-", ""):
                 panels = [one.value for one in node.body if isinstance(one, ast.Assign) and _assigns(one, "panel")]
                 return _first(node), next((str(one.value) for one in panels if isinstance(one, ast.Constant)), None)
-            if isinstance(node, ast.FunctionDef):
-                for call in node.decorator_list:
-                    if isinstance(call, ast.Call) and verb in _names(node, call):
-                        return _first(node), _text(call, "panel")
     return "", None
 
 
@@ -164,25 +140,12 @@ def _assigns(line: ast.Assign, name: str) -> bool:
     return any(isinstance(one, ast.Name) and one.id == name for one in line.targets)
 
 
-def _first(node: ast.FunctionDef | ast.ClassDef) -> str:
+def _first(node: ast.ClassDef) -> str:
     return " ".join(inspect.cleandoc(ast.get_docstring(node) or "").split("\n\n")[0].split())
 
 
-def _names(node: ast.FunctionDef, call: ast.Call) -> set[str | None]:
-    """What a verb may be called: by its decorator, or else by its function."""
-    said = [one.value for one in call.args if isinstance(one, ast.Constant)]
-    return {*map(str, said)} if said else {_text(call, "name") or node.name.replace("_", "-")}
-
-
-def _text(call: ast.Call, argument: str) -> str | None:
-    return next(
-        (str(one.value.value) for one in call.keywords if one.arg == argument and isinstance(one.value, ast.Constant)),
-        None,
-    )
-
-
 def _source(module: str) -> str:
-    """Of a module that is not imported, nor are the packages that it is in."""
+    """Return a module's source without importing the module or its packages."""
     top, *parts = module.split(".")
     spec = find_spec(top)
     places = [Path(place) for place in (spec and spec.submodule_search_locations) or ()]
@@ -199,4 +162,4 @@ def _nothing() -> None:
 
 
 def _never() -> NoReturn:
-    raise AssertionError("a stand-in was run")
+    raise AssertionError("a placeholder command was run")

@@ -9,32 +9,25 @@ from typing import Final
 import typer
 from rich.markup import escape
 
-from privmix import __version__
 from privmix.cli.app import app
-from privmix.cli.console import err, out
+from privmix.cli.console import err
 from privmix.cli.flags import message
 from privmix.cli.frame import usage_message
 from privmix.cli.lazy_verbs import command
 from privmix.cli.spending import tell_spent
-from privmix.cli.verb import verb
-from privmix.errors import PrivmixError
+from privmix.errors import HeadFailed, PrivmixError
 from privmix.private_files import no_core_dumps
 from privmix.scratch import clear_scratch
 
-# What shells say of a program that ctrl-C ended; Typer turns most of these into this result.
+# Exit code that shells give a program that ctrl-C ended; Typer turns most of these into this result.
 _STOPPED: Final = 130
 
 
-@verb(app)
-def version() -> None:
-    """Print the version."""
-    out.print(__version__)
-
-
 def main() -> None:
-    """Run the command line; exit code 0 on success, 2 for bad input, 3 for an overspent budget, 4 for a check that
-    fails (an audit refutes a claim, a replay differs, rows miss their release), 1 for input/output trouble, 70 for a
-    defect.
+    """Run the command line.
+
+    Exit codes: 0 on success, 2 for bad input, 3 for an overspent budget, 1 for input/output trouble, 70 for a defect.
+    A check that fails gives 4: an audit refutes a claim, a replay differs, rows miss their release.
     """
     sys.exit(run(sys.argv[1:]))
 
@@ -46,6 +39,9 @@ def run(arguments: list[str]) -> int:
     clear_scratch()
     try:
         result = command(app)(arguments, prog_name="privmix", standalone_mode=False)
+    except HeadFailed as error:
+        # The first process prints the cause.
+        return error.exit_code
     except PrivmixError as error:
         err.print(f"[bold red]error:[/] {escape(message(error, command(app), arguments))}", soft_wrap=True)
         tell_spent(error, arguments)
@@ -60,7 +56,7 @@ def run(arguments: list[str]) -> int:
         err.print("stopped")
         return _STOPPED
     except MemoryError as error:
-        err.print("[bold red]error:[/] memory: not enough for this job; give fewer rows or a smaller feature size")
+        err.print("[bold red]error:[/] memory: not enough for this job. Reduce the number of rows or features")
         tell_spent(error, arguments)
         return 1
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Where a key's passphrase is from: the environment, or the terminal; never the command line, which others can see."""
+"""Read a key's passphrase from the environment or the terminal, never from the command line, which others can see."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _HEAD: Final = 256
 
 
 def passphrase_of(key: Path) -> bytes | None:
-    """That of a key file, or None where the file is not locked."""
+    """Return the passphrase of a key file, or None if the file is not locked."""
     from privmix.certificate.keys import is_locked
 
     with open_plain(key, "key") as stream:
@@ -36,14 +36,16 @@ def new_passphrase() -> bytes:
     if given := os.environ.get(VARIABLE):
         return given.encode()
     _check_terminal()
-    err.print("The key is lost if you forget this.")
+    err.print("Without this passphrase the key cannot be used.")
     return str(typer.prompt("passphrase", hide_input=True, confirmation_prompt=True, err=True)).encode()
 
 
 def with_passphrase(command: Any) -> Any:
-    """The command with the passphrase that it lacks: of the key that it reads, or of the key that it makes."""
+    """Return the command with its missing passphrase, for the key that it reads or makes."""
     if not hasattr(command, "passphrase"):
         return command
+    if hasattr(command, "sign_key"):
+        return replace(command, passphrase=passphrase_of)
     key = getattr(command, "key", None)
     passphrase = new_passphrase() if command.passphrase else None if key is None else passphrase_of(Path(key))
     return replace(command, passphrase=passphrase)
@@ -51,4 +53,4 @@ def with_passphrase(command: Any) -> Any:
 
 def _check_terminal() -> None:
     if not sys.stdin.isatty():
-        raise InvalidInput("passphrase", "none", f"one in {VARIABLE}, or a terminal to ask at")
+        raise InvalidInput("passphrase", "none", f"a passphrase in {VARIABLE}, or an interactive terminal")

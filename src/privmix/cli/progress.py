@@ -27,7 +27,7 @@ def progress_bars(*, quiet: bool = False, percent: bool = False) -> Iterator[Pro
 
 
 def _lines(percent: bool) -> Progress:
-    """Where there is no terminal: a line now and then, so that a log shows that work goes on, and for how long."""
+    """Write a line now and then if there is no terminal: a log shows that work goes on, and for how long."""
     last, begun = monotonic(), dict[str, tuple[float, int]]()
 
     def update(stage: str, done: int, total: int) -> None:

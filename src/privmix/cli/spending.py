@@ -1,4 +1,4 @@
-"""What a command that failed had cost, and how to go on: printed below its error."""
+"""Print a failed command's cost, and how to resume, below its error."""
 
 from __future__ import annotations
 
@@ -15,14 +15,9 @@ _SECRET: Final = re.compile(r"://[^/]*:[^/]*@")
 
 
 def tell_spent(error: BaseException, arguments: Sequence[str] | None = None) -> None:
-    """Print what the job of this command was charged, if it was, and the command that goes on.
-
-    Args:
-        error: that ended it.
-        arguments: of the command line, where they are known.
-    """
+    """Print what the job of this command was charged, if it was, and the command that resumes it."""
     if "privmix.jobs.spending" not in sys.modules:
-        # Nothing was charged by a command that needs no job; and it should not wait for one to be imported.
+        # A command that needs no job has charged no budget, and it should not wait for one to be imported.
         return
     from privmix.jobs.spending import spent_of
 
@@ -33,4 +28,4 @@ def tell_spent(error: BaseException, arguments: Sequence[str] | None = None) -> 
     # A ledger's address may hold a password.
     if spent.kept and arguments is not None and not any(_SECRET.search(one) for one in arguments):
         more = [] if "--resume" in arguments else ["--resume"]
-        err.print(f"go on: {plain(shlex.join(['privmix', *arguments, *more]))}", soft_wrap=True)
+        err.print(f"continue: {plain(shlex.join(['privmix', *arguments, *more]))}", soft_wrap=True)

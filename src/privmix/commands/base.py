@@ -20,15 +20,16 @@ Options that several commands have are a dataclass that they inherit, whose fiel
 from __future__ import annotations
 
 import re
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar
 
 from privmix.bars import Asked, callback, shows_bars
+from privmix.errors import warn
 from privmix.options import option
 from privmix.progress import Progress
+from privmix.shown import Shown
 from privmix.signatures import taking
 
 
@@ -38,8 +39,25 @@ class Result(Protocol):
     It may have ``cautions``, which Python warns of, and an ``exit_code`` of the command line, if not 0.
     """
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Any:
         """JSON values."""
+
+
+@dataclass(frozen=True, repr=False)
+class Facts(Shown):
+    """A result for the command line alone: what is shown of it, and its JSON values."""
+
+    title: str
+    facts: Mapping[str, object] = field(default_factory=dict)
+    details: tuple[str, ...] = ()
+    values: Any = field(default_factory=dict)
+    document: str | None = None
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        return self.title, self.facts
+
+    def to_dict(self) -> Any:
+        return self.values
 
 
 P = ParamSpec("P")
@@ -51,14 +69,16 @@ class Command(ABC, Generic[Found]):
     """What is asked for; making one reads nothing.
 
     Attributes:
-        example: a line of the command line.
+        example: one or more lines of the command line.
+        called: its name on the command line, where that is not the class's.
         panel: heading under which help lists a command of another package.
     """
 
     example: ClassVar[str]
+    called: ClassVar[str | None] = None
     panel: ClassVar[str | None] = None
     progress: Asked = option(
-        None, "Called with (stage, done, total); True: bars; None: bars where somebody looks on.", python=True
+        None, "Progress: True (bars), None (terminals only), or a function(stage, done, total).", python=True
     )
 
     @abstractmethod
@@ -66,7 +86,7 @@ class Command(ABC, Generic[Found]):
         """Do it, and tell ``progress`` how far it is."""
 
     def then(self, found: Any) -> str | None:
-        """What people usually do next, on the command line."""
+        """Return what people usually do next, on the command line."""
         return None
 
     @classmethod
@@ -78,11 +98,16 @@ class Command(ABC, Generic[Found]):
             >>> EvaluateTable.words()
             'evaluate-table'
         """
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
+        return cls.called or re.sub(r"(?<=[a-z])(?=[A-Z])", "-", cls.__name__).lower()
 
 
-def function(kind: Callable[P, Command[Found]]) -> Callable[P, Found]:
-    """The function of a command for Python: its arguments are the command's fields, and so is its help."""
+def function(kind: Callable[P, Command[Found]], name: str = "") -> Callable[P, Found]:
+    """Return the function of a command for Python: its arguments are the command's fields, and so is its help.
+
+    Args:
+        kind: the command.
+        name: of the function, if not the command's.
+    """
 
     @shows_bars
     def called(*args: P.args, **kwargs: P.kwargs) -> Found:
@@ -91,11 +116,11 @@ def function(kind: Callable[P, Command[Found]]) -> Callable[P, Found]:
         if (place := getattr(command, "record", None)) is not None:
             found.keep(place)
         for text in getattr(found, "cautions", ()):
-            warnings.warn(text, stacklevel=4)
+            warn(text)
         return found  # type: ignore[no-any-return]
 
     assert isinstance(kind, type)
     assert issubclass(kind, Command)
-    called.__name__ = called.__qualname__ = kind.words().replace("-", "_")
+    called.__name__ = called.__qualname__ = name or kind.words().replace("-", "_")
     called.__module__ = kind.__module__
     return taking(called, kind)

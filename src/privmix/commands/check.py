@@ -16,17 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Check(CheckOptions, Command["DataCheck"]):
-    """Find what does not fit in a private dataset.
+    """Find values that a release would reject, before spending budget.
 
-    For its owner's eyes alone.
-
-    It makes the pass that privmix release and privmix train make, and goes on where they would end. It lists values
-    that are refused, cut to a range, missing or in no category, by file, record, column and reason. It counts records
-    that are longer than the clipping bound, and the records of each class. With `person` it also counts persons, and
-    the records of the one who has most. It writes nothing, opens no ledger and charges nothing.
-
-    So pass nothing of it on, not even that it was done. What it makes you change is a choice from private data. The
-    exit code is 2 where a record would be refused.
+    Lists values that are refused, clipped, missing or in no category, by file, record, column and reason, and
+    counts the records of each class. Writes nothing and charges nothing. The output is private: do not share it.
+    Exit code 2 if a release would refuse a record.
 
     Raises:
         InvalidInput: the data do not open, as a release of them would not.
@@ -42,11 +36,13 @@ class Check(CheckOptions, Command["DataCheck"]):
     example = "privmix check mnist --features pixels"
 
     data: Any = option(
-        MISSING, "Private dataset: file, folder, pattern or address; in Python in memory, too.", argument=True
+        MISSING,
+        "Private dataset: file, folder, pattern or address.",
+        in_python="Also arrays, frames and tensors.",
+        argument=True,
     )
 
     def run(self, progress: Progress) -> DataCheck:
-        """Check."""
         from privmix.jobs.data_check import checked
 
         return checked(self.data, self, progress)

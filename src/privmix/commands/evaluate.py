@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from privmix.commands.base import Command, function
 from privmix.errors import InvalidInput
-from privmix.jobs.columns import Columns
-from privmix.jobs.options import CLASSES_HELP, MODULE_HELP, ModelFiles, Recorded
+from privmix.jobs.columns import ModelColumns
+from privmix.jobs.options import MODULE_HELP, ModelFiles, Recorded
 from privmix.jobs.recording import Measured, Measurement, place
 from privmix.options import option
 from privmix.progress import Progress
@@ -49,10 +49,10 @@ class Evaluation(Measured):
     groups: Mapping[str, Quality] = field(default_factory=dict)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The figures, beside what takes no model and no privacy."""
+        """Return the figures, beside what takes no model and no privacy."""
         title, facts = self.quality.shown()
         without = self.reference
-        words = f"{self.reference_words}; for their owner alone"
+        words = f"{self.reference_words}; only for the owner of these data"
         beside = "" if without is None else f"{100 * without.accuracy:.2f}%, by {words}"
         return title, {
             **{name: value for name, value in facts.items() if name != "warnings"},
@@ -86,20 +86,11 @@ def _group(one: Quality) -> str:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evaluate(Recorded, Columns, ModelFiles, Command[Evaluation]):
+class Evaluate(Recorded, ModelColumns, ModelFiles, Command[Evaluation]):
     """Measure a model on your own labelled data.
 
-    Raw inputs in, accuracy out.
-
-    Beside the accuracy stands what takes no model: always saying the most frequent class. Balanced accuracy is the mean
-    of the classes' recall (the share of a class's records that are found). AUC, of two classes, is the chance that a
-    record of the second class gets a higher score than one of the first: 0.5 is guessing. Log loss judges the
-    probabilities, smaller is better; beside it stands that of the classes' shares, which need no model. The calibration
-    error is the mean gap between the probability that is stated and the share that is right.
-
-    The figures are about the data you pass and are not covered by any guarantee. A record of them (`record`) and the
-    picture are private, and left out of public reports, unless you say that the data are public. A record that holds
-    figures of a reference is private whatever you say: its classifier has seen the reference's records.
+    Reports accuracy next to always predicting the most frequent class, balanced accuracy, AUC, log loss and
+    calibration error. No guarantee covers these figures: keep them private unless the data are public.
 
     Raises:
         InvalidInput: the data have other inputs or classes than the model, or the picture can't be drawn there.
@@ -109,31 +100,23 @@ class Evaluate(Recorded, Columns, ModelFiles, Command[Evaluation]):
     example = "privmix evaluate MODEL --data mnist --split test --reference mnist"
 
     model: Model | str | Path = option(
-        MISSING, "A model of privmix fit or privmix train, or its folder.", argument=True
+        MISSING, "Folder of a model from privmix fit or privmix train.", in_python="Also a model.", argument=True
     )
-    data: Any = option(MISSING, "Dataset with labels: file, folder, pattern or address; in Python in memory, too.")
+    data: Any = option(
+        MISSING, "Labelled dataset: file, folder, pattern or address.", in_python="Also arrays, frames and tensors."
+    )
     _: KW_ONLY
-    split: str | None = option(None, "Which part of it. Default: test, or all of what is in memory.")
-    reference: Any = option(
-        None,
-        "Data to fit the same learner to WITHOUT privacy, to compare with: the private training data, say. For their "
-        "owner alone: a record of it is private.",
-    )
-    reference_split: str | None = option(None, "Which part of `reference`. Default: train.")
+    split: str | None = option(None, "Split to evaluate. Default: test, or all data in memory.")
+    reference: Any = option(None, "Dataset for a comparison WITHOUT privacy; keep its figures private.")
+    reference_split: str | None = option(None, "Split of `reference`. Default: train.")
     group_by: str | Sequence[Any] | NDArray[Any] | None = option(
-        None, "A column of the data (in Python also a value for each record): the same figures for each of its values."
+        None, "Column of groups, each with the same figures.", in_python="Also a value for each record."
     )
-    figure: str | Path | None = option(
-        None,
-        "Draw the confusion matrix here (.png, .svg, .pdf), and whether probabilities hold. With `record` it is drawn "
-        "there: confusion-SPLIT.png.",
-    )
-    public_data: bool = option(False, "The data are public: record and picture may be shown.")
-    classes: Any = option(None, CLASSES_HELP)
+    figure: str | Path | None = option(None, "Figure to write: confusion matrix and calibration (.png, .svg, .pdf).")
+    public_data: bool = option(False, "Declare the data public, so that figures may be shown.")
     module: Any = option(None, MODULE_HELP)
 
     def run(self, progress: Progress) -> Evaluation:
-        """Measure."""
         from privmix.jobs.features import features_in_memory
         from privmix.jobs.model_data import has_splits, open_for_model, split_of, subject_of
         from privmix.jobs.models import is_trained, model_in
@@ -147,16 +130,15 @@ class Evaluate(Recorded, Columns, ModelFiles, Command[Evaluation]):
             # Of private records, so never in the model's folder, which may be handed on.
             picture = Path(self.record) / f"confusion-{split}.png"
         check_figure(picture)
-        chosen = model_in(self.model, self.features_model, self.trust_features_model, self.module)
-        declared = self.settled()
+        chosen = model_in(self.model, self.features_model, self.module)
+        declared = self.as_columns()
 
         def opened_as(what: Any, part: str) -> Dataset:
-            return open_for_model(chosen.facts, chosen.extractor, what, part, self.classes, declared)
+            return open_for_model(chosen.facts, chosen.extractor, what, part, declared)
 
         opened = opened_as(self.data, split_of(self.data, self.split))
         known = None if self.reference is None else opened_as(self.reference, self.reference_split or "train")
-        names = self.classes or list(chosen.facts.classes)
-        told_apart = None if self.group_by is None else _group_values(opened, self.group_by, names)
+        told_apart = None if self.group_by is None else _group_values(opened, self.group_by, list(chosen.facts.classes))
         records = features_in_memory(opened.source, chosen.extractor, progress)
         # What is wrong with either shows before the work.
         compared = None if known is None else features_in_memory(known.source, chosen.extractor, progress)
@@ -165,12 +147,14 @@ class Evaluate(Recorded, Columns, ModelFiles, Command[Evaluation]):
         told = scores if trained else chosen.classifier.predict_proba(records.features)
         quality = Quality.of(scores, records.labels, chosen.classes, told)
         without, words = None, ""
-        statements = ["Measured on labelled data of whoever evaluated; no guarantee covers those data."]
+        statements = ["Measured on the evaluator's labelled data; no guarantee covers those data."]
         if known is not None and compared is not None:
             fitted = _fitted_without_privacy(chosen, compared)
             without = _quality_of(fitted.classifier, records, chosen.classes)
             words = f"{fitted.words}, of {known.schema.records:,} records"
-            statements.append(f"Without privacy: {words}. It is not private: for the owner of these records alone.")
+            statements.append(
+                f"Without privacy: {words}. This figure is not private: only the owner of the records may see it."
+            )
         groups = {} if told_apart is None else _by_group(scores, told, records.labels, chosen.classes, told_apart)
         if picture is not None:
             _draw(quality, picture, public=self.public_data)
@@ -217,7 +201,7 @@ def _quality_of(classifier: Any, records: PrivateRecords, classes: tuple[str, ..
 
 
 def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:
-    """The reference for a model; a trained network is compared with a linear discriminant of its features."""
+    """Return the reference for a model; a trained network is compared with a linear discriminant of its features."""
     from privmix.learning.base import ReleaseLearner
     from privmix.learning.reference import without_privacy
 
@@ -240,21 +224,17 @@ def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.ob
     """
     if isinstance(group_by, str):
         if opened.place is None:
-            raise InvalidInput("group_by", group_by, "values, one a record, for data in memory")
+            raise InvalidInput("group_by", group_by, "one value for each record, for data in memory")
         from privmix.data import open_dataset as open_table
 
         found = open_table(
-            opened.place,
-            split=opened.split,
-            classes=classes,
-            label_column=opened.columns.label,
-            columns=[group_by],
+            opened.place, split=opened.split, classes=classes, label_column=opened.columns.label, columns=[group_by]
         )
         values = np.concatenate([batch.x[:, 0] for batch in found.batches(_GROUP_STEP)])
     else:
         values = np.asarray(group_by, dtype=object).reshape(-1)
     if len(values) != opened.schema.records:
-        raise InvalidInput("group_by", len(values), f"{opened.schema.records} values, one a record")
+        raise InvalidInput("group_by", len(values), f"{opened.schema.records} values, one for each record")
     told = ["" if value is None else str(value) for value in values]
     if (groups := len(set(told))) > _MOST_GROUPS:
         raise InvalidInput("group_by", f"{groups} different values", f"a column of at most {_MOST_GROUPS}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import KW_ONLY, MISSING, dataclass
+from dataclasses import KW_ONLY, MISSING, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from privmix.commands.base import Command, function
 from privmix.jobs.columns import TableColumns
-from privmix.jobs.options import CLASSES_HELP
 from privmix.options import option
 from privmix.progress import Progress
 from privmix.shown import Shown
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from privmix.publication import ReleasedDataset
     from privmix.publication.dataset import HasDataset
 
-STATEMENT = "Of real records, and covered by no guarantee: for their owner alone, unless they are public."
+STATEMENT = "No guarantee covers these figures of real records: for their owner only, unless the records are public."
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -42,12 +41,12 @@ class TableEvaluation(Shown):
     rows: SampledTable
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The distances, and what trees learn."""
+        """Return the distances, and what trees learn."""
         found = self.quality
         names = {"one column": found.one_way, "two columns": found.two_way, "three columns": found.three_way}
         distances = {f"total variation, {way}": f"{mean:.4f} (most {most:.4f})" for way, (mean, most) in names.items()}
         real = found.real_tree
-        return f"Table of {len(self.rows):,} rows beside {self.records:,} real records", {
+        return f"Table of {len(self.rows):,} rows compared with {self.records:,} real records", {
             **({"WARNING": "; ".join(self.rows.cautions)} if self.rows.cautions else {}),
             **distances,
             "furthest off": " x ".join(found.worst_pair),
@@ -71,11 +70,8 @@ def _tree(found: Any) -> str:
 class EvaluateTable(TableColumns, Command[TableEvaluation]):
     """Compare rows sampled from a release with real records.
 
-    The release is of a table, and the records are the table's.
-
-    Total variation is half the sum of what shares of one, two and three columns' values differ by; a gradient-boosted
-    tree learns from the rows and is tested on the real records. What comes out is about the real records: it is covered
-    by no guarantee and, where they are private, for their owner alone.
+    Reports the total variation of one, two and three columns, and a tree trained on the rows and tested on the
+    records. No guarantee covers these figures: keep them private.
 
     Raises:
         InvalidInput: the release is of no table or has no second moments, or the records have other columns or classes.
@@ -85,14 +81,18 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
     example = "privmix evaluate-table REL --data real.csv --label-column income"
 
     release: HasDataset | ReleasedDataset | str | Path = option(
-        MISSING, "A release that privmix sample takes, or its folder.", argument=True
+        MISSING, "Folder of a release that privmix sample accepts.", in_python="Also a release.", argument=True
     )
-    data: Any = option(MISSING, "Real records with labels: file, folder, pattern or address; in Python in memory, too.")
+    data: Any = option(
+        MISSING,
+        "Real labelled records: file, folder, pattern or address.",
+        in_python="Also arrays, frames and tensors.",
+    )
     _: KW_ONLY
-    split: str | None = option(None, "Which part of them. Default: train, or all of what is in memory.")
-    classes: Any = option(None, CLASSES_HELP)
-    records: int | None = option(None, "How many rows to sample. Default: as many records as the release is of.")
-    seed: int = option(0, "Of the rows.")
+    split: str | None = option(None, "Split of the records. Default: train, or all data in memory.")
+    person: str | None = field(default=None, init=False)
+    records: int | None = option(None, "Number of rows to sample. Default: the release's record count.")
+    seed: int = option(0, "Seed of the rows.")
 
     def run(self, progress: Progress) -> TableEvaluation:
         """Sample and compare."""
@@ -108,7 +108,7 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         extractor, _ = checked_table(dataset, self.records, self.label, self.seed)
         facts = ReleaseFacts.of(dataset)
         # The real records first: what is wrong with them shows before the fit, which takes much longer.
-        opened = open_for_model(facts, extractor, self.data, self.split or "train", self.classes, self.settled())
+        opened = open_for_model(facts, extractor, self.data, self.split or "train", self.as_columns())
         found = features_in_memory(opened.source, extractor, progress)
         rows = sampled(dataset, self.records, self.label, self.seed, progress=progress)
         states = table_states(extractor)
@@ -123,7 +123,7 @@ evaluate_table = function(EvaluateTable)
 
 
 def _encoded(rows: SampledTable, extractor: Tabular) -> NDArray[np.float32]:
-    """The rows' cells as features."""
+    """Return the rows' cells as features."""
     cells = np.empty((len(rows), len(extractor.columns)), dtype=object)
     for place, name in enumerate(extractor.columns):
         cells[:, place] = rows.arrow.column(name).to_pylist()

@@ -39,7 +39,6 @@ class Exported(Shown):
         return _LINES[self.out.suffix.lower()].format(file=repr(str(self.out)))
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Where it is, and how to load it."""
         return "Network written", {"file": self.out, "in torch": self.line}
 
     def to_dict(self) -> dict[str, Any]:
@@ -51,10 +50,8 @@ class Exported(Shown):
 class Export(NewFile, Command[Exported]):
     """Write a trained network to a file without privmix.
 
-    torch loads it in one line: .pt2 holds network and weights, as torch.export writes them; .pt is TorchScript, for
-    older programs; .safetensors holds the weights alone, by the names of the module that was trained. The network takes
-    images (b, C, H, W) in [0, 1], or the extractor's features (b, d), and gives logits. The file has no certificate: it
-    is as private as the model, whose folder says how private that is.
+    Formats: .pt2 (torch.export), .pt (TorchScript) and .safetensors (weights alone). The network maps images (b, C,
+    H, W) in [0, 1], or features (b, d), to logits. The file has no certificate and is as private as the model.
 
     Raises:
         InvalidInput: another ending, a file that is there, a place in a model's folder; the model was fitted on a
@@ -64,13 +61,12 @@ class Export(NewFile, Command[Exported]):
 
     example = "privmix export MODEL --out net.pt2"
 
-    model: Model | str | Path = option(MISSING, "A model of privmix train, or its folder.", argument=True)
+    model: Model | str | Path = option(MISSING, "Folder of a model from privmix train.", argument=True)
     out: str | Path = option(MISSING, "File to write: .pt2, .pt (TorchScript) or .safetensors.")
     _: KW_ONLY
     module: Any = option(None, MODULE_HELP)
 
     def run(self, progress: Progress) -> Exported:
-        """Export."""
         from privmix.jobs.models import model_in
 
         return Exported(model_in(self.model, module=self.module).export(self.out, overwrite=self.overwrite))

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from privmix.commands.base import Command, function
 from privmix.errors import InvalidInput
 from privmix.jobs.columns import Columns
-from privmix.jobs.options import ADDRESS_HELP, AUTO, CLASSES_HELP, FEATURES_HELP
+from privmix.jobs.machine import ENGINE_HELP, Local, machine_of
+from privmix.jobs.options import CLASSES_HELP, FEATURES_HELP
 from privmix.options import option
 from privmix.progress import Progress
 from privmix.shown import Shown
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
     from privmix.data import FeatureStore
     from privmix.features import Extractor
 
-AS_PRIVATE: Final = "as private as the records: no guarantee covers features, so hand the store to nobody"
-"""What a feature store is."""
+AS_PRIVATE: Final = "no guarantee covers features: keep the store as private as the records"
+"""Warning about a feature store."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,7 +46,7 @@ class ExtractedFeatures(Shown):
         return {**vars(self), "path": str(self.path), "privacy": AS_PRIVATE}
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What it is, and what it is not."""
+        """Return what it is, and what it is not."""
         return f"Features of {self.records:,} records", {
             "folder": self.path,
             "features": f"{self.dim:,} by {self.features}",
@@ -55,19 +56,10 @@ class ExtractedFeatures(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ExtractFeatures(Columns, Command[ExtractedFeatures]):
-    """Make the features of a private dataset in a store.
+    """Extract features once, into a store as private as the records.
 
-    Once for many releases and trainings.
-
-    The store is AS PRIVATE AS THE RECORDS: features have no noise and no guarantee covers them. Only you can read the
-    folder; hand it to nobody, and keep it where the records may be. Nothing is charged, since nothing leaves you.
-
-    The same command finishes an interrupted run: what is on the disk is kept, and only records that are lacking are
-    read, with what a file's format makes one read to get to them. On a cluster, workers read tiles of the data and
-    write each tile's features beside the store; neither records nor features enter Ray's object store. The data and
-    the store have to be on a file system that all machines share. Data in memory or by persons, and files at an address
-    that can't be read in place, are made into features here. A stream (a Hugging Face IterableDataset) is read once,
-    into a private folder beside the store, which goes when the store is there.
+    privmix release and train reuse the store. Features have no noise and no guarantee: keep the store where the
+    records may be. Nothing is charged. The same command resumes an interrupted run.
 
     Raises:
         InvalidInput: the data do not open or a record is not as declared; or `out` is a store of something else.
@@ -87,55 +79,55 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
     )
 
     data: Any = option(
-        MISSING, "Private dataset: file, folder, pattern or address; in Python in memory, too.", argument=True
+        MISSING,
+        "Private dataset: file, folder, pattern or address.",
+        in_python="Also arrays, frames and tensors.",
+        argument=True,
     )
     _: KW_ONLY
-    out: str | Path = option(
-        MISSING, "Folder to create, for you alone; one that is there already is verified, and left as it is."
-    )
+    out: str | Path = option(MISSING, "Private folder to create; an existing store is verified and kept.")
     features: str | Extractor = option("pixels", FEATURES_HELP)
     classes: Any = option(None, CLASSES_HELP)
-    split: str = option("train", "Which part of it.")
-    engine: str = option("local", "local, or ray for a cluster that shares the data's file system.")
-    workers: int | None = option(None, "Ray: workers at once. Default: every core, or GPU.")
-    ray_address: str | None = option(None, ADDRESS_HELP)
+    split: str = option("train", "Split of the dataset.")
+    engine: str | Local = option("local", ENGINE_HELP, kinds="privmix.jobs.machine:ENGINES")
 
     def run(self, progress: Progress) -> ExtractedFeatures:
-        """Extract."""
         from privmix.data.held import stream_of
         from privmix.data.spool import Spool
-        from privmix.engine.ray import Cluster
         from privmix.engine.shared_places import check_places
         from privmix.features import parse_features
         from privmix.jobs.dataset import open_dataset
         from privmix.jobs.features import features_on_disk
         from privmix.jobs.places import check_store, check_unpublished, check_writable
-        from privmix.jobs.release_setting import check_engine
         from privmix.private_files import no_core_dumps
 
         place, extractor = Path(self.out), parse_features(self.features)
-        check_engine(self.engine, AUTO, None, self.workers, self.ray_address)
+        machine = machine_of(self.engine)
+        if machine.memory_gb is not None:
+            raise InvalidInput(
+                "engine memory_gb", machine.memory_gb, "no engine here: features are made one part at a time"
+            )
         check_unpublished("out", place)
         check_writable("out", place.parent)
         check_store(place)
         no_core_dumps()
         if not place.parent.is_dir():
-            raise InvalidInput("out", str(place), "a place in a folder that is there")
+            raise InvalidInput("out", str(place), "a new path in an existing folder")
         data, split = self.data, self.split
-        cluster = Cluster(self.ray_address) if self.engine == "ray" else None
+        cluster = machine.cluster
         with ExitStack() as ends:
             spool = None
             if not place.exists() and (stream := stream_of(data, split)) is not None:
                 spool = ends.enter_context(Spool(stream, place))
                 data = spool.dataset()
-            dataset = open_dataset(data, extractor, split=split, classes=self.classes, columns=self.settled())
+            dataset = open_dataset(data, extractor, split=split, classes=self.classes, columns=self.as_columns())
             dataset = replace(dataset, spool=spool)
             extractor = extractor.with_columns(dataset.source.number_names)
             if cluster is not None and dataset.source.travels and not place.exists():
                 ends.enter_context(cluster.open())
                 check_places(place.parent, dataset.source.manifest().files)
             store: FeatureStore = features_on_disk(
-                dataset, extractor, place, progress, cluster=cluster, workers=self.workers
+                dataset, extractor, place, progress, cluster=cluster, workers=machine.workers
             )
         return ExtractedFeatures(place, len(store.labels), store.dim, extractor.name)
 

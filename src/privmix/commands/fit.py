@@ -22,9 +22,8 @@ if TYPE_CHECKING:
 class Fit(FitOptions, Command["Model"]):
     """Train a classifier on a release.
 
-    No private data is read and no privacy is spent, however often you do it.
-
-    A release of pixels is one of images, which a public extractor may go over: `features`.
+    Reads no private data and spends no privacy, however often you run it. For a release of pixels, `features`
+    passes the images through a public extractor.
 
     Raises:
         InvalidInput: a setting is out of range, `out` exists, descriptions do not fit the classes, or the folder is no
@@ -35,17 +34,15 @@ class Fit(FitOptions, Command["Model"]):
     example = "privmix fit REL --learner noise-aware-ridge --out MODEL"
 
     release: HasDataset | ReleasedDataset | str | Path = option(
-        MISSING, "A release, or its folder; of a series: the folder of all its releases.", argument=True
+        MISSING, "Folder of a release, or of a series.", in_python="Also a release.", argument=True
     )
 
     def run(self, progress: Progress) -> Model:
-        """Fit."""
         from privmix.jobs.fitting import fitted
 
         return fitted(self.release, self, progress)
 
     def then(self, found: Any) -> str:
-        """Evaluate it."""
         return f"privmix evaluate {shlex.quote(str(self.out))} --data DIR --split test"
 
 

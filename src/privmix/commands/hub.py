@@ -28,7 +28,7 @@ from privmix.training.card import CARD_FILE
 from privmix.untrusted import open_plain
 
 if TYPE_CHECKING:
-    from privmix.jobs.checking import Checked
+    from privmix.jobs.checking import CheckedFolder
     from privmix.jobs.models import Model
 
 _EXTRA: Final = "hub"
@@ -41,9 +41,9 @@ _ANY: Final = FolderKind("out", "a release or a trained model", frozenset({CERTI
 # The hub makes it.
 _OF_THE_HUB: Final = ".gitattributes"
 _FOLDER: Final = (
-    "the folder of a release or of a trained model: feature stores, runs, keys and ledgers are private and stay here"
+    "the folder of a release or of a trained model. Feature stores, runs, keys and ledgers are private: never push them"
 )
-_LOG_IN: Final = "log in with `hf auth login`, or put a token with the right to write into HF_TOKEN"
+_LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN to a token with write access"
 
 
 @dataclass(frozen=True, repr=False)
@@ -67,7 +67,6 @@ class Pushed(Shown):
     relation: str
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Where it is."""
         title = f"{'To be pushed' if self.url is None else 'Pushed'}: {self.kind} {self.to}"
         return title, {
             "guarantee": f"epsilon={rounded_up(self.epsilon)}, delta={exact(self.delta)}, {self.relation}",
@@ -77,7 +76,6 @@ class Pushed(Shown):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Names of all files."""
         return self.files
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,11 +87,9 @@ class Pushed(Shown):
 class Push(Command[Pushed]):
     """Send a release or model to the Hugging Face hub.
 
-    It is sent once it verifies. Only the files that its certificate accounts for go out, and of a model a card with
-    epsilon, delta, adjacency and unit; whatever is no release or model, such as a feature store, a run, a key or a
-    ledger, is refused. Your own login is used (hf auth login, or HF_TOKEN), and never shown or kept; HF_ENDPOINT names
-    another hub. The repository is made where there is none: a dataset for a release. privmix pull takes it back and
-    verifies it.
+    Verifies first, and sends only the files that the certificate lists, with a card for a model. Uses your login
+    (hf auth login, or HF_TOKEN); HF_ENDPOINT names another hub. Makes the repository if needed: a dataset for a
+    release.
 
     Formal guarantees:
         * Certified alone: the folder is verified first, which accounts for every byte of every file in it, and nothing
@@ -109,18 +105,17 @@ class Push(Command[Pushed]):
     example = "privmix push REL --to ana/digits --dry-run"
 
     folder: Model | str | PathLike[str] = option(
-        MISSING, "Folder that privmix release or privmix train wrote; in Python a release or model, too.", argument=True
+        MISSING, "Folder of a release or model.", in_python="Also a release or a model.", argument=True
     )
-    to: str = option(MISSING, "OWNER/NAME on the hub.")
+    to: str = option(MISSING, "Repository on the hub: OWNER/NAME.")
     _: KW_ONLY
-    public: bool = option(False, "Make the repository for all to see. Default: private.")
-    licence: str | None = option(None, "Licence of a model, such as apache-2.0; a release has its own.")
-    message: str | None = option(None, "Of the commit.")
-    overwrite: bool = option(False, "A repository that holds other files loses them.")
-    dry_run: bool = option(False, "Verify, and list what would be sent.")
+    public: bool = option(False, "Make a new repository public. Default: private.")
+    licence: str | None = option(None, "Licence of a model, such as apache-2.0.")
+    message: str | None = option(None, "Message of the commit.")
+    overwrite: bool = option(False, "Delete other files in the repository.")
+    dry_run: bool = option(False, "Verify, and list the files without sending them.")
 
     def run(self, progress: Progress) -> Pushed:
-        """Push."""
         from privmix.certificate.about import LONGEST
         from privmix.jobs.checking import check_folder
         from privmix.jobs.kinds import kind_of
@@ -129,7 +124,7 @@ class Push(Command[Pushed]):
 
         to = self.to
         if not isinstance(to, str) or not _PLACE.fullmatch(to) or ".." in to or "--" in to:
-            raise InvalidInput("to", to, "OWNER/NAME on the hub, of letters, digits, points, hyphens and underscores")
+            raise InvalidInput("to", to, "OWNER/NAME on the hub, of letters, digits, dots, hyphens and underscores")
         if isinstance(self.folder, Model):
             with ScratchFolder() as above:
                 return replace(self, folder=self.folder.save(above / "model")).run(progress)
@@ -140,7 +135,9 @@ class Push(Command[Pushed]):
         kind = _TYPES[found]
         if self.licence is not None and found == RELEASE:
             raise InvalidInput(
-                "licence", self.licence, "none for a release, whose certificate says it: `licence` of the release"
+                "licence",
+                self.licence,
+                "no licence for a release: its certificate states the licence (`licence` of the release)",
             )
         if self.licence is not None:
             Line(LONGEST["licence"]).check("licence", self.licence)
@@ -175,11 +172,11 @@ push = function(Push)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Pull(NewFile, Command["Checked"]):
-    """Take a release or model from the Hugging Face hub.
+class Pull(NewFile, Command["CheckedFolder"]):
+    """Download a release or model from the Hugging Face hub.
 
-    It is kept if it verifies. Nothing that comes with it is run. The result is that of privmix verify; who made it is
-    not checked: for that it has to be signed (privmix verify --key).
+    Keeps the download only if it verifies, and runs none of its files. To check who made it, use privmix verify
+    --key.
 
     Formal guarantees:
         * Bounded: a repository that states more than ``max_gb`` is refused before a file is taken, and taking ends as
@@ -193,14 +190,13 @@ class Pull(NewFile, Command["Checked"]):
 
     example = "privmix pull ana/digits --out REL"
 
-    source: str = option(MISSING, "OWNER/NAME on the hub.", argument=True)
+    source: str = option(MISSING, "Repository on the hub: OWNER/NAME.", argument=True)
     out: str | Path = option(MISSING, "Folder to create.")
     _: KW_ONLY
     revision: str | None = option(None, "Commit, branch or tag. Default: the newest.")
-    max_gb: float = option(10.0, "Largest download, in GB (10^9 bytes).")
+    max_gb: float = option(10.0, "Download limit in GB (10^9 bytes).")
 
-    def run(self, progress: Progress) -> Checked:
-        """Pull."""
+    def run(self, progress: Progress) -> CheckedFolder:
         from privmix.jobs.checking import check_folder
 
         source = self.source
@@ -237,12 +233,12 @@ pull = function(Pull)
 
 def _check_size(found: int, most: int) -> None:
     if found > most:
-        allowed = f"at most {most / 1e9:g} GB; raise `max_gb` where you expect that much"
+        allowed = f"at most {most / 1e9:g} GB; raise `max_gb` if you expect that size"
         raise InvalidInput("source", f"{found / 1e9:.3g} GB or more", allowed)
 
 
 def _meter(most: int) -> type[Any]:
-    """A progress bar for the hub's client: it shows nothing, and ends a download that passes ``most`` bytes in all."""
+    """Return a progress bar for the hub's client: it shows nothing and ends a download beyond ``most`` bytes."""
     from tqdm import tqdm  # type: ignore[import-untyped]
 
     class Meter(tqdm):  # type: ignore[misc]
@@ -274,10 +270,10 @@ def _listed(api: Any, source: str, revision: str | None) -> tuple[str, str, list
         wanted = [name for name in names if name not in left_out]
         odd = [name for name in wanted if not _FILE.fullmatch(name)]
         if CERTIFICATE_FILE not in wanted or odd or len(wanted) > _MOST_FILES:
-            raise InvalidInput("source", source, "a repository that privmix push wrote, with a certificate.json")
+            raise InvalidInput("source", source, "a repository with a certificate.json, as privmix push writes it")
         sizes = {str(one.rfilename): getattr(one, "size", None) or 0 for one in info.siblings}
         return kind, str(info.sha), wanted, sum(sizes[name] for name in wanted)
-    raise InvalidInput("source", source, "a repository that is there and that you may read")
+    raise InvalidInput("source", source, "an existing repository that you may read")
 
 
 def _files_in(folder: Path) -> list[str]:
@@ -303,9 +299,9 @@ def _told(what: str) -> Iterator[None]:
     except Exception as error:
         status = getattr(getattr(error, "response", None), "status_code", None)
         if status in (401, 403) or type(error).__name__ == "LocalTokenNotFoundError":
-            raise StorageError(f"hub: can't {what}: it refuses ({status or 'no token'}); {_LOG_IN}") from None
+            raise StorageError(f"hub: cannot {what}: access denied ({status or 'no token'}). Fix: {_LOG_IN}") from None
         why = type(error).__name__ if status is None else f"{type(error).__name__}, status {status}"
-        raise StorageError(f"hub: can't {what}: {why}") from None
+        raise StorageError(f"hub: cannot {what}: {why}") from None
 
 
 def _hub() -> Any:

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 class Inspect(Command["Inspection | RegistryEntry"]):
     """Show what a release or a model is and what it guarantees.
 
-    In words and numbers. In JSON: the certificate; of a model fitted on a release, the model. With `registry`: a draft
-    of the third tier as YAML; what its curator has to state goes to the standard error.
+    JSON is the certificate, or the model if privmix fit made it. `registry` drafts the third tier as YAML; the open
+    questions for its curator go to standard error.
 
     Raises:
         InvalidInput: the folder is none of these, or has no certificate to make an entry of.
         StorageError: a file is missing or can't be read.
     """
 
-    example = "privmix inspect REL; for the registry: privmix inspect REL --registry > entry.yaml"
+    example = "privmix inspect REL\nprivmix inspect REL --registry > entry.yaml"
 
-    folder: str | PathLike[str] = option(MISSING, "Folder that privmix release, train or fit wrote.", argument=True)
+    folder: str | PathLike[str] = option(MISSING, "Folder from privmix release, train or fit.", argument=True)
     _: KW_ONLY
-    registry: bool = option(False, "An entry for the registry of DP deployments (registry.opendp.org).")
+    full: bool = option(False, "Show all facts and statements.", common=True)
+    registry: bool = option(False, "Print an entry for the registry of DP deployments (registry.opendp.org).")
 
     def run(self, progress: Progress) -> Inspection | RegistryEntry:
-        """Read."""
         from privmix.jobs.inspection import entry_of, inspection_of
 
-        return entry_of(Path(self.folder)) if self.registry else inspection_of(Path(self.folder))
+        return entry_of(Path(self.folder)) if self.registry else inspection_of(Path(self.folder), full=self.full)
 
 
 inspect = function(Inspect)

@@ -35,7 +35,7 @@ class KeyFiles(Shown):
     def shown(self) -> tuple[str, Mapping[str, object]]:
         """Where they are, and whose."""
         others = "for the publisher of the release" if self.auditor else "publish it"
-        facts = {"private key": f"{self.private} (yours alone)", "public key": f"{self.public} ({others})"}
+        facts = {"private key": f"{self.private} (keep it secret)", "public key": f"{self.public} ({others})"}
         return "New auditor's key" if self.auditor else "New key", {**facts, "key id": self.key_id}
 
     def to_dict(self) -> dict[str, Any]:
@@ -45,39 +45,38 @@ class KeyFiles(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Keygen(Command[KeyFiles]):
-    """Make a key to sign with, or an auditor's.
+    """Make a key pair for signing, or for an auditor.
 
-    NAME.pem is for you alone, NAME.pub.pem for others. Publish the public key where partners find it without you: your
-    site, a paper, a contract. Keep the private key out of every folder that you hand over.
-
-    An auditor makes a key of their own (`auditor`), one for each release: whoever has its private half and a sealed key
-    can take all noise off, and destroying it ends every copy of what was sealed to it.
+    Publish NAME.pub.pem where partners find it without you. Keep NAME.pem private, outside every folder that you
+    share. An auditor uses one key (`auditor`) per release: it opens the sealed key, which removes all noise;
+    destroying it ends every sealed copy.
 
     Raises:
         InvalidInput: a file is there already, or lies in a release or model.
         StorageError: a file can't be written.
     """
 
-    example = "privmix keygen ana; for an auditor: privmix keygen auditor --auditor --passphrase"
+    example = "privmix keygen ana\nprivmix keygen auditor --auditor --passphrase"
 
-    name: str | Path = option(MISSING, "Path without ending: NAME.pem and NAME.pub.pem.", argument=True)
+    name: str | Path = option(MISSING, "Path without ending, for NAME.pem and NAME.pub.pem.", argument=True)
     _: KW_ONLY
     passphrase: bool | bytes = option(
-        False, "Encrypt the private key; asked for, or taken from PRIVMIX_KEY_PASSPHRASE. In Python: the passphrase."
+        False,
+        "Encrypt the private key (passphrase prompt, or PRIVMIX_KEY_PASSPHRASE).",
+        in_python="In Python: the passphrase.",
     )
-    auditor: bool = option(
-        False, "Make an auditor's key: it opens what privmix release --replay-for seals to it. It signs nothing."
-    )
+    auditor: bool = option(False, "Make an auditor's key, for privmix release --replay-for.")
 
     def run(self, progress: Progress) -> KeyFiles:
-        """Make it."""
         from privmix.certificate import AuditorKey, PrivateKey, new_key_files
 
         if self.passphrase is True:
             raise InvalidInput("passphrase", WITHHELD, "the passphrase itself, as bytes")
         private, public = Path(f"{self.name}.pem"), Path(f"{self.name}.pub.pem")
         if any((parent / mark).is_file() for parent in private.resolve().parents for mark in _PUBLISHED):
-            raise InvalidInput("name", str(private), "a place outside of releases and models, which others will get")
+            raise InvalidInput(
+                "name", str(private), "a place outside of release and model folders, which are shared with others"
+            )
         made = AuditorKey.new() if self.auditor else PrivateKey.new()
         key = new_key_files(private, public, self.passphrase or None, made)
         return KeyFiles(private, public, key.key_id, self.auditor)

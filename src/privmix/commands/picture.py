@@ -22,14 +22,8 @@ if TYPE_CHECKING:
 class Picture(Recorded, ModelFiles, Command["ClassPictures | ClassTexts"]):
     """Show what the classes of a release look like.
 
-    As images of their means, or as the public texts nearest to them. It is made of the released numbers alone: no
-    private data is read, no privacy is spent, and no image is anybody's record. Pixels are put back into images. Of
-    other features with gradients (scattering, patches, EfficientNet) an image is looked for whose features are those of
-    the class mean, no nearer than the noise lets the mean be known. Beside each stands how sure it is: the share that
-    is known of what sets the class apart from the others, the rest being noise; where that is little, nothing can be
-    seen, and the images show what all classes have in common.
-
-    A release of texts needs `public_texts`: privmix picture REL --public-texts sentences.txt --record RUN
+    Draws class means as images, or lists the nearest `public_texts`. Reads no private data and spends no privacy;
+    no image is a real record. Each image states which share of it is known, the rest being noise.
 
     Formal guarantees:
         * Post-processing: the release and what the user calls public are all that is read. No ledger is charged, as
@@ -50,23 +44,20 @@ class Picture(Recorded, ModelFiles, Command["ClassPictures | ClassTexts"]):
     example = "privmix picture REL --figure classes.png"
 
     release: HasDataset | ReleasedDataset | str | Path = option(
-        MISSING, "A release of images or texts, or its folder.", argument=True
+        MISSING, "Folder of a release of images or texts.", in_python="Also a release.", argument=True
     )
     _: KW_ONLY
-    figure: str | Path | None = option(
-        None, "Draw the images here (.png, .svg or .pdf). With `record` they are drawn there: classes.png."
-    )
+    figure: str | Path | None = option(None, "Figure to write: .png, .svg or .pdf.")
     public_texts: Any = option(
         None,
-        "Of a release of texts: public texts to compare its classes with. JSON (.json), CSV with a column text or "
-        "description (.csv), or a text a line; in Python also a list of texts, or a mapping from names to texts.",
+        "Public texts for a release of texts: .json, .csv or lines.",
+        in_python="Also a list, or a mapping from names to texts.",
     )
-    nearest: int = option(3, "Public texts of a class that are shown.")
-    seed: int = option(0, "Seed of the search; the same one makes the same pictures on one machine.")
-    steps: int = option(200, "Steps of the search for an image, at most.")
+    nearest: int = option(3, "Number of public texts shown per class.")
+    seed: int = option(0, "Seed of the image search; reproducible on one machine.")
+    steps: int = option(200, "Limit on search steps per image.")
 
     def run(self, progress: Progress) -> ClassPictures | ClassTexts:
-        """Draw."""
         from privmix.features import from_spec
         from privmix.jobs.picturing import centre_noise, class_images, near_texts, takes_texts
         from privmix.jobs.places import check_figure
@@ -82,20 +73,19 @@ class Picture(Recorded, ModelFiles, Command["ClassPictures | ClassTexts"]):
         check_integer("seed", self.seed, low=0)
         dataset = dataset_of(self.release)
         if dataset.num_classes < 2:
-            raise InvalidInput("classes of the release", dataset.num_classes, "at least 2: one is like nothing else")
-        model, trust, arrays = self.features_model, self.trust_features_model, dataset.extractor_arrays or None
-        extractor = from_spec(dataset.extractor, model, trust_model=trust, arrays=arrays)
+            raise InvalidInput("classes of the release", dataset.num_classes, "at least 2 classes to compare")
+        extractor = from_spec(dataset.extractor, self.features_model, arrays=dataset.extractor_arrays or None)
         found = class_means(dataset, centre_noise(dataset))
         if takes_texts(extractor, dataset.classes):
             if self.public_texts is None:
-                allowed = "public texts to compare the classes of a release of texts with"
+                allowed = "public texts, to compare with the classes of a release of texts"
                 raise InvalidInput("public_texts", None, allowed)
             if place is not None:
-                raise InvalidInput("figure", str(place), "none of a release of texts: its texts are printed")
+                raise InvalidInput("figure", str(place), "no figure for a release of texts: its texts are printed")
             count = check_integer("nearest", self.nearest, low=1)
             return near_texts(dataset, extractor, found, self.public_texts, count)
         if self.public_texts is not None:
-            raise InvalidInput("public_texts", "texts", f"none beside a release of {extractor.name} features")
+            raise InvalidInput("public_texts", "texts", f"no texts for a release of {extractor.name} features")
         config = InverseConfig(steps=check_integer("steps", self.steps, low=1))
         return class_images(dataset, extractor, found, config, self.seed, place, progress)
 

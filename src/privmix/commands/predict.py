@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.commands.base import Command, function
-from privmix.jobs.columns import Columns
+from privmix.jobs.columns import ModelColumns
 from privmix.jobs.options import MODULE_HELP, PART_HELP, UNLABELLED_HELP, ModelFiles, NewFile
 from privmix.options import option
 from privmix.progress import Progress
@@ -58,7 +58,7 @@ class Predictions(Shown):
         return {"records": len(self), "counts": self.counts, "out": None if self.out is None else str(self.out)}
 
     def picture(self) -> Bars:
-        """The same counts."""
+        """Return the same counts."""
         most = sorted(self.counts.items(), key=lambda item: -item[1])[:_MOST_CLASSES]
         return Bars("Predicted classes", [Bar(name, count, f"{count:,}") for name, count in most])
 
@@ -74,39 +74,31 @@ class Predictions(Shown):
         return {name: int(count) for name, count in zip(self.classes, found, strict=True)}
 
     def table(self, start: int = 0, stop: int | None = None) -> Any:
-        """Records ``start`` to before ``stop`` as an Arrow table, as the files hold it.
+        """Return records ``start`` to before ``stop`` as an Arrow table, as the files hold it.
 
         Columns: ``record``, counted from 0, or the image's file name; ``prediction``, the class's name; and, where
         there are probabilities, ``p_NAME`` for each class.
         """
         import pyarrow as pa
 
+        from privmix.jobs.private_tables import column
+
         part = slice(start, stop)
         places = self.places[part]
-        names = range(start, start + len(places)) if self.names is None else self.names[part]
-        kind = pa.int64() if self.names is None else pa.string()
-        columns: dict[str, Any] = {
-            "record": pa.array(names, kind),
-            "prediction": pa.array(self.predicted[part].tolist(), pa.string()),
-        }
+        names = np.arange(start, start + len(places)) if self.names is None else self.names[part]
+        columns = {"record": column(names), "prediction": column(self.classes).take(column(places))}
         if self.probabilities is not None:
             for place, name in enumerate(self.classes):
-                columns[f"p_{name}"] = pa.array(self.probabilities[part, place])
+                columns[f"p_{name}"] = column(self.probabilities[part, place])
         return pa.table(columns)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Predict(Columns, ModelFiles, NewFile, Command[Predictions]):
+class Predict(ModelColumns, ModelFiles, NewFile, Command[Predictions]):
     """Predict the classes of records without labels.
 
-    The predictions are written to a file of your own.
-
-    One row a record, in the order of the data: `record` (counted from 0, or the image's file name), `prediction` (the
-    class's name) and `p_NAME`, the probability of each class. Labels need not be there: a table may lack their column,
-    a folder of images its sub-folders, an archive or a pair of arrays its y. A label column that is there is left out.
-
-    Predictions are about the records that you pass, and as private as they are: no guarantee covers them, and the file
-    is readable by you alone.
+    Writes one row per record, in order: record, prediction, and p_NAME for each class. The file is as private as
+    the records; no guarantee covers it.
 
     Raises:
         InvalidInput: the data have other inputs than the model, or the file can't be one, is there already or lies in
@@ -123,17 +115,16 @@ class Predict(Columns, ModelFiles, NewFile, Command[Predictions]):
     example = "privmix predict MODEL --data mnist --split test --out predictions.csv"
 
     model: Model | str | Path = option(
-        MISSING, "A model of privmix fit or privmix train, or its folder.", argument=True
+        MISSING, "Folder of a model from privmix fit or privmix train.", in_python="Also a model.", argument=True
     )
-    data: Any = option(MISSING, UNLABELLED_HELP)
+    data: Any = option(MISSING, UNLABELLED_HELP, in_python="Also arrays, frames and tensors.")
     _: KW_ONLY
-    out: str | Path | None = option(None, "File to write: .csv, .parquet or .jsonl (JSON lines).", needed=True)
+    out: str | Path | None = option(None, "File to write: .csv, .parquet or .jsonl.", needed=True)
     split: str | None = option(None, PART_HELP)
-    probabilities: bool = option(True, "Write a probability of each class, too.", off="no")
+    probabilities: bool = option(True, "Include the probability of each class.", off="no")
     module: Any = option(None, MODULE_HELP)
 
     def run(self, progress: Progress) -> Predictions:
-        """Predict."""
         from privmix.jobs.dataset import open_unlabelled
         from privmix.jobs.models import model_in
         from privmix.jobs.private_tables import check_out, write_table
@@ -141,8 +132,8 @@ class Predict(Columns, ModelFiles, NewFile, Command[Predictions]):
         place = None if self.out is None else Path(self.out)
         if place is not None:
             check_out(place, self.overwrite)
-        chosen = model_in(self.model, self.features_model, self.trust_features_model, self.module)
-        shape, columns = chosen.facts.input_shape, self.settled()
+        chosen = model_in(self.model, self.features_model, self.module)
+        shape, columns = chosen.facts.input_shape, self.as_columns()
         opened = open_unlabelled(self.data, chosen.extractor, shape, chosen.classes, split=self.split, columns=columns)
         total, classes = opened.schema.records, len(chosen.classes)
         places = np.empty(total, np.int64)

@@ -27,10 +27,10 @@ _MODEL: Final = "model.json"
 # A run folder may hold these beside its records.
 _PARTS: Final = ("release", "model")
 # These are made here, from what was checked, and never taken from a file that says so.
-_MADE: Final = {"guarantee": "guarantees in certificates alone", "ledger": "totals in ledgers and statements alone"}
+_MADE: Final = {"guarantee": "only guarantees in certificates", "ledger": "only totals in ledgers and statements"}
 
 Part = str | PathLike[str] | RunRecord | Measured
-"""What goes into a report: a folder, a release, a record, or what a job has measured."""
+"""Sources of a report: a folder, a release, a record, or a measured result."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -51,8 +51,7 @@ class ReportPage(Shown):
     out: Path | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What it is, and where."""
-        where = "nowhere yet: `page` holds it" if self.out is None else self.out
+        where = "not written yet: see `page`" if self.out is None else self.out
         facts = {"page": f"{len(self.page):,} characters", "file": where}
         return f"Report for {self.audience}", {**facts, **({"warnings": self.warnings[0]} if self.warnings else {})}
 
@@ -62,8 +61,8 @@ class ReportPage(Shown):
         if self.audience == OWNER:
             return ("this page holds private evaluation: do not publish it",)
         refuted = (
-            "a private record refutes a claim; this page can't say so. See the page for the owner before you publish "
-            "anything"
+            "a private record refutes a claim, which this public page omits. Read the owner's page before you "
+            "publish anything"
         )
         return (refuted,) if self.refuted_in_private else ()
 
@@ -75,11 +74,10 @@ class ReportPage(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Report(NewFile, Command[ReportPage]):
-    """Write one HTML page: guarantee, accuracy and attacks.
+    """Write an HTML report with guarantee, accuracy and attacks.
 
-    The page is self-contained. The guarantee is recomputed from the certificate. Everything else comes from records
-    that commands keep. With `ledger` or `statement` the page shows what everything made of the data has cost; the page
-    for the owner says what became of the charges, too.
+    Recomputes the guarantee from the certificate; other figures come from run folders. `ledger` or `statement` adds
+    the total cost of the dataset. The owner's page also shows the outcomes of charges.
 
     Formal guarantees:
         * a page for the public is made without private records: their figures can't get into it.
@@ -100,31 +98,27 @@ class Report(NewFile, Command[ReportPage]):
 
     runs: Part | Sequence[Part] = option(
         MISSING,
-        "Release, trained model, or run folder that `record` filled (it may hold release/ and model/); in Python "
-        "results and records, too.",
+        "Release, model, or run folder from `record`.",
+        in_python="Also results and records.",
         argument=True,
         several="RUN",
     )
     _: KW_ONLY
     out: str | Path | None = option(
-        None, "HTML file to write, not in a release. Default: report.html; in Python none.", shown="report.html"
+        None,
+        "HTML file to write, outside releases. Default: report.html.",
+        in_python="In Python, no file by default.",
+        shown="report.html",
     )
     audience: str = option(
-        PUBLIC, "public: no private figure gets in; owner: everything, keep it to yourself.", flag="for"
+        PUBLIC, "Readers: public (no private figure) or owner (all figures; keep private).", flag="for"
     )
-    ledger: str | Ledger | None = option(
-        None, "The dataset's ledger: the page shows what everything has cost. With `dataset`."
-    )
-    dataset: str | None = option(None, "The dataset's name in `ledger`.")
-    statement: str | Path | None = option(
-        None, "The same from a file of privmix ledger statement, for whoever has no ledger."
-    )
-    key: str | Path | None = option(
-        None, "Public key (PEM) of whoever must have signed `statement`; without it the page says: not checked."
-    )
+    ledger: str | Ledger | None = option(None, "Ledger of `dataset`, for the total cost.")
+    dataset: str | None = option(None, "Name of the dataset in `ledger`.")
+    statement: str | Path | None = option(None, "File from privmix ledger statement, instead of `ledger`.")
+    key: str | Path | None = option(None, "Public key (PEM) that must have signed `statement`.")
 
     def run(self, progress: Progress) -> ReportPage:
-        """Report."""
         from privmix.reports.page import check_target, render_page, write_page
 
         audience, runs = check_choice("audience", self.audience, AUDIENCES), self.runs
@@ -143,16 +137,17 @@ class Report(NewFile, Command[ReportPage]):
         return ReportPage(page, audience, found.refuted_in_private, place)
 
     def _total(self) -> list[RunRecord]:
-        """The total that the page shows, if any."""
-        from privmix.jobs.ledger_total import ledger_total, read_ledger_total, total_record
+        """Return the total that the page shows, if any."""
+        from privmix.commands.ledger.statement import ledger_total
+        from privmix.jobs.ledger_total import read_ledger_total, total_record
 
         ledger, dataset, statement, key = self.ledger, self.dataset, self.statement, self.key
         if (ledger is None) != (dataset is None):
-            raise InvalidInput("ledger, dataset", "one of them", "both, or none")
+            raise InvalidInput("ledger, dataset", "one of them", "both options, or neither")
         if ledger is not None and statement is not None:
-            raise InvalidInput("statement", str(statement), "none beside `ledger`, which says it itself")
+            raise InvalidInput("statement", str(statement), "no statement with `ledger`, which has the total")
         if key is not None and statement is None:
-            raise InvalidInput("key", str(key), "none without `statement`")
+            raise InvalidInput("key", str(key), "only with `statement`")
         if ledger is not None and dataset is not None:
             return [total_record(ledger_total(ledger, dataset, outcomes=self.audience == OWNER))]
         return [] if statement is None else [total_record(read_ledger_total(statement, key))]
@@ -165,7 +160,7 @@ def _check_outside(out: Path, parts: Sequence[Part]) -> None:
     check_writable("out", out.parent)
     folders = [Path(part) for part in parts if isinstance(part, str | PathLike)]
     if any(release.resolve() in out.resolve().parents for release in _releases(folders)):
-        raise InvalidInput("out", str(out), "a place outside of the release, which must not hold other files")
+        raise InvalidInput("out", str(out), "a place outside of the release folder, which must not hold other files")
 
 
 @dataclass
@@ -226,7 +221,8 @@ class _Found:
         """Everything must be about what was given: figures of one release say nothing of another."""
         given = ", ".join(f"{one.subject['kind']} {one.subject['id']}" for one in self.guarantees.values())
         allowed = (
-            f"records and models of what was given ({given or 'no release or model'}); give the other's folder too"
+            f"records and models of the given folders ({given or 'no release or model'}); give this record's folder, "
+            f"too"
         )
         for folder, release_id in self.fitted:
             if release_id not in self.guarantees:

@@ -19,19 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sample(NewFile, Command["SampledTable"]):
-    """Make rows of a table from a release of the table.
+    """Sample table rows from a release of the table.
 
-    The rows have the columns that the table's specification declares.
-
-    The second moments of a release (designs moments, two-stage and three-stage) hold a noisy table of every pair of
-    columns. A mixture is fitted to them and rows are drawn from it: categories as declared, numbers within their
-    bounds, evenly within an interval, missing cells missing. They are made of the released numbers alone: no private
-    data is read, no privacy is spent, and no row is anybody's record.
-
-    The result states what the noise is worth in total variation of two columns, and which columns have only mean and
-    spread released. Then how well the fit meets the released numbers: a pair of columns is within its noise if noise
-    alone could leave as much. Where no fit meets a pair there is a warning (exit code 4). What more than two columns
-    have in common is in no released number, and the rows have of it what the pairs imply.
+    Fits a mixture to the released pairs of columns (designs moments, two-stage and three-stage). Reads no private
+    data and spends no privacy; no row is a real record. Exit code 4 if the fit misses a pair by more than its
+    noise.
 
     Raises:
         InvalidInput: the release has no second moments or is of no table, a number is out of range, or the file can't
@@ -42,18 +34,15 @@ class Sample(NewFile, Command["SampledTable"]):
     example = "privmix sample INCOME --out rows.csv --label-column income"
 
     release: HasDataset | ReleasedDataset | str | Path = option(
-        MISSING, "A release of a table, or its folder.", argument=True
+        MISSING, "Folder of a release of a table.", in_python="Also a release.", argument=True
     )
-    records: int | None = option(None, "How many rows. Default: as many records as the release is of.")
+    records: int | None = option(None, "Number of rows. Default: the release's record count.")
     _: KW_ONLY
-    label: str = option(
-        "label", "What to call the column of classes; a release knows no name of it.", flag="label-column"
-    )
-    seed: int = option(0, "Seed of the rows; the same one makes the same rows on the same machine.")
-    out: str | Path | None = option(None, "File to write: .csv, .parquet or .jsonl (JSON lines).", needed=True)
+    label: str = option("label", "Name of the class column in the output.", flag="label-column")
+    seed: int = option(0, "Seed of the rows; reproducible on one machine.")
+    out: str | Path | None = option(None, "File to write: .csv, .parquet or .jsonl.", needed=True)
 
     def run(self, progress: Progress) -> SampledTable:
-        """Sample."""
         from privmix.jobs.sampling import sampled
 
         place = None if self.out is None else Path(self.out)

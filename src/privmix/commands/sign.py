@@ -31,7 +31,6 @@ class Signed(Shown):
     key_id: str
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What was signed, and by which key."""
         return f"Signed: {self.files:,} file{'s' * (self.files != 1)}", {"key": self.key_id, "signature": self.file}
 
     def to_dict(self) -> dict[str, Any]:
@@ -43,9 +42,8 @@ class Signed(Shown):
 class Sign(NewFile, Command[Signed]):
     """Sign every file of a release or model, once it verifies.
 
-    Others then see that it is yours and unchanged. The signature is one more file in the folder: an in-toto statement
-    in a DSSE envelope, Ed25519. It says who vouches; it does not make the guarantee any stronger. Any later change of
-    the folder needs a new signature.
+    Adds an in-toto statement in a DSSE envelope (Ed25519) to the folder. The signature identifies the signer; it
+    does not make the guarantee stronger. Sign again after any change.
 
     Raises:
         InvalidInput: the folder does not verify, has links, or is signed already; or the key is none, or in the folder.
@@ -54,23 +52,20 @@ class Sign(NewFile, Command[Signed]):
 
     example = "privmix sign REL --key ana.pem"
 
-    folder: str | PathLike[str] = option(
-        MISSING, "Folder that privmix release, privmix train or privmix fit wrote.", argument=True
-    )
+    folder: str | PathLike[str] = option(MISSING, "Folder from privmix release, train or fit.", argument=True)
     key: str | Path = option(
-        MISSING, "Private key (PEM); its passphrase is asked for, or taken from PRIVMIX_KEY_PASSPHRASE."
+        MISSING, "Private key (PEM) for the signature; passphrase by prompt or PRIVMIX_KEY_PASSPHRASE."
     )
     _: KW_ONLY
-    passphrase: bytes | None = option(None, "Of the key, where it has one.", python=True)
+    passphrase: bytes | None = option(None, "Passphrase of the key.", python=True)
 
     def run(self, progress: Progress) -> Signed:
-        """Sign."""
         from privmix.certificate import ATTESTATION_FILE, PrivateKey, sign_folder
         from privmix.jobs.checking import remembered
 
         folder, key = Path(self.folder), Path(self.key)
         if folder.resolve() in key.resolve().parents:
-            raise InvalidInput("key", str(key), "a key outside of the folder, which others will get")
+            raise InvalidInput("key", str(key), "a key outside of the folder, which is shared with others")
         private = PrivateKey.read(key, self.passphrase)
         found = sign_folder(folder, private, remembered([], progress), overwrite=self.overwrite)
         return Signed(folder / ATTESTATION_FILE, found.files, found.key_id)

@@ -48,11 +48,11 @@ class TableSpec(Shown):
         seen = {name: f"  ({words})" for name, words in self.seen.items()}
         listed = {name: _json(entry) + seen.get(name, "") for name, entry in [*self.columns.items()][:_MOST_SHOWN]}
         ranges = [name for name, entry in self.columns.items() if "range" in entry and "bins" not in entry]
-        intervals = f"intervals tell more than mean and spread, as `number` {ranges[0]}=LOW:HIGH:12" if ranges else ""
+        intervals = f"intervals keep more than mean and spread, as `number` {ranges[0]}=LOW:HIGH:12" if ranges else ""
         more = {
             "further columns": len(self.columns) - len(listed),
             "to sample rows": intervals,
-            "left out, without a name of their own": ", ".join(self.nameless),
+            "left out, since they have no unique name": ", ".join(self.nameless),
             "still to be declared": ", ".join(self.undeclared),
             "warnings": "; ".join(self.warnings),
             "file": self.out,
@@ -71,12 +71,12 @@ class TableSpec(Shown):
         return {"drafted": DRAFTED, **columns} if self.looked else columns
 
     def to_json(self) -> str:
-        """The file's text: a line a column."""
+        """Return the file's text: a line a column."""
         lines = (f"  {_json(name)}: {_json(entry)}" for name, entry in self.to_dict().items())
         return "{\n" + ",\n".join(lines) + "\n}\n"
 
     def extractor(self) -> Tabular:
-        """What ``features=`` takes.
+        """Return what ``features=`` takes.
 
         Raises:
             InvalidInput: a column is undeclared.
@@ -88,14 +88,9 @@ class TableSpec(Shown):
 class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
     """Draft the specification of a table from its header.
 
-    Your word adds to it. The features tabular:SPEC.json take the file.
-
-    No record is read unless you ask for it by `look`. A column of which you say nothing gets a place to fill in; until
-    then privmix release refuses the file and names the column. Every field is explained in docs/tables.md.
-
-    A specification is published: its bounds, categories and days must come from public knowledge, such as a form, a
-    code book or physics, and not from the table. What `look` finds comes from the table: the file says so, and so does
-    every certificate of a release that was made with it.
+    Reads no record without `look`. Fill in the columns that it marks, then use the file as features
+    tabular:SPEC.json. The file is published: take bounds, categories and days from public knowledge. The file and
+    the certificates state whether `look` was used.
 
     Formal guarantees:
         - Unread: unless ``look``, no record is read. The draft follows from the header (of Parquet and Arrow files from
@@ -122,15 +117,15 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
 
     data: Any = option(
         MISSING,
-        "A table: CSV, JSON lines, Parquet or Arrow; file, folder or pattern; in Python a frame, too.",
+        "Table file, folder or pattern: CSV, JSON lines, Parquet or Arrow.",
+        in_python="Also a frame.",
         argument=True,
     )
     _: KW_ONLY
     out: str | Path | None = option(None, "File to write: .json.", needed=True)
-    split: str = option("train", "Which part of a folder.")
+    split: str = option("train", "Split of the dataset.")
 
     def run(self, progress: Progress) -> TableSpec:
-        """Draft."""
         from privmix.data.columns import is_usable, no_column, place_of
         from privmix.data.header import columns_of
         from privmix.features.table_kinds import token_of
@@ -139,7 +134,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         place = None if self.out is None else Path(self.out)
         if place is not None:
             _check_out(place, self.overwrite)
-        declared = self.settled()
+        declared = self.as_columns()
         told = [
             (field, name, what)
             for field in ("category", "ordinal")
@@ -151,18 +146,18 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
         header = columns_of(self.data, declared.dialect(), self.split, named)
         for field, name in zip(("label column", *["person"] * len(apart)), apart, strict=False):
             if header is not None and name not in header:
-                raise no_column(field, name, list(header), "a column that the header names")
+                raise no_column(field, name, list(header), "a column of the header")
         known = None if header is None else [name for name in header if name not in apart and is_usable(name)]
         entries = words.entries_of(self, known, apart)
         if known is None and self.look:
             keys = [name for name in words.keys_of(self.data, declared, self.split) if name not in apart]
             known = [*entries, *(name for name in keys if name not in entries)]
         if known is None and not entries:
-            allowed = "what each column holds: JSON lines have no header (or `look`, which reads the records)"
+            allowed = "the content of each column: JSON lines have no header (or `look`, which reads the records)"
             raise InvalidInput("number, category, ...", "nothing", allowed)
         known = list(entries) if known is None else known
         if not known:
-            raise InvalidInput("data", "no column beside the labels'", "a table")
+            raise InvalidInput("data", "no column besides the label", "a table")
         wanted = [name for name in known if name not in entries]
         hints = header or {}
         looks: dict[str, tuple[dict[str, Any], str]] = {}
@@ -176,7 +171,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
             for name in known
         }
         if seen and "drafted" in found:
-            allowed = "False where a column is called drafted, by which the file says what it is"
+            allowed = "False for a table with a column called drafted, a word that marks drafts"
             raise InvalidInput("look", True, allowed)
         made = TableSpec(
             DraftedColumns(found) if seen else found,
@@ -200,10 +195,10 @@ spec = function(Spec)
 
 
 def _warnings(headers: int, looked: bool) -> tuple[str, ...]:
-    again = f"a header line stands among the records, {headers:,} times: take it out of the data"
+    again = f"the header line is repeated among the records, {headers:,} times: remove it from the data"
     published = (
-        "records were looked at: what the file says of them is published with each release made with it, and no "
-        "guarantee covers it. Put public knowledge in its place where you can"
+        "the specification describes records that were read. Each release made with it publishes it, and no "
+        "guarantee covers it. Replace it with public knowledge where you can"
     )
     return (*([again] if headers else []), *([published] if looked else []))
 
@@ -230,7 +225,7 @@ def _write(made: TableSpec, out: Path) -> None:
             with new_file(out) as stream:
                 stream.write(made.to_json().encode())
     except OSError as error:
-        raise StorageError(f"out: can't write {out}: {error.strerror or type(error).__name__}") from None
+        raise StorageError(f"out: cannot write {out}: {error.strerror or type(error).__name__}") from None
 
 
 def _json(value: Any) -> str:

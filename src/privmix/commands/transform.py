@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 import numpy as np
 
 from privmix.commands.base import Command, function
-from privmix.jobs.columns import Columns
+from privmix.jobs.columns import ModelColumns
 from privmix.jobs.options import PART_HELP, UNLABELLED_HELP, ModelFiles, NewFile
 from privmix.jobs.transformed import Transformed, transformed
 from privmix.options import option
@@ -21,17 +21,11 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Transform(Columns, ModelFiles, NewFile, Command[Transformed]):
-    """Do to new records what was done to those of a release.
+class Transform(ModelColumns, ModelFiles, NewFile, Command[Transformed]):
+    """Apply a release's preprocessing to new records.
 
-    Any learner of the release's rows must see records so.
-
-    The release's extractor makes features, which are clipped, centred by the released mean and clipped again, as the
-    certificate says. One row a record, in the order of the data; tables have a column a feature, by its name, and
-    .npy holds one array (n, d) of float32. Labels need not be there, and are not read.
-
-    What is written is as private as the records, and readable by you alone. A model of privmix fit needs none of this:
-    it takes raw records.
+    Extracts features, clips them, subtracts the released mean and clips again, for a learner of your own. The
+    output is as private as the records. Models of privmix fit take raw records.
 
     Raises:
         InvalidInput: the data have other inputs than the release, or the file can't be one, is there already or lies
@@ -41,21 +35,21 @@ class Transform(Columns, ModelFiles, NewFile, Command[Transformed]):
 
     example = "privmix transform REL --data mnist --split test --out test.npy"
 
-    release: HasDataset | ReleasedDataset | str | Path = option(MISSING, "A release, or its folder.", argument=True)
-    data: Any = option(MISSING, UNLABELLED_HELP)
+    release: HasDataset | ReleasedDataset | str | Path = option(
+        MISSING, "Folder of a release.", in_python="Also a release.", argument=True
+    )
+    data: Any = option(MISSING, UNLABELLED_HELP, in_python="Also arrays, frames and tensors.")
     _: KW_ONLY
-    out: str | Path | None = option(None, "File to write: .npy, .csv, .parquet or .jsonl (JSON lines).", needed=True)
+    out: str | Path | None = option(None, "File to write: .npy, .csv, .parquet or .jsonl.", needed=True)
     split: str | None = option(None, PART_HELP)
 
     def run(self, progress: Progress) -> Transformed:
-        """Transform."""
         from privmix.jobs.private_tables import check_out, write_table
 
         place = None if self.out is None else Path(self.out)
         if place is not None:
             check_out(place, self.overwrite, [".npy"])
-        model, trust = self.features_model, self.trust_features_model
-        found = transformed(self.release, self.data, self.settled(), self.split, model, trust, progress)
+        found = transformed(self.release, self.data, self.as_columns(), self.split, self.features_model, progress)
         result = replace(found, out=place)
         if place is not None:
             write_table(result, place, {".npy": _npy})

@@ -16,30 +16,22 @@ from privmix.progress import Progress
 
 if TYPE_CHECKING:
     from privmix.certificate import PublicKey
-    from privmix.jobs.checking import Checked
+    from privmix.jobs.checking import CheckedFolder
 
 _TOTAL_UNCHECKED: Final = (
-    "that the ledger says so, which is the word of whoever signed it (privmix ledger verify --statement compares)",
-    "that everything that was made of the data was charged to this budget",
+    "that the ledger matches: the figures are the signer's statement (privmix ledger verify --statement compares them)",
+    "that every use of the data was charged to this budget",
     "charges since that date",
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Verify(Command["Checked"]):
-    """Recompute epsilon, check every byte and test the noise.
+class Verify(Command["CheckedFolder"]):
+    """Check a release or model against its certificate.
 
-    Every byte of every file is checked, and the released numbers are tested for their noise. Exit code 2 if anything
-    does not hold. Says what was tested, how sure that is, and what can't be checked.
-
-    With `key`, that key must have signed every file of the folder. Take the key from where its owner publishes it, not
-    from beside the folder. Without `key`, a signature is named and not checked.
-
-    Of a trained network of your own `module` names the module: whether it treats each record alone, and fits.
-
-    A series (privmix series begin): every release is checked, and that they are the steps of one plan.
-
-    A ledger's total (privmix ledger statement): the form is checked, and with `key` whose it is.
+    Recomputes epsilon, checks every byte and tests the noise; reports the tests, their confidence and their limits.
+    With `key`, that key must have signed every file: take it from the owner's site, not from the folder. Without
+    it, a signature is named and not checked. Exit code 2 on failure.
 
     Raises:
         InvalidInput: something does not hold.
@@ -49,21 +41,21 @@ class Verify(Command["Checked"]):
     example = "privmix verify REL --key ana.pub.pem"
 
     folder: str | PathLike[str] = option(
-        MISSING,
-        "Folder that privmix release, privmix train or privmix fit wrote, or of a series; or the file of privmix "
-        "ledger statement.",
-        argument=True,
+        MISSING, "Folder of a release, model or series, or a ledger statement.", argument=True
     )
     _: KW_ONLY
-    key: str | Path | None = option(None, "Public key (PEM) of whoever must have signed it; see privmix sign.")
+    key: str | Path | None = option(None, "Public key (PEM) that must have signed it.")
+    full: bool = option(False, "Show every test, and every part that is not checked.", common=True)
     module: Any = option(None, MODULE_HELP)
 
-    def run(self, progress: Progress) -> Checked:
-        """Verify."""
+    def run(self, progress: Progress) -> CheckedFolder:
+        return replace(self._checked(progress), full=self.full)
+
+    def _checked(self, progress: Progress) -> CheckedFolder:
         from privmix.certificate import PublicKey, Subject, claimed_key, verify_signature
         from privmix.certificate.certificate import MODEL
         from privmix.certificate.ledger_total import is_total, read_total
-        from privmix.jobs.checking import Checked, check_folder, remembered
+        from privmix.jobs.checking import CheckedFolder, check_folder, remembered
         from privmix.releases.series import is_series
 
         path = Path(self.folder)
@@ -71,11 +63,11 @@ class Verify(Command["Checked"]):
             total, statement = read_total(path, None if self.key is None else PublicKey.read(Path(self.key)))
             subject = Subject("ledger-total", total.digest, total.epsilon, total.delta, total.adjacency, total.unit)
             signer = statement.signer
-            return Checked(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=signer)
+            return CheckedFolder(subject, total.to_dict(), "", _TOTAL_UNCHECKED, None, total=total, signature=signer)
         if self.module is not None:
-            checked = replace(self, module=None).run(progress)
+            checked = replace(self, module=None)._checked(progress)
             if checked.subject.kind != MODEL:
-                raise InvalidInput("module", WITHHELD, "nothing but for a trained model")
+                raise InvalidInput("module", WITHHELD, "only for a trained model")
             from privmix.training.verify import NO_MODULE
 
             training.load_trained(path, self.module)
@@ -85,9 +77,9 @@ class Verify(Command["Checked"]):
             checked, claimed = check_folder(path, progress), claimed_key(path)
             return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})
         if is_series(path):
-            raise InvalidInput("key", str(self.key), "none for a whole series: its releases are signed one by one")
+            raise InvalidInput("key", str(self.key), "no key for a whole series: its releases are signed one by one")
         # Who made it comes before what it says.
-        found: list[Checked] = []
+        found: list[CheckedFolder] = []
         public = PublicKey.read(Path(self.key))
         signed = verify_signature(path, public, remembered(found, progress))
         return replace(_end_checked(found[-1], public), signature={"key_id": signed.key_id, "checked": True})
@@ -96,8 +88,8 @@ class Verify(Command["Checked"]):
 verify = function(Verify)
 
 
-def _end_checked(checked: Checked, key: PublicKey) -> Checked:
-    """The same, once a statement that the sealed key was destroyed is found to be signed by ``key``, if it says so.
+def _end_checked(checked: CheckedFolder, key: PublicKey) -> CheckedFolder:
+    """Return the same, once ``key`` is found to sign any statement that the sealed key was destroyed.
 
     Raises:
         InvalidInput: it says so, and is not.

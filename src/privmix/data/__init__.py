@@ -1,7 +1,5 @@
 """Readers of labelled datasets, and the feature store."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily

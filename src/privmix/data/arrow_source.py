@@ -38,15 +38,10 @@ PublicNames = Callable[[Path, str], tuple[tuple[str, ...] | None, tuple[str, ...
 
 
 class Described(NamedTuple):
-    """What a file says of its records, which nobody looks into.
+    """A file's schema, record count and (k, 2) pairs of a place where ``blocks`` can begin and its record count."""
 
-    Attributes:
-        schema: Arrow's.
-        records: how many there are.
-        parts: (k, 2) places at which ``blocks`` can begin, and how many records come before the next one; None: at
-            the file's beginning alone.
-        shapes: of the arrays in columns whose lists nest, where it is declared.
-    """
+    # `parts` is None where reading can begin at the start of the file only; `shapes` are those of declared nested
+    # lists.
 
     schema: Any
     records: int
@@ -55,21 +50,15 @@ class Described(NamedTuple):
 
     @property
     def stretches(self) -> NDArray[np.int64]:
-        """(k, 2): see ``parts``."""
         return np.array([(0, self.records)] if self.parts is None else self.parts, np.int64).reshape(-1, 2)
 
 
 @dataclass(frozen=True)
 class ArrowFormat:
-    """How files of one format become record batches.
+    """How files of one format become record batches."""
 
-    Attributes:
-        kind: what a file should be, in words.
-        cure: what to do where names of columns look like cells of a record; empty: they are declared.
-        describe: what a file says of its records.
-        blocks: record batches of a file: (path, names of the columns wanted, records a batch, place to begin at, place
-            to end before; None: the file's end).
-    """
+    # `kind` is the format's name in messages; `cure` is the fix where column names look like cells of a record.
+    # `blocks` takes path, wanted columns, records per batch, the place to begin at and the place to end before.
 
     kind: str
     describe: Callable[[Path], Described]
@@ -77,29 +66,17 @@ class ArrowFormat:
     cure: str = "rename this column"
 
     def check_names(self, path: Path, names: Sequence[str], values: Sequence[str]) -> None:
-        """See :func:`privmix.data.columns.check_header`."""
         if self.cure:
             check_header(f"header of {path}", names, values, self.cure)
 
 
 class ArrowSource(Source):
-    """One file, or several of one schema read in the order given.
+    """One file, or several of one schema, read in the given order.
 
-    Inputs are, in this order of choice: the columns of a table; the column ``feature`` of lists of numbers; the column
-    ``image`` of encoded images (bytes, or a struct with a field ``bytes``); the only column of lists; all numeric
-    columns but the label's; or the columns ``numbers``, where they are named. Names, types and fixed lengths are the
-    files' schema's; the length of other lists and the size and colour of images are declared. Opening reads no record.
-
-    Args:
-        paths: the files.
-        format_: how to read them.
-        selection: names of columns.
-        classes: class names.
-        coded: names that numbers in the label's column stand for, as a ClassLabel has them.
-
-    Raises:
-        InvalidInput: no such column, wrong type, damaged file, files with different columns.
-        StorageError: a file cannot be read.
+    The inputs are the first of these that applies: the columns of a table; the columns ``numbers``, if named (a single
+    one may hold lists or images); the column ``image`` of encoded images (bytes, or a struct with a field ``bytes``);
+    the only column of lists; all numeric columns except the label. Names, types and fixed lengths come from the schema.
+    Other list lengths, image size and colour are declared. Opening reads no record.
     """
 
     def __init__(
@@ -125,13 +102,14 @@ class ArrowSource(Source):
         self._shapes = described.shapes
         arrow = pa.schema([field.with_name(name) for field, name in zip(described.schema, names, strict=True)])
         self._inputs, self._kind = choose_inputs(arrow, selection, self._shapes)
+        self.number_names = tuple(self._inputs) if self._kind == "numbers" else None
         for field, value, kind in (
             ("image_size", selection.image_size, "images"),
             ("colour", selection.colour, "images"),
             ("feature_length", selection.length, "lists"),
         ):
             if value is not None and self._kind != kind:
-                raise InvalidInput(field, value, f"none: the inputs are not {kind}")
+                raise InvalidInput(field, value, f"no value here: the inputs are not {kind}")
         self._schema = Schema(records, self._shape(arrow), classes, selection.table)
         self._values = math.prod(self._schema.input_shape)
         self._manifest = Manifest.joined(
@@ -141,18 +119,7 @@ class ArrowSource(Source):
     travels = True
 
     def manifest(self) -> Manifest:
-        """From the files' metadata."""
         return self._manifest
-
-    @property
-    def schema(self) -> Schema:
-        """From the files' metadata, and what was declared."""
-        return self._schema
-
-    @property
-    def number_names(self) -> tuple[str, ...] | None:
-        """From the files' metadata, or as declared."""
-        return tuple(self._inputs) if self._kind == "numbers" else None
 
     def _describe(self, path: Path) -> Described:
         with decoding(path, self._format.kind):
@@ -169,17 +136,11 @@ class ArrowSource(Source):
         kind = arrow.field(self._inputs[0]).type
         if pa.types.is_fixed_size_list(kind):
             if self._selection.length not in (None, int(kind.list_size)):
-                raise InvalidInput("feature_length", self._selection.length, f"{kind.list_size}, as the schema says")
+                raise InvalidInput("feature_length", self._selection.length, f"{kind.list_size}, as in the schema")
             return (int(kind.list_size),)
         return (self._selection.list_length,)
 
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return ArrowSource._chunks_from(self, 0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return ArrowSource._chunks_until(self, first, self._schema.records, size)
-
-    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         label = [self._selection.label] if self._selection.labelled else []
         complete = label if self._kind == "table" else [*label, *self._inputs]
         for block in self._blocks(size, first, stop):
@@ -199,7 +160,7 @@ class ArrowSource(Source):
     def _blocks(self, size: int, first: int, stop: int) -> Iterator[Any]:
         begin, (last, end) = self._manifest.begin(first), self._manifest.end(max(0, stop - 1))
         passed = first - begin.first
-        # Which of several files holds a wrong record would say where it is.
+        # Naming the one file among several that holds a wrong record would reveal the record's place.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
         wanted = [*self._inputs, self._selection.label] if self._selection.labelled else self._inputs
         for number, path in enumerate(self._paths[begin.file : last + 1], begin.file):
@@ -226,12 +187,7 @@ class ArrowSource(Source):
 
 
 def array_shapes(features: Any) -> dict[str, tuple[int, ...]]:
-    """Shapes of the columns of arrays, from the description of features by the library ``datasets``.
-
-    Example:
-        >>> array_shapes({"x": {"shape": [8, 8], "dtype": "float32", "_type": "Array2D"}})
-        {'x': (8, 8)}
-    """
+    """Shapes of array columns, from the feature description of the library ``datasets``."""
     said = {name: one.get("shape") for name, one in features.items() if isinstance(one, dict)}
     return {name: tuple(shape) for name, shape in said.items() if shape and all(type(size) is int for size in shape)}
 
@@ -245,12 +201,7 @@ def _code(coded: Sequence[str] | None, classes: tuple[str, ...]) -> NDArray[Any]
 
 
 def class_names(features: Any, label: str) -> tuple[str, ...] | None:
-    """Class names that the library ``datasets`` publishes for a label's column, from its description of features.
-
-    Example:
-        >>> class_names({"label": {"names": ["cat", "dog"], "_type": "ClassLabel"}}, "label")
-        ('cat', 'dog')
-    """
+    """Class names of a label column, from the feature description of the library ``datasets``."""
     feature = features.get(label, {}) if isinstance(features, dict) else {}
     names = feature.get("names") if isinstance(feature, dict) else None
     return None if names is None else name_list(names)
@@ -259,7 +210,7 @@ def class_names(features: Any, label: str) -> tuple[str, ...] | None:
 def name_list(names: Any) -> tuple[str, ...]:
     """Class names from JSON, where they must be a list; ValueError for anything else."""
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError("no list of texts")
+        raise ValueError("one text, not a list of texts")
     return tuple(names)
 
 

@@ -1,9 +1,5 @@
-"""CSV files with a header line and one column of labels; plain or packed.
-
-The other columns are numbers, or texts where the caller asks for a table. Cells in quotes may hold separators, quotes
-(doubled) and line breaks: a record is what the parser takes for one, wherever records are counted or read. Quotes stand
-around whole cells and are closed, or the file is refused when it is read: one record must not take in others.
-"""
+"""CSV files with a header line and one label column, plain or packed. Other columns are numbers, in tables texts."""
+# Quotes enclose whole cells and must be closed, or reading refuses the file: one record must not absorb others.
 
 from __future__ import annotations
 
@@ -28,27 +24,20 @@ from privmix.data.reader import READERS, Reader, Request, refuse_images
 from privmix.data.source import Source, resolve_classes
 from privmix.errors import InvalidInput
 
-_BLOCK_BYTES: Final = 2**22
+BLOCK_BYTES: Final = 2**22
 _HEADER_BYTES: Final = 2**20
-# Of a record, in characters; the parser takes no longer ones than two blocks.
+# Characters of a record; the parser takes none longer than two blocks.
 _MOST_HELD: Final = 2**26
 _CURE: Final = (
-    "where the files have no header line, declare `header` NAMES, or `no_header` and how many columns there are; where "
-    "these are the names of the columns, declare them: `header` with the same names"
+    "if the file has no header line, declare the names or the number of columns: `csv` header=NAME|NAME. If these are "
+    "the column names, declare the same names there"
 )
-_ENCODED: Final = "declare another `encoding`; convert UTF-16, as by iconv -f UTF-16 -t UTF-8"
+_ENCODED: Final = "declare other encodings with `csv` encoding=NAME; convert UTF-16 with iconv -f UTF-16 -t UTF-8"
 _LINE_FEED, _RETURN, _QUOTE = b'\n\r"'
 
 
 def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect: Dialect | None = None) -> ArrowFormat:
-    """CSV with a header line.
-
-    Args:
-        label_column: its values are texts always.
-        numeric: every other column is numbers, else texts.
-        labelled: whether there must be labels.
-        dialect: how the files are written.
-    """
+    """CSV with a header line; label values are always texts, other columns numbers if ``numeric``, else texts."""
     dialect = dialect or Dialect()
 
     def describe(path: Path) -> Described:
@@ -67,10 +56,10 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
             for start in range(0, block.num_rows, size):
                 yield block.slice(start, size)
 
-    texts = "all numbers but the label" if numeric else "texts"
+    texts = "numbers in all columns except the label" if numeric else "texts"
     return ArrowFormat(
-        f"a CSV file with as many values a row as its header and quotes around whole cells alone, {texts} in "
-        f"{dialect.encoding} ({_ENCODED})",
+        f"a CSV file in {dialect.encoding} with as many cells in each row as in the header, quotes around whole cells "
+        f"only, and {texts}. privmix check lists cells that do not fit; {_ENCODED}",
         describe,
         blocks,
         "" if dialect.header else _CURE,
@@ -78,12 +67,7 @@ def csv_format(label_column: str, numeric: bool, labelled: bool = True, dialect:
 
 
 def column_names(path: Path, dialect: Dialect | None = None, values: Sequence[str] = ()) -> list[str]:
-    """The names in the header line of a CSV file, see :func:`usable_names`; nothing beyond it is looked at.
-
-    Raises:
-        InvalidInput: there is no such line.
-        StorageError: the file can't be read.
-    """
+    """Return the :func:`usable_names` of the header line of a CSV file; nothing beyond that line is read."""
     dialect = (dialect or Dialect()).of(path)
     with (
         decoding(path, f"a CSV file with a header line in {dialect.encoding} ({_ENCODED})"),
@@ -98,10 +82,8 @@ def column_names(path: Path, dialect: Dialect | None = None, values: Sequence[st
 
 
 def rows_of(path: Path, stream: IO[bytes], dialect: Dialect | None = None) -> Iterator[list[str] | None]:
-    """Header and records of a CSV file one by one, with U+FFFD for what is in another encoding.
-
-    None stands for a record whose quotes are broken; where it ends nobody can say, so nothing comes after it.
-    """
+    """Header and records of a CSV file one by one, with U+FFFD for wrongly encoded bytes."""
+    # The value None stands for a record with broken quotes. Its end is unknown, so no record comes after it.
     dialect = dialect or Dialect()
     yield _header(path, stream, dialect)
     held: list[str] = []
@@ -124,7 +106,7 @@ def rows_of(path: Path, stream: IO[bytes], dialect: Dialect | None = None) -> It
 
 
 def _closed(lines: list[str]) -> str | None:
-    """The lines as one text, if no quote is open at its end."""
+    """Return the lines as one text, if no quote is open at its end."""
     if lines[-1].count('"') % 2 == (len(lines) == 1):
         return None
     return "".join(lines)
@@ -152,13 +134,13 @@ def _cells(record: str, mark: str) -> list[str]:
 
 def _check_header(path: Path, names: list[str], label: str | None, dialect: Dialect) -> None:
     if len(names) == 1 and dialect.mark in names[0]:
-        allowed = "quotes around single cells: take away those around whole lines"
+        allowed = "quotes around single cells: remove quotes around whole lines"
         raise InvalidInput(f"header of {path}", "a line in quotes as a whole", allowed)
     mark = other_separator(names[0], dialect) if len(names) == 1 else None
     # The header is not quoted: of a file without one it is a record.
     if mark is not None and label != names[0]:
         found = f"a single column with {mark} in its name"
-        allowed = f"several columns, with {dialect.separator} between them; else declare `separator` '{mark}'"
+        allowed = f"several columns separated by {dialect.separator}, or `csv` 'separator={mark}'"
         raise InvalidInput(f"header of {path}", found, allowed)
     if label is not None and len(names) == 1:
         raise InvalidInput(f"header of {path}", "a single column", "the label's column and others")
@@ -174,10 +156,7 @@ def _with_points(block: Any, dialect: Dialect) -> Any:
 
 
 def _parse(path: Path, dialect: Dialect, types: dict[str, Any], place: int, end: int | None) -> Iterator[Any]:
-    """Record batches of the columns in ``types``, in the file's blocks.
-
-    From the record on that begins at ``place`` (0: the first one), up to the one that begins at ``end``.
-    """
+    """Record batches of the columns in ``types``, from the record at ``place`` to before the one at ``end``."""
     with open_binary(path) as stream:
         names = usable_names(_header(path, stream, dialect))
         if place:
@@ -186,7 +165,7 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any], place: int, end:
         # pyarrow goes on where the header ended.
         yield from pa_csv.open_csv(
             _Pieces(rest, dialect.encoding, dialect.mark),
-            read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
+            read_options=pa_csv.ReadOptions(column_names=names, block_size=BLOCK_BYTES, use_threads=False),
             parse_options=pa_csv.ParseOptions(delimiter=dialect.mark, newlines_in_values=True),
             convert_options=pa_csv.ConvertOptions(
                 column_types=types,
@@ -199,15 +178,13 @@ def _parse(path: Path, dialect: Dialect, types: dict[str, Any], place: int, end:
 
 
 def _count(path: Path, dialect: Dialect) -> tuple[int, NDArray[np.int64] | None]:
-    """Number of records, by the parser that reads them later, block after block; and where some of them begin.
-
-    A row of another length than the header's is one, too: it is refused when records are read, for opening must not
-    tell whether there is one. Nor whether quotes are broken, or a record is longer than the parser can take: lines are
-    counted then, of which that record is one, and reading refuses the file.
-    """
+    """Count records with the parser that reads them later; note where some of them begin."""
+    # A row of the wrong length counts too: reading refuses it, since opening must not reveal it. The same holds for
+    # broken quotes or an overlong record: then lines are counted, of which that record is one, and reading refuses the
+    # file.
     with open_binary(path) as stream:
         names = usable_names(_header(path, stream, dialect))
-        if _is_blank(stream):
+        if not any(piece.strip(b"\r\n") for piece in iter(lambda: stream.read(BLOCK_BYTES), b"")):
             return 0, None
     skipped = 0
     starts: _Starts | None = None
@@ -222,10 +199,10 @@ def _count(path: Path, dialect: Dialect) -> tuple[int, NDArray[np.int64] | None]
             _header(path, stream, dialect)
             starts = None if is_zipped(path) else _Starts(stream.tell())
             # Bytes of one column, and not texts: values are not looked into.
-            # As Latin-1 no byte is wrong: of rows of other length pyarrow makes texts, and prints where it can't.
+            # In Latin-1 no byte is wrong. pyarrow makes texts of rows of another length, and prints where that fails.
             blocks = pa_csv.open_csv(
                 _Pieces(stream, "latin-1", dialect.mark, starts),
-                read_options=pa_csv.ReadOptions(column_names=names, block_size=_BLOCK_BYTES, use_threads=False),
+                read_options=pa_csv.ReadOptions(column_names=names, block_size=BLOCK_BYTES, use_threads=False),
                 parse_options=pa_csv.ParseOptions(
                     delimiter=dialect.mark, newlines_in_values=True, invalid_row_handler=wrong
                 ),
@@ -242,9 +219,9 @@ def _count(path: Path, dialect: Dialect) -> tuple[int, NDArray[np.int64] | None]
 
 
 def _count_lines(stream: IO[bytes]) -> int:
-    """Lines with something in them, of whatever length; as the parser has it, CR ends a line, too."""
+    """Count the non-empty lines of any length; as in the parser, CR also ends a line."""
     count, begun = 0, False
-    while piece := stream.read(_BLOCK_BYTES):
+    while piece := stream.read(BLOCK_BYTES):
         parts = piece.replace(b"\r", b"\n").split(b"\n")
         count += sum(map(bool, parts)) - (begun and bool(parts[0]))
         begun = bool(parts[-1]) or (begun and len(parts) == 1)
@@ -252,17 +229,7 @@ def _count_lines(stream: IO[bytes]) -> int:
 
 
 class _Starts:
-    """Where records begin in a CSV file, by line ends outside of quotes, found as its bytes go by.
-
-    Args:
-        start: place of the first byte that is added.
-
-    Example:
-        >>> starts = _Starts(10)
-        >>> starts.add(b'1,"a\\n b"\\r\\n\\n2,c\\n3')
-        >>> starts.records
-        3
-    """
+    """Byte positions where records of a CSV file begin, found by the line ends outside quotes."""
 
     def __init__(self, start: int) -> None:
         self._start = self._place = start
@@ -275,7 +242,6 @@ class _Starts:
         return self._ended + self._begun
 
     def add(self, piece: bytes) -> None:
-        """Look at what comes next."""
         content = np.frombuffer(piece, np.uint8)
         ends = np.flatnonzero((content == _LINE_FEED) | (content == _RETURN))
         if self._inside or b'"' in piece:
@@ -306,13 +272,9 @@ class _Starts:
 
 
 class _Pieces(io.RawIOBase):
-    """The rest of a text file as UTF-8, in pieces that do not end between CR and LF.
+    """The rest of a text file as UTF-8, in pieces that do not end between CR and LF."""
 
-    There pyarrow drops the LF, in quotes, too: a cell would depend on what stands before it in the file.
-
-    Raises:
-        BrokenQuotes: of :meth:`read`, where one record would take in others.
-    """
+    # pyarrow drops the LF there, also inside quotes: a cell would depend on what precedes it in the file.
 
     def __init__(self, stream: IO[bytes], encoding: str, mark: str, starts: _Starts | None = None) -> None:
         super().__init__()
@@ -324,7 +286,7 @@ class _Pieces(io.RawIOBase):
         return True
 
     def read(self, size: int | None = -1) -> bytes:
-        wanted = _BLOCK_BYTES if size is None or size < 0 else size
+        wanted = BLOCK_BYTES if size is None or size < 0 else size
         # One more, to see whether the file goes on.
         while len(self._held) <= wanted and not self._ended:
             content = self._stream.read(wanted)
@@ -344,13 +306,6 @@ class _Pieces(io.RawIOBase):
         return piece
 
 
-def _is_blank(stream: IO[bytes]) -> bool:
-    while piece := stream.read(_BLOCK_BYTES):
-        if piece.strip(b"\r\n"):
-            return False
-    return True
-
-
 def _header(path: Path, stream: IO[bytes], dialect: Dialect) -> list[str]:
     """Column names; leaves the stream at the first record. A first line of the declared names is no record."""
     if dialect.header:
@@ -364,14 +319,16 @@ def _header(path: Path, stream: IO[bytes], dialect: Dialect) -> list[str]:
         return list(dialect.header)
     names = next(csv.reader(_lines(path, stream, dialect.encoding), delimiter=dialect.mark, strict=True), [])
     if not names:
-        raise InvalidInput(f"header of {path}", "an empty line", "names of columns, or none with `header` NAMES")
+        raise InvalidInput(
+            f"header of {path}", "an empty line", "a line of column names; without one declare `csv` header=NAMES"
+        )
     if any("\0" in name for name in names):
-        raise InvalidInput(f"header of {path}", "a NUL character, as of UTF-16", f"{dialect.encoding} ({_ENCODED})")
+        raise InvalidInput(f"header of {path}", "a NUL character, as in UTF-16", f"{dialect.encoding} ({_ENCODED})")
     return names
 
 
 def _cells_of(line: bytes, dialect: Dialect) -> tuple[str, ...]:
-    """Cells of a first line, whatever it is: where it is a record, nothing must depend on it."""
+    """Cells of any first line: where that line is a record, no result may depend on it."""
     text = line.removeprefix(codecs.BOM_UTF8).decode(dialect.encoding, errors="replace")
     try:
         return tuple(next(csv.reader([text], delimiter=dialect.mark), []))
@@ -405,7 +362,7 @@ class Csv(Reader):
         refuse_images(request)
         asked = request.selection
         if asked.length is not None:
-            raise InvalidInput("feature_length", asked.length, "none: CSV holds no lists")
+            raise InvalidInput("feature_length", asked.length, "no lists: CSV files cannot hold them")
         selection = Selection(
             asked.label,
             image=None,

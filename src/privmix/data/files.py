@@ -21,24 +21,21 @@ from numpy.typing import NDArray
 
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 
-# How a packed file begins, and the suffix that says so.
+# The first bytes of a packed file, and the suffix of that packing.
 _PACKINGS: Final = {b"\x1f\x8b": ".gz", b"BZh": ".bz2", b"\x28\xb5\x2f\xfd": ".zst", b"PK\x03\x04": ".zip"}
 PACKED: Final = tuple(_PACKINGS.values())
 # Behind ``BZh`` and a digit: a header line of a CSV file may begin like that.
 _BZIP_BLOCK: Final = b"\x31\x41\x59\x26\x53\x59"
-# What a compressed file may become: records shrink a few times to tenfold, and only a trap hundreds of times.
-_FREE_BYTES: Final = 2**28
+# Least allowance for unpacked bytes: records shrink a few times to tenfold, and only a trap hundreds of times.
+FREE_BYTES: Final = 2**28
 _MOST_TIMES: Final = 256
-_PIECE: Final = 2**20
+PIECE: Final = 2**20
 _SUFFIX: Final = re.compile(r"\.[a-z][a-z0-9]{0,5}")
 
 
 @contextmanager
 def reading(path: Path, kind: str) -> Iterator[None]:
-    """Translate failures of the enclosed reading of ``path``, a file that should be of ``kind``.
-
-    The cause is dropped: libraries quote the bytes that they stumbled over.
-    """
+    """Translate failures while reading ``path``; drop the cause, since libraries quote bytes of records."""
     try:
         yield
     except (InvalidInput, StorageError):
@@ -67,16 +64,13 @@ def decoding(path: Path, kind: str) -> Iterator[None]:
 
 
 def open_binary(path: Path) -> IO[bytes]:
-    """Open a file for reading, unpacked if its first bytes say that it is packed, by gzip, bzip2, Zstandard or zip.
-
-    See :func:`check_unpacked` for how far it may unpack. A zip archive holds one file.
-    """
+    """Open a file, unpacked where its first bytes mark it as gzip, bzip2, Zstandard or a zip of one file."""
     packing = _packing(path)
-    return path.open("rb") if packing is None else cast(IO[bytes], io.BufferedReader(_Bounded(path, packing), _PIECE))
+    return path.open("rb") if packing is None else cast(IO[bytes], io.BufferedReader(_Bounded(path, packing), PIECE))
 
 
 def is_zipped(path: Path) -> bool:
-    """Whether a file is packed, by its first bytes: it is then read from its beginning, wherever one begins."""
+    """Whether a file is packed, by its first bytes: a packed file is always read from its beginning."""
     return _packing(path) is not None
 
 
@@ -88,12 +82,7 @@ def _packing(path: Path) -> str | None:
 
 
 def plain_name(name: str) -> str:
-    """A file's name without the suffix of a packing.
-
-    Example:
-        >>> plain_name("a.csv.zst"), plain_name("a.csv")
-        ('a.csv', 'a.csv')
-    """
+    """Return a file name without the suffix of a packing."""
     return name.rpartition(".")[0] if name.endswith(PACKED) else name
 
 
@@ -108,11 +97,7 @@ def is_hidden(path: Path) -> bool:
 
 
 def files_below(folder: Path) -> Iterator[Path]:
-    """Files at any depth, those of a folder before those of its sub-folders, by name; links to folders are none.
-
-    Raises:
-        OSError: a folder can't be listed.
-    """
+    """Files at any depth, those of a folder before those of its sub-folders, by name; links to folders do not count."""
 
     def fail(error: OSError) -> None:
         raise error
@@ -124,16 +109,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 
 def unread_words(paths: Iterable[Path], read: str) -> str:
-    """What to say to the owner of files that are not read, by their suffixes; nothing where none is left.
-
-    Args:
-        paths: files and folders; hidden ones do not count.
-        read: which ones are read.
-
-    Example:
-        >>> unread_words([Path("a.heic"), Path("b.HEIC"), Path("Mary Smith")], ".png")
-        '3 files are not read: 2 .heic, 1 other. Convert them, or move them away: .png are read'
-    """
+    """Return a note for the owner on files that are not read, by suffix; empty where there are none."""
     kinds: Counter[str] = Counter()
     for path in paths:
         if not is_hidden(path):
@@ -149,16 +125,11 @@ def unread_words(paths: Iterable[Path], read: str) -> str:
 
 
 class CopyFirst(StorageError):
-    """What lies at an address can't be read in place."""
+    """The files at an address cannot be read in place."""
 
 
 class Limited(io.RawIOBase):
-    """The next bytes of a stream as if no others came.
-
-    Example:
-        >>> Limited(io.BytesIO(b"abcdef"), 4).read()
-        b'abcd'
-    """
+    """The next bytes of a stream as if no others came."""
 
     def __init__(self, stream: IO[bytes], size: int) -> None:
         super().__init__()
@@ -175,14 +146,7 @@ class Limited(io.RawIOBase):
 
 
 class Entries:
-    """Places in a text at which records begin, one in every megabyte or so, noted by the pass that counts records.
-
-    Example:
-        >>> entries = Entries()
-        >>> entries.note(2**20, 7)
-        >>> entries.stretches(0, 10).tolist()
-        [[0, 7], [1048576, 3]]
-    """
+    """Places in a text where records begin, about one per megabyte, noted by the pass that counts records."""
 
     def __init__(self) -> None:
         self._noted: list[tuple[int, int]] = []
@@ -191,25 +155,19 @@ class Entries:
     @property
     def apart(self) -> int:
         """Bytes that places are apart, at least."""
-        return _PIECE
+        return PIECE
 
     def note(self, place: int, before: int) -> None:
-        """A record begins at byte ``place``, behind ``before`` others; what is near the last one is not kept."""
-        if place - (self._noted[-1][0] if self._noted else 0) >= _PIECE:
+        """Note a record that begins at byte ``place``, behind ``before`` others; drop notes near the last one."""
+        if place - (self._noted[-1][0] if self._noted else 0) >= PIECE:
             self._noted.append((place, before))
 
     def less_by_one(self) -> None:
-        """The first thing that was counted is no record."""
+        """Leave the first counted line out of the count."""
         self._less = 1
 
     def stretches(self, start: int, records: int, *, usable: bool = True) -> NDArray[np.int64]:
-        """(k, 2) places, the first one ``start``, and how many records come before the next one.
-
-        Args:
-            start: where the first record begins.
-            records: how many there are.
-            usable: whether a reader can go to a place; else all are one stretch.
-        """
+        """(k, 2) places from ``start`` on, and the number of records up to the next one; one row if not ``usable``."""
         noted = [(place, before - self._less) for place, before in self._noted] if usable else []
         places = [start, *(place for place, _ in noted)]
         befores = [0, *(before for _, before in noted), records]
@@ -219,24 +177,11 @@ class Entries:
 def filled_lines(
     stream: IO[bytes], most: int, blank: bytes = rb"\s", *, entries: Entries | None = None
 ) -> Iterator[bytes]:
-    """Lines that hold more than blanks, without leading ones; longer ones than ``most`` bytes come in pieces.
-
-    Millions of empty lines cost no more than their bytes.
-
-    Args:
-        stream: from where it stands to its end.
-        most: bytes kept in memory.
-        blank: what leaves a line empty, as a set of a regular expression.
-        entries: told of places where lines begin.
-
-    Example:
-        >>> import io
-        >>> list(filled_lines(io.BytesIO(b"a\\n\\n b\\n"), 100))
-        [b'a', b'b']
-    """
+    """Lines that hold more than ``blank`` bytes, without leading ones; lines over ``most`` bytes come in pieces."""
+    # Millions of empty lines cost no more than their bytes. `entries` notes where lines begin.
     line = re.compile(rb"[^\n" + blank + rb"][^\n]*")
     rest, read, count = b"", 0, 0
-    while piece := stream.read(_PIECE):
+    while piece := stream.read(PIECE):
         content = rest + piece
         end = content.rfind(b"\n") + 1
         rest, read = content[end:], read + len(piece)
@@ -253,21 +198,9 @@ def filled_lines(
 
 
 def check_unpacked(place: Path, unpacked: int, stored: int) -> None:
-    """Raise unless ``stored`` bytes may become ``unpacked``: at most 256 MiB, or 256 times as many.
-
-    Raises:
-        InvalidInput: they may not.
-
-    Example:
-        >>> check_unpacked(Path("x.gz"), 100 * 2**20, 1000)
-        >>> check_unpacked(Path("x.gz"), 80 * 2**30, 500_000)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: x.gz: got a value that is private and not shown; allowed: content that unpacks to \
-at most 256 times its size, or to 256 MiB
-    """
-    if unpacked > max(_FREE_BYTES, _MOST_TIMES * stored):
-        allowed = f"content that unpacks to at most {_MOST_TIMES} times its size, or to {_FREE_BYTES // 2**20} MiB"
+    """Refuse more than 256 MiB unpacked, unless it is at most 256 times ``stored``."""
+    if unpacked > max(FREE_BYTES, _MOST_TIMES * stored):
+        allowed = f"content that unpacks to at most {_MOST_TIMES} times its size or to {FREE_BYTES // 2**20} MiB"
         raise InvalidInput(str(place), WITHHELD, allowed)
 
 
@@ -297,11 +230,11 @@ class _Bounded(io.RawIOBase):
         archive = self._ends.enter_context(zipfile.ZipFile(self._path))
         members = [one for one in archive.infolist() if not one.is_dir()]
         if len(members) != 1 or members[0].flag_bits & 1:
-            allowed = "an archive of one file, without a password (of Excel's, a table saved as CSV)"
+            allowed = "an archive of one file without a password (save Excel tables as CSV)"
             raise InvalidInput(str(self._path), f"{len(members)} files", allowed)
         # zipfile unpacks other methods without a bound.
         if members[0].compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-            raise InvalidInput(str(self._path), "another compression", "an archive that is stored or deflated")
+            raise InvalidInput(str(self._path), "another compression", "an archive with method stored or deflated")
         return self._ends.enter_context(archive.open(members[0]))
 
     def readable(self) -> bool:
@@ -324,7 +257,7 @@ class _Bounded(io.RawIOBase):
 
 
 def _damaged(path: Path, kind: str) -> InvalidInput:
-    return InvalidInput(str(path), WITHHELD, f"{kind}, complete and undamaged")
+    return InvalidInput(str(path), WITHHELD, f"a complete, undamaged file: {kind}")
 
 
 # MNIST calls its test split t10k.
@@ -332,23 +265,18 @@ SPLITS: Final = {"train": ("train",), "test": ("test", "t10k"), "val": ("val", "
 
 
 def split_of(name: str) -> str | None:
-    """The split that a file's name marks, if it marks one.
-
-    Example:
-        >>> split_of("train-00000-of-00002.parquet"), split_of("contest.csv")
-        ('train', None)
-    """
+    """Return the split that a file name marks, if any."""
     words = name.lower().replace("-", "_").replace(".", "_").split("_")
     return next((split for split, marks in SPLITS.items() if any(word in marks for word in words)), None)
 
 
 def folder_split(name: str) -> str | None:
-    """The split that a folder's whole name is, if it is one."""
+    """Return the split that a folder's whole name is, if it is one."""
     return next((split for split, marks in SPLITS.items() if name.lower() in marks), None)
 
 
 def may_belong(relative: PurePath, split: str) -> bool:
-    """Whether a file, by its path within a dataset's folder, may belong to a split: no name says another one."""
+    """Whether a file, by its path within a dataset's folder, may belong to a split: no name gives another split."""
     top = relative.parts[0]
     marked = split_of(top) if len(relative.parts) == 1 else folder_split(top)
     return marked in (None, split)
@@ -360,13 +288,7 @@ _hashes: Final[dict[tuple[int, ...], str]] = {}
 
 
 def known_hash(state: tuple[int, ...]) -> str | None:
-    """The hash of what is in that state, if it was made.
-
-    Example:
-        >>> know_hash((1, 2), "ab")
-        >>> known_hash((1, 2)), known_hash((1, 3))
-        ('ab', None)
-    """
+    """Return the hash remembered for a file in this state, if any."""
     return _hashes.get(state)
 
 

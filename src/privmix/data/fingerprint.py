@@ -1,4 +1,4 @@
-"""What tells one private dataset from another: hashes of its files. Private, like what they are made from."""
+"""Hashes of files that identify a private dataset. They are private, like the files."""
 
 from __future__ import annotations
 
@@ -26,55 +26,29 @@ from privmix.private_files import open_private
 
 _RECORDS: Final = b"privmix records 1\n"
 _BATCH: Final = 4096
-# Of these types cells that are equal are written alike.
+# Equal cells of these types are written alike.
 _PLAIN: Final = frozenset({str, int, float, bool, type(None)})
 _EMPTY: Final = hashlib.sha256().hexdigest()
 # File systems note times in steps of some milliseconds; clocks of servers may differ.
-_SETTLED: Final = 5 * 10**9
+SETTLED: Final = 5 * 10**9
 
 
 def fingerprint(path: str | Path) -> str:
-    """Hash the content of a file, or of all files below a folder but hidden ones, whatever they are called.
-
-    The same files have the same hash wherever they lie: ``path`` may be a pattern with ``*``, ``?`` or ``[``, or an
-    address that fsspec opens (``s3://``, ...; as a str, since a Path would lose a slash).
-
-    The hash is private: whoever guesses the data can confirm it. It belongs in the owner's ledger and nowhere else.
-
-    Returns:
-        64 hexadecimal digits.
-
-    Raises:
-        StorageError: a file can't be read.
-        InvalidInput, MissingExtra: the address has a scheme that can't be opened.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.NamedTemporaryFile() as file:
-        ...     len(fingerprint(file.name))
-        64
-    """
-    digests = remote_digests(str(path)) if is_remote(path) else _local_digests(local_path(path))
-    return listing_hash(digests)
+    """Hash the content of a file, or of all files but hidden ones below a folder, at a pattern or at an address."""
+    # The hash is private: anyone who guesses the data can confirm it. It belongs in the owner's ledger only.
+    if is_remote(path):
+        return listing_hash(remote_digests(str(path)))
+    root = local_path(path)
+    with reading(root, "a file or folder"):
+        return listing_hash([_file_hash(file) for file in files_of(root)])
 
 
 def content_hashes(source: Source) -> tuple[str, ...]:
-    """SHA-256 of each file that holds records of ``source``, wherever they lie and whatever lies beside them.
+    """SHA-256 of each file that holds records of ``source``: sorted, distinct, private.
 
-    A copy, another name or place, another order of shards, an address: the same hashes. Files that the reader leaves
-    out (descriptions, notes, other splits) have none, and neither have empty ones, which all datasets may share. The
-    same records in other files, or with one of them changed, are another dataset to this.
-
-    The hashes are private, as :func:`fingerprint`'s.
-
-    Records that are in memory have one hash, of all of them in their order; see :func:`records_hash`. Those of a frame
-    have a second one, of all its columns: other columns of one frame are of the same people.
-
-    Returns:
-        64 hexadecimal digits a file, sorted, each once.
-
-    Raises:
-        StorageError: a file can't be read.
+    A copy, another name, place or shard order gives the same hashes. Empty files and files that the reader leaves out
+    have none. Records in memory have one hash (:func:`records_hash`); a frame adds one of all its columns, since other
+    columns of the same frame are about the same people.
     """
     if not source.files:
         whole = getattr(source, "whole", None)
@@ -83,11 +57,7 @@ def content_hashes(source: Source) -> tuple[str, ...]:
 
 
 def hashed_files(source: Source) -> list[tuple[Path, str]]:
-    """The files that hold records of ``source``, in its order, each with the SHA-256 of its bytes; private, as others.
-
-    Raises:
-        StorageError: a file can't be read.
-    """
+    """Return the files that hold records of ``source``, in its order, each with its SHA-256. Private."""
     found = []
     for file in source.files:
         # The file's own name may be private.
@@ -97,12 +67,9 @@ def hashed_files(source: Source) -> list[tuple[Path, str]]:
 
 
 def _file_hash(path: Path) -> str:
-    """SHA-256 of a file, computed once while nothing touches it.
-
-    A job asks for it several times: for the ledger, the run's notes, a feature store. Size and times that can be set
-    (rsync -t, a restored backup) do not show a change; the time of the inode's last change can't be set, and counts
-    once it is old enough that a second change would have another.
-    """
+    """SHA-256 of a file, cached while nothing touches the file."""
+    # Size and modification time can be set (rsync -t, a restored backup). The inode's change time cannot; it counts
+    # once it is old enough that another change would have another time.
     if (remote := as_remote(path)) is not None:
         return remote.sha256()
     with path.open("rb") as stream:
@@ -110,7 +77,7 @@ def _file_hash(path: Path) -> str:
         if (known := known_hash(state)) is not None:
             return known
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
-        if time.time_ns() - state[-1] > _SETTLED and _state(stream) == state:
+        if time.time_ns() - state[-1] > SETTLED and _state(stream) == state:
             know_hash(state, digest)
         return digest
 
@@ -120,7 +87,11 @@ def keep_hashes(path: Path, files: Iterable[Path]) -> None:
     known = []
     for file in files:
         remote = as_remote(file)
-        state = _state_of(file) if remote is None else remote.lasting_state()
+        if remote is None:
+            with file.open("rb") as stream:
+                state: tuple[int, ...] | None = _state(stream)
+        else:
+            state = remote.lasting_state()
         if state is not None and (digest := known_hash(state)) is not None:
             known.append([list(state), digest])
     if known:
@@ -129,11 +100,7 @@ def keep_hashes(path: Path, files: Iterable[Path]) -> None:
 
 
 def recall_hashes(path: Path) -> None:
-    """Know the hashes again that another process kept, of files that nobody touched since; nothing there, no work.
-
-    Raises:
-        InvalidInput: it is a link, or a file that others could write.
-    """
+    """Load the hashes that another process kept, for files unchanged since."""
     try:
         with open_private(path, path.name) as stream:
             known = json.load(stream)
@@ -142,13 +109,8 @@ def recall_hashes(path: Path) -> None:
     except FileNotFoundError:
         return
     except (ValueError, TypeError):
-        # Half of a file, or something else: hashed anew.
+        # A truncated file or something else: hash again.
         return
-
-
-def _state_of(file: Path) -> tuple[int, ...]:
-    with file.open("rb") as stream:
-        return _state(stream)
 
 
 def _state(stream: BinaryIO) -> tuple[int, ...]:
@@ -157,19 +119,9 @@ def _state(stream: BinaryIO) -> tuple[int, ...]:
 
 
 def records_hash(source: Source) -> str:
-    """SHA-256 of all records in their order, of inputs and labels as they are given; private, as the others.
-
-    Equal numbers hash alike, whatever the types of arrays and columns are, since one record may decide these; a number
-    and a text that reads like it do not. Records that no reader would take are hashed, too: that they are refused is
-    not for now.
-
-    Example:
-        >>> import numpy as np
-        >>> from privmix.data import open_dataset
-        >>> once = open_dataset((np.eye(2), [0, 1]), classes=2)
-        >>> records_hash(once) == records_hash(open_dataset((np.eye(2, dtype=np.float32), np.array([0, 1])), classes=2))
-        True
-    """
+    """SHA-256 of all records in order, inputs and labels as given. Private."""
+    # Equal numbers hash alike in all array types, since one record may decide these; a number and its text differ.
+    # Records that a reader would refuse are hashed too: refusing them is not the job of this function.
     hasher = hashlib.sha256(_RECORDS)
     try:
         for inputs, labels in source._as_given(_BATCH):
@@ -179,7 +131,7 @@ def records_hash(source: Source) -> str:
     except (OSError, MemoryError):
         raise
     except Exception:
-        # What it says may quote a record.
+        # The error's message may quote a record.
         hasher.update(b"refused")
     return hasher.hexdigest()
 
@@ -224,19 +176,8 @@ def listing_hash(digests: Iterable[str]) -> str:
     return hashlib.sha256("\n".join(sorted(digests)).encode()).hexdigest()
 
 
-def _local_digests(root: Path) -> list[str]:
-    digests = []
-    with reading(root, "a file or folder"):
-        digests += [_file_hash(file) for file in files_of(root)]
-    return digests
-
-
 def files_of(path: Path) -> list[Path]:
-    """The file ``path``, or all files below it or matching it but hidden ones, in order. Links are followed.
-
-    Raises:
-        StorageError: there is nothing.
-    """
+    """Return the file ``path``, or all files but hidden ones below it or matching it, in order. Links are followed."""
     if path.is_file():
         return [path]
     if not path.exists() and glob.has_magic(str(path)):

@@ -21,27 +21,13 @@ from privmix.data.columns import (
     usable_names,
 )
 from privmix.data.files import folder_split
-from privmix.data.memory import (
-    MemorySource,
-    Part,
-    as_numbers,
-    column_part,
-    no_labels,
-    objects,
-    plain,
-)
+from privmix.data.memory import MemorySource, Part, as_numbers, column_part, no_labels, objects, plain
 from privmix.data.source import Schema, Source, resolve_classes
 from privmix.errors import InvalidInput
 
 
 def library_of(data: Any) -> str:
-    """``"pandas"``, ``"polars"``, ``"datasets"`` or ``"pyarrow"`` where ``data`` is that library's table; else empty.
-
-    Example:
-        >>> import pandas
-        >>> library_of(pandas.DataFrame({"a": [1]})), library_of([1])
-        ('pandas', '')
-    """
+    """``"pandas"``, ``"polars"``, ``"datasets"`` or ``"pyarrow"`` for a table of that library; else empty."""
     kinds = {
         "DataFrame": ("pandas", "polars"),
         "Dataset": ("datasets", "pyarrow"),
@@ -57,37 +43,21 @@ def library_of(data: Any) -> str:
 
 
 def open_frame(frame: Any, classes: Any, selection: Selection, labels: Any = None) -> Source:
-    """A pandas or polars frame as a source; its names of columns are taken, and types of cells decide nothing.
-
-    Args:
-        frame: one record a row. pandas' NaN, NaT and NA, and null in polars, are missing values.
-        classes: K or the classes; see :func:`privmix.data.source.resolve_classes`.
-        selection: the label's column; the columns of a table or of numbers. Default: numbers in all others.
-        labels: n labels that are not in the frame.
-
-    Raises:
-        InvalidInput: there is no such column, or of a type that is no cell, names are not each there once, or classes
-            are not declared.
-
-    Example:
-        >>> import polars
-        >>> frame = polars.DataFrame({"size": [3.0, 4.5], "label": ["cat", "dog"]})
-        >>> open_frame(frame, ["cat", "dog"], Selection()).read().x.tolist()
-        [[3.0], [4.5]]
-    """
+    """Return a pandas or polars frame as a source, with ``labels`` if given; cell types decide nothing."""
+    # NaN, NaT, NA and null are missing values. By default all columns but the label's are numbers.
     names = resolve_classes(classes)
     columns = frame_columns(frame.columns, selection.undeclared(names))
     if selection.length is not None:
-        raise InvalidInput("feature_length", selection.length, "none: a frame's columns hold no lists")
+        raise InvalidInput("feature_length", selection.length, "no lists: columns of a frame cannot hold them")
     label_part: Part = no_labels
     if selection.labelled and labels is None:
         if selection.label not in columns:
-            raise no_column("label column", selection.label, columns, "a column of the frame")
+            raise no_column("label column", selection.label, columns, "a column of the frame, named by `label_column`")
         label_part = _part(frame, columns.index(selection.label))
     elif selection.labelled:
         label_part = column_part(plain(labels, "y"), "y")
         if len(labels) != len(frame):
-            raise InvalidInput("y", "another number of labels", "one label a record of x")
+            raise InvalidInput("y", "another number of labels", "one label for each record of x")
     others = [name for name in columns if labels is not None or name != selection.label]
     others = [name for name in others if name not in selection.persons]
     wanted = selection.table or selection.numbers or others
@@ -119,11 +89,7 @@ def _check_type(name: str, frame: Any, place: int) -> None:
 
 
 def frame_columns(names: Any, values: Sequence[str]) -> list[str]:
-    """Usable names of a frame's columns, see :func:`privmix.data.columns.usable_names`.
-
-    Raises:
-        InvalidInput: they look like cells of a record.
-    """
+    """Usable column names of a frame, see :func:`privmix.data.columns.usable_names`."""
     found = usable_names([str(name) for name in names])
     numbered = all(isinstance(name, str) is not found[place].isdecimal() for place, name in enumerate(names))
     check_header("columns of the frame", found, values, "rename this column", numbered)
@@ -131,16 +97,7 @@ def frame_columns(names: Any, values: Sequence[str]) -> list[str]:
 
 
 def frame_inputs(frame: Any, table: tuple[str, ...] | None, numbers: tuple[str, ...] | None = None) -> NDArray[Any]:
-    """All inputs of a frame: cells of the columns of a table, or numbers of some columns, by name; or all as numbers.
-
-    Raises:
-        InvalidInput: a column is not there.
-
-    Example:
-        >>> import pandas
-        >>> frame_inputs(pandas.DataFrame({"a": [1, 2], "b": ["x", None]}), ("b", "a")).tolist()
-        [['x', 1], [None, 2]]
-    """
+    """Cells of the table columns of a frame, numbers of the named columns, or all columns as numbers."""
     columns = usable_names([str(name) for name in frame.columns])
     wanted = table or numbers or ()
     for name in wanted:
@@ -192,18 +149,9 @@ def _numbers_of(parts: list[Part]) -> Part:
 
 
 def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection) -> Source:
-    """A ``Dataset``, or one split of a ``DatasetDict``; features are what a Parquet file's schema is.
-
-    Args:
-        data: of the library ``datasets``.
-        split: of a ``DatasetDict``.
-        classes: K, the classes, or ``"ClassLabel"``: names that the features give the label. They are not taken unless
-            asked for, since some ways of making them look into the records.
-        selection: names of columns, as for Parquet.
-
-    Raises:
-        InvalidInput: there is no such split or column, a transform is set, or classes are not declared.
-    """
+    """Yield a ``Dataset``, or one split of a ``DatasetDict``, as a source; features act as a Parquet schema."""
+    # Names of a ClassLabel are taken only on request (classes="ClassLabel"): some ways of making them look into
+    # records.
     if isinstance(data, dict):
         found = [name for name in data if name == split or folder_split(name) == split]
         if not found:
@@ -212,7 +160,7 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
     coded = getattr(data.features.get(selection.label), "names", None)
     names = resolve_classes(classes, coded=coded)
     if data.format["type"] == "custom":
-        allowed = "none: records would be read past it. Map it (`data.map`), or drop it (`data.with_format(None)`)"
+        allowed = "a dataset without a transform: apply it with `data.map`, or drop it with `data.with_format(None)`"
         raise InvalidInput("data", "a Dataset with a transform", allowed)
     content = data.with_format("arrow")
     shapes = array_shapes(content.features.to_dict())
@@ -230,22 +178,7 @@ def open_hugging_face(data: Any, split: str, classes: Any, selection: Selection)
 
 
 def open_arrow(data: Any, classes: Any, selection: Selection) -> Source:
-    """A ``Table``, ``RecordBatch`` or ``Dataset`` of Arrow's; its schema is what a Parquet file's is.
-
-    Args:
-        data: of the library ``pyarrow``. A dataset's files are read as they are asked for.
-        classes: K or the classes; see :func:`privmix.data.source.resolve_classes`.
-        selection: names of columns, as for Parquet.
-
-    Raises:
-        InvalidInput: there is no such column, or classes are not declared.
-
-    Example:
-        >>> import pyarrow
-        >>> table = pyarrow.table({"size": [3.0, 4.5], "label": ["cat", "dog"]})
-        >>> open_arrow(table, ["cat", "dog"], Selection()).read().y.tolist()
-        [0, 1]
-    """
+    """Yield an Arrow ``Table``, ``RecordBatch`` or ``Dataset`` as a source; its schema acts as a Parquet schema."""
     table = pa.Table.from_batches([data]) if isinstance(data, pa.RecordBatch) else data
 
     def describe(_: Path) -> Described:

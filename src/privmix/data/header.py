@@ -1,4 +1,4 @@
-"""What a table says of its columns apart from its records: names, and types where its format declares them."""
+"""A table's header, read without its records: column names, and types where the format declares them."""
 
 from __future__ import annotations
 
@@ -30,35 +30,11 @@ UNKNOWN: Final = ""
 def columns_of(
     data: Any, dialect: Dialect | None = None, split: str = "train", values: Sequence[str] = ()
 ) -> Mapping[str, str] | None:
-    """Columns of a table by name, each with what a schema declares it to be; no record is looked at.
-
-    Those without a name, or with the name of another, bear one of :func:`privmix.data.columns.usable_names`.
+    """Column names of a table -> "number", "boolean", "date", "text" or "" if undeclared; None for JSON lines.
 
     Formal guarantees:
         - Unread: of a CSV file only the header line, of Parquet and Arrow only the schema, of a frame in memory only
-          the names of its columns: its types follow from the records.
-
-    Args:
-        data: a CSV, JSON lines, Parquet or Arrow file; a folder or pattern of such, of which the first of the split
-            counts; a pandas or polars frame, or a Hugging Face ``Dataset``.
-        dialect: how CSV files are written.
-        split: which part of a folder.
-        values: declared classes and categories.
-
-    Returns:
-        Name -> ``"number"``, ``"boolean"``, ``"date"``, ``"text"``, or ``""`` where nothing is declared; None for JSON
-        lines, which have no header.
-
-    Raises:
-        InvalidInput: not a table, or of another format.
-        StorageError: it can't be read.
-
-    Example:
-        >>> import tempfile
-        >>> file = Path(tempfile.mkdtemp()) / "jobs.csv"
-        >>> _ = file.write_text("age,job,income\\n")
-        >>> columns_of(file)
-        {'age': '', 'job': '', 'income': ''}
+          the names of its columns. Types of a frame's columns follow from the records.
     """
     library = library_of(data)
     if library:
@@ -105,7 +81,7 @@ def _declared(kind: Any) -> str:
 
 
 def _first(place: Path, split: str) -> Path:
-    """The first file of a split: all have one header, or are refused when they are opened."""
+    """Return the first file of a split: all have one header, or are refused when they are opened."""
     if place.is_file():
         return place
     if place.is_dir():

@@ -1,9 +1,5 @@
-"""Data that people hold in other forms, made into forms that have sources: streams, lazy frames, torch's datasets.
-
-What streams is run once, into a private file without a name: whatever is read afterwards (hashes, persons, records) is
-then of the same records in the same order, however often, and no memory holds them all. None of the libraries is
-imported here; whoever holds such data has done so.
-"""
+"""Data in other forms, made into forms that have sources: streams, lazy frames, torch's datasets."""
+# A stream runs once, into a private file without a name: hashes, persons and records are of the same records.
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ _BATCH: Final = 1024
 
 
 def settled(data: Any, split: str = "train") -> Any:
-    """The same records in a form that can be read several times; what is in none of these forms as it is.
+    """Return the same records in a form that can be read several times; return anything else as it is.
 
     ============================ ============================================================================
     given                        taken
@@ -36,17 +32,9 @@ def settled(data: Any, split: str = "train") -> Any:
 
     Formal guarantees:
         * Once: a stream or query runs a single time for each call, so that all that is read of it agrees.
-        * Private: the file lies in an owner-only folder and has no name any more when this returns: nobody else opens
+        * Private: the file lies in an owner-only folder and has no name any more when this returns: no other user opens
           it, and nothing is left after a kill.
         * Silent: what a stream or query raises is not shown; it may quote a record.
-
-    Args:
-        data: in memory.
-        split: of an ``IterableDatasetDict``.
-
-    Raises:
-        InvalidInput: it can be read once only, declares no columns, draws records by itself, or fails.
-        StorageError: there is no room for the file.
     """
     if isinstance(data, tuple) and len(data) == 2 and _of(data[0], "polars", "LazyFrame"):
         return settled(data[0]), data[1]
@@ -58,26 +46,22 @@ def settled(data: Any, split: str = "train") -> Any:
         data = _loaded(data)
     if _of(data, "torch", "IterableDataset"):
         allowed = "a dataset that can be indexed (`__len__` and `__getitem__`); or (x, y) of what this one gives"
-        raise InvalidInput("data", "torch's IterableDataset, whose records have no place", allowed)
+        raise InvalidInput("data", "an IterableDataset of torch, which cannot be indexed", allowed)
     if _of(data, "torch", "Dataset"):
         tensors = _tensors(data)
         if tensors is not None:
             return tensors if len(tensors) == 2 else tensors[0] if len(tensors) == 1 else data
     if _of(data, "pyarrow", "RecordBatchReader"):
-        allowed = "what can be read again: its table (`reader.read_all()`), or the Arrow dataset or files that it reads"
+        allowed = "data that can be read twice: its table (`reader.read_all()`), its Arrow dataset, or its files"
         raise InvalidInput("data", "a RecordBatchReader, which can be read once", allowed)
     if isinstance(data, Iterator):
-        allowed = "what can be read again: a list, (x, y), or a file"
+        allowed = "data that can be read twice: a list, (x, y), or a file"
         raise InvalidInput("data", f"{type(data).__name__}, which can be read once", allowed)
     return data
 
 
 def stream_of(data: Any, split: str) -> Any | None:
-    """A stream of Hugging Face's, or one split of several; None where it is none.
-
-    Raises:
-        InvalidInput: there is no such split.
-    """
+    """Return a Hugging Face stream, or one split of several; None for anything else."""
     if _of(data, "datasets", "IterableDatasetDict"):
         found = [name for name in data if name == split or folder_split(name) == split]
         if not found:
@@ -102,7 +86,7 @@ def _of(data: Any, library: str, name: str) -> bool:
 
 @contextmanager
 def _running(what: str, allowed: str) -> Iterator[Path]:
-    """A private file for what runs inside, which has no name any more at the end."""
+    """Yield a private file for what runs inside, which has no name any more at the end."""
     with ScratchFolder() as folder:
         try:
             yield folder / "records.arrow"
@@ -111,26 +95,26 @@ def _running(what: str, allowed: str) -> Iterator[Path]:
         except OSError as error:
             if error.errno is None:
                 raise InvalidInput("data", WITHHELD, f"{what} {allowed}") from None
-            raise StorageError(f"data: {what} can't be copied to the folder for temporary files") from None
+            raise StorageError(f"data: {what} cannot be copied to the folder for temporary files") from None
         except Exception:
             raise InvalidInput("data", WITHHELD, f"{what} {allowed}") from None
 
 
 def _collected(frame: Any) -> Any:
-    """A frame that is read from a file as it is needed."""
+    """Return a frame that is read from a file as it is needed."""
     polars = sys.modules["polars"]
-    with _running("a LazyFrame", "whose query runs; `.collect()` says what is wrong with it") as path:
+    with _running("a LazyFrame", "with a query that runs; `.collect()` shows its error") as path:
         frame.sink_ipc(path, compression="uncompressed", maintain_order=True)
         with pa.memory_map(str(path)) as file:
             return polars.from_arrow(pa.ipc.open_file(file).read_all(), rechunk=False)
 
 
 def _spooled(stream: Any) -> Any:
-    """A ``Dataset`` that is read from a file as it is needed."""
+    """Return a ``Dataset`` that is read from a file as it is needed."""
     if stream.features is None:
         allowed = (
-            "one that declares its columns: `stream.cast(datasets.Features(...))`, or `features=` where it is made or "
-            "mapped; they are never taken from records"
+            "a stream with declared columns: `stream.cast(datasets.Features(...))`, or `features=` where it is "
+            "created or mapped. Columns are never inferred from records"
         )
         raise InvalidInput("data", "an IterableDataset without features", allowed)
     schema = stream.features.arrow_schema
@@ -142,18 +126,18 @@ def _spooled(stream: Any) -> Any:
 
 
 def _loaded(loader: Any) -> Any:
-    """A loader's dataset, where all that the loader adds is batches of neighbours."""
+    """Return a loader's dataset, where all that the loader adds is batches of neighbours."""
     utils = sys.modules["torch.utils.data"]
     mechanism = (
-        "none: who is in a batch or a row is drawn by the mechanism, whose price depends on it. Hand over "
-        "`loader.dataset`, or DataLoader(dataset) without shuffle and samplers"
+        "no sampler: the mechanism draws batches and rows, and the guarantee depends on that. Pass `loader.dataset`, "
+        "or DataLoader(dataset) without shuffle and samplers"
     )
     if type(loader.sampler) is not utils.SequentialSampler and not _of(loader.dataset, "torch", "IterableDataset"):
         raise InvalidInput("data", f"a DataLoader with a {type(loader.sampler).__name__}", mechanism)
     if loader.batch_sampler is not None and type(loader.batch_sampler) is not utils.BatchSampler:
         raise InvalidInput("data", f"a DataLoader with a {type(loader.batch_sampler).__name__}", mechanism)
     if loader.collate_fn not in (utils.default_collate, utils.default_convert):
-        allowed = "none: a batch is no unit here. What it does to one record belongs into the dataset"
+        allowed = "no collate_fn: apply transforms of single records in the dataset"
         raise InvalidInput("data", "a DataLoader with a collate_fn of its own", allowed)
     return loader.dataset
 

@@ -1,7 +1,5 @@
-"""The idx format of MNIST: big-endian header, then the values; plain or gzipped.
-
-Bytes: 0, 0, type code, number of axes n, then n unsigned 32-bit lengths, then the array in C order.
-"""
+"""The idx format of MNIST: big-endian header, then the values; plain or gzipped."""
+# Bytes: 0, 0, type code, number of axes n, then n unsigned 32-bit lengths, then the array in C order.
 
 from __future__ import annotations
 
@@ -18,7 +16,7 @@ from numpy.typing import NDArray
 from privmix.data.files import check_unpacked, is_zipped, open_binary, reading
 from privmix.data.manifest import Manifest
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
-from privmix.data.source import NO_LABELS, Schema, Source, array_schema, resolve_classes
+from privmix.data.source import NO_LABELS, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput, StorageError
 
 _TYPES: Final = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -35,21 +33,11 @@ class IdxHeader:
 
     @property
     def header_bytes(self) -> int:
-        """Where the values begin."""
         return 4 + 4 * len(self.shape)
 
 
 class IdxSource(Source):
-    """A pair of idx files: inputs (two axes or more) and labels (one axis).
-
-    Args:
-        inputs, labels: the files; each may be gzipped. None: there are no labels, or they are not read.
-        classes: class names.
-
-    Raises:
-        InvalidInput: wrong magic number, truncated or overlong file, counts that differ.
-        StorageError: a file cannot be read.
-    """
+    """A pair of idx files: inputs (two axes or more) and labels (one axis; None: absent or not read)."""
 
     def __init__(self, inputs: Path, labels: Path | None, classes: tuple[str, ...]) -> None:
         self._files = [(path, read_idx_header(path)) for path in (inputs, labels) if path is not None]
@@ -59,34 +47,20 @@ class IdxSource(Source):
             # Before memory is asked for.
             check_unpacked(path, math.prod(header.shape) * header.dtype.itemsize, path.stat().st_size)
 
-    @property
-    def schema(self) -> Schema:
-        """From the two headers."""
-        return self._schema
-
     travels = True
 
     def manifest(self) -> Manifest:
-        """A reader can begin anywhere, unless a file is packed."""
+        """Return a manifest in which a reader can begin anywhere, unless a file is packed."""
         path, _ = self._files[0]
         return Manifest.of([(0, self._schema.records)], file=path, anywhere=not is_zipped(path))
 
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         step = min(size, max(1, _PIECE_BYTES // _record_bytes(self._files[0][1])))
         xs, *labels = (_read_records(path, header, step, first) for path, header in self._files)
         return zip(xs, labels[0], strict=True) if labels else ((x, NO_LABELS) for x in xs)
 
 
 def read_idx_header(path: Path) -> IdxHeader:
-    """Read the header of an idx file.
-
-    Raises:
-        InvalidInput: the file is not idx, or truncated.
-        StorageError: it cannot be read.
-    """
     with reading(path, "an idx file"), open_binary(path) as stream:
         start = stream.read(4)
         if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in _TYPES or start[3] == 0:
@@ -111,12 +85,12 @@ def _read_records(path: Path, header: IdxHeader, step: int, first: int = 0) -> I
             wanted = min(step, count - start) * size
             values = _read_exactly(stream, wanted)
             if len(values) < wanted:
-                allowed = f"{header.header_bytes + count * size} bytes, as its header says; it is truncated"
+                allowed = f"{header.header_bytes + count * size} bytes, as in its header: the file is truncated"
                 raise InvalidInput(str(path), WITHHELD, allowed)
             array = np.frombuffer(values, dtype=header.dtype).reshape(-1, *header.shape[1:])
             yield array.astype(header.dtype.newbyteorder("="))
         if stream.read(1):
-            allowed = f"{header.header_bytes + count * size} bytes, as its header says; it holds more"
+            allowed = f"{header.header_bytes + count * size} bytes, as in its header: the file is longer"
             raise InvalidInput(str(path), WITHHELD, allowed)
 
 
@@ -153,14 +127,16 @@ class Idx(Reader):
         refuse_images(request)
         inputs = [file for file in files if "images" in file.name] or files
         if len(inputs) > 1:
-            raise InvalidInput("data", str(inputs[0].parent), "one idx file of images a split, with images in its name")
+            raise InvalidInput(
+                "data", str(inputs[0].parent), "one idx file of images for each split, with images in its name"
+            )
         public = _MNIST_CLASSES if inputs[0].name.startswith(("train-images-idx3", "t10k-images-idx3")) else None
         if not request.selection.labelled:
             return IdxSource(inputs[0], None, resolve_classes(request.classes, public))
         candidates = cls.companions(inputs[0])
         existing = [file for file in candidates if file.is_file() and file != inputs[0]]
         if not existing:
-            raise StorageError(f"{candidates[0]}: no such file; the labels of {inputs[0].name} belong there")
+            raise StorageError(f"{candidates[0]}: no such file. It should hold the labels of {inputs[0].name}")
         return IdxSource(inputs[0], existing[0], resolve_classes(request.classes, public))
 
     @classmethod

@@ -16,14 +16,11 @@ from PIL import Image
 
 from privmix.data.files import files_below, is_hidden, reading, unread_words
 from privmix.data.manifest import Manifest
-from privmix.data.source import NO_LABELS, Schema, Source
+from privmix.data.source import DECODER, NO_LABELS, Schema, Source
 from privmix.errors import WITHHELD, InvalidInput, StorageError, check_choice, check_integer
 
-DECODER: Final = 2
-"""The rule that images are read by today; 1 is what releases and models without a rule were made with."""
-
-# Format of Pillow's -> suffixes of its files in a folder. Any other decoder stays shut, whatever a record is called:
-# EPS starts Ghostscript on the record's bytes, TIFF's library writes of records to the standard error and takes a
+# Pillow's format -> suffixes of its files in a folder. No other decoder is used, even if a record's name asks for it.
+# EPS starts Ghostscript on the record's bytes; TIFF's library writes about records to the standard error and takes a
 # gigabyte where twelve bytes ask for it.
 _FORMATS: Final = {
     "PNG": (".png",),
@@ -35,7 +32,7 @@ _FORMATS: Final = {
 IMAGE_SUFFIXES: Final = frozenset(suffix for suffixes in _FORMATS.values() for suffix in suffixes)
 _ALLOWED: Final = f"images of the formats {', '.join(_FORMATS)}, complete and undamaged"
 # Pillow's images in memory: plain ones hold pixels, the others decode a file of such a format. Any other kind may start
-# a program when somebody looks into it.
+# a program when it is decoded.
 _TAKEN: Final = frozenset(
     {
         "PIL.Image.Image",
@@ -52,7 +49,7 @@ _MAX_SIDE: Final = 2**12
 # A few kilobytes of PNG can announce gigabytes; this is 8,192 x 8,192.
 _MAX_PIXELS: Final = 2**26
 _PIECE_VALUES: Final = 2**26
-# Values of the EXIF tag that says how a viewer turns the stored pixels.
+# Values of the EXIF tag for how a viewer turns the stored pixels.
 _ORIENTATION: Final = 0x0112
 _TURNS: Final = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -68,21 +65,13 @@ _COLOUR_MODES: Final = frozenset({"P", "RGB", "RGBA", "CMYK", "YCbCr", "LA", "PA
 
 
 class ImageFolderSource(Source):
-    """A folder with one sub-folder a class, each with PNG, JPEG, BMP, WebP or GIF images at any depth.
+    """A folder with one sub-folder per class, each with PNG, JPEG, BMP, WebP or GIF images at any depth.
 
-    The sub-folders' names are the labels. Hidden files are left out; other files that are not read are counted in
-    ``unread``. Records go by class, then by folder, then by file name. Opening lists the folder and reads no file.
-    Where no labels are asked for, images of the folder itself come first, and the sub-folders mean nothing.
+    Records go by class, folder and file name. Hidden files are left out; other files that are not read count in
+    ``unread``. Opening lists the folder and reads no file. Without labels, images of the folder itself come first.
 
     Formal guarantees:
         - Declared: shape and classes are the caller's; no record decides either, nor what becomes of another record.
-
-    Args:
-        folder: holds the sub-folders.
-        classes: names of the classes; a sub-folder with another name is refused when records are read.
-        shape: (H, W) or (H, W, 3) that each image is scaled and converted to, see :func:`decode_images`.
-        labelled: whether the sub-folders are the labels.
-        decoder: the rule that images are read by.
     """
 
     def __init__(
@@ -118,33 +107,24 @@ class ImageFolderSource(Source):
     travels = True
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Names of files may be private: the folder is listed anew.
+        # Names of files may be private: the folder is listed again.
         return type(self), (self._folder, self._schema.classes, self._schema.input_shape, self._labelled, self._decoder)
 
     def manifest(self) -> Manifest:
-        """A reader can begin anywhere."""
         return Manifest.of([(0, len(self._files))], file=self._folder, anywhere=True)
-
-    @property
-    def schema(self) -> Schema:
-        """The number of files, and what was declared."""
-        return self._schema
 
     @property
     def names(self) -> tuple[str, ...]:
         """Paths of the images within the folder."""
         return tuple(str(path.relative_to(self._folder)) for path, _ in self._files)
 
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
         for start in range(first, len(self._files), step):
             yield self.some(start, start + step)
 
     def some(self, start: int, stop: int) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Inputs and raw labels of the records from a first to before a last."""
+        """Return inputs and raw labels of the records from a first to before a last."""
         part = self._files[start:stop]
         x = decode_images((self._read(path) for path, _ in part), self._schema.input_shape, self._decoder)
         return x, np.array([name for _, name in part], dtype=object) if self._labelled else NO_LABELS
@@ -156,22 +136,16 @@ class ImageFolderSource(Source):
 
 
 def class_folders(folder: Path) -> list[Path]:
-    """Sub-folders that may be classes."""
     return [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith(".")]
 
 
 def is_image(path: Path) -> bool:
-    """Whether a file's name says that it is an image that is read."""
+    """Whether a file has a suffix of the images that are read."""
     return path.suffix.lower() in IMAGE_SUFFIXES and not is_hidden(path)
 
 
 def check_image_size(size: int | tuple[int, int] | None) -> tuple[int, int] | None:
-    """Height and width from one side of a square or a pair.
-
-    Example:
-        >>> check_image_size(32), check_image_size((24, 32))
-        ((32, 32), (24, 32))
-    """
+    """Height and width from one side of a square or a pair."""
     if size is None:
         return None
     sides = list(size) if isinstance(size, tuple | list) else [size, size]
@@ -184,20 +158,7 @@ def check_image_size(size: int | tuple[int, int] | None) -> tuple[int, int] | No
 def image_shape(
     image_size: tuple[int, int] | None, colour: str | None, default: tuple[int, ...] | None = None
 ) -> tuple[int, ...]:
-    """(H, W) or (H, W, 3), from what was declared; an image is never asked.
-
-    Args:
-        image_size: height and width.
-        colour: ``"grey"`` or ``"rgb"``.
-        default: shape of another dataset's inputs or a model's, for what was not declared.
-
-    Raises:
-        InvalidInput: size or colour is not declared.
-
-    Example:
-        >>> image_shape((24, 32), "rgb"), image_shape(None, None, (8, 8))
-        ((24, 32, 3), (8, 8))
-    """
+    """(H, W) or (H, W, 3) from declared size and colour, or from ``default``; never from an image."""
     known = default if default is not None and (len(default) == 2 or (len(default) == 3 and default[2] == 3)) else None
     if colour is None and known is not None:
         colour = "grey" if len(known) == 2 else "rgb"
@@ -205,34 +166,24 @@ def image_shape(
     if size is None or colour is None:
         missing = " and ".join(name for name, value in (("size", size), ("colour", colour)) if value is None)
         allowed = (
-            "`image_size` SIDE and `colour` grey or rgb, to which every image is "
-            "scaled and converted: what is published is declared, never taken from a record"
+            "`image_size` SIDE and `colour` grey or rgb: every image is scaled and converted to them, since the "
+            "published shape must not come from a record"
         )
         raise InvalidInput("images", f"no declared {missing}", allowed)
     return tuple(size) if colour == "grey" else (*size, 3)
 
 
 def decode_images(encoded: Iterator[bytes], shape: tuple[int, ...], decoder: int = DECODER) -> NDArray[np.uint8]:
-    """Decode images, each converted to one shape: (n, *shape) uint8.
+    """Decode images, each converted to ``shape``: ``(n, *shape)`` uint8.
 
-    An image is turned as its EXIF orientation says, and transparent pixels show white behind them. An image of another
-    size is scaled (bicubic) so that it just covers H x W, and what sticks out is cut off evenly on both sides: for a
-    square, the shorter side becomes H, then a crop of the centre. Colour becomes grey by ITU-R 601, grey becomes colour
-    with three equal channels. Of several frames the first is taken.
+    The EXIF orientation is applied, and transparent pixels show white behind them. An image is scaled (bicubic) so that
+    it just covers H x W, then cropped evenly around its centre. Grey is ITU-R 601. Only the first of several frames is
+    read. ``decoder`` 1 ignores orientation and drops transparency.
 
     Formal guarantees:
         - Per record: what becomes of an image depends on that image, the public ``shape`` and ``decoder`` only.
         - Named: PNG, JPEG, BMP, WebP and GIF are decoded, by their content; nothing else is, and no program is started.
         - Bounded: an image of more than 2^26 pixels is refused by its header, before it is decoded.
-
-    Args:
-        encoded: each a file's content.
-        shape: (H, W) or (H, W, 3).
-        decoder: the rule; 1: orientation is not looked at, and transparency is dropped.
-
-    Raises:
-        InvalidInput: an image is of another format, damaged, too large, or of more than 8 bits a channel; which one is
-            not said.
     """
     images = []
     with _decoding():
@@ -247,7 +198,7 @@ def _fitted(image: Image.Image, shape: tuple[int, ...], decoder: int) -> NDArray
     if image.height * image.width > _MAX_PIXELS:
         raise InvalidInput("image size", WITHHELD, f"at most {_MAX_PIXELS:,} pixels")
     if image.mode not in _GREY_MODES | _COLOUR_MODES:
-        raise InvalidInput("image mode", WITHHELD, "grey or colour with 8 bits a channel")
+        raise InvalidInput("image mode", WITHHELD, "grey or colour with 8 bits per channel")
     if decoder > 1:
         image = _turned(image)
     layered = "RGBA" if decoder > 1 and image.has_transparency_data else mode
@@ -258,7 +209,7 @@ def _fitted(image: Image.Image, shape: tuple[int, ...], decoder: int) -> NDArray
 
 
 def _turned(image: Image.Image) -> Image.Image:
-    """As its EXIF orientation says. An image whose EXIF part is damaged stays as it is, as viewers show it."""
+    """Turn an image by its EXIF orientation; an image with a damaged EXIF part stays as it is, as in viewers."""
     try:
         turn = _TURNS.get(int(image.getexif().get(_ORIENTATION, 1)))
     except Exception:
@@ -272,17 +223,10 @@ def is_picture(record: Any) -> bool:
 
 
 def pictures_of(records: Sequence[Any], shape: tuple[int, ...], decoder: int = DECODER) -> NDArray[np.uint8]:
-    """(n, *shape) uint8 of images in memory, Pillow's or encoded; converted as :func:`decode_images` does.
+    """``(n, *shape)`` uint8 of images in memory, Pillow's or encoded; converted as :func:`decode_images` does.
 
-    Formal guarantees: those of :func:`decode_images`. An image that Pillow opened decodes when somebody looks into it:
-    only those of the same formats are looked into.
-
-    Raises:
-        InvalidInput: a record is no image, or as :func:`decode_images`.
-
-    Example:
-        >>> pictures_of([Image.new("RGB", (4, 2), "white")], (2, 2)).tolist()
-        [[[255, 255], [255, 255]]]
+    Formal guarantees: those of :func:`decode_images`. An image that Pillow opened decodes when its pixels are first
+    read: only those of the same formats are read.
     """
     images = []
     for record in records:
@@ -292,10 +236,10 @@ def pictures_of(records: Sequence[Any], shape: tuple[int, ...], decoder: int = D
             with _decoding():
                 images.append(_fitted(record, shape, decoder))
         elif isinstance(record, Image.Image):
-            allowed = f"images of Pillow's in memory or of the formats {', '.join(_FORMATS)}; of others `image.copy()`"
+            allowed = f"Pillow images in memory (`image.copy()`) or of the formats {', '.join(_FORMATS)}"
             raise InvalidInput("x", WITHHELD, allowed)
         else:
-            raise InvalidInput("x", WITHHELD, "images of Pillow's or encoded ones, as every other record is")
+            raise InvalidInput("x", WITHHELD, "Pillow images or encoded images, as in every other record")
     return np.stack(images)
 
 
@@ -310,18 +254,13 @@ def _cover(image: Image.Image, height: int, width: int) -> Image.Image:
 
 
 def check_colour(colour: str | None) -> str | None:
-    """``"grey"``, ``"rgb"`` or None.
-
-    Example:
-        >>> check_colour("rgb")
-        'rgb'
-    """
+    """Return ``"grey"``, ``"rgb"`` or None."""
     return None if colour is None else check_choice("colour", colour, COLOURS)
 
 
 @contextmanager
 def _decoding() -> Iterator[None]:
-    """Whatever a decoder raises or warns of becomes one error without a trace of the image."""
+    """Turn every error and warning of a decoder into one error without a trace of the image."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

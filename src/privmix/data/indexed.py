@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture
-from privmix.data.manifest import Manifest
 from privmix.data.memory import array_of, declared_shape, objects, records_of, rows_of
 from privmix.data.source import NO_LABELS, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
@@ -20,26 +19,19 @@ _PIECE_VALUES: Final = 2**24
 
 
 class IndexedSource(Source):
-    """A dataset of torch's that can be indexed, in its own order.
+    """A torch dataset that can be indexed, in its own order.
 
-    A record is a pair (inputs, label), or its inputs alone where no labels are asked for. Inputs are images of
-    Pillow's, which are scaled and converted as those of a folder; tensors, arrays or lists of the declared shape, in
-    which channels may come first, as torch has them; texts, or rows of a table.
+    A record is a pair (inputs, label), or its inputs alone where no labels are read. Inputs are Pillow images; tensors,
+    arrays or lists of the declared shape, channels first allowed; texts, or rows of a table.
 
     Formal guarantees:
-        - Declared: how many there are says ``len``; shape and classes are the caller's. Making one asks for no record.
+        - Declared: ``len`` states their number; shape and classes are the caller's. Making one asks for no record.
         - Per record: what becomes of a record depends on that record and on what is declared. Whether all are images
           or all are numbers is asked of every record.
         - Silent: what the dataset raises is not shown.
-
-    Args:
-        data: has ``__len__`` and ``__getitem__``.
-        classes: K or the classes; see :func:`privmix.data.source.resolve_classes`.
-        selection: what is declared of images, lists, texts or tables.
-
-    Raises:
-        InvalidInput: shape or classes are not declared.
     """
+
+    anywhere = True
 
     def __init__(self, data: Any, classes: Any, selection: Selection) -> None:
         names = resolve_classes(classes)
@@ -47,15 +39,7 @@ class IndexedSource(Source):
         shape = (len(selection.table),) if selection.table is not None else declared_shape(selection)
         self._schema = Schema(len(data), shape, names, selection.table)
 
-    @property
-    def schema(self) -> Schema:
-        """As declared."""
-        return self._schema
-
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         selection, schema = self._selection, self._schema
         step = min(size, max(1, _PIECE_VALUES // math.prod(schema.input_shape)))
         pictures = selection.table is None and is_picture(self._record(0)[0])
@@ -68,23 +52,16 @@ class IndexedSource(Source):
                 x = records_of([_last(one, schema.input_shape) for one in inputs], selection, pictures)
             yield x, objects([_label(record[1]) for record in records]) if selection.labelled else NO_LABELS
 
-    def manifest(self) -> Manifest:
-        """A reader can begin anywhere."""
-        return Manifest.of([(0, self._schema.records)], file=None, anywhere=True)
-
     def _record(self, place: int) -> Any:
         record = self._data[place]
         # A list of two may be inputs without a label.
-        if len(record) == 2 if isinstance(record, tuple) else self._selection.labelled and _is_two(record):
+        pairs = (list, tuple) if self._selection.labelled else (tuple,)
+        if isinstance(record, pairs) and len(record) == 2:
             return record
         if self._selection.labelled or isinstance(record, dict):
-            allowed = "pairs (inputs, label); of dicts: a Dataset whose `__getitem__` returns (d['x'], d['y'])"
+            allowed = "pairs (inputs, label). For dicts write a Dataset whose `__getitem__` returns (d['x'], d['y'])"
             raise InvalidInput("records", WITHHELD, allowed)
         return record, None
-
-
-def _is_two(record: Any) -> bool:
-    return isinstance(record, list) and len(record) == 2
 
 
 def _label(label: Any) -> Any:
@@ -93,7 +70,7 @@ def _label(label: Any) -> Any:
 
 
 def _last(record: Any, shape: tuple[int, ...]) -> Any:
-    """Inputs with their channels last, where they are a tensor or array that has them first."""
+    """Return inputs with their channels last, where they are a tensor or array that has them first."""
     if not hasattr(record, "shape") or not hasattr(record, "__array__") or is_picture(record):
         return record
     values = array_of(record) if hasattr(record, "detach") else np.asarray(record)

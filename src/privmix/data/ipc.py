@@ -30,18 +30,14 @@ _BLOCK: Final = struct.Struct("<qi4xq")
 _BLOCKS: Final = (2, 3)
 _KIND, _HEADER, _BODY, _LENGTH, _BUFFERS, _COMPRESSION, _DATA = 1, 2, 3, 0, 2, 3, 1
 _CONTINUES: Final = b"\xff\xff\xff\xff"
-# Of a file at an address, asked for at a time where headers are read; and files of which it is known where batches are.
+# Bytes of a remote file per request for a header; most files whose batch positions are remembered.
 _HEADER_PIECE: Final = 1024
 _FILES: Final = 16
 _BUFFER: Final = struct.Struct("<qq")
 
 
 def scan(path: Path) -> tuple[list[int], int]:
-    """Numbers of records of the batches, and bytes that all their buffers have once they are unpacked; memory-mapped.
-
-    Raises:
-        Exception: whatever damaged headers lead to; the caller translates.
-    """
+    """Return records of each batch, and the bytes of all buffers once unpacked. Callers translate any exception."""
     records: list[int] = []
     unpacked = 0
     with _bytes_of(path) as file:
@@ -62,13 +58,9 @@ BATCH: Final = 3
 
 
 class Message(NamedTuple):
-    """Where a message of a stream is.
+    """Kind and places of a message of a stream: of its first byte, of its buffers, and of what follows it."""
 
-    Attributes:
-        kind: ``SCHEMA``, ``DICTIONARY`` or ``BATCH``.
-        start, body, end: places of its first byte, of its buffers, and behind them.
-        header: of the batch, or of the batch that a dictionary is.
-    """
+    # `header` is the batch's, or that of the batch which a dictionary is.
 
     kind: int
     start: int
@@ -78,11 +70,7 @@ class Message(NamedTuple):
 
 
 def messages(file: Any) -> Iterator[Message]:
-    """The messages of an IPC stream in their order, or of a file's footer; by their headers: bodies are passed over.
-
-    Raises:
-        Exception: whatever damaged headers lead to; the caller translates.
-    """
+    """Yield the messages of an IPC stream, or of a file's footer, by headers alone. Callers translate any exception."""
     file.seek(0)
     is_file = file.read(len(FILE_MAGIC)) == FILE_MAGIC
     size = file.seek(0, io.SEEK_END)
@@ -103,7 +91,7 @@ def messages(file: Any) -> Iterator[Message]:
 
 
 def _message(file: Any, place: int, size: int) -> Message | None:
-    """The one that begins at a place of a file of that size; None at a stream's end."""
+    """Return the one that begins at a place of a file of that size; None at a stream's end."""
     file.seek(place)
     # Streams of before Arrow 0.15 have the length alone.
     length = file.read(4)
@@ -217,17 +205,11 @@ def arrow_classes(path: Path, label_column: str) -> tuple[tuple[str, ...] | None
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Whether ``datasets`` saved one split here."""
     return (folder / _STATE).is_file()
 
 
 def saved_splits(folder: Path) -> list[str] | None:
-    """Names of the sub-folders, one a split, where ``datasets`` saved several; else None.
-
-    Raises:
-        InvalidInput: the list of splits is damaged.
-        StorageError: it cannot be read.
-    """
+    """Names of the sub-folders, one per split, where ``datasets`` saved several; else None."""
     path = folder / _SPLITS
     if not path.is_file():
         return None
@@ -238,12 +220,7 @@ def saved_splits(folder: Path) -> list[str] | None:
 
 
 def saved_files(folder: Path) -> list[Path]:
-    """The Arrow files of one saved split, in its own order.
-
-    Raises:
-        InvalidInput: the list of files is damaged.
-        StorageError: a file is missing or cannot be read.
-    """
+    """Return the Arrow files of one saved split, in its own order."""
     path = folder / _STATE
     entries = _read_object(path).get("_data_files")
     listed = entries if isinstance(entries, list) else []
@@ -258,12 +235,7 @@ def saved_files(folder: Path) -> list[Path]:
 
 
 def saved_classes(folder: Path, label_column: str) -> tuple[str, ...] | None:
-    """Class names of the label's ClassLabel feature in dataset_info.json, if it is one.
-
-    Raises:
-        InvalidInput: the description is damaged.
-        StorageError: it cannot be read.
-    """
+    """Class names of the label's ClassLabel feature in dataset_info.json, if it is one."""
     path = folder / _INFO
     if not path.is_file():
         return None
@@ -301,12 +273,12 @@ def _batches(path: Path, columns: list[str], first: int, end: int | None) -> Ite
             for place in range(first, reader.num_record_batches if end is None else end):
                 yield reader.get_batch(place)
         else:
-            # Of what is passed over nothing but the headers is read, unless it is packed.
+            # Skipped batches are read only by their headers, unless the file is packed.
             yield from islice(reader, first - begins, None if end is None else end - begins)
 
 
 def _bytes_of(path: Path) -> Any:
-    """A file whose headers are read: by way of memory, or of ranges no longer than they are."""
+    """Return a file whose headers are read: by way of memory, or of ranges no longer than they are."""
     return pa.memory_map(str(path)) if is_here(path) else io.BufferedReader(path.open("rb", 0), _HEADER_PIECE)
 
 

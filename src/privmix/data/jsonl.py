@@ -20,41 +20,32 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.untrusted import parse_json
 
 _KIND: Final = (
-    "JSON lines in UTF-8, one object a line (write a JSON array as such lines, as pandas does: "
+    "JSON lines in UTF-8, one object per line (convert a JSON array with pandas: "
     'read_json("a.json").to_json("a.jsonl", orient="records", lines=True))'
 )
 # A longer line is no record, but a file without line breaks: refuse it before it fills the memory.
-_LINE_BYTES: Final = 2**26
+LINE_BYTES: Final = 2**26
 _PIECE: Final = 4096
 
 
 class JsonlSource(Source):
-    """One file of JSON lines, or several read in the order given.
+    """One file of JSON lines, or several read in the given order.
 
-    Inputs are the columns of a table (texts, numbers, truth values; a key that is missing or null is no value), or a
-    key with lists of numbers of a declared length, or declared keys with numbers. There is no header, so all of that
-    is declared; other keys are left out. Records are counted by lines, without looking into them.
+    Inputs are declared, since there is no header. They are the columns of a table (a missing key or null is no value),
+    a key with lists of numbers, or keys with numbers. Other keys are left out. Records are counted by lines.
 
     Formal guarantees:
         - Declared: no line decides what is read of another.
         - Bounded: a line of 64 MiB, more than 40 levels or a number of more than 400 digits is refused.
-
-    Args:
-        paths: the files.
-        selection: names of keys, length of lists.
-        classes: class names.
-
-    Raises:
-        InvalidInput: no inputs are declared; a line that is not a JSON object, a value of another type.
-        StorageError: a file cannot be read.
     """
 
     def __init__(self, paths: Sequence[Path], selection: Selection, classes: tuple[str, ...]) -> None:
         self._paths, self._label = list(paths), selection.label if selection.labelled else None
         self._inputs, self._form = _declared(selection)
+        self.number_names = tuple(self._inputs) if self._form == "numbers" else None
         shape = (selection.list_length,) if self._form == "lists" else (len(self._inputs),)
         if selection.length is not None and self._form != "lists":
-            raise InvalidInput("feature_length", selection.length, "none: the inputs are not lists")
+            raise InvalidInput("feature_length", selection.length, "no value here: the inputs are not lists")
         stretches = [self._count(path) for path in paths]
         self._manifest = Manifest.joined(
             Manifest.of(own, file=path) for path, own in zip(self._paths, stretches, strict=True)
@@ -64,32 +55,16 @@ class JsonlSource(Source):
     travels = True
 
     def manifest(self) -> Manifest:
-        """Some of the places where lines begin, as counting came by them."""
+        """Return some of the places where lines begin, as counting came by them."""
         return self._manifest
 
-    @property
-    def schema(self) -> Schema:
-        """From the number of lines, and what was declared."""
-        return self._schema
-
-    @property
-    def number_names(self) -> tuple[str, ...] | None:
-        """As declared."""
-        return tuple(self._inputs) if self._form == "numbers" else None
-
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_until(first, self._schema.records, size)
-
-    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         rows: list[dict[str, Any]] = []
         held = 0
         for row, bytes_ in self._rows(first, stop):
             rows.append(row)
             held += bytes_
-            if len(rows) == min(size, _PIECE) or held >= _LINE_BYTES:
+            if len(rows) == min(size, _PIECE) or held >= LINE_BYTES:
                 yield self._arrays(rows)
                 rows, held = [], 0
         if rows:
@@ -120,7 +95,7 @@ class JsonlSource(Source):
 
     def _rows(self, first: int = 0, stop: int | None = None) -> Iterator[tuple[dict[str, Any], int]]:
         """Objects, from the record ``first`` on, each with the bytes of its line; of those from ``stop`` on, some."""
-        # Which of several files holds a wrong record would say where it is.
+        # Naming the one file among several that holds a wrong record would reveal the record's place.
         place = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
         begin = self._manifest.begin(first)
         last, end = self._manifest.end(max(0, (self._schema.records if stop is None else stop) - 1))
@@ -134,8 +109,8 @@ class JsonlSource(Source):
                     if passed:
                         passed -= 1
                         continue
-                    if len(line) >= _LINE_BYTES:
-                        raise InvalidInput(str(place), WITHHELD, f"lines of less than {_LINE_BYTES} bytes")
+                    if len(line) >= LINE_BYTES:
+                        raise InvalidInput(str(place), WITHHELD, f"lines of less than {LINE_BYTES} bytes")
                     row = _object(line)
                     if row is None:
                         raise InvalidInput(str(place), WITHHELD, _KIND)
@@ -146,30 +121,23 @@ def _declared(selection: Selection) -> tuple[list[str], str]:
     """Keys of the inputs, and whether they are a ``table``, ``lists`` or ``numbers``."""
     if selection.table is not None:
         return list(selection.table), "table"
-    if selection.feature is not None:
-        if selection.labelled and selection.feature == selection.label:
-            raise InvalidInput("feature column", selection.feature, f"another than the label's, {selection.label}")
-        return [selection.feature], "lists"
     if selection.numbers is not None:
-        return list(selection.numbers), "numbers"
+        # One key that stands for several numbers: a list of them.
+        several = selection.length is not None or (selection.shape or (1,)) != (1,)
+        return list(selection.numbers), "lists" if several and len(selection.numbers) == 1 else "numbers"
     allowed = (
-        "JSON lines have no header, so declare what to read: `columns` NAMES for numbers, `feature_column` NAME "
-        "with `feature_length` N for lists, `text_column` NAME for texts, or the columns of a tabular: file"
+        "declared columns, since JSON lines have no header: `columns` NAMES for numbers or texts, one NAME with "
+        "`feature_length` N for lists, or the columns of a tabular: file"
     )
     raise InvalidInput("columns", None, allowed)
 
 
 def _lines(stream: IO[bytes], entries: Entries | None = None, size: int | None = None) -> Iterator[bytes]:
-    """Lines that are not blank, without a byte order mark; a line too long to be a record comes in pieces.
-
-    Args:
-        stream: from where it stands.
-        entries: told of places where lines begin.
-        size: bytes to read; None: to the end.
-    """
+    """Lines that are not blank, without a byte order mark; a line too long to be a record comes in pieces."""
+    # `entries` notes where lines begin; `size` is the number of bytes to read, None for all.
     at_start = stream.tell() == 0
     stream = stream if size is None else cast(IO[bytes], Limited(stream, size))
-    lines = filled_lines(stream, _LINE_BYTES, entries=entries)
+    lines = filled_lines(stream, LINE_BYTES, entries=entries)
     if not at_start:
         yield from lines
         return
@@ -182,7 +150,7 @@ def _lines(stream: IO[bytes], entries: Entries | None = None, size: int | None =
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """The object in a line; None where it is something else."""
+    """Return the object in a line; None where it is something else."""
     try:
         row = parse_json(line, "line")
     except InvalidInput:

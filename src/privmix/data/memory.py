@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from privmix.data.columns import Selection
 from privmix.data.images import is_picture, pictures_of
-from privmix.data.manifest import Manifest
 from privmix.data.source import NO_LABELS, NUMERIC, ONE_LABEL, ArraySource, Schema, Source, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput, check_choice
 
@@ -21,22 +20,20 @@ _X: Final = "an array (n, ...) or sparse matrix (n, d) of numbers, n texts, n im
 
 
 class MemorySource(Source):
-    """Records in memory, of which a part is looked at when it is asked for.
+    """Records in memory; each part is read only on request.
 
     Formal guarantees:
-        - Declared: shape, columns and classes come from the caller, from an array's own shape and from a frame's
-          column names; types of cells and arrays decide nothing, since one record may have decided them. Only uint8
-          arrays mean pixels: nothing infers that type. A frame's column of lists, structs or durations by its type is
-          refused, as one of Arrow's schema is.
+        - Declared: shape, columns and classes come from the caller, from an array's own shape and from a frame's column
+          names. Types of cells and arrays decide nothing, since one record may have decided them. Only uint8 arrays
+          mean pixels: nothing infers that type. A frame's column of lists, structs or durations by its type is refused,
+          as one of Arrow's schema is.
         - Unread: making one looks into no record.
         - Per record: what becomes of a record depends on that record and on what is declared.
-
-    Args:
-        schema: public facts.
-        inputs, labels: the raw records from a first to before a last.
-        whole: all that was handed over, of which these records are a part.
-        number_names: of the inputs' columns, where they are numbers in columns that have names.
     """
+
+    # `whole` is the object handed over, of which these records are a part; `number_names` names columns of numbers.
+
+    anywhere = True
 
     def __init__(
         self,
@@ -46,51 +43,21 @@ class MemorySource(Source):
         whole: Source | None = None,
         number_names: tuple[str, ...] | None = None,
     ) -> None:
-        self.whole, self._number_names = whole, number_names
+        self.whole, self.number_names = whole, number_names
         self._schema, self._inputs, self._labels = schema, inputs, labels
 
-    @property
-    def schema(self) -> Schema:
-        """As declared."""
-        return self._schema
-
-    @property
-    def number_names(self) -> tuple[str, ...] | None:
-        """As declared."""
-        return self._number_names
-
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         records = self._schema.records
         for start in range(first, records, size):
             stop = min(start + size, records)
             yield self._inputs(start, stop), self._labels(start, stop)
 
-    def manifest(self) -> Manifest:
-        """A reader can begin anywhere."""
-        return Manifest.of([(0, self._schema.records)], file=None, anywhere=True)
-
 
 def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
-    """``(x, y)`` as a source.
-
-    Args:
-        x: (n, *input_shape) numbers (uint8 is pixels), or a list of n records, whose length or shape is then declared;
-            n texts or n rows where the selection is of a table's columns; a sparse matrix (n, d) of SciPy's; a list of
-            n images, Pillow's or encoded, whose size and colour are declared.
-        y: n labels: see :func:`privmix.data.source.encode_labels`. Not looked at where the selection asks for none.
-        classes: K or the classes, which are never taken from ``y``.
-        selection: which columns; its lengths and shapes where ``x`` has none of its own.
-
-    Raises:
-        InvalidInput: ``x`` is something else, there are more or fewer labels, or classes are not declared.
-
-    Example:
-        >>> open_arrays(np.eye(3), ["dog", "cat", "dog"], ["cat", "dog"], Selection()).read().y.tolist()
-        [1, 0, 1]
-    """
+    """``(x, y)`` as a source; :func:`privmix.data.source.encode_labels` reads labels; classes are declared."""
+    # x: numbers (n, ...), where uint8 means pixels; a list of n records with declared length or shape; or n texts or
+    # rows of a table. Also a sparse SciPy matrix (n, d), or n images, Pillow's or encoded, with declared size and
+    # colour.
     names = resolve_classes(classes)
     sparse = is_sparse(x)
     x = x if sparse else plain(x, "x")
@@ -102,14 +69,14 @@ def open_arrays(x: Any, y: Any, classes: Any, selection: Selection) -> Source:
     records = int(x.shape[0]) if sparse else len(x)
     if selection.labelled and records != len(y):
         # How many would differ between neighbours.
-        raise InvalidInput("y", "another number of labels", "one label a record of x")
+        raise InvalidInput("y", "another number of labels", "one label for each record of x")
     return MemorySource(Schema(records, shape, names, selection.table), inputs, labels)
 
 
 def plain(values: Any, field: str) -> Any:
-    """A NumPy array or a list: tensors and whatever else NumPy takes as an array become one."""
+    """Return a NumPy array or a list: tensors and other objects that NumPy takes as an array become an array."""
     if isinstance(values, np.ma.MaskedArray):
-        raise InvalidInput(field, "a masked array", "an array without a mask, which would be lost")
+        raise InvalidInput(field, "a masked array", "an array without a mask: fill missing values first")
     if type(values).__module__.partition(".")[0] == "torch" and hasattr(values, "detach"):
         if values.is_sparse:
             raise InvalidInput(field, "a sparse tensor", "a dense one")
@@ -125,7 +92,7 @@ def plain(values: Any, field: str) -> Any:
 
 
 def array_of(tensor: Any) -> NDArray[Any]:
-    """A tensor's numbers. NumPy has no bfloat16, which is widened."""
+    """Return a tensor's numbers. NumPy has no bfloat16, which is widened."""
     dense = tensor.detach().cpu()
     return np.asarray(dense.float() if dense.is_floating_point() and dense.element_size() == 2 else dense)
 
@@ -137,20 +104,16 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def no_labels(start: int, stop: int) -> NDArray[Any]:
-    """In place of labels, where there are none."""
+    """Return an empty array of labels for data without labels."""
     del start, stop
     return NO_LABELS
 
 
 def column_part(values: Any, field: str) -> Part:
-    """Parts of n values, whatever each is.
-
-    Raises:
-        InvalidInput: an array of another shape than (n,) or (n, 1).
-    """
+    """Parts of n values of any type, shape (n,) or (n, 1)."""
     if isinstance(values, np.ndarray):
         if values.shape not in ((len(values),), (len(values), 1)):
-            allowed = f"(n,), one a record{f'. {ONE_LABEL}' if field == 'y' else ''}"
+            allowed = f"(n,), one for each record{f'. {ONE_LABEL}' if field == 'y' else ''}"
             raise InvalidInput(f"shape of {field}", ("n", *values.shape[1:]), allowed)
         flat = values.reshape(-1)
         return lambda start, stop: flat[start:stop]
@@ -158,7 +121,7 @@ def column_part(values: Any, field: str) -> Part:
 
 
 def objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    """(n,) of whatever the values are: NumPy must not look for arrays in them."""
+    """(n,) of values of any type: NumPy must not look for arrays in them."""
     made = np.empty(len(values), dtype=object)
     for place, value in enumerate(values):
         made[place] = value
@@ -166,7 +129,7 @@ def objects(values: Sequence[Any]) -> NDArray[np.object_]:
 
 
 def as_numbers(cells: NDArray[Any]) -> NDArray[Any]:
-    """Numbers as float64, and NaN, which no reader takes, for whatever is none. A text is none."""
+    """Numbers as float64; anything else, texts included, as NaN, which no reader takes."""
     if cells.dtype.kind in NUMERIC:
         return cells.astype(np.float64)
     made = np.full(cells.shape, np.nan)
@@ -185,43 +148,29 @@ def _number(cell: Any) -> float:
 
 
 def declared_shape(selection: Selection) -> tuple[int, ...]:
-    """Shape of a record that has none of its own: of images, of lists, of another dataset or a model.
-
-    Raises:
-        InvalidInput: none is declared.
-    """
+    """Return the declared shape of a record that has none of its own: an image or a list."""
     if selection.numbers is not None:
-        raise InvalidInput("columns", list(selection.numbers), "none: arrays have no columns with names")
+        raise InvalidInput("columns", list(selection.numbers), "no names: arrays have no named columns")
     if selection.image_size is not None or selection.colour is not None:
         return selection.image_shape
     if selection.length is not None:
         return (selection.length,)
     if selection.shape is None:
         allowed = (
-            "an array of numbers (n, ...), which has one shape for all records; or lists with `feature_length`, the "
-            "numbers in each; or images with `image_size` and `colour`; or texts and rows with an extractor of texts "
-            "or tables"
+            "an array of numbers (n, ...); lists with `feature_length`; images with `image_size` and `colour`; or "
+            "texts and rows with an extractor of texts or tables"
         )
         raise InvalidInput("x", "records without a declared shape", allowed)
     return selection.shape
 
 
 def records_of(records: Sequence[Any], selection: Selection, pictures: bool) -> NDArray[Any]:
-    """(n, *shape) of records that stand for themselves: images as uint8, or numbers.
-
-    Args:
-        records: images of Pillow's or encoded ones, or arrays and lists.
-        selection: declares the shape.
-        pictures: whether they are images, as the first of all records is.
-
-    Raises:
-        InvalidInput: a record is the one where it should be the other, or of another shape.
-    """
+    """``(n, *shape)`` of single records: images as uint8 if ``pictures``, else numbers; a mixture is refused."""
     shape = declared_shape(selection)
     if not pictures:
         return np.stack([_record(record, shape) for record in records])
     if len(shape) != 2 and shape[2:] != (3,):
-        raise InvalidInput("x", WITHHELD, f"numbers of shape {shape}, as declared, and no images")
+        raise InvalidInput("x", WITHHELD, f"numbers of shape {shape}, as declared, not images")
     return pictures_of(records, shape, selection.decoder)
 
 
@@ -229,7 +178,7 @@ def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
     length = selection.length
     if isinstance(x, np.ndarray) and x.ndim > 1:
         if selection.numbers is not None:
-            raise InvalidInput("columns", list(selection.numbers), "none: arrays have no columns with names")
+            raise InvalidInput("columns", list(selection.numbers), "no names: arrays have no named columns")
         refuse_declared_images(selection)
         if length is not None and x.shape[1:] != (length,):
             raise InvalidInput("feature_length", length, f"none, or that of x, whose records are {x.shape[1:]}")
@@ -241,9 +190,9 @@ def _numbers(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
 
 
 def _sparse(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
-    """A sparse matrix of SciPy's, which is dense a part at a time."""
+    """Return a sparse matrix of SciPy's, which is dense a part at a time."""
     if selection.table is not None or selection.numbers is not None:
-        raise InvalidInput("columns", list(selection.table or selection.numbers or ()), "none with a sparse matrix")
+        raise InvalidInput("columns", list(selection.table or selection.numbers or ()), "no value with a sparse matrix")
     refuse_declared_images(selection)
     if x.ndim != 2 or x.dtype.kind not in NUMERIC:
         raise InvalidInput("x", f"a sparse array of {x.ndim} axes, {x.dtype.name}", "a sparse matrix (n, d) of numbers")
@@ -252,7 +201,7 @@ def _sparse(x: Any, selection: Selection) -> tuple[tuple[int, ...], Part]:
     made: list[Any] = []
 
     def part(start: int, stop: int) -> NDArray[Any]:
-        # By rows, once somebody reads: most other forms can't be cut.
+        # By rows, on the first read: most other forms cannot be cut.
         rows = made[0] if made else x.tocsr()
         made[:] = [rows]
         return np.asarray(rows[start:stop].toarray())
@@ -269,13 +218,13 @@ def refuse_declared_images(selection: Selection) -> None:
     """Raise :class:`InvalidInput` where something is declared of images, and each record has its shape already."""
     for field, value in (("image_size", selection.image_size), ("colour", selection.colour)):
         if value is not None:
-            raise InvalidInput(field, value, "none: the inputs are not encoded images")
+            raise InvalidInput(field, value, "no value here: the inputs are not encoded images")
 
 
 def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
     if is_picture(record) or any(kind.__module__.partition(".")[0] == "PIL" for kind in type(record).__mro__):
-        # Looking into one decodes it, whatever its file is, and some decoders start programs.
-        raise InvalidInput("x", WITHHELD, "arrays or lists of numbers, as every other record is, and no image")
+        # Looking into an image of any format decodes it, and some decoders start programs.
+        raise InvalidInput("x", WITHHELD, "arrays or lists of numbers, as in every other record, not images")
     try:
         made = array_of(record) if hasattr(record, "detach") else np.asarray(record)
     except ValueError:
@@ -284,7 +233,7 @@ def _record(record: Any, shape: tuple[int, ...]) -> NDArray[np.float64]:
         raise InvalidInput("shape of a record", WITHHELD, f"{shape}, as declared")
     if made.dtype == np.uint8:
         # In an array of all records that type means pixels; here each record would decide for itself.
-        raise InvalidInput("x", WITHHELD, "lists of numbers; or one array of all images, as np.stack makes it")
+        raise InvalidInput("x", WITHHELD, "lists of numbers, or one array of all images (np.stack)")
     return as_numbers(made)
 
 
@@ -293,25 +242,23 @@ def _table(x: Any, columns: tuple[str, ...], selection: Selection) -> tuple[tupl
     refuse_declared_images(selection)
     if isinstance(x, np.ndarray):
         if x.shape[1:] not in ((width,), () if width == 1 else (width,)):
-            raise InvalidInput("shape of x", ("n", *x.shape[1:]), f"(n, {width}), one value a column")
+            raise InvalidInput("shape of x", ("n", *x.shape[1:]), f"(n, {width}), one value for each column")
         return (width,), lambda start, stop: _rows(x[start:stop].reshape(-1, width).tolist(), width)
     return (width,), lambda start, stop: rows_of(x[start:stop], width)
 
 
 def rows_of(records: Sequence[Any], width: int) -> NDArray[np.object_]:
     """(n, width) cells of records that are rows of a table; of one column also without a row around each."""
-    return _rows([_single(record) for record in records] if width == 1 else records, width)
-
-
-def _single(record: Any) -> Any:
-    return record if isinstance(record, list | tuple | np.ndarray) else [record]
+    if width == 1:
+        records = [record if isinstance(record, list | tuple | np.ndarray) else [record] for record in records]
+    return _rows(records, width)
 
 
 def _rows(rows: Sequence[Any], width: int) -> NDArray[np.object_]:
     table = np.empty((len(rows), width), dtype=object)
     for place, row in enumerate(rows):
         if not isinstance(row, list | tuple | np.ndarray) or len(row) != width:
-            raise InvalidInput("shape of a record", WITHHELD, f"{width} values, one a column")
+            raise InvalidInput("shape of a record", WITHHELD, f"{width} values, one for each column")
         for column, cell in enumerate(row):
             table[place, column] = cell
     return table
@@ -322,13 +269,6 @@ def embedded_digits(split: str = "train") -> Source:
 
     Every fifth image, from the first on, is the test split: 360 images; the other 1,437 are the training split. The
     original values 0 to 16 are multiplied by 255 / 16 and rounded.
-
-    Args:
-        split: ``"train"`` or ``"test"``.
-
-    Example:
-        >>> embedded_digits("test").schema.records
-        360
     """
     from sklearn.datasets import load_digits
 

@@ -13,79 +13,35 @@ from numpy.typing import NDArray
 
 from privmix.data.files import CopyFirst, check_unpacked, decoding, is_here
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
-from privmix.data.shards import joined
-from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Schema, Source, array_schema, resolve_classes
+from privmix.data.shards import joined, named_arrays
+from privmix.data.source import MAX_RECORD_VALUES, ArraySource, Source, array_schema, resolve_classes
 from privmix.errors import WITHHELD, InvalidInput
 
-_PLAIN: Final = "numbers or text; pickled objects are not loaded: save x.astype(float), y.astype(str)"
-_HEADER_READERS: Final = {
-    (1, 0): np.lib.format.read_array_header_1_0,
-    (2, 0): np.lib.format.read_array_header_2_0,
-}
+_PLAIN: Final = "numbers or text. Pickled objects are never loaded: save x.astype(float) and y.astype(str)"
+_HEADER_READERS: Final = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
 class NpzSource(Source):
-    """Arrays ``x`` and ``y`` of an .npz archive, or ``x_train`` and ``y_train`` (``x_test``, ...) for a split.
-
-    Args:
-        path: the archive.
-        split: looked for first as a suffix of the names.
-        classes: class names.
-        labelled: whether the labels are read, and must be there.
-
-    Raises:
-        InvalidInput: an array is missing, damaged, pickled or of the wrong shape.
-        StorageError: the archive cannot be read.
-    """
+    """Arrays ``x`` and ``y`` of an .npz archive, or ``x_train`` and ``y_train`` (``x_test``, ...) for a split."""
 
     def __init__(self, path: Path, split: str, classes: tuple[str, ...], labelled: bool = True) -> None:
         self._path = path
         with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
-            names = set(archive.namelist())
-            suffix = f"_{split}" if f"x_{split}.npy" in names else ""
-            if not suffix and {"x_train.npy", "x_test.npy"} & names:
-                raise InvalidInput("split", split, f"a split that {path} holds")
-            self._names = [f"{letter}{suffix}.npy" for letter in ("xy" if labelled else "x")]
-            for name in self._names:
-                if name not in names:
-                    raise InvalidInput(str(path), "no array " + name.removesuffix(".npy"), "arrays x and y")
+            arrays = [name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")]
+            self._names = [f"{name}.npy" for name in named_arrays(path, arrays, split, labelled, "array")]
             (x_shape, x_type), *labels = (_member_header(archive, name) for name in self._names)
         self._schema = array_schema(x_shape, x_type, labels[0][0] if labels else None, classes)
 
-    @property
-    def schema(self) -> Schema:
-        """From the headers of the two arrays."""
-        return self._schema
-
     travels = True
 
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with decoding(self._path, "an .npz archive"), zipfile.ZipFile(self._path) as archive:
             x, *labels = (_load_member(archive, name) for name in self._names)
-        return ArraySource(x, labels[0] if labels else None, self._schema.classes)._chunks_from(first, size)
-
-
-def npz_has_split(path: Path, split: str) -> bool:
-    """Whether an archive holds an array ``x_<split>``.
-
-    Raises:
-        InvalidInput: the archive is damaged.
-        StorageError: it cannot be read.
-    """
-    with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
-        return f"x_{split}.npy" in archive.namelist()
+        return ArraySource(x, labels[0] if labels else None, self._schema.classes)._chunks(first, stop, size)
 
 
 def npz_classes(path: Path) -> tuple[str, ...] | None:
-    """The class names that an archive publishes as array ``classes`` (names, or one integer K), if it does.
-
-    Raises:
-        InvalidInput: the archive is damaged, or ``classes`` is something else.
-        StorageError: it cannot be read.
-    """
+    """Class names that an archive publishes as array ``classes`` (names, or one integer K), if any."""
     with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
         if "classes.npy" not in archive.namelist():
             return None
@@ -98,36 +54,20 @@ def npz_classes(path: Path) -> tuple[str, ...] | None:
 
 
 def npz_member(path: Path, name: str, split: str) -> str | None:
-    """The member that holds an array by this name, of a split where there is one of it; None: there is none.
-
-    Raises:
-        InvalidInput: the archive is damaged.
-        StorageError: it cannot be read.
-    """
+    """Return the member that holds the array of this name, of the split where it has one; None: there is none."""
     with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
         members = archive.namelist()
     return next((one for one in (f"{name}_{split}.npy", f"{name}.npy") if one in members), None)
 
 
 def npz_values(path: Path, member: str) -> NDArray[Any]:
-    """What a member holds, as :func:`npz_member` names it.
-
-    Raises:
-        InvalidInput: it is damaged, or holds pickled objects.
-        StorageError: it cannot be read.
-    """
+    """Return the array in a member that :func:`npz_member` names; pickled objects are refused."""
     with decoding(path, "an .npz archive"), zipfile.ZipFile(path) as archive:
         return _load_member(archive, member)
 
 
 class NpySource(ArraySource):
-    """A .npy file of inputs and one of labels, if there are any; memory-mapped, and anew where it travels to.
-
-    At an address, what is asked for is read.
-
-    Raises:
-        InvalidInput, StorageError: as :class:`NpzSource`.
-    """
+    """A .npy file of inputs and one of labels, if any; memory-mapped in each process, read by ranges at an address."""
 
     travels = True
 
@@ -151,7 +91,6 @@ class _FileArray:
         return self.shape[0]
 
     def reshape(self, *_: int) -> _FileArray:
-        """As (n,): of labels."""
         return _FileArray(self._path, self.shape[:1], self.dtype, self._start)
 
     def __getitem__(self, part: slice) -> NDArray[Any]:
@@ -204,7 +143,7 @@ def _check_size(shape: tuple[int, ...], dtype: np.dtype[Any], size: int) -> None
     if min(shape, default=0) < 0 or math.prod(shape[1:]) > MAX_RECORD_VALUES:
         raise InvalidInput("shape of array", shape, f"records of at most {MAX_RECORD_VALUES} values")
     if math.prod(shape) * dtype.itemsize != size:
-        raise InvalidInput("size of array", WITHHELD, "as many bytes as its header says")
+        raise InvalidInput("size of array", WITHHELD, "the number of bytes in its header")
 
 
 @READERS.register
@@ -226,7 +165,8 @@ class Npz(Reader):
 
     @classmethod
     def holds_split(cls, file: Path, split: str) -> bool:
-        return npz_has_split(file, split)
+        with decoding(file, "an .npz archive"), zipfile.ZipFile(file) as archive:
+            return f"x_{split}.npy" in archive.namelist()
 
 
 @READERS.register
@@ -246,13 +186,13 @@ class Npy(Reader):
         if not request.selection.labelled:
             inputs = files if len(files) == 1 else [file for file in files if file.name.startswith("x")]
             if len(inputs) != 1:
-                raise InvalidInput("data", str(files[0].parent), "one file x.npy a split")
+                raise InvalidInput("data", str(files[0].parent), "one file x.npy for each split")
             return NpySource(inputs[0], None, resolve_classes(request.classes))
         if len(files) == 1:
             files = [files[0], *cls.companions(files[0])]
         inputs, labels = ([file for file in files if file.name.startswith(letter)] for letter in "xy")
         if len(inputs) != 1 or len(labels) != 1:
-            raise InvalidInput("data", str(files[0].parent), "one file x.npy and one y.npy a split")
+            raise InvalidInput("data", str(files[0].parent), "one file x.npy and one y.npy for each split")
         return NpySource(inputs[0], labels[0], resolve_classes(request.classes))
 
     @classmethod

@@ -59,17 +59,12 @@ def holds_split(file: Path, split: str) -> bool:
 
 
 def may_hold_splits(name: str) -> bool:
-    """Whether files of that name may hold several splits, each as arrays of its own.
-
-    Example:
-        >>> may_hold_splits("d.npz"), may_hold_splits("d.parquet")
-        (True, False)
-    """
+    """Whether files of that name may hold several splits, each as arrays of its own."""
     reader = reader_of(Path(name))
     return reader is not None and reader.holds_split.__func__ is not Reader.holds_split.__func__  # type: ignore[attr-defined]
 
 
 def companions(file: Path) -> list[Path]:
-    """Where the labels that belong to a file of inputs may lie: idx and .npy keep them in a file of their own."""
+    """Possible places of the labels of a file of inputs: idx and .npy keep labels in a separate file."""
     reader = reader_of(file)
     return [] if reader is None else reader.companions(file)

@@ -1,4 +1,4 @@
-"""Is what somebody calls public the private data? By files, before budget is charged; by records, afterwards."""
+"""Whether public data are the private data: by files before budget is charged, by records afterwards."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from privmix.fields import Checked, Coded, Size, Switch, read, stored
 
 _SHARE_OF_FILES: Final = 0.5
 _SKETCHED: Final = 1024
-# The largest hash of a sample tells how many records it is of, to 3%: 8 standard deviations.
+# The largest hash of a sample gives the number of records sampled, to 3%: 8 standard deviations.
 _PLAUSIBLE: Final = 1.25
 _DIGEST_BYTES: Final = 16
 _HASHES: Final = 2 ** (8 * _DIGEST_BYTES)
@@ -35,12 +35,7 @@ _SAME: Final = np.float32(1e-6)
 
 
 def same_place(first: str, second: str) -> bool:
-    """Whether two paths or addresses are the same, through links.
-
-    Example:
-        >>> same_place("data/../train.npz", "train.npz")
-        True
-    """
+    """Whether two paths or addresses are the same, through links."""
     if first == second:
         return True
     return (
@@ -49,24 +44,9 @@ def same_place(first: str, second: str) -> bool:
 
 
 def same_files(public: str, private: str, split: str = "train") -> bool:
-    """Whether files of the same bytes make up half of what is read of either, whatever they are called.
-
-    What is called public is read as a training split. A file that holds several splits as arrays of their own is
-    another dataset to each of them.
-
-    Files are hashed as a ledger's fingerprint hashes them, without looking at what they mean, and only where their
-    sizes agree. Label files and descriptions of different datasets may be the same: hence half.
-
-    Raises:
-        StorageError: a file can't be read.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> _ = (folder / "a.csv").write_text("x,label\\n1,0\\n"), (folder / "b.csv").write_text("x,label\\n1,0\\n")
-        >>> same_files(str(folder / "a.csv"), str(folder / "b.csv"))
-        True
-    """
+    """Whether files of the same bytes, under any name, make up half of what is read of either dataset."""
+    # Public data are read as a training split. A file of several splits is another dataset for each of them. Only files
+    # of the same size are hashed. Label files and descriptions of different datasets may be equal: hence half.
     if is_remote(public) or is_remote(private):
         both = [set(_digests_at(public, "train")), set(_digests_at(private, split))]
         shared = both[0] & both[1]
@@ -80,44 +60,35 @@ def same_files(public: str, private: str, split: str = "train") -> bool:
 
 
 @dataclass(frozen=True)
-class Contents:
-    """Hashes of a dataset's records: equal for equal inputs, in whatever format and order they lie.
+class InputHashes:
+    """Hashes of a dataset's inputs with their counts: independent of format, order and labels."""
 
-    Attributes:
-        counts: how often each record stands there, by a hash of its inputs; labels do not count, and blank records
-            (16 numbers or more, all the same) are left out.
-        telling: records hold enough numbers that equal ones are no chance.
-    """
+    # Blank records (16 numbers or more, all equal) are left out. `telling`: equal records are no coincidence.
 
     counts: dict[bytes, int]
     telling: bool
 
     @classmethod
-    def of(cls, source: Source) -> Contents:
-        """Read all records once.
-
-        Raises:
-            InvalidInput, StorageError: as :meth:`Source.batches`.
-        """
+    def of(cls, source: Source) -> InputHashes:
         counts: Counter[bytes] = Counter()
         telling = _is_telling(source)
         for _, digests in _digests_of(source, telling):
             counts.update(digests)
         return cls(dict(counts), telling)
 
-    def beside(self, public: Container[bytes]) -> Contents:
-        """As what private records count beside those of a public dataset."""
+    def beside(self, public: Container[bytes]) -> InputHashes:
+        """Return the contents that private records count as, compared with a public dataset."""
         del public
         return self
 
-    def overlaps(self, private: Contents) -> bool:
+    def overlaps(self, private: InputHashes) -> bool:
         """Whether these are in large part private records.
 
-        It takes 30 different ones at least, and a tenth of either or half, as :func:`too_many` says; of the private
-        ones those count that :func:`single` gives.
+        At least 30 different ones must be shared, and the share that :func:`too_many` requires; of the private records
+        those count that :func:`single` returns.
 
         Formal guarantees:
-            - Floor: where fewer than 30 different records are in both, the answer is no, whatever all others are.
+            - Minimum: where fewer than 30 different records are in both, the answer is no for all possible others.
             - Multiplicity: how often records stand in the public dataset decides nothing.
         """
         known = single(private.counts, private.telling)
@@ -126,12 +97,7 @@ class Contents:
 
 @dataclass(frozen=True, eq=False)
 class PersonsContents:
-    """Hashes of the records of persons, each of whom has some. Secret.
-
-    Attributes:
-        of_persons: hashes of the records of each.
-        telling: as :class:`Contents` has it.
-    """
+    """Hashes of the records of each person; ``telling`` as in :class:`InputHashes`. Secret."""
 
     of_persons: tuple[frozenset[bytes], ...]
     telling: bool
@@ -141,11 +107,7 @@ class PersonsContents:
 
     @classmethod
     def of(cls, source: Source, whose: NDArray[np.int64]) -> PersonsContents:
-        """Read all records once; ``whose`` says by a number, from 0 on, whose each is.
-
-        Raises:
-            InvalidInput, StorageError: as :meth:`Source.batches`.
-        """
+        """Read all records once; ``whose`` numbers the person of each, from 0."""
         held: list[set[bytes]] = [set() for _ in range(int(whose.max(initial=-1)) + 1)]
         telling = _is_telling(source)
         for places, digests in _digests_of(source, telling):
@@ -153,27 +115,22 @@ class PersonsContents:
                 held[person].add(digest)
         return cls(tuple(map(frozenset, held)), telling)
 
-    def beside(self, public: Container[bytes]) -> Contents:
-        """One record of each person, who is then in both datasets where that record is.
+    def beside(self, public: Container[bytes]) -> InputHashes:
+        """Choose one record per person: the person is in both datasets where that record is.
 
-        Of arrays of 16 numbers or more it is one that is public, where they have such. Texts and rows of tables are
-        alike by chance: among many of one person some always are, so theirs is the one of the smallest hash.
+        For arrays of 16 numbers or more, prefer a public one. Texts and table rows of one person often agree with
+        others by chance, so take the one of the smallest hash.
 
         Formal guarantees:
-            - One: which record a person counts with depends on theirs and on the public ones alone. A person more, with
-              any number of records, is therefore a record more to :meth:`Contents.overlaps`, whose floor is then one of
-              persons.
-
-        Example:
-            >>> two = PersonsContents((frozenset([b"a", b"b", b"c"]), frozenset([b"d"])), telling=True)
-            >>> two.beside({b"b", b"c"}).counts
-            {b'b': 1, b'd': 1}
+            - One: which record a person counts with depends on theirs and on the public ones alone. An extra person,
+              with any number of records, is therefore an extra record to :meth:`InputHashes.overlaps`, whose minimum is
+              then one of persons.
         """
         counts: Counter[bytes] = Counter()
         for held in self.of_persons:
             if held:
                 counts[min(held, key=lambda digest: (self.telling and digest not in public, digest))] += 1
-        return Contents(dict(counts), self.telling)
+        return InputHashes(dict(counts), self.telling)
 
 
 def _is_telling(source: Source) -> bool:
@@ -206,39 +163,23 @@ def _from_base64(text: str) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True)
 class Sketch(Checked):
-    """The smallest hashes of a public dataset's records: as good as a random sample of them, small enough for a card.
+    """The 1,024 smallest hashes, or all, of a public dataset's ``records`` different records: a random sample."""
 
-    What was made of public records tells by it, later and wherever they are by then, whether they were private ones.
-    Whoever has it can test whether a record that they hold was among the 1,024, as with any hash.
-
-    Attributes:
-        records: how many different ones there are.
-        digests: of at most 1,024 of them, rising; of all where there are no more.
-        telling: as :class:`Contents` has it.
-    """
+    # A card with a sketch shows later whether its public records were private ones. Anyone who holds a record and the
+    # card can test whether that record is in the sketch, as with any hash.
 
     records: Size
     digests: Annotated[tuple[bytes, ...], Coded(_in_base64, _from_base64)]
     telling: Switch
 
     @classmethod
-    def of(cls, contents: Contents) -> Sketch:
-        """Of these records, each once.
-
-        Example:
-            >>> kept = Sketch.of(Contents({bytes([one]) * 16: 1 for one in range(100)}, telling=True))
-            >>> kept.records, len(kept.digests), Sketch.from_dict(kept.to_dict()) == kept
-            (100, 100, True)
-        """
+    def of(cls, contents: InputHashes) -> Sketch:
+        """Make the sketch of these records, each counted once."""
         return cls(len(contents.counts), tuple(heapq.nsmallest(_SKETCHED, contents.counts)), contents.telling)
 
     @classmethod
     def from_dict(cls, found: Any) -> Sketch:
-        """From what :meth:`to_dict` gives, which may be a stranger's.
-
-        Raises:
-            InvalidInput: it is anything else, or no records of that number have these hashes.
-        """
+        """Read what :meth:`to_dict` writes, which may come from a stranger."""
         made = read(cls, found, "sketch")
         digests, kept = made.digests, min(made.records, _SKETCHED)
         rising = all(one < other for one, other in pairwise(digests))
@@ -251,19 +192,14 @@ class Sketch(Checked):
         return made
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
         return stored(self)
 
-    def overlaps(self, private: Contents) -> bool:
-        """Whether the records were in large part private ones: the rule of :meth:`Contents.overlaps`, estimated.
-
-        Of more than 1,024 records the sample's share stands for that of all, so that a private dataset of less than a
-        seventh of the public one is often missed, and shares near the limit may fall on either side of it.
-
-        Formal guarantees:
-            - Floor: a card is a stranger's word, who may have chosen the hashes: where fewer than 100 of them are of
-              private records, the answer is no, whatever the card says beside them.
-        """
+    def overlaps(self, private: InputHashes) -> bool:
+        """Whether the records were in large part private ones: the rule of :meth:`InputHashes.overlaps`, estimated."""
+        # Beyond 1,024 records the sample's share stands for that of all. A private dataset of less than a seventh of
+        # the public one is then often missed, and shares near the limit may fall on either side of it. Minimum: a card
+        # comes from a stranger, who may have chosen the hashes. If fewer than 100 of them are of private records, the
+        # answer is no for all possible other hashes on the card.
         known = single(private.counts, private.telling)
         found = sum(digest in known for digest in self.digests)
         if found < SKETCH_FLOOR:
@@ -291,7 +227,7 @@ def _record_hashes(x: NDArray[Any]) -> Iterator[bytes]:
 
 
 def _cell(value: Any) -> str:
-    """A text that is equal where CSV and typed formats mean the same."""
+    """Return a text that is equal where CSV and typed formats mean the same."""
     if value is None:
         return ""
     try:
@@ -305,7 +241,7 @@ def _hash(content: bytes) -> bytes:
 
 
 def _local(place: str, split: str) -> list[Path]:
-    """Files of a split; a file by itself is whatever split is asked for."""
+    """Files of a split; a single file belongs to every split."""
     root = local_path(place)
     with reading(root, "a file or folder"):
         files = files_of(root)

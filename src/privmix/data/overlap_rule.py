@@ -1,4 +1,4 @@
-"""When what somebody calls public is taken for the private data by its records: limits, and what a refusal tells."""
+"""The rule by which public data count as the private data: limits on shared records, and the refusal."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from collections.abc import Mapping
 from typing import Final
 
 FLOOR: Final = 30
-"""Different records that must be the same before anything is refused.
+"""Least number of different common records for a refusal.
 
-A refusal is seen, and costs no epsilon: it must not tell of one record, nor of a few that a stranger picked for it. At
-this floor one record decides only for who knows already that 29 others are private records.
+A refusal is visible and costs no epsilon: it must not depend on one record, or on a few that an attacker chose. At this
+limit one record decides only for an attacker who knows already that 29 others are private records.
 """
 
 SKETCH_FLOOR: Final = 100
-"""The same of hashes on the card of a pool, which a stranger can write down without having the records: more than that,
-and still so few that a sample of 1,024 finds a dataset of which a seventh is private."""
+"""The same for hashes on the card of a pool, which an attacker can write without the records. It is larger, and small
+enough for a sample of 1,024 to detect a dataset with a private share of one seventh."""
 
-# Records of so many numbers are not alike by chance; rows of a small table and short texts often are.
+# Records of this many numbers are not alike by chance; rows of a small table and short texts often are.
 TELLING: Final = 16
 _SHARE_OF_ARRAYS: Final = 0.1
 _SHARE_OF_OTHERS: Final = 0.5
-# A record that stands more often than this says little about anybody, unless all do.
+# A record that occurs more often than this identifies hardly any person, unless all records do.
 _FEW: Final = 3
 _SHARE_OF_OFTEN: Final = 0.1
 _SHARE_OF_ALIKE: Final = 0.9
@@ -32,7 +32,7 @@ PUBLISHED: Final = (
     f"({SKETCH_FLOOR} of those on a pool's card) and these are a large part of either: where just so many are, one "
     "record decides whether there is a publication, and that costs no epsilon."
 )
-"""What certificates say of it."""
+"""The statement in certificates."""
 
 PUBLISHED_OF_PERSONS: Final = (
     "The guarantee is for what is published, given that it is. privmix release and privmix train compare data that are "
@@ -44,39 +44,17 @@ PUBLISHED_OF_PERSONS: Final = (
 
 
 def too_many(shared: float, public: int, private: int, *telling: bool) -> bool:
-    """Whether so many different records of ``public`` and of ``private`` ones are the same that it is no chance.
-
-    A tenth of either where records are arrays of 16 numbers or more, half where they are texts, rows of a table or
-    shorter arrays, which are alike by chance.
-
-    Args:
-        shared: how many are the same.
-        public, private: how many there are.
-        telling: of both, whether records hold enough numbers.
-
-    Example:
-        >>> too_many(30, 40, 200, True, True), too_many(29, 29, 200, True, True)
-        (True, False)
-    """
+    """Whether two datasets share too many different records for a coincidence."""
+    # The limit is a tenth of either for arrays of 16 numbers or more, half for texts, table rows and shorter arrays,
+    # which are often equal by chance.
     share = _SHARE_OF_ARRAYS if all(telling) else _SHARE_OF_OTHERS
     return shared >= max(FLOOR, share * min(private, public))
 
 
 def single(counts: Mapping[bytes, int], telling: bool) -> set[bytes]:
-    """Those records that say something about somebody: what many people share does not.
-
-    Such stand at most three times, unless the dataset was oversampled: then many records stand often, and all count.
-    Arrays of 16 numbers or more are taken as oversampled where a tenth of the different ones stand more than three
-    times; texts and rows of a table, of which some are common in any dataset, where nine tenths stand equally often.
-
-    Args:
-        counts: how often each record stands there.
-        telling: records hold enough numbers that equal ones are no chance.
-
-    Example:
-        >>> sorted(single({b"a": 4, b"b": 4, b"c": 40}, telling=True)), single({b"a": 1, b"b": 4}, telling=False)
-        ([b'a', b'b', b'c'], {b'a'})
-    """
+    """Return the records that identify people: those that occur at most three times."""
+    # All records of an oversampled dataset count. In one of arrays of 16 numbers or more, a tenth of the different ones
+    # occur more than three times. In one of texts or table rows, nine tenths occur equally often.
     most = _FEW
     if telling and sum(count > _FEW for count in counts.values()) >= _SHARE_OF_OFTEN * len(counts):
         return set(counts)

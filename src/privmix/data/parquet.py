@@ -36,7 +36,7 @@ def _opened(path: Path, texts: list[str] | None = None) -> Any:
 
 @lru_cache(_FOOTERS)
 def _metadata(path: Any) -> Any:
-    """The footer of a file that is not on this machine."""
+    """Return the footer of a file that is not on this machine."""
     with pq.ParquetFile(path.open("rb", 0)) as file:
         return file.metadata
 
@@ -60,12 +60,7 @@ PARQUET: Final = ArrowFormat("a Parquet file", _describe, _blocks)
 
 
 def parquet_classes(path: Path, label_column: str) -> tuple[tuple[str, ...] | None, tuple[str, ...] | None]:
-    """Class names in the schema's metadata, under the key ``classes``, and of a ClassLabel, as ``datasets`` writes it.
-
-    Raises:
-        InvalidInput: not a Parquet file, or other metadata under these keys.
-        StorageError: it cannot be read.
-    """
+    """Class names under the key ``classes`` of the schema's metadata, and those of a ClassLabel of ``datasets``."""
     with decoding(path, PARQUET.kind), _opened(path) as file:
         metadata = file.schema_arrow.metadata
     return metadata_classes(path, metadata, label_column)

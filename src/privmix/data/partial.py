@@ -17,7 +17,7 @@ from privmix.folders import PathLock, sync_folder
 from privmix.held_folders import FolderLost
 from privmix.private_files import PrivateFolder
 
-# What a crash may cost, in seconds of work; each checkpoint waits for the disk.
+# Seconds of work that a crash may cost; each checkpoint waits for the disk.
 CHECKPOINT_SECONDS: Final = 5.0
 _BEGIN, _PROGRESS = "begin.json", "progress.json"
 _BLOCK: Final = 2**20
@@ -25,26 +25,17 @@ _MOST_FACTS: Final = 2**26
 
 
 class PartialFolder:
-    """``.{name}.partial`` beside ``path``: files of fixed headers and growing rows, renamed to ``path`` when whole.
+    """``.{name}.partial`` next to ``path``: files of fixed headers and growing rows, renamed to ``path`` when whole.
 
     Formal guarantees:
         - Durable: ``rows`` after a crash counts rows that were on the disk, with the bytes that were written (their
           hash is compared), in every file.
         - Alone: while one process holds the folder, another one's attempt is a :class:`StorageError`.
         - Closed: folder and files are the owner's only; a folder of that name that is not, or a link, is refused.
-        - In place: rows go into the folder that was opened, whatever gets its name meanwhile.
-
-    Args:
-        path: the folder to be.
-        headers: first bytes of each file.
-        row_bytes: size of a row in each file.
-        facts: what must be equal to go on with rows that another process left.
-        last: name of the file that :meth:`publish` adds.
-        resume: go on with such rows; else remove them.
-
-    Raises:
-        InvalidInput: something is in the way that no such work left.
+        - In place: rows go into the folder that was opened, even if another gets its name meanwhile.
     """
+
+    # `facts` must be equal to resume with rows of another process; `last` is the file that `publish` adds.
 
     def __init__(
         self,
@@ -91,11 +82,7 @@ class PartialFolder:
             self.checkpoint()
 
     def checkpoint(self) -> None:
-        """Return when all rows so far are on the disk and on record.
-
-        Raises:
-            FolderLost: the folder was renamed or replaced meanwhile.
-        """
+        """Return when all rows so far are durable; raise FolderLost where the folder was renamed or replaced."""
         self._own.check_in_place()
         for file in self._files.values():
             file.flush()
@@ -105,12 +92,7 @@ class PartialFolder:
         self.durable_rows, self._checked = self.rows, time.monotonic()
 
     def publish(self, text: str) -> None:
-        """Add the last file and rename the folder into place; the lock is given back.
-
-        Raises:
-            FileExistsError: something is there already.
-            FolderLost: the folder was renamed or replaced meanwhile.
-        """
+        """Add the last file, rename the folder into place and release the lock."""
         self.checkpoint()
         self._close()
         self._own.write(self._last, text.encode())
@@ -119,7 +101,7 @@ class PartialFolder:
             raise FileExistsError(17, "File exists")
         self.folder.rename(self._path)
         if not self._own.is_at(self._path):
-            raise FolderLost(f"{self._path}: somebody put another folder there")
+            raise FolderLost(f"{self._path}: another process replaced this folder; run the command again")
         for left in (_BEGIN, _PROGRESS):
             self._own.remove(left)
         sync_folder(self._path.parent)

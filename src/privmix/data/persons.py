@@ -1,9 +1,5 @@
-"""Whose the records of a dataset are: a column, an array, or the names of files.
-
-Identifiers are read once, and leave this file as numbers: a person's number is how many others had a record before the
-first of theirs. They are written nowhere. Keyed hashes of many are on the disk until they are numbered, in a folder of
-the owner's alone; the key is in memory and never kept.
-"""
+"""The person of each record of a dataset: by a column, an array, or file names."""
+# Identifiers are read once and never written. Keyed hashes of many lie in an owner-only folder until numbered.
 
 from __future__ import annotations
 
@@ -34,9 +30,9 @@ from privmix.errors import WITHHELD, InvalidInput, in_terms_of
 
 ERROR, OWN = "error", "own"
 MISSING: Final = (ERROR, OWN)
-"""What a record without an identifier is: an error, or a person of its own. Never one shared "unknown" person."""
+"""A record without an identifier is an error or a separate person, never one shared "unknown" person."""
 MARK: Final = "mark"
-"""In their place, for the owner's eyes: the number -1."""
+"""Return the number -1 for them, for the owner only."""
 
 _BATCH: Final = 65_536
 # Integers below are exact as floats, which tables of numbers may hold them as.
@@ -52,9 +48,9 @@ def persons_in_column(
     dialect: Dialect | None = None,
     missing: str = ERROR,
 ) -> NDArray[np.int64]:
-    """(n,) whose each record is, by a column of the data; anything :func:`privmix.data.open_dataset` reads columns of.
+    """(n,) person numbers, by one or several columns of data that :func:`privmix.data.open_dataset` reads.
 
-    Of an .npz archive it is the array of that name, or with the split's behind it (``who_train``).
+    In an .npz archive it is the array of that name, or with the split's behind it (``who_train``).
 
     Formal guarantees:
         * Exact: two records are of one person exactly where their identifiers are the same text, but for spaces around
@@ -62,23 +58,6 @@ def persons_in_column(
           columns, where the text in each is the same.
         * Silent: no identifier stands in an error; none is kept, nor a hash of it; numbers follow from the order of
           records alone.
-
-    Args:
-        data: as for :func:`privmix.data.open_dataset`.
-        column: its name, or the names of several that identify a person together.
-        split: which part of the data.
-        dialect: of CSV files.
-        missing: what records without one are; see :data:`MISSING`.
-
-    Raises:
-        InvalidInput: there is no such column, or identifiers are missing, where that is an error.
-        StorageError: the data can't be read.
-
-    Example:
-        >>> import pandas
-        >>> frame = pandas.DataFrame({"who": ["b", "a", "b "], "dose": [1, 2, 3]})
-        >>> persons_in_column(frame, "who").tolist()
-        [0, 1, 0]
     """
     opened = _opened(data, column, split, dialect)
     if isinstance(opened, list):
@@ -93,15 +72,12 @@ def persons_in_column(
 def check_column(
     data: Any, column: str | Sequence[str], *, split: str = "train", dialect: Dialect | None = None
 ) -> None:
-    """Raise :class:`InvalidInput` where the data's header has no such column; no record is read.
-
-    JSON lines have no header.
-    """
+    """Raise :class:`InvalidInput` where the data's header (JSON lines have none) lacks a column; no record is read."""
     _opened(data, column, split, dialect)
 
 
 def _opened(data: Any, column: str | Sequence[str], split: str, dialect: Dialect | None) -> Source | list[str]:
-    """The columns alone; of an .npz archive, the names of its members."""
+    """Return the columns alone; of an .npz archive, the names of its members."""
     names = [column] if isinstance(column, str) else list(column)
     archive = local_path(data) if isinstance(data, str | Path) and not is_remote(data) else None
     if archive is not None and archive.suffix.lower() == ".npz" and archive.is_file():
@@ -111,8 +87,10 @@ def _opened(data: Any, column: str | Sequence[str], split: str, dialect: Dialect
         return [member for _, member in members if member is not None]
     inputs = data[0] if isinstance(data, tuple) and data else data
     if not isinstance(data, str | Path | RemotePath) and not library_of(inputs):
-        # Whatever stands in the first column there would be taken for a person.
-        raise InvalidInput("person", column, "an array of identifiers, one a record: these data have no named columns")
+        # The values in the first column there would be taken for persons.
+        raise InvalidInput(
+            "person", column, "an array with one identifier for each record: these data have no named columns"
+        )
     # Classes play no part: labels are not read.
     with in_terms_of({"columns": "person"}):
         return open_dataset(
@@ -121,82 +99,47 @@ def _opened(data: Any, column: str | Sequence[str], split: str, dialect: Dialect
 
 
 def persons_in(values: Any, missing: str = ERROR) -> NDArray[np.int64]:
-    """(n,) whose each record is, by an array or list of identifiers.
-
-    Example:
-        >>> persons_in([70, 50, 70]).tolist()
-        [0, 1, 0]
-    """
+    """(n,) person numbers, by an array or list of identifiers."""
     values = plain(values, "person")
     return numbered(column_part(values, "person")(0, len(values)).tolist(), missing)
 
 
 def persons_in_names(names: Sequence[str], pattern: str, missing: str = ERROR) -> NDArray[np.int64]:
-    """(n,) whose each file is, by the first group of a pattern that is found in its name.
-
-    Args:
-        names: of the files, with the folders that they lie in; see :attr:`privmix.data.Source.names`.
-        pattern: a regular expression with one group.
-        missing: what files are whose name it is not found in.
-
-    Raises:
-        InvalidInput: it is no such pattern, or it is not found in a name, where that is an error.
-
-    Example:
-        >>> persons_in_names(["ill/p7_1.png", "well/p9_1.png", "ill/p7_2.png"], r"p(\\d+)_").tolist()
-        [0, 1, 0]
-    """
+    """(n,) person numbers of files, by the first group of a pattern found in the name with its folders."""
     compiled = compiled_pattern(pattern)
     return numbered((found[1] if (found := compiled.search(name)) else None for name in names), missing)
 
 
 def compiled_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression with one group, which is the person.
-
-    Raises:
-        InvalidInput: it is something else.
-    """
+    """Compile a regular expression with one group, which is the person."""
     try:
         compiled = re.compile(pattern)
     except re.error:
-        raise InvalidInput("person_pattern", pattern, "a regular expression") from None
+        raise InvalidInput("person", pattern, "a regular expression") from None
     if compiled.groups != 1:
-        raise InvalidInput("person_pattern", pattern, "a regular expression with one group, which is the person")
+        raise InvalidInput("person", pattern, "a regular expression with one group that matches the person")
     return compiled
 
 
 def persons_in_list(names: Sequence[str], file: Path, missing: str = ERROR) -> NDArray[np.int64]:
-    """(n,) whose each file is, by a CSV file with the columns ``file_name`` and ``person``.
-
-    Args:
-        names: of the files, as :func:`persons_in_names`.
-        file: names files as they are, or without the folders that they lie in where these names differ.
-        missing: what files are that are not in it.
-
-    Raises:
-        InvalidInput: the file lacks these columns or names a file twice; or one is missing, where that is an error.
-        StorageError: it can't be read.
-    """
+    """(n,) person numbers of files, by a CSV file with the columns ``file_name`` and ``person``."""
+    # The file may leave out folders where names differ without them; naming a file twice is an error.
     with decoding(file, "a CSV file"), file.open(encoding="utf-8-sig", newline="") as stream:
         rows = _listed(file, stream)
         whose: dict[str, str] = {}
         for row in rows:
             if row[_FILE] in whose:
-                raise InvalidInput("person_file", WITHHELD, "each file once")
+                raise InvalidInput("person", WITHHELD, "each file once")
             whose[row[_FILE]] = row[_PERSON]
     alone = Counter(Path(name).name for name in names if name not in whose)
     if any(count > 1 and name in whose for name, count in alone.items()):
         # Two people would be taken for one, whose contribution each of them moves by more than their own.
-        raise InvalidInput("person_file", WITHHELD, "names with their folders, where files in several have one name")
+        raise InvalidInput("person", WITHHELD, "names with their folders, since several folders hold files of one name")
     return numbered((whose.get(name, whose.get(Path(name).name)) for name in names), missing)
 
 
 def check_list(file: Path) -> None:
-    """Raise :class:`InvalidInput` where the header of such a CSV file lacks a column; no line of it is read.
-
-    Raises:
-        StorageError: it can't be read.
-    """
+    """Raise :class:`InvalidInput` where the header of such a CSV file lacks a column; no line of it is read."""
     with decoding(file, "a CSV file"), file.open(encoding="utf-8-sig", newline="") as stream:
         _listed(file, stream)
 
@@ -204,23 +147,18 @@ def check_list(file: Path) -> None:
 def _listed(file: Path, stream: IO[str]) -> csv.DictReader[str]:
     rows = csv.DictReader(stream)
     if not {_FILE, _PERSON} <= set(rows.fieldnames or ()):
-        raise InvalidInput("person_file", str(file), f"a CSV file with the columns {_FILE} and {_PERSON}")
+        raise InvalidInput("person", str(file), f"a CSV file with the columns {_FILE} and {_PERSON}")
     return rows
 
 
 def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDArray[np.int64]:
-    """Numbers for identifiers, in the order in which they are first met.
-
-    Example:
-        >>> numbered(["b", None, "a", None], missing="own").tolist()
-        [0, 1, 2, 3]
-    """
+    """Numbers for identifiers, in the order in which they are first met."""
     numbering = Numbering()
     try:
         without = _taken(cells, missing, numbering)
         found = numbering.numbers()
     except BaseException:
-        # An error keeps what it met alive, for as long as somebody looks at it.
+        # An error keeps its frames alive, for as long as a caller holds it.
         numbering.discard()
         raise
     if missing == MARK:
@@ -230,7 +168,7 @@ def numbered(cells: Iterator[Any] | Sequence[Any], missing: str = ERROR) -> NDAr
 
 def _taken(cells: Iterator[Any] | Sequence[Any], missing: str, numbering: Numbering) -> list[int]:
     """Places of the records without an identifier, each of which is taken as one of its own."""
-    # The key is never kept: nobody can guess at identifiers by their hashes, wherever these lie.
+    # The key is never kept: the hashes reveal no identifier in any place.
     key, without = secrets.token_bytes(32), []
     for place, cell in enumerate(cells):
         text = _text(cell) if not isinstance(cell, tuple) else _text_of_all(cell)
@@ -239,7 +177,7 @@ def _taken(cells: Iterator[Any] | Sequence[Any], missing: str, numbering: Number
             numbering.add(hashlib.blake2b(text.encode(errors="surrogatepass"), key=key, digest_size=DIGEST).digest())
             continue
         if missing == ERROR:
-            allowed = 'an identifier in every record; or `person_missing` "own": each without is a person of its own'
+            allowed = "an identifier in every record, or `person` COLUMN:missing=own (records without are own persons)"
             raise InvalidInput("person", WITHHELD, allowed)
         numbering.add(secrets.token_bytes(DIGEST))
         without.append(place)
@@ -247,7 +185,7 @@ def _taken(cells: Iterator[Any] | Sequence[Any], missing: str, numbering: Number
 
 
 def _text_of_all(cells: tuple[Any, ...]) -> str:
-    """Identifiers in several columns as one text, of which none is part of another; empty where one is missing."""
+    """Return identifiers of several columns as one text, unambiguously; empty where one is missing."""
     texts = [_text(cell) for cell in cells]
     if len(texts) == 1:
         return texts[0]
@@ -255,7 +193,7 @@ def _text_of_all(cells: tuple[Any, ...]) -> str:
 
 
 def _text(cell: Any) -> str:
-    """An identifier as a text; empty where there is none."""
+    """Return an identifier as a text; empty where there is none."""
     if cell is None:
         return ""
     if isinstance(cell, bool | np.bool_):
@@ -274,7 +212,7 @@ def _text(cell: Any) -> str:
     if not isinstance(cell, str):
         if _is_missing(cell):
             return ""
-        # Days, and whatever else has one way to be written.
+        # Days, and other values that are written in one way only.
         cell = str(cell)
     return str(cell).strip()
 
@@ -284,7 +222,7 @@ def _is_missing(cell: Any) -> bool:
     try:
         return bool(cell != cell)
     except TypeError:
-        # pandas' NA says neither.
+        # pandas' NA answers neither yes nor no.
         return True
     except (ValueError, ArithmeticError):
         # Arrays, which have no one way to be written.
@@ -292,7 +230,7 @@ def _is_missing(cell: Any) -> bool:
 
 
 def _no_identifier() -> InvalidInput:
-    return InvalidInput("person", WITHHELD, "texts, or whole numbers below 2^53; longer numbers as texts")
+    return InvalidInput("person", WITHHELD, "texts, or integers below 2^53; write longer numbers as texts")
 
 
 def _chunks(source: Source) -> Iterator[NDArray[Any]]:
@@ -302,4 +240,4 @@ def _chunks(source: Source) -> Iterator[NDArray[Any]]:
         seen += len(raw)
         yield raw
     if seen != source.schema.records:
-        raise InvalidInput("records", WITHHELD, "as many as the header gives")
+        raise InvalidInput("records", WITHHELD, "the number in the header")

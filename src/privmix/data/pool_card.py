@@ -1,4 +1,4 @@
-"""The card beside a pool of synthetic images: what it says of the public images that these were made of."""
+"""The card next to a pool of synthetic images: facts about the public images that the pool was made from."""
 
 from __future__ import annotations
 
@@ -18,15 +18,7 @@ _SKETCH: Final = "sketch"
 
 
 def made_of(path: Path) -> Sketch | None:
-    """What a pool's card says of the public images that it was made of; None where there is no card, or none were.
-
-    Args:
-        path: a file of any dataset; of a pool the images, whatever links lead there.
-
-    Raises:
-        InvalidInput: the card is a pool's, but says of this what privmix can't have written.
-        StorageError: the card can't be read.
-    """
+    """Return the card's record of the public images behind a pool; None without a card or without such images."""
     if not is_here(path) or path.suffix != Path(IMAGES).suffix:
         return None
     images = path.resolve()

@@ -1,8 +1,4 @@
-"""Parting a share of a private dataset off as public: two datasets, one to keep and one to give away.
-
-Methods that learn from public records of the private data's own kind need some; 4% of the training records are usual
-(Nasr et al. 2023). Who owns the data may make that many public; nothing protects them afterwards.
-"""
+"""Splitting a share of a private dataset off as public: one dataset to keep and one to give away."""
 
 from __future__ import annotations
 
@@ -19,31 +15,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data.source import LabelledArray, Schema, Source, reads_places
-from privmix.errors import WITHHELD, InvalidInput, StorageError
+from privmix.errors import WITHHELD, InvalidInput, StorageError, Unquoted
 from privmix.fields import Count, Share, Size, check_fields
 from privmix.held_folders import hold
 
 _BATCH: Final = 1024
 
-# What persons are called, and whose each record that is written is.
+# The column name of persons, and the person of each record that is written.
 Whose = tuple[str, NDArray[np.int64]] | None
 
 
 @dataclass(frozen=True)
 class PublicShare:
-    """How many records become public, and how they are drawn. All of it is public.
+    """How many records become public: a ``share`` of all, or a ``count``, of each class if ``per_class``."""
 
-    Attributes:
-        share: of all records, in (0, 1); or
-        count: how many, of every class if ``per_class``, else in all.
-        per_class: every class gives equally many (a share of n records is n x share / K of each); else records are
-            drawn from all, whatever their class.
-        seed: of the draw; None takes the system's entropy.
-
-    Example:
-        >>> PublicShare(share=0.04).wanted(records=50_000, classes=10)
-        200
-    """
+    # All fields are public. Per class, a share of n records is n * share / K of each. `seed` None takes the system's
+    # entropy.
 
     share: Share | None = None
     count: Count | None = None
@@ -53,42 +40,30 @@ class PublicShare:
     def __post_init__(self) -> None:
         check_fields(self)
         if (self.share is None) == (self.count is None):
-            raise InvalidInput("share, count", "both or neither", "exactly one of the two")
+            raise InvalidInput("share, count", Unquoted("both or neither"), "exactly one of the two")
 
     def wanted(self, records: int, classes: int) -> int:
-        """Records (or persons) to draw, of each class if ``per_class``; from public numbers alone.
-
-        Raises:
-            InvalidInput: there would be none, or none would stay private.
-        """
+        """Return records (or persons) to draw, of each class if ``per_class``; from public numbers alone."""
         groups = classes if self.per_class else 1
         wanted = self.count if self.count is not None else round((self.share or 0.0) * records / groups)
         if not 0 < wanted * groups < records:
             field, value = ("share", self.share) if self.count is None else ("count", self.count)
-            raise InvalidInput(field, value, f"what leaves at least one of the {records} records on each side")
+            raise InvalidInput(field, value, f"a share that leaves at least one of the {records} records on each side")
         return wanted
 
     def draw(self, labels: NDArray[np.int64], classes: int) -> NDArray[np.bool_]:
-        """Which records become public: (n,) True for those.
+        """Draw the records that become public: (n,) booleans.
 
         Formal guarantees:
             * the draw depends on ``labels`` if ``per_class``, else on their number alone, and on nothing else of any
               record;
             * every record of a class is as likely to be drawn as any other of it.
-
-        Raises:
-            InvalidInput: a class has too few records.
-
-        Example:
-            >>> chosen = PublicShare(count=1, seed=0).draw(np.array([0, 1, 1, 0, 1]), classes=2)
-            >>> int(chosen[[0, 3]].sum()), int(chosen[[1, 2, 4]].sum())
-            (1, 1)
         """
         generator = np.random.default_rng(self.seed)
         wanted = self.wanted(len(labels), classes)
         groups = [np.flatnonzero(labels == one) for one in range(classes)] if self.per_class else [len(labels)]
         if self.per_class and min(map(np.size, groups)) < wanted:
-            raise InvalidInput("records in the smallest class", WITHHELD, f"at least {wanted}, to give that many")
+            raise InvalidInput("records in the smallest class", WITHHELD, f"at least {wanted}: draw fewer per class")
         public = np.zeros(len(labels), dtype=bool)
         for group in groups:
             public[generator.choice(group, wanted, replace=False)] = True
@@ -98,28 +73,13 @@ class PublicShare:
 def draw_persons(
     share: PublicShare, persons: NDArray[np.int64], labels: NDArray[np.int64], classes: int
 ) -> NDArray[np.bool_]:
-    """Which records become public where whole persons do: (n,) True for those of the persons that are drawn.
+    """Draw the persons whose records become public: (n,) booleans.
 
     Shares and counts are then of persons. Per class, a person is of the class of their first record in the data.
 
     Formal guarantees:
         * Whole: records of one person are all drawn or none is.
         * Every person (of a class) is as likely to be drawn as any other, however many records they have.
-
-    Args:
-        share: how many and how.
-        persons: (n,) whose each record is, numbered in the order of first records.
-        labels: (n,) class numbers.
-        classes: K.
-
-    Raises:
-        InvalidInput: none would be drawn, or none would stay; or a class has too few persons. How many there are is not
-            shown.
-
-    Example:
-        >>> some = PublicShare(count=1, per_class=False, seed=0)
-        >>> draw_persons(some, np.array([0, 1, 0, 1]), np.array([0, 0, 1, 1]), 2).tolist()
-        [False, True, False, True]
     """
     _, first = np.unique(persons, return_index=True)
     try:
@@ -128,13 +88,13 @@ def draw_persons(
         if error.field not in ("share", "count"):
             raise InvalidInput("persons in the smallest class", WITHHELD, error.allowed) from None
         raise InvalidInput(
-            error.field, getattr(share, error.field), "what leaves at least one person on each side"
+            error.field, getattr(share, error.field), "a share that leaves at least one person on each side"
         ) from None
     return np.asarray(drawn[persons])
 
 
 def ending(schema: Schema) -> str:
-    """What files of such a dataset end in: .npz for arrays, .jsonl for tables and texts."""
+    """Return the suffix of such a dataset's files: .npz for arrays, .jsonl for tables and texts."""
     return ".npz" if schema.columns is None else ".jsonl"
 
 
@@ -149,41 +109,26 @@ def split_off(
 ) -> tuple[int, int]:
     """Write a random share of a dataset to ``public`` and the rest to ``private``, both in the source's order.
 
-    The records in ``public`` are public from then on: no later guarantee is about them. A guarantee about ``private``
-    is as good as ever for the records in it. Arrays are written as an .npz with ``x``, ``y`` and ``classes``, tables
-    and texts as JSON lines with the columns' names and the class names under ``label_column``.
+    Records in ``public`` are public from then on: no later guarantee covers them. Arrays are written as an .npz with
+    ``x``, ``y`` and ``classes``, tables and texts as JSON lines. Returns the numbers of public and of private records.
 
     Formal guarantees:
         * Disjoint and complete: every record is in exactly one of the two files.
-        * Silent about the rest: with the same seed, ``public`` has the same bytes whatever the inputs of the records
-          in ``private`` are, and whatever their labels are unless the draw is per class. A draw per class fails where
-          a class has too few records, and says that much of labels.
+        * Silent about the rest: with the same seed, ``public`` has the same bytes for all inputs of the records in
+          ``private``. The same holds for all their labels unless the draw is per class. A draw per class fails where a
+          class has too few records, and reveals that much of labels.
         * Whole: a person, where persons are given, is in one of the two files with all records.
         * Closed: ``private`` can be opened by its owner only.
         * Whole or absent: a file has its name once it is complete; ``public`` comes last.
-
-    Args:
-        source: the private dataset; read twice.
-        share: how many and how.
-        public, private: files that do not exist yet, with the right :func:`ending`.
-        label_column: key of the labels in JSON lines.
-        persons: what persons are to be called in ``private``, and (n,) whose each record is, from 0 in the order of
-            first records: whole persons are drawn then, see :func:`draw_persons`. ``private`` says whose its records
-            are by numbers under that name; ``public`` says nothing of it.
-
-    Returns:
-        Number of public records, number of private records.
-
-    Raises:
-        InvalidInput: a file exists or has another ending, or the share does not fit the data.
-        StorageError: a file can't be written.
     """
+    # `persons` is the name of the person column in `private`, and the (n,) numbers from 0 in the order of first
+    # records.
     schema = source.schema
     _check_places(public, private, ending(schema))
     if persons is None:
         share.wanted(schema.records, schema.num_classes)
     elif persons[0] in {label_column, *(schema.columns or ("x", "y", "classes"))}:
-        raise InvalidInput("person", persons[0], "a name that neither labels nor inputs have")
+        raise InvalidInput("person", persons[0], "a name that no label or input column has")
     labels = np.concatenate([batch.y for batch in source.batches(_BATCH)])
     if persons is None:
         chosen = share.draw(labels, schema.num_classes)
@@ -277,20 +222,20 @@ class _LineWriter(_Writer):
 def _check_places(public: Path, private: Path, suffix: str) -> None:
     for name, path in (("public", public), ("private", private)):
         if path.suffix != suffix:
-            raise InvalidInput(name, str(path), f"a file that ends in {suffix}, as which such data are written")
+            raise InvalidInput(name, str(path), f"a file that ends in {suffix}, the format for such data")
         if path.exists() or path.is_symlink():
             raise InvalidInput(
-                name, str(path), "a file that does not exist yet: another draw makes more records public"
+                name, str(path), "a file that does not exist yet: a second draw would make more records public"
             )
     if public.resolve() == private.resolve():
-        raise InvalidInput("private", str(private), "another file than the public one")
+        raise InvalidInput("private", str(private), "a file other than the public one")
 
 
 @contextmanager
 def _writing(
     path: Path, private: bool, schema: Schema, records: int, label_column: str, whose: Whose
 ) -> Iterator[_Writer]:
-    """A writer of a file that takes its name once the block succeeds."""
+    """Yield a writer of a file that takes its name once the block succeeds."""
     try:
         with hold(path.parent) as folder, folder.new(path.name, shared=not private) as file:
             writer = (
@@ -301,4 +246,4 @@ def _writing(
             yield writer
             writer.close()
     except OSError as error:
-        raise StorageError(f"can't write {path}: {error.strerror or type(error).__name__}") from None
+        raise StorageError(f"cannot write {path}: {error.strerror or type(error).__name__}") from None

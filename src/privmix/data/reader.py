@@ -1,4 +1,4 @@
-"""What a reader is: one format of files, from the names that announce it to a source."""
+"""The interface of a reader: one format of files, from the names that announce it to a source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privmix.errors import InvalidInput
 
 @dataclass(frozen=True)
 class Request:
-    """What the caller wants of the data; see :func:`privmix.data.open_dataset`."""
+    """The caller's options for the data; see :func:`privmix.data.open_dataset`."""
 
     split: str
     classes: Any
@@ -27,18 +27,12 @@ class Reader(ABC):
     """A format of files, which ``READERS.register`` makes known.
 
     Formal guarantees (of every reader):
-        - Declared, unread, per record: as :func:`privmix.data.open_dataset` says of its sources.
-
-    Attributes:
-        name: of the format.
-        words: what help calls it.
-        endings: what messages say of the names of its files.
-        suffixes: what the names of its files end in, without the dot.
-        zipped: whether files may be packed, which a further suffix says; see :func:`privmix.data.files.open_binary`.
-        dialects: whether files may be written in a dialect; see :class:`privmix.data.dialect.Dialect`.
-        in_place: whether files at an address are read where they are: it asks no more of a path than
-            :class:`privmix.data.remote_files.RemotePath` has. Files of other formats are copied first.
+        - Declared, unread, per record: as :func:`privmix.data.open_dataset` states for its sources.
     """
+
+    # words: in help. endings: names of its files, for messages; suffixes: their ends, without the dot. dialects:
+    # whether files may be written in a :class:`privmix.data.dialect.Dialect`. in_place: whether a reader needs no more
+    # of a path than :class:`privmix.data.remote_files.RemotePath` has; files of other formats are copied first.
 
     name: ClassVar[str]
     words: ClassVar[str]
@@ -66,7 +60,7 @@ class Reader(ABC):
 
     @classmethod
     def companions(cls, file: Path) -> list[Path]:
-        """Where the labels that belong to a file of inputs may lie, if not in it."""
+        """Possible places of the labels of a file of inputs, if they are not in it."""
         return []
 
 
@@ -74,21 +68,21 @@ READERS: Final[Registry[type[Reader]]] = Registry("data format", "privmix.data",
 
 
 def reader_of(file: Path) -> type[Reader] | None:
-    """The reader of the format that a file's name announces, if there is one."""
+    """Return the reader of the format that a file's name announces, if there is one."""
     return next((reader for reader in READERS.all() if reader.claims(file.name.lower())), None)
 
 
 def suffixes() -> str:
-    """The suffixes of files that are read, for messages."""
+    """Return the suffixes of files that are read, for messages."""
     return ", ".join(reader.endings for reader in READERS.all())
 
 
 def formats() -> str:
-    """What can be opened, for messages."""
+    """Return the formats that can be opened, for messages."""
     return (
-        f"files known by their suffix ({suffixes()}; texts also with {', '.join(PACKED)} behind it), a folder or "
-        "pattern of such files, a folder saved by Hugging Face datasets, or sub-folders of images. Rename a file whose "
-        "suffix differs; convert Excel, SQLite and other tables to Parquet or CSV, by pandas or DuckDB"
+        f"files known by their suffix ({suffixes()}; texts also with {', '.join(PACKED)} after it), a folder or "
+        "pattern of such files, a folder saved by Hugging Face datasets, or sub-folders of images. Rename files "
+        "with other suffixes. Convert Excel, SQLite and other tables to Parquet or CSV with pandas or DuckDB"
     )
 
 
@@ -96,22 +90,21 @@ def refuse_columns(request: Request, format_: str) -> None:
     """Raise :class:`InvalidInput` where columns are declared of a format that has none."""
     for names in (request.selection.table, request.selection.numbers):
         if names is not None:
-            raise InvalidInput("columns", list(names), f"none: {format_} has no columns with names")
+            raise InvalidInput("columns", list(names), f"no names: {format_} has no named columns")
     if request.selection.length is not None:
-        raise InvalidInput("feature_length", request.selection.length, f"none: {format_} has no columns of lists")
+        raise InvalidInput("feature_length", request.selection.length, f"no lists: {format_} has no columns of lists")
 
 
 def refuse_images(request: Request) -> None:
     """Raise :class:`InvalidInput` where something is declared of encoded images that the data do not hold."""
     for field, value in (("image_size", request.selection.image_size), ("colour", request.selection.colour)):
         if value is not None:
-            raise InvalidInput(field, value, "none: the inputs are not encoded images")
+            raise InvalidInput(field, value, "no value here: the inputs are not encoded images")
 
 
 def no_csv() -> InvalidInput:
-    """The error where it is declared how CSV files are written, and the data are none."""
-    fields = "separator, decimal, encoding, header"
-    return InvalidInput(fields, "some for other data", "none: they are for CSV files alone")
+    """Return the error where it is declared how CSV files are written, and the data are none."""
+    return InvalidInput("csv", "some for other data", "no value here: these options are only for CSV files")
 
 
 def refuse_dialect(request: Request) -> None:

@@ -16,17 +16,8 @@ from numpy.typing import NDArray
 from privmix.data.files import CopyFirst, may_belong
 from privmix.data.manifest import Manifest
 from privmix.data.openers import companions
-from privmix.data.remote_files import (
-    WEB,
-    Entry,
-    RemotePath,
-    Tree,
-    Version,
-    public_name,
-    system_of,
-    talking,
-)
-from privmix.data.source import Schema, Source
+from privmix.data.remote_files import WEB, Entry, FileVersion, RemotePath, Tree, public_name, system_of, talking
+from privmix.data.source import Source
 from privmix.errors import InvalidInput, PrivmixError, StorageError, in_terms_of
 from privmix.held_folders import hold
 from privmix.scratch import ScratchFolder
@@ -38,34 +29,22 @@ _LOCAL: Final = "file://"
 
 
 class RemoteSource(Source):
-    """A dataset at an address: read where it is, by ranges of bytes, or from a private copy on this machine.
+    """A dataset at an address: read in place by ranges of bytes, or from a private copy on this machine.
 
-    Files whose format lets a reader begin in their midst stay where they are: a reader asks for the bytes of the
-    records that it needs, and a source that goes to another process takes names, versions and places along. Files of
-    other formats (packed ones, folders of images) are copied, and so is what lies where no range of bytes can be had or
-    where a file system does not tell a file from an earlier one of its size. A copy lies in a new folder that its owner
-    alone can enter (mode 0700, in TMPDIR), and is removed when the source is no longer used, and at the latest when
-    Python exits; what a process that is killed leaves behind goes when the next one starts. Files that name another
-    split are not copied.
-
-    Args:
-        url: of a file, a folder or a pattern.
-        split: ``"train"``, ``"test"`` or ``"val"``.
-        open_local: opens what has the methods of a path: the copy, or the files where they are.
+    Files whose format lets a reader begin in their midst are read in place. Others are copied (packed ones, folders of
+    images), and so are files where ranges or versions are unavailable. A copy lies in an owner-only folder in TMPDIR
+    until the source is no longer used or Python exits; after a kill, the next process removes it.
 
     Formal guarantees:
-        - One version: all records are of the files that were there when it was opened, by what their file system says
-          of them (size, and checksum, version or time); where one of them was changed before the last record was read,
+        - One version: all records are of the files that were there when it was opened, by their size, and checksum,
+          version or time, as their file system states them. If one of them was changed before the last record was read,
           the last batch does not come.
-        - No secrets in messages: an address is shown without user, password and query, and what a remote library says
-          is dropped.
+        - No secrets in messages: an address is shown without user, password and query, and messages of a remote library
+          are dropped.
         - Nothing on the disk: what is read in place is in memory alone.
-
-    Raises:
-        StorageError: there is nothing, or it cannot be read.
-        InvalidInput: no such scheme, or as the format's own source; or a file is another one by now.
-        MissingExtra: fsspec is not installed.
     """
+
+    # `open_local` opens anything with the methods of a path: the copy, or the files in place.
 
     def __init__(self, url: str, split: str, open_local: Callable[[Path], Source]) -> None:
         found = _Found.at(url)
@@ -80,6 +59,7 @@ class RemoteSource(Source):
                 self._tree = None
         if self._tree is None:
             self._open_copy(found, split, open_local)
+        self._schema, self.number_names = self._local.schema, self._local.number_names
         self.files, self.unread = self._local.files, self._local.unread
 
     def _open_copy(self, found: _Found, split: str, open_local: Callable[[Path], Source]) -> None:
@@ -95,48 +75,27 @@ class RemoteSource(Source):
 
     @property
     def travels(self) -> bool:  # type: ignore[override]
-        """Where no copy was made."""
         return self._tree is not None and self._local.travels
 
     @property
-    def schema(self) -> Schema:
-        """Of the files."""
-        return self._local.schema
-
-    @property
     def names(self) -> tuple[str, ...] | None:
-        """Of the files."""
         return self._local.names
 
-    @property
-    def number_names(self) -> tuple[str, ...] | None:
-        """Of the files."""
-        return self._local.number_names
-
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         with self._renaming():
-            yield from self._local._chunks(size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        with self._renaming():
-            yield from self._local._chunks_from(first, size)
-
-    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        with self._renaming():
-            yield from self._local._chunks_until(first, stop, size)
+            yield from self._local._chunks(first, stop, size)
 
     def manifest(self) -> Manifest:
-        """Of the files."""
         return self._local.manifest()
 
     def check_unchanged(self) -> None:
-        """By what the file system says now of the files that were read."""
+        """By what the file system now states about the files that were read."""
         if self._tree is not None:
             self._tree.check()
 
     @contextmanager
     def place(self) -> Iterator[Path]:
-        """Where the files lie, for what else is to be read of the same records; errors within name the address."""
+        """Yield the place of the files, to read other facts about the same records; errors within name the address."""
         with self._renaming():
             yield self._path
         self.check_unchanged()
@@ -159,31 +118,17 @@ class RemoteSource(Source):
 
 
 def is_remote(path: str | Path) -> bool:
-    """Whether fsspec is to open it.
-
-    Example:
-        >>> is_remote("s3://bucket/train.csv"), is_remote("train.csv"), is_remote("file:///data/train.csv")
-        (True, False, False)
-    """
+    """Whether fsspec opens it."""
     return isinstance(path, str) and _SCHEME.match(path) is not None and not path.startswith(_LOCAL)
 
 
 def local_path(path: str | Path) -> Path:
-    """The path, without ``file://``."""
+    """Return the path, without ``file://``."""
     return Path(path.removeprefix(_LOCAL) if isinstance(path, str) else path)
 
 
 def remote_digests(url: str, split: str | None = None, skip: Callable[[str], bool] | None = None) -> list[str]:
-    """SHA-256 of every file at an address, hidden ones left out; nothing is kept on this machine.
-
-    Args:
-        url: the address.
-        split: of a folder, those files alone that may belong to it.
-        skip: by their names, files to leave out.
-
-    Raises:
-        StorageError, InvalidInput, MissingExtra: as :class:`RemoteSource`.
-    """
+    """SHA-256 of the files at an address that may belong to ``split``, without hidden ones and ``skip``."""
     found = _Found.at(url)
     files = found.files
     if split is not None and not found.one and not found.pattern:
@@ -205,16 +150,7 @@ def _streamed_digest(found: _Found, file: str) -> str:
 
 
 class _Found:
-    """What an address means: a file, a folder or a pattern, and the files of it.
-
-    Attributes:
-        url: the address.
-        system: its file system.
-        target: its path there.
-        files: paths there of all files, hidden ones left out.
-        one: whether it is a single file.
-        pattern: whether it is a pattern.
-    """
+    """The file system, target path and files behind an address: one file, a folder or a pattern."""
 
     def __init__(self, url: str, system: Any, target: str, infos: dict[str, Any], one: bool) -> None:
         self.url, self.system, self.target, self._infos, self.one = url, system, target, infos, one
@@ -229,12 +165,12 @@ class _Found:
 
     @classmethod
     def at(cls, url: str) -> _Found:
-        """Ask the file system."""
         system, target = system_of(url)
         with talking(url):
             system.invalidate_cache()
             if not url.startswith(WEB) and glob.has_magic(target) and not system.exists(target):
-                infos = {file: info for file, info in system.glob(target, detail=True).items() if _is_file(info)}
+                found = system.glob(target, detail=True).items()
+                infos = {file: info for file, info in found if info.get("type") != "directory"}
             elif system.isfile(target):
                 return cls(url, system, target, {target: None}, one=True)
             else:
@@ -245,11 +181,10 @@ class _Found:
         return cls(url, system, target, infos, one=False)
 
     def relative(self, file: str) -> PurePosixPath:
-        """A file's path below the folder of all."""
+        """Return a file's path below the folder of all."""
         return PurePosixPath(_without_query(file)).relative_to(PurePosixPath(self._root))
 
     def name(self, file: str) -> str:
-        """As it is called in a tree."""
         return _file_name(file) if self.one else str(self.relative(file))
 
     def beside(self) -> Iterator[tuple[str, str]]:
@@ -261,7 +196,7 @@ class _Found:
                 yield companion.name, place
 
     def tree(self) -> Tree | None:
-        """The files as they are now; None where they can't be read in place."""
+        """Return the files as they are now; None where they cannot be read in place."""
         entries = {}
         with talking(self.url):
             targets = {self.name(file): (file, self._infos[file]) for file in self.files}
@@ -271,7 +206,7 @@ class _Found:
             for name, (target, info) in targets.items():
                 if info is None or not listed:
                     info = self._info(target)
-                version = None if info is None else Version.of(info)
+                version = None if info is None else FileVersion.of(info)
                 ranged = not self.url.startswith(WEB) or (info is not None and info.get("partial") is True)
                 if version is None or not version.tag or not ranged or ".." in PurePosixPath(name).parts:
                     return None
@@ -279,23 +214,23 @@ class _Found:
         return Tree(self.url, self.shown, entries)
 
     def _lists_versions(self) -> bool:
-        """Whether the list of files says of them what is said of a single one; times are mostly written otherwise."""
+        """Whether the file list gives the version that a query for one gives; times are mostly written otherwise."""
         first = self.files[0]
         listed, alone = self._infos[first], self._info(first)
         if listed is None or alone is None:
             return False
-        version = Version.of(listed)
-        return version is not None and version.strong and version == Version.of(alone)
+        version = FileVersion.of(listed)
+        return version is not None and version.strong and version == FileVersion.of(alone)
 
     def _info(self, target: str) -> Any:
-        """What is said of a file; None: nothing."""
+        """Return the file system's facts about a file; None if there are none."""
         try:
             return self.system.info(target)
         except Exception:
             return None
 
     def path(self, tree: Tree) -> RemotePath:
-        """What the address means in that tree."""
+        """Return the path in that tree that the address stands for."""
         if self.one:
             return RemotePath(tree, _file_name(self.target))
         if self.pattern:
@@ -315,7 +250,7 @@ class _Found:
         if not self.pattern:
             wanted = {file: relative for file, relative in wanted.items() if may_belong(relative, split)}
         if not wanted:
-            raise InvalidInput("split", split, f"a split that {self.shown} holds")
+            raise InvalidInput("split", split, f"a split of {self.shown}")
         with talking(self.url):
             for file, relative in wanted.items():
                 if ".." not in relative.parts:
@@ -323,12 +258,8 @@ class _Found:
         return folder / self.path_below() if self.pattern else folder, self.shown
 
     def path_below(self) -> PurePosixPath:
-        """Of a pattern, what comes behind the folder of all."""
+        """Return the part of a pattern below the folder that all matches share."""
         return PurePosixPath(self.target).relative_to(self._root)
-
-
-def _is_file(info: Any) -> bool:
-    return bool(info.get("type") != "directory")
 
 
 def _fetch(system: Any, file: str, path: Path) -> None:
@@ -338,7 +269,7 @@ def _fetch(system: Any, file: str, path: Path) -> None:
 
 
 def _fixed_part(pattern: str) -> str:
-    """The folders before the first one with a special character."""
+    """Return the folders before the first one with a special character."""
     parts = pattern.split("/")
     return "/".join(parts[: next(place for place, part in enumerate(parts) if glob.has_magic(part))])
 

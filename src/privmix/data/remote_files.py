@@ -1,7 +1,4 @@
-"""Files at addresses, read in place: by ranges of bytes, of the very versions that were there when they were listed.
-
-A range goes into memory and nowhere else. No file system of fsspec's that keeps copies on the disk is used.
-"""
+"""Files at addresses, read in place: by ranges of bytes, into memory only, of the very versions that were listed."""
 
 from __future__ import annotations
 
@@ -22,42 +19,31 @@ from privmix.data.files import know_hash, known_hash
 from privmix.errors import InvalidInput, MissingExtra, PrivmixError, StorageError
 
 WEB: Final = ("http://", "https://")
-# What file systems call it that tells a content from an earlier one at the same place: the first one that is said, or
-# all times that are.
+# Names in file systems for a mark that changes with a file's content: the first tag that is present, or all times that
+# are.
 _TAGS: Final = ("etag", "generation", "versionid", "checksum", "md5hash", "contentmd5", "crc32c", "blobid", "sha")
 _TIMES: Final = ("mtime", "lastmodified", "modified", "updated", "created")
 _ON_DISK: Final = frozenset({"simplecache", "filecache", "blockcache", "cached"})
 # A tile has about a thousandth of the records, so what is read beyond it stays small.
 _PIECES: Final = 4096
-_LEAST_PIECE: Final = 2**16
+LEAST_PIECE: Final = 2**16
 _MOST_PIECE: Final = 2**22
 _TRIES: Final = 3
-_PAUSE: Final = 0.5
+PAUSE: Final = 0.5
 
 
-class Version(NamedTuple):
-    """What a file system says of a file that tells its content from another one.
+class FileVersion(NamedTuple):
+    """Facts of a file system that distinguish a file's content from an earlier one."""
 
-    Attributes:
-        size: in bytes.
-        tag: a checksum or a counter of versions; of what has none, times. "": nothing is said.
-        strong: whether it is no time.
-    """
+    # `tag`: a checksum or version counter (`strong`), else times; empty: the file system has neither.
 
     size: int
     tag: str
     strong: bool
 
     @classmethod
-    def of(cls, info: Mapping[str, Any]) -> Version | None:
-        """By what fsspec's ``info`` says; None where it does not say how long the file is.
-
-        Example:
-            >>> Version.of({"size": 3, "ETag": '"ab"', "LastModified": 7})
-            Version(size=3, tag='etag ab', strong=True)
-            >>> Version.of({"size": 3, "mtime": 7.5})
-            Version(size=3, tag='mtime 7.5', strong=False)
-        """
+    def of(cls, info: Mapping[str, Any]) -> FileVersion | None:
+        """Read fsspec's ``info``; None where it lacks the file's size."""
         if not isinstance(info.get("size"), int):
             return None
         said = {re.sub(r"[^a-z0-9]", "", str(name).lower()): value for name, value in info.items()}
@@ -72,35 +58,27 @@ def _text(moment: Any) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """A file at an address.
-
-    Attributes:
-        target: its path in its file system, a query of an address in it. May hold a secret.
-        version: that was there when it was listed.
-    """
+    """A file at an address: its path in its file system (may hold a secret in a query) and its version when listed."""
 
     target: str
-    version: Version
+    version: FileVersion
 
     def __repr__(self) -> str:
         return "<Entry>"
 
 
 class Tree:
-    """What lies at an address, as it was when it was listed; it goes to other processes as the address and the list.
+    """The files at an address as they were listed; other processes receive the address and the list.
 
     Formal guarantees:
-        - One version: :meth:`check` raises unless each file that was read since it was called last is still the one
-          that was listed, by size and by checksum, counter of versions or time.
-        - No secrets in messages: a file is shown without user, password and query, and what a remote library says is
+        - One version: :meth:`check` raises unless each file read since its last call is still the one that was listed.
+          Files are compared by size and by checksum, counter of versions or time.
+        - No secrets in messages: a file is shown without user, password and query, and messages of a remote library are
           dropped.
         - In memory: what is read is put nowhere else.
-
-    Args:
-        url: the address, secrets in it among others.
-        shown: what stands for the folder of all files in messages.
-        entries: by their paths below that folder.
     """
+
+    # `url` may hold secrets; `shown` stands for the folder of all files in messages.
 
     def __init__(self, url: str, shown: str, entries: Mapping[str, Entry]) -> None:
         self.url, self.shown, self.entries = url, shown, dict(entries)
@@ -114,7 +92,6 @@ class Tree:
 
     @cached_property
     def system(self) -> Any:
-        """The file system."""
         return system_of(self.url)[0]
 
     @cached_property
@@ -129,18 +106,14 @@ class Tree:
         return found
 
     def read(self, relative: str, start: int, stop: int) -> bytes:
-        """Bytes ``start`` to before ``stop`` of a file.
-
-        Raises:
-            StorageError: they can't be had, or are fewer.
-        """
+        """Read bytes ``start`` to before ``stop`` of a file."""
         entry = self.entries[relative]
         self._read.add(relative)
         with talking(f"{self.shown}/{relative}"):
             content = self._fetched(entry.target, start, stop)
         if len(content) != stop - start:
             self.check()
-            raise StorageError(f"{self.shown}/{relative}: the file system does not give the bytes that it is asked for")
+            raise StorageError(f"{self.shown}/{relative}: the file system returned other bytes than requested")
         return content
 
     def _fetched(self, target: str, start: int, stop: int) -> bytes:
@@ -153,28 +126,30 @@ class Tree:
             except OSError:
                 if again == _TRIES - 1:
                     raise
-                time.sleep(_PAUSE * 4**again)
+                time.sleep(PAUSE * 4**again)
         raise AssertionError
 
     def check(self) -> None:
         """Raise :class:`InvalidInput` where a file that was read since this was called last is another one by now."""
         for relative in sorted(self._read):
             if not self.unchanged(relative):
-                allowed = "files that stay as they are while they are read"
+                allowed = "files that do not change while they are read"
                 raise InvalidInput("data", f"{self.shown}/{relative}", allowed)
         self._read.clear()
 
     def unchanged(self, relative: str) -> bool:
-        """Whether a file is the one that was listed, by what its file system says now."""
+        """Whether a file is the one that was listed, by what its file system now states."""
         entry = self.entries[relative]
         with talking(f"{self.shown}/{relative}"):
             try:
-                return info_of(self.system, entry.target) == entry.version
+                # The file system may return cached facts.
+                self.system.invalidate_cache()
+                return FileVersion.of(self.system.info(entry.target)) == entry.version
             except FileNotFoundError:
                 return False
 
     def state(self, relative: str) -> tuple[int, ...]:
-        """What tells a file's content from others, without secrets."""
+        """Facts that differ when a file's content does, without secrets."""
         entry = self.entries[relative]
         facts = repr((self.shown, relative, *entry.version)).encode()
         return (int.from_bytes(hashlib.sha256(b"privmix address 1\n" + facts).digest()),)
@@ -182,14 +157,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class RemotePath:
-    """A file or folder of a :class:`Tree`: what readers ask of a path, and no path of this machine.
-
-    Example:
-        >>> tree = Tree("memory://d", "memory://d", {"a/b.csv": Entry("/d/a/b.csv", Version(3, "", False))})
-        >>> root = RemotePath(tree, "")
-        >>> [str(path) for path in root.iterdir()], (root / "a" / "b.csv").stat().st_size
-        (['memory://d/a'], 3)
-    """
+    """A file or folder of a :class:`Tree`, with the path methods that readers use."""
 
     tree: Tree
     relative: str
@@ -219,63 +187,52 @@ class RemotePath:
 
     @property
     def name(self) -> str:
-        """As a path's."""
         return PurePosixPath(str(self)).name
 
     @property
     def suffix(self) -> str:
-        """As a path's."""
         return PurePosixPath(self.relative).suffix
 
     @property
     def parent(self) -> RemotePath:
-        """As a path's."""
         above = str(PurePosixPath(self.relative).parent)
         return RemotePath(self.tree, "" if above == "." else above)
 
     def with_name(self, name: str) -> RemotePath:
-        """As a path's."""
         return self.parent / name
 
     def with_suffix(self, suffix: str) -> RemotePath:
-        """As a path's."""
         return RemotePath(self.tree, str(PurePosixPath(self.relative).with_suffix(suffix)))
 
     def relative_to(self, other: RemotePath) -> PurePosixPath:
-        """As a path's."""
         return PurePosixPath(self.relative).relative_to(other.relative)
 
     def is_file(self) -> bool:
-        """As a path's."""
         return self.relative in self.tree.entries
 
     def is_dir(self) -> bool:
-        """As a path's."""
         return self.relative in self.tree.folders
 
     def exists(self) -> bool:
-        """As a path's."""
         return self.is_file() or self.is_dir()
 
     def iterdir(self) -> Iterator[RemotePath]:
-        """As a path's."""
         return (self / name for name in sorted(self.tree.folders.get(self.relative, ())))
 
-    def stat(self) -> Version:
+    def stat(self) -> FileVersion:
         """Its size, as ``st_size``."""
         return _Stat(*self._entry().version)
 
     def open(self, mode: Literal["rb"] = "rb", buffering: int = -1) -> Any:
-        """A stream of its bytes; without a buffer it asks for exactly what it is asked for."""
+        """Return a stream of its bytes; without a buffer it asks for exactly what it is asked for."""
         stream = RangeStream(self.tree, self.relative, self._entry().version.size)
         return stream if buffering == 0 else io.BufferedReader(stream, stream.piece)
 
     def read_bytes(self) -> bytes:
-        """As a path's."""
         return self.tree.read(self.relative, 0, self._entry().version.size)
 
     def sha256(self) -> str:
-        """Of its bytes; they are read unless this process has read them from the first to the last before."""
+        """SHA-256 of its bytes; they are read unless this process has already read them from the first to the last."""
         if (found := known_hash(self.tree.state(self.relative))) is not None:
             return found
         digest, size = hashlib.sha256(), self._entry().version.size
@@ -286,7 +243,7 @@ class RemotePath:
         return digest.hexdigest()
 
     def lasting_state(self) -> tuple[int, ...] | None:
-        """What tells its content from others, without secrets; None where times alone do, which may be too coarse."""
+        """Facts that differ when its content does, without secrets; None if only times do, perhaps too coarse."""
         return self.tree.state(self.relative) if self._entry().version.strong else None
 
     def _entry(self) -> Entry:
@@ -296,26 +253,23 @@ class RemotePath:
 
 
 def as_remote(path: object) -> RemotePath | None:
-    """What is taken for a path, where it is of files at an address."""
+    """Return the path, if it stands for files at an address."""
     return path if isinstance(path, RemotePath) else None
 
 
-class _Stat(Version):
+class _Stat(FileVersion):
     @property
     def st_size(self) -> int:
         return self.size
 
 
 class RangeStream(io.RawIOBase):
-    """Bytes of a file of a :class:`Tree`, a range each time that some are read.
-
-    Whoever reads a file from the first byte to the last has it hashed on the way: see :meth:`RemotePath.sha256`.
-    """
+    """Bytes of a file of a :class:`Tree`, a range per read; a complete read hashes it (:meth:`RemotePath.sha256`)."""
 
     def __init__(self, tree: Tree, relative: str, size: int) -> None:
         super().__init__()
         self._tree, self._relative, self._size, self._place = tree, relative, size, 0
-        self.piece = max(_LEAST_PIECE, min(_MOST_PIECE, size // _PIECES))
+        self.piece = max(LEAST_PIECE, min(_MOST_PIECE, size // _PIECES))
         self._digest, self._hashed = hashlib.sha256(), 0
 
     def readable(self) -> bool:
@@ -350,20 +304,14 @@ class RangeStream(io.RawIOBase):
 
 
 def system_of(url: str) -> tuple[Any, str]:
-    """The file system of an address, and the path there.
-
-    Raises:
-        MissingExtra: fsspec is not installed.
-        InvalidInput: no such scheme, or one that keeps copies on the disk.
-        StorageError: it can't be opened.
-    """
+    """Return the file system of an address, and the path there; schemes that keep copies on disk are refused."""
     try:
         import fsspec
     except ImportError:
         raise MissingExtra("fsspec", "remote") from None
     schemes = {part.partition("://")[0] for part in url.split("::")}
     if schemes & _ON_DISK:
-        allowed = f"an address without {', '.join(sorted(_ON_DISK))}: they leave private bytes on the disk"
+        allowed = f"an address without {', '.join(sorted(_ON_DISK))}, which leave private bytes on the disk"
         raise InvalidInput("data", public_name(url), allowed)
     try:
         system, target = fsspec.url_to_fs(url)
@@ -375,26 +323,15 @@ def system_of(url: str) -> tuple[Any, str]:
     return system, target.rstrip("/")
 
 
-def info_of(system: Any, target: str) -> Version | None:
-    """What a file system says of a file now, and not what it said before."""
-    system.invalidate_cache()
-    return Version.of(system.info(target))
-
-
 def public_name(url: str) -> str:
-    """The address without user, password, query and fragment.
-
-    Example:
-        >>> public_name("https://ann:secret@host/train.csv?token=abc")
-        'https://host/train.csv'
-    """
+    """Return the address without user, password, query and fragment."""
     # A password may hold @ and /, so everything up to the last @ after a colon goes.
     return re.split(r"[?#]", re.sub(r"://(?:.*:.*@|[^/]*@)", "://", url), maxsplit=1)[0]
 
 
 @contextmanager
 def talking(url: str) -> Iterator[None]:
-    """Whatever a remote library raises loses its message, which may quote the address with its secrets."""
+    """Drop the message of any error of a remote library: it may quote the address with its secrets."""
     try:
         yield
     except PrivmixError:
@@ -403,5 +340,5 @@ def talking(url: str) -> Iterator[None]:
         raise StorageError(f"{public_name(url)}: no such file or folder") from None
     except Exception as error:
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
-        problem = "no room for a copy in the folder for temporary files" if full else "cannot be read"
+        problem = "no space for a copy in the folder for temporary files (set TMPDIR)" if full else "cannot be read"
         raise StorageError(f"{public_name(url)}: {problem}") from None

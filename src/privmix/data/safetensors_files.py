@@ -16,8 +16,8 @@ from privmix.data.files import decoding
 from privmix.data.manifest import Manifest
 from privmix.data.memory import plain
 from privmix.data.reader import READERS, Reader, Request, refuse_columns, refuse_images
-from privmix.data.shards import joined
-from privmix.data.source import MAX_RECORD_VALUES, NO_LABELS, Schema, Source, array_schema, resolve_classes
+from privmix.data.shards import joined, named_arrays
+from privmix.data.source import MAX_RECORD_VALUES, NO_LABELS, Source, array_schema, resolve_classes
 from privmix.errors import InvalidInput
 from privmix.untrusted import parse_json
 
@@ -38,87 +38,44 @@ _TYPES: Final = {
     "F32": "f4",
     "F64": "f8",
 }
-_PIECE_VALUES: Final = 2**24
+PIECE_VALUES: Final = 2**24
 
 
 class SafetensorsSource(Source):
-    """Tensors ``x`` and ``y`` of a file, or ``x_train`` and ``y_train`` (``x_test``, ...) for a split.
-
-    Args:
-        path: the file.
-        split: looked for first as a suffix of the names.
-        classes: class names.
-        labelled: whether the labels are read, and must be there.
-
-    Raises:
-        InvalidInput: a tensor is missing or of the wrong type or shape; the file is damaged or truncated.
-        StorageError: the file cannot be read.
-    """
+    """Tensors ``x`` and ``y`` of a file, or ``x_train`` and ``y_train`` (``x_test``, ...) for a split."""
 
     def __init__(self, path: Path, split: str, classes: tuple[str, ...], labelled: bool = True) -> None:
         self._path = path
         with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
-            names = set(file.keys())
-            suffix = f"_{split}" if f"x_{split}" in names else ""
-            if not suffix and {"x_train", "x_test"} & names:
-                raise InvalidInput("split", split, f"a split that {path} holds")
-            self._names = [f"{letter}{suffix}" for letter in ("xy" if labelled else "x")]
-            for name in self._names:
-                if name not in names:
-                    raise InvalidInput(str(path), "no tensor " + name, "tensors x and y")
+            self._names = named_arrays(path, file.keys(), split, labelled, "tensor")
             (x_shape, x_type), *labels = (_header(file, name) for name in self._names)
             narrow = any(file.get_slice(name).get_dtype() == "BF16" for name in self._names)
             self._framework = "pt" if narrow else "numpy"
         self._schema = array_schema(x_shape, x_type, labels[0][0] if labels else None, classes)
 
-    @property
-    def schema(self) -> Schema:
-        """From the file's header."""
-        return self._schema
-
     travels = True
 
     def manifest(self) -> Manifest:
-        """A reader can begin anywhere."""
         return Manifest.of([(0, self._schema.records)], file=self._path, anywhere=True)
 
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        step = min(size, max(1, _PIECE_VALUES // math.prod(self._schema.input_shape)))
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        step = min(size, max(1, PIECE_VALUES // math.prod(self._schema.input_shape)))
         for start in range(first, self._schema.records, step):
             part = slice(start, min(start + step, self._schema.records))
-            # Opened anew for each slice: the pages of a long-lived map would all count as ours.
+            # Opened again for each slice: the pages of a long-lived map would all count as ours.
             with decoding(self._path, _KIND), safe_open(self._path, framework=self._framework) as file:
                 x, *labels = (plain(file.get_slice(name)[part], name) for name in self._names)
             yield x, labels[0].reshape(-1) if labels else NO_LABELS
 
 
 def safetensors_classes(path: Path) -> tuple[str, ...] | None:
-    """Class names that the file's metadata publish under the key ``classes``, as a JSON list.
-
-    Raises:
-        InvalidInput: the file is damaged, or ``classes`` is something else.
-        StorageError: it cannot be read.
-    """
+    """Class names under the metadata key ``classes``, a JSON list."""
     with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
         metadata = file.metadata() or {}
     if "classes" not in metadata:
         return None
     with decoding(path, "a JSON list of class names in its metadata"):
         return name_list(parse_json(metadata["classes"], str(path)))
-
-
-def has_split(path: Path, split: str) -> bool:
-    """Whether a file holds a tensor ``x_<split>``.
-
-    Raises:
-        InvalidInput: the file is damaged.
-        StorageError: it cannot be read.
-    """
-    with decoding(path, _KIND), safe_open(path, framework="numpy") as file:
-        return f"x_{split}" in file.keys()  # noqa: SIM118 - it is no dictionary
 
 
 def _header(file: Any, name: str) -> tuple[tuple[int, ...], np.dtype[Any]]:
@@ -150,4 +107,5 @@ class Safetensors(Reader):
 
     @classmethod
     def holds_split(cls, file: Path, split: str) -> bool:
-        return has_split(file, split)
+        with decoding(file, _KIND), safe_open(file, framework="numpy") as content:
+            return f"x_{split}" in content.keys()  # noqa: SIM118 - it is no dictionary

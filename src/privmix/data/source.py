@@ -1,4 +1,4 @@
-"""What every reader offers: public facts first, then validated records."""
+"""The interface of a source: public facts first, then validated records."""
 
 from __future__ import annotations
 
@@ -26,21 +26,23 @@ MAX_RECORD_VALUES: Final = 2**26
 NUMERIC: Final = "biuf"
 _DECLARE: Final = "`classes`"
 CLASS_LABEL: Final = "ClassLabel"
-"""In place of classes: the names that a Hugging Face dataset declares for its labels are public."""
+"""Instead of a class list: the label names of a Hugging Face dataset are public."""
 ONE_LABEL: Final = (
-    "Only single-label classification is supported: put a real-valued target into bins first, and make one release for "
-    "each of several labels"
+    "Only single-label classification is supported: bin a real-valued target first, and make one release for each label"
 )
 CELLS: Final = (
-    "texts, finite numbers, truth values, days or nothing: make such columns of a list or struct, or leave this column "
-    'out ({"ignore": true} in a specification)'
+    "texts, finite numbers, truth values, dates or missing values. Convert a list or struct to such columns, or leave "
+    'the column out ({"ignore": true} in a specification)'
 )
 _NUMBER: Final = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _LONGEST_NUMBER: Final = 400
 # Words for False and True.
 _TRUTHS: Final = (("false", "true"), ("no", "yes"), ("n", "y"), ("f", "t"))
-# What a source yields in place of labels where none are asked for.
+# The labels that a source yields where none are requested.
 NO_LABELS: Final = np.empty(0, dtype=object)
+
+DECODER: Final = 2
+"""The rule by which images are read now; releases and models without a rule were made with 1."""
 
 
 @dataclass(frozen=True)
@@ -51,12 +53,7 @@ class Schema:
         records: number of records; taken as public.
         input_shape: shape of one input, e.g. ``(28, 28)``, ``(32, 32, 3)`` or ``(64,)``.
         classes: class names in label order, declared or from public metadata; never inferred from labels.
-        columns: names of a table's columns, whose values may be texts; None where inputs are arrays of numbers. A
-            dataset of texts is a table with one column.
-
-    Example:
-        >>> Schema(records=60_000, input_shape=(28, 28), classes=("0", "1")).num_classes
-        2
+        columns: names of a table's columns; None where inputs are arrays of numbers.
     """
 
     records: int
@@ -67,7 +64,7 @@ class Schema:
     def __post_init__(self) -> None:
         check_integer("number of records", self.records, low=1)
         if self.columns is not None and self.input_shape != (len(self.columns),):
-            raise InvalidInput("input shape", self.input_shape, f"({len(self.columns)},), one value a column")
+            raise InvalidInput("input shape", self.input_shape, f"({len(self.columns)},), one value for each column")
         if not self.input_shape:
             raise InvalidInput("input shape", self.input_shape, "at least one axis")
         size = 1
@@ -77,7 +74,6 @@ class Schema:
 
     @property
     def num_classes(self) -> int:
-        """K."""
         return len(self.classes)
 
 
@@ -86,9 +82,9 @@ class LabelledArray:
     """Records in memory. Private.
 
     Attributes:
-        x: (n, *input_shape); uint8 where the source holds uint8, else float32, finite. Tables: (n, columns) objects,
+        x: ``(n, *input_shape)``; uint8 where the source holds uint8, else finite float32. Tables: (n, columns) objects,
             each a str, a float or None where the value is missing.
-        y: (n,) int64 class indices, each in ``[0, K)``.
+        y: (n,) int64 class indices in ``[0, K)``.
         schema: of the whole source, so ``schema.records`` may exceed n in a batch.
     """
 
@@ -101,11 +97,11 @@ class LabelledArray:
 
 
 class Source(ABC):
-    """A dataset on disk or in memory that is read only when asked to.
+    """A dataset on disk or in memory, read only on request.
 
     Attributes:
-        files: what it reads records from, labels included; none where it is in memory. Their places are private.
-        unread: what lies with these files and is not read, by kind, in words for the owner alone; mostly empty.
+        files: the files that hold records, labels included; none in memory. Their places are private.
+        unread: files next to these that are not read, by kind; for the owner alone.
 
     Formal guarantees:
         - Public facts first: ``schema`` comes from headers, names and metadata, not from labels or values.
@@ -117,79 +113,55 @@ class Source(ABC):
     unread: str = ""
     travels: bool = False
     """Whether it goes to other processes as names of files, and no record with it."""
+    anywhere: bool = False
+    """Whether a reader can begin with any record."""
+    number_names: tuple[str, ...] | None = None
+    """Names of the columns, where inputs are columns of numbers that have names. Public."""
+    _schema: Schema
 
     @property
-    @abstractmethod
     def schema(self) -> Schema:
-        """Record count, shape and classes."""
+        return self._schema
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """What each record is called, in order, where each is a file of its own; else None. Private."""
-        return None
-
-    @property
-    def number_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, where inputs are columns of numbers that have names; else None. Public."""
+        """Names of the records, in order, where each is a file of its own; else None. Private."""
         return None
 
     @abstractmethod
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Yield raw (inputs, labels) of at most about ``size`` records, in order; labels may be NO_LABELS."""
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """As :meth:`_chunks`, from the record ``first`` on; what stands before is read and dropped where it must be."""
-        return dropped(self._chunks(size), first)
-
-    def _chunks_until(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """As :meth:`_chunks_from`; what stands behind the record before ``stop`` need not come."""
-        return self._chunks_from(first, size) if first else self._chunks(size)
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        """Yield raw (inputs, labels) of about ``size`` records from ``first`` on; records from ``stop`` on may come."""
 
     def manifest(self) -> Manifest:
-        """Where reading can begin, by what opening has found: nothing is read for it."""
-        return Manifest.of([(0, self.schema.records)], file=self.files[0] if self.files else None)
+        """Return where reading can begin, by what opening has found: no file is read for it."""
+        file = self.files[0] if self.files else None
+        return Manifest.of([(0, self.schema.records)], file=file, anywhere=self.anywhere)
 
     def check_unchanged(self) -> None:
-        """Raise :class:`InvalidInput` where what was read since this was called last is known to be other data by now.
-
-        Batches call it before their last one, so that nobody has all records of data that changed meanwhile.
-        """
+        """Raise :class:`InvalidInput` where data read since the last call are known to have changed."""
+        # Batches call it before their last one, so that no caller gets all records of data that changed meanwhile.
         return
 
     def _as_given(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """All records, to tell the data from other data."""
-        return self._chunks(size)
+        """All records, to compare the data with other data."""
+        return self._chunks(0, self.schema.records, size)
 
     def batches(self, size: int, first: int = 0, stop: int | None = None) -> Iterator[LabelledArray]:
-        """Yield validated batches of at most ``size`` records, in the source's order.
-
-        Args:
-            size: most records of a batch.
-            first: number of the record to begin with; :meth:`manifest` says what comes before it is read, too.
-            stop: number of the record to end before; None: the end.
-
-        Raises:
-            InvalidInput: a value, shape or label is not acceptable; the message does not show it.
-            StorageError: reading failed.
-        """
+        """Yield validated batches of at most ``size`` of the records ``first`` to before ``stop``, in order."""
         for x, raw_y in self._checked(size, first, stop):
             y = encode_labels(raw_y, self.schema.classes)
             if len(x) != len(y):
-                raise InvalidInput("records", WITHHELD, "as many labels as inputs")
+                raise InvalidInput("records", WITHHELD, "one label for each input")
             yield LabelledArray(x, y, self.schema)
 
     def inputs(self, size: int) -> Iterator[NDArray[Any]]:
-        """Yield the inputs alone, as :meth:`batches` does; labels that are there are not looked at.
-
-        Raises:
-            InvalidInput, StorageError: as :meth:`batches`.
-        """
+        """Yield the inputs alone, as :meth:`batches` does; labels are not read."""
         return (x for x, _ in self._checked(size))
 
     def _checked(
         self, size: int, first: int = 0, stop: int | None = None
     ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """Validated inputs and raw labels, as many as the schema says, or the records before ``stop`` alone."""
+        """Yield validated inputs and raw labels, as many as the schema states, or the records before ``stop`` alone."""
         schema = self.schema
         most = schema.records if stop is None else check_integer("stop", stop, low=0, high=schema.records)
         seen = check_integer("first record", first, low=0, high=most)
@@ -209,28 +181,20 @@ class Source(ABC):
             if seen == most < schema.records:
                 return
         if seen != schema.records:
-            raise InvalidInput("records", WITHHELD, "as many as the header gives")
+            raise InvalidInput("records", WITHHELD, "the number in the header")
 
     def _silent_chunks(
         self, size: int, first: int = 0, stop: int | None = None
     ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        """The chunks; whatever a decoder raises loses its message, which may quote a record."""
+        """Yield the chunks; an error of a decoder loses its message, which may quote a record."""
         try:
-            if stop is not None and stop < self.schema.records:
-                yield from self._chunks_until(first, stop, size)
-            else:
-                yield from self._chunks_from(first, size) if first else self._chunks(size)
+            yield from self._chunks(first, self.schema.records if stop is None else stop, size)
         except (PrivmixError, OSError, MemoryError):
             raise
         except Exception:
             raise InvalidInput("records", WITHHELD, "values of the declared types") from None
 
     def read(self) -> LabelledArray:
-        """Read everything.
-
-        Raises:
-            InvalidInput, StorageError: as :meth:`batches`.
-        """
         parts = list(self.batches(4096))
         if len(parts) == 1:
             return parts[0]
@@ -239,117 +203,72 @@ class Source(ABC):
 
 
 class ArraySource(Source):
-    """Arrays that are in memory (or memory-mapped) already.
+    """Arrays in memory, or memory-mapped.
 
     Args:
-        x: (n, *input_shape) numbers.
+        x: ``(n, *input_shape)`` numbers.
         y: (n,) integer labels in ``[0, K)`` or class names; None where there are none.
         classes: K class names.
-
-    Example:
-        >>> source = ArraySource(np.eye(3), np.array([0, 1, 1]), ("cat", "dog"))
-        >>> source.schema.input_shape, source.read().y.tolist()
-        ((3,), [0, 1, 1])
     """
+
+    anywhere = True
 
     def __init__(self, x: NDArray[Any], y: NDArray[Any] | None, classes: tuple[str, ...]) -> None:
         self._schema = array_schema(x.shape, x.dtype, None if y is None else y.shape, classes)
         self._x, self._y = x, NO_LABELS if y is None else y.reshape(-1)
 
-    @property
-    def schema(self) -> Schema:
-        """Shapes of the arrays."""
-        return self._schema
-
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        return self._chunks_from(0, size)
-
-    def _chunks_from(self, first: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
         for start in range(first, len(self._x), size):
             yield self._x[start : start + size], self._y[start : start + size]
-
-    def manifest(self) -> Manifest:
-        """A reader can begin anywhere."""
-        file = self.files[0] if self.files else None
-        return Manifest.of([(0, self.schema.records)], file=file, anywhere=True)
-
-
-def dropped(
-    chunks: Iterator[tuple[NDArray[Any], NDArray[Any]]], records: int
-) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-    """The chunks without their first ``records`` records.
-
-    Example:
-        >>> [x.tolist() for x, _ in dropped(iter([(np.arange(3), NO_LABELS), (np.arange(3, 5), NO_LABELS)]), 2)]
-        [[2], [3, 4]]
-    """
-    for x, y in chunks:
-        if records >= len(x):
-            records -= len(x)
-            continue
-        yield x[records:], y[records:]
-        records = 0
 
 
 def array_schema(
     x_shape: tuple[int, ...], x_type: np.dtype[Any], y_shape: tuple[int, ...] | None, classes: tuple[str, ...]
 ) -> Schema:
-    """Schema of an array of inputs and one of labels, from their headers alone; None where there are no labels."""
+    """Return the schema of arrays of inputs and labels, from their headers alone; None without labels."""
     if x_type.kind not in NUMERIC:
         raise InvalidInput("type of x", x_type.type.__name__, "numbers")
     if len(x_shape) < 2:
         raise InvalidInput("shape of x", x_shape, "(records, ...) with at least two axes")
     if y_shape not in (None, (x_shape[0],), (x_shape[0], 1)):
-        raise InvalidInput("shape of y", y_shape, f"({x_shape[0]},), one label a record. {ONE_LABEL}")
+        raise InvalidInput("shape of y", y_shape, f"({x_shape[0]},), one label for each record. {ONE_LABEL}")
     return Schema(records=x_shape[0], input_shape=x_shape[1:], classes=classes)
 
 
 def resolve_classes(
     declared: Any, public: Sequence[str] | None = None, coded: Sequence[str] | None = None
 ) -> tuple[str, ...]:
-    """The class list: what the caller declares, else what public metadata says, else an error.
-
-    Args:
-        declared: K (classes are then named ``"0"`` to ``"K-1"``); K distinct names, integers or truth values, which are
-            named as Python writes them; or ``"ClassLabel"``, which takes ``coded``.
-        public: names that the owner wrote into the data for this purpose, if there are any.
-        coded: names of a ClassLabel, if there is one. They may stem from the records, so they are not taken unasked.
-
-    Example:
-        >>> resolve_classes(3), resolve_classes([False, True])
-        (('0', '1', '2'), ('False', 'True'))
-    """
+    """Return the class list: the caller's declaration, else public metadata, else an error."""
+    # declared: K (classes are then "0" to "K-1"); K names, integers or truth values; or "ClassLabel", which takes
+    # `coded`. Names of a ClassLabel may stem from the records, so they need this request.
     if isinstance(declared, str) and declared == CLASS_LABEL:
         if coded is None:
             raise InvalidInput("classes", declared, "declared classes: the label's column has no ClassLabel")
         declared = list(coded)
     if declared is None and public is None:
-        taken = "" if coded is None else "; ClassLabel takes the names in the data, where they are public"
-        allowed = f"a number of classes or their names ({_DECLARE}); they are never inferred from labels{taken}"
+        taken = "" if coded is None else ". If the label names in the data are public, use ClassLabel"
+        allowed = f"the number of classes or their names, such as no,yes; they are never inferred from labels{taken}"
         raise InvalidInput("classes", None, allowed)
     if isinstance(declared, int | np.integer):
         return tuple(map(str, range(check_integer("classes", declared, low=1, high=2**20))))
     names: Any = public if declared is None else declared
     if isinstance(names, np.ndarray) and names.ndim == 1:
         names = names.tolist()
-    named = list(map(_class_name, names)) if isinstance(names, Sequence) and not isinstance(names, str) else [""]
+    listed = names if isinstance(names, Sequence) and not isinstance(names, str) else [None]
+    named = [str(name) if isinstance(name, str | int | np.integer | np.bool_) else "" for name in listed]
     if not all(named):
-        # What is no class list may be the labels, given by mistake: it is not quoted.
+        # A value that is no class list may be the labels, given by mistake: it is not quoted.
         shown = names if isinstance(names, str | float) else type(names).__name__
         raise InvalidInput("classes", shown, "an integer >= 1, or names (texts, integers, truth values)")
     if not named or len(set(named)) != len(named):
-        raise InvalidInput("classes", "a name twice" if named else [], "at least one name, each of them once")
+        raise InvalidInput("classes", "a name twice" if named else [], "one or more names without repetition")
     return tuple(named)
-
-
-def _class_name(name: object) -> str:
-    return str(name) if isinstance(name, str | int | np.integer | np.bool_) else ""
 
 
 def as_inputs(raw: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
     """Check raw inputs: (n, *shape) finite numbers, kept if uint8 and made float32 otherwise."""
     if raw.shape[1:] != shape:
-        raise InvalidInput("shape of a record", WITHHELD, f"{shape}, as declared or as the model takes")
+        raise InvalidInput("shape of a record", WITHHELD, f"{shape}, as declared or as the model expects")
     if raw.dtype.kind not in NUMERIC:
         raise InvalidInput("inputs", WITHHELD, "numbers")
     if raw.dtype == np.uint8:
@@ -365,14 +284,9 @@ def as_inputs(raw: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
 
 
 def as_table(raw: NDArray[Any], columns: tuple[str, ...]) -> NDArray[np.object_]:
-    """Check raw table rows: (n, columns) objects, each a str, a finite number (made float), a day (made a str) or None.
-
-    Example:
-        >>> as_table(np.array([["blue", 3]], dtype=object), ("colour", "size")).tolist()
-        [['blue', 3.0]]
-    """
+    """Check raw table rows: (n, columns) objects: str, finite number (made float), day (made str) or None."""
     if raw.ndim != 2 or raw.shape[1] != len(columns):
-        raise InvalidInput("shape of a record", WITHHELD, f"{len(columns)} values, one a column")
+        raise InvalidInput("shape of a record", WITHHELD, f"{len(columns)} values, one for each column")
     table = np.empty(raw.shape, dtype=object)
     for place in range(len(columns)):
         table[:, place] = _cells(raw[:, place].tolist(), columns[place])
@@ -398,23 +312,15 @@ def _cell(value: Any, column: str) -> str | float | None:
         if math.isfinite(number):
             return number
     if isinstance(value, date | np.datetime64):
-        # Nothing is equal to no time at all.
+        # Not-a-time is equal to no value, itself included.
         return None if value != value else str(value)
     raise InvalidInput(f"column {column}", WITHHELD, CELLS)
 
 
 def encode_labels(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int64]:
-    """Turn labels into class indices, each by itself: texts and numbers may stand side by side in an array of objects.
-
-    A label whose text is a class name is that class; ``1``, ``1.0`` and ``"1"`` are one text, and so are ``True`` and
-    ``"true"``. Other numbers, and texts of their digits, are places from 0 to K - 1 where :func:`reads_places`.
-
-    Example:
-        >>> encode_labels(np.array(["dog", "0"]), ("cat", "dog")).tolist()
-        [1, 0]
-        >>> encode_labels(np.array([True, False]), ("True", "False")).tolist()
-        [0, 1]
-    """
+    """Turn labels into class indices, each by itself: an array of objects may mix texts and numbers."""
+    # A label whose text is a class name is that class; 1, 1.0 and "1" are one text, as are True and "true". Other
+    # numbers, and texts of their digits, are places from 0 to K - 1 where `reads_places`.
     if raw.dtype.kind in "iuf" and reads_places(classes):
         return check_places(raw, classes)
     if raw.dtype.kind not in NUMERIC + "OUS":
@@ -443,14 +349,8 @@ def check_places(raw: NDArray[Any], classes: tuple[str, ...]) -> NDArray[np.int6
 
 @lru_cache(64)
 def reads_places(classes: tuple[str, ...]) -> bool:
-    """Whether a number among labels is a place in the list: no name is a number, or each is its place.
-
-    One number makes numbers of a whole array of truth values. So a name that means one stands where that number is.
-
-    Example:
-        >>> [reads_places(names) for names in (("no", "yes"), ("0", "1"), ("1", "2"), ("yes", "no"))]
-        [True, True, False, False]
-    """
+    """Whether a number among labels is a place in the list: no name is a number, or each is its place."""
+    # One number makes numbers of a whole array of truth values. So a name that means one stands where that number is.
     values = [name for name in map(_same_text, classes) if name in ("true", "false") or _NUMBER.fullmatch(name)]
     if values:
         return classes == tuple(map(str, range(len(classes))))
@@ -483,7 +383,7 @@ def _place(label: object, classes: tuple[str, ...]) -> int:
     if isinstance(label, int | float | np.integer | np.floating | Decimal):
         return same[_same_text(str(label))]
     if not isinstance(label, bytes | str):
-        raise ValueError("neither a text nor a number")
+        raise ValueError("neither text nor a number")
     text = (label.decode() if isinstance(label, bytes) else label).strip()
     return exact[text] if text in exact else same[_same_text(text)]
 
@@ -502,10 +402,9 @@ def _same_text(text: str) -> str:
 
 
 def outside_classes(classes: tuple[str, ...]) -> InvalidInput:
-    """The error for a label that is none of the classes."""
-    words = (
-        "by its name: numbers are no places where a name is a number or truth value (no first and yes second may be)"
-    )
-    by_name = "" if reads_places(classes) else f", {words}"
-    allowed = f"one of the {len(classes)} declared classes{by_name}; declare all with {_DECLARE}. {ONE_LABEL}"
-    return InvalidInput("label", WITHHELD, allowed)
+    """Return the error for a label that is none of the classes."""
+    words = ", by its name: a number is no position in the list if a class name is a number or truth value"
+    allowed = f"one of the {len(classes)} declared classes{'' if reads_places(classes) else words}. "
+    numbered = classes == tuple(map(str, range(len(classes))))
+    allowed += f"If labels are texts, list their names: {_DECLARE} no,yes" if numbered else f"List all in {_DECLARE}"
+    return InvalidInput("label", WITHHELD, f"{allowed}. {ONE_LABEL}")

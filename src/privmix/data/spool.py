@@ -1,9 +1,6 @@
-"""A stream of records, kept in files of its reader's while something is made of them: a kill costs little of it.
-
-A stream can be read from its beginning alone, and says of itself no more than its columns. What was read of it lies in
-a closed folder, in parts that are each whole or not there at all, with the stream's own note of where it stands.
-Whoever comes again with the stream goes on there, if the first records and the last ones that were kept are its own.
-"""
+"""A stream of records, kept in the reader's own files until they are used, so that a kill loses little work."""
+# A closed folder holds parts, each whole or absent, with the stream's state. A later process resumes there if the first
+# and the last kept records are those of its stream.
 
 from __future__ import annotations
 
@@ -26,45 +23,37 @@ from privmix.private_files import PrivateFolder
 
 _NOTES: Final = "notes.json"
 _MOST_NOTES: Final = 2**26
-_BATCH: Final = 1024
+BATCH: Final = 1024
 # Records of a part, at most, and bytes: what a kill may cost of what was read.
-_PART_RECORDS: Final = 2**16
+PART_RECORDS: Final = 2**16
 _PART_BYTES: Final = 2**28
 _ALLOWED: Final = "an IterableDataset that gives records of its features; `next(iter(stream))` shows one"
 
 
 class Spool:
-    """What was read of a stream of Hugging Face's, beside the store ``path``; a context manager.
+    """The records read so far of a Hugging Face stream, next to the store ``path``; a context manager.
 
     Formal guarantees:
         - Closed: the folder and its files are the owner's only, and no link is followed; they are gone once the store
           is made.
         - Once: records are in the parts once each, in the stream's order. The stream goes on behind the last part only
-          where the batch before is, to the bit, the last one that was kept; else all is read anew.
+          where the batch before is, to the bit, the last one that was kept; else all is read again.
         - Alone: while one process has it, another one's attempt is a :class:`StorageError`.
         - Silent: what a stream raises is not shown; it may quote a record.
-
-    Args:
-        stream: of one split, with features.
-        path: of the store.
-
-    Raises:
-        InvalidInput: it declares no columns, fails, or something is in the folder's place that no such work left.
-        StorageError: there is no room for its records, or another process is making the store.
     """
 
     def __init__(self, stream: Any, path: Path) -> None:
         if stream.features is None:
             allowed = (
-                "one that declares its columns: `stream.cast(datasets.Features(...))`, or `features=` where it is made "
-                "or mapped; they are never taken from records"
+                "a stream with declared columns: `stream.cast(datasets.Features(...))`, or `features=` where it is "
+                "created or mapped. Columns are never inferred from records"
             )
             raise InvalidInput("data", "an IterableDataset without features", allowed)
         self._stream, self._schema = stream.with_format("arrow"), stream.features.arrow_schema
         self._begin = self._state()
         place = path.with_name(f".{path.name}.records")
         with reading(path.parent, "a folder"):
-            self._lock = PathLock(place, StorageError(f"{path}: another process is making it"))
+            self._lock = PathLock(place, StorageError(f"{path}: another process is writing it"))
             try:
                 try:
                     self._folder = PrivateFolder(place, place.name)
@@ -86,7 +75,7 @@ class Spool:
         self._lock.release()
 
     def dataset(self) -> Any:
-        """The records as a ``Dataset`` that is read from the parts as it is needed; the stream is read to its end."""
+        """Return the records as a ``Dataset`` that reads parts when needed; the stream is read to its end."""
         if not self._notes["whole"]:
             self._fill()
         library: Any = sys.modules["datasets"]
@@ -95,7 +84,7 @@ class Spool:
         return library.concatenate_datasets([library.Dataset.from_file(part) for part in parts])
 
     def known(self, key: str, made: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """What was made of the whole under that key before, or is made now: records need not be read for it again."""
+        """Return the result kept under that key, or made now from the whole: records need not be read for it again."""
         facts: dict[str, Any] = self._notes["facts"]
         if key not in facts:
             facts[key] = dict(made())
@@ -104,7 +93,7 @@ class Spool:
         return found
 
     def _left(self) -> dict[str, Any]:
-        """Notes of an attempt that this one goes on with; of a new one where there is none, or of another stream."""
+        """Return notes of an attempt that this one resumes; of a new one if there is none, or of another stream."""
         schema = hashlib.sha256(self._schema.serialize().to_pybytes()).hexdigest()
         fresh = {"schema": schema, "parts": 0, "whole": False, "first": None, "last": None, "state": None, "facts": {}}
         with reading(self._folder.path, "a folder"):
@@ -125,7 +114,7 @@ class Spool:
         if not notes["parts"]:
             return False
         with _silent():
-            first = next(iter(self._stream.iter(_BATCH)), None)
+            first = next(iter(self._stream.iter(BATCH)), None)
         return first is not None and _digest(self._cast(first)) == notes["first"]
 
     def _fill(self) -> None:
@@ -136,7 +125,7 @@ class Spool:
         self._note()
 
     def _batches(self) -> Iterator[tuple[Any, Any]]:
-        """What the stream has behind the parts: where it stood before each batch, and the batch."""
+        """Yield the stream's batches behind the parts, each with the stream's state before it."""
         notes = self._notes
         if notes["parts"] and notes["state"] is not None:
             with _silent():
@@ -157,7 +146,7 @@ class Spool:
     def _read(self) -> Iterator[tuple[Any, Any]]:
         before = self._state()
         with _silent():
-            for table in self._stream.iter(_BATCH):
+            for table in self._stream.iter(BATCH):
                 yield before, self._cast(table)
                 before = self._state()
 
@@ -165,7 +154,7 @@ class Spool:
         return table.select(self._schema.names).cast(self._schema)
 
     def _state(self) -> Any:
-        """Where the stream stands, as it says; None: it does not."""
+        """Return the stream's position, as the stream reports it; None if it reports none."""
         try:
             found = self._stream.state_dict()
             json.dumps(found)
@@ -187,7 +176,7 @@ class Spool:
                     writer.write_table(batch)
                     rows, size = rows + batch.num_rows, size + batch.nbytes
                     notes |= {"first": notes["first"] or _digest(batch), "last": batch, "state": before}
-                    if rows >= _PART_RECORDS or size >= _PART_BYTES:
+                    if rows >= PART_RECORDS or size >= _PART_BYTES:
                         break
                     before, batch = next(batches, (None, None))
             if notes["last"] is not None:
@@ -221,6 +210,6 @@ def _silent() -> Iterator[None]:
     except OSError as error:
         if error.errno is None:
             raise InvalidInput("data", WITHHELD, _ALLOWED) from None
-        raise StorageError("data: the stream can't be read") from None
+        raise StorageError("data: the stream cannot be read") from None
     except Exception:
         raise InvalidInput("data", WITHHELD, _ALLOWED) from None

@@ -26,7 +26,7 @@ _FEATURES, _LABELS, _BEGINS, _META = "features.npy", "labels.npy", "begins.npy",
 
 @dataclass(frozen=True)
 class FeatureStore:
-    """Features and labels of a dataset. Private: the folder is readable by its owner only.
+    """Features and labels of a dataset. Private: only its owner can read the folder.
 
     Attributes:
         path: the folder.
@@ -35,18 +35,8 @@ class FeatureStore:
         features: (n, d) float32, memory-mapped and read-only.
         labels: (n,) int64.
         fingerprint: SHA-256 of its arrays. It stems from private rows: never publish it.
-        begins: (n,) uint8, memory-mapped: 1 where a person's records begin, in a store that is sorted
-            by person; see :func:`privmix.engine.grouping.store_by_person`. None elsewhere.
-
-    Example:
-        >>> import tempfile
-        >>> folder = Path(tempfile.mkdtemp()) / "store"
-        >>> schema = Schema(records=2, input_shape=(3,), classes=("cat", "dog"))
-        >>> with FeatureStore.create(folder, 2, 3, schema=schema, extractor={"name": "identity"}) as writer:
-        ...     writer.append(np.eye(2, 3, dtype=np.float32), np.array([0, 1]))
-        >>> store = FeatureStore.open(folder)
-        >>> store.features.shape, store.labels.tolist()
-        ((2, 3), [0, 1])
+        begins: (n,) uint8, memory-mapped: 1 where a person's records begin, in a store sorted by person
+            (:func:`privmix.engine.grouping.store_by_person`); else None.
     """
 
     path: Path
@@ -72,28 +62,13 @@ class FeatureStore:
         runtime: Mapping[str, Any] | None = None,
         by_person: bool = False,
     ) -> FeatureStoreWriter:
-        """Begin a store of ``records`` rows of ``dim`` features at ``path``, which must not exist.
-
-        Nothing appears at ``path`` before the writer's ``finish()``. Until then the rows are in ``.{name}.partial``
-        beside it, a hidden folder for the owner only. One process at a time may write a store.
-
-        Args:
-            path: the folder to make.
-            records: n, as in the schema.
-            dim: d.
-            schema: public facts of the raw dataset.
-            extractor: what made the features, and from what; JSON values.
-            resume: go on where an interrupted writer of the very same store stopped: ``rows`` of the writer says how
-                many rows are there already. Rows of any other store are removed.
-            runtime: what else must be equal to go on, such as the device; not kept in the finished store.
-            by_person: each person's records stand side by side, and ``append`` is told where they begin.
-
-        Raises:
-            InvalidInput: ``path`` exists, or ``records`` is not ``schema.records``.
-            StorageError: the folder that is to hold it cannot be written, or another process is writing the store.
-        """
+        """Begin a store of ``records`` rows of ``dim`` features at ``path``, which must not exist."""
+        # No store appears at ``path`` before the writer's ``finish()``. Until then the rows are in ``.{name}.partial``
+        # next to it, an owner-only folder; one process at a time writes. resume: continue an interrupted writer of the
+        # same store at its ``rows``. runtime: facts that must be equal to resume, such as the device. by_person: each
+        # person's records are adjacent, and ``append`` gets where they begin.
         if records != schema.records:
-            raise InvalidInput("records", records, f"{schema.records}, as the schema says")
+            raise InvalidInput("records", records, f"{schema.records}, as in the schema")
         dim = check_integer("feature dimension", dim, low=1)
         return FeatureStoreWriter(
             Path(path), schema, dim, extractor, resume=resume, runtime=runtime, by_person=by_person
@@ -101,15 +76,7 @@ class FeatureStore:
 
     @staticmethod
     def open(path: str | Path) -> FeatureStore:
-        """Open a finished store.
-
-        Args:
-            path: the folder.
-
-        Raises:
-            InvalidInput: not a store, or its files do not agree; or the folder is not this user's alone (mode 0700).
-            StorageError: it cannot be read.
-        """
+        """Open a finished store; its folder must be this user's alone (mode 0700)."""
         path = Path(path)
         with decoding(path, "a feature store"):
             meta = _opened_meta(path)
@@ -137,25 +104,20 @@ class FeatureStore:
 
     @property
     def dim(self) -> int:
-        """d."""
         return int(self.features.shape[1])
 
     def verify(self) -> None:
-        """Compare the arrays with the fingerprint.
-
-        Raises:
-            InvalidInput: they were changed since the store was finished.
-        """
+        """Compare the arrays with the fingerprint; raise :class:`InvalidInput` where they differ."""
         with reading(self.path, "a feature store"):
             if _digest(self.path, _names(self.begins is not None)) != self.fingerprint:
                 raise InvalidInput(str(self.path), WITHHELD, "features and labels as they were written")
 
 
 class FeatureStoreWriter:
-    """Appends batches to a store that is being made beside its place; see :meth:`FeatureStore.create`.
+    """Appends batches to a store that is not yet in place; see :meth:`FeatureStore.create`.
 
-    A ``with`` block finishes the store at its end. If an error leaves the block, what was written is removed; with
-    ``resume``, it is kept for another attempt unless the error is about the data themselves.
+    A ``with`` block finishes the store at its end. An error removes the rows; with ``resume`` it keeps them for another
+    attempt, unless the error is about the data.
     """
 
     def __init__(
@@ -196,17 +158,15 @@ class FeatureStoreWriter:
 
     @property
     def path(self) -> Path:
-        """Where the store will be."""
         return self._path
 
     @property
     def dim(self) -> int:
-        """d."""
         return self._dim
 
     @property
     def facts(self) -> Mapping[str, Any]:
-        """What must be equal to resume what another process left."""
+        """The facts that must be equal to resume an interrupted store."""
         return self._facts
 
     @property
@@ -220,20 +180,15 @@ class FeatureStoreWriter:
         return self._partial.durable_rows
 
     def append(self, features: NDArray[Any], labels: NDArray[Any], begins: NDArray[np.bool_] | None = None) -> None:
-        """Write the next rows: (b, d) finite numbers, (b,) labels and, by person, (b,) whether a person begins.
-
-        Raises:
-            InvalidInput: shapes, labels or values do not fit, or more rows than announced; nothing private is shown.
-            StorageError: writing failed, for example because the disk is full.
-        """
+        """Write the next rows: (b, d) finite numbers, (b,) labels and, by person, (b,) whether a person begins."""
         x = as_inputs(np.asarray(features), (self._dim,)).astype("<f4", copy=False)
         y = check_places(np.asarray(labels), self._schema.classes)
         if x.ndim != 2 or len(x) != len(y) or self.rows + len(x) > self._schema.records:
-            raise InvalidInput("rows", self.rows + len(x), f"{self._schema.records} rows, one label a row")
+            raise InvalidInput("rows", self.rows + len(x), f"{self._schema.records} rows, one label for each row")
         arrays = [x, y.astype("<i8")]
         if self._by_person:
             if begins is None or begins.shape != y.shape:
-                raise InvalidInput("begins", WITHHELD, "whether a person begins, once a row")
+                raise InvalidInput("begins", WITHHELD, "one value for each row: whether a person begins")
             arrays.append(begins.astype("u1"))
         named = dict(zip(_names(self._by_person), arrays, strict=True))
         contents = {name: np.ascontiguousarray(array).data for name, array in named.items()}
@@ -246,12 +201,7 @@ class FeatureStoreWriter:
             self._partial.checkpoint()
 
     def finish(self) -> FeatureStore:
-        """Write the metadata, rename the folder into place and open it; on failure as when an error leaves the block.
-
-        Raises:
-            InvalidInput: fewer rows than announced.
-            StorageError: writing failed.
-        """
+        """Write the metadata, rename the folder into place and open it; treat failures as errors in the block."""
         try:
             self._publish()
         except BaseException as error:
@@ -262,7 +212,7 @@ class FeatureStoreWriter:
 
     def _publish(self) -> None:
         if self.rows != self._schema.records:
-            raise InvalidInput("rows", self.rows, f"{self._schema.records}, the number announced")
+            raise InvalidInput("rows", self.rows, f"{self._schema.records}, the number in the schema")
         self._check_free()
         with reading(self._path, "a folder"):
             self._partial.checkpoint()
@@ -270,7 +220,6 @@ class FeatureStoreWriter:
             self._partial.publish(json.dumps(meta, indent=2) + "\n")
 
     def abort(self) -> None:
-        """Remove what was written."""
         self._partial.remove()
 
     def leave(self) -> None:
@@ -286,7 +235,7 @@ class FeatureStoreWriter:
 
     def _check_free(self) -> None:
         if self._path.exists() or self._path.is_symlink():
-            raise InvalidInput("feature store", str(self._path), "a path where nothing is yet")
+            raise InvalidInput("feature store", str(self._path), "a path that does not exist yet")
 
     def __enter__(self) -> FeatureStoreWriter:
         return self
@@ -323,13 +272,13 @@ def _header(dtype: np.dtype[Any], shape: tuple[int, ...]) -> bytes:
 
 
 def _opened_meta(path: Path) -> Mapping[str, Any]:
-    """The description of a finished store."""
+    """Return the description of a finished store."""
     check_private_folder(path, "feature store")
     meta = json.loads((path / _META).read_text(encoding="utf-8"))
     if meta["version"] != _VERSION:
         raise InvalidInput(f"version of {path}", meta["version"], f"{_VERSION}")
     if "sealed" in meta:
-        allowed = "a plain store: encrypted ones are not read any more; remove it, and it is made again"
+        allowed = "a store without encryption: remove this one, and privmix creates it again"
         raise InvalidInput("feature store", str(path), allowed)
     return dict(meta)
 

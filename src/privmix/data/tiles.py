@@ -1,9 +1,5 @@
-"""Tiles of a feature store in the making: files that several processes write, each whole or not there at all.
-
-A tile is a stretch of records, and its number says which: what is in it follows from the data and the extractor alone.
-So whoever makes it, however often, makes the same bytes, and what is left to do after a kill is the list of numbers
-that have no file. Tiles lie in a folder beside the store, and go into it in their order.
-"""
+"""Tiles of a feature store in the making: files that several processes write, each whole or absent."""
+# A tile's content follows from the data and the extractor alone: every process makes the same bytes.
 
 from __future__ import annotations
 
@@ -31,22 +27,17 @@ _WANTED: Final = 1024
 _FEWEST: Final = 256
 _MOST: Final = 65_536
 _MOST_BYTES: Final = 2**28
-# How often a folder is emptied that somebody goes on filling.
+# How often a folder is emptied that another process keeps filling.
 _TRIES: Final = 8
 
 
 def tile_records(records: int, dim: int) -> int:
-    """How many records a tile has: a thousandth of all, between 256 and 65,536, and at most 256 MiB of features.
-
-    Example:
-        >>> tile_records(60_000, 512), tile_records(10**8, 512)
-        (256, 65536)
-    """
+    """Return records per tile: a thousandth of all, between 256 and 65,536, and at most 256 MiB of features."""
     return max(1, min(_MOST_BYTES // (4 * dim), max(_FEWEST, min(_MOST, -(-records // _WANTED)))))
 
 
 class TileFolder:
-    """``.{name}.tiles`` beside the store ``path``: a file a tile, of its owner alone.
+    """``.{name}.tiles`` next to the store ``path``: one owner-only file per tile; ``facts`` hashes the store's origin.
 
     Formal guarantees:
         * Whole: a tile has its name once all its bytes are on the disk; what reads it compares their hash.
@@ -54,10 +45,6 @@ class TileFolder:
           attempt before puts there late, for another store, is made again.
         * Again: two processes that make one tile, as one was taken for lost, do not disturb each other.
         * Closed: the folder and its files are the owner's only, and no link is followed.
-
-    Args:
-        folder: open.
-        facts: hash of what the store is of.
     """
 
     def __init__(self, folder: PrivateFolder, facts: bytes) -> None:
@@ -65,14 +52,7 @@ class TileFolder:
 
     @classmethod
     def beside(cls, path: Path, facts: Mapping[str, Any]) -> Self:
-        """The folder of the store that is made at ``path``: taken over where it is of the same facts, else begun anew.
-
-        The store's lock is held: nobody else is using it.
-
-        Raises:
-            InvalidInput: something is in the way that no such work left.
-            StorageError: it can't be made.
-        """
+        """Open the folder of the store at ``path``, whose lock the caller holds; remove tiles of other facts."""
         place, wanted = tiles_of(path), json.dumps(facts, sort_keys=True).encode()
         mark = hashlib.sha256(wanted).digest()
         with reading(path.parent, "a folder"):
@@ -89,10 +69,7 @@ class TileFolder:
 
     @classmethod
     def clear(cls, path: Path) -> None:
-        """Remove what an attempt by workers left beside the store at ``path``, where tiles are not used any more.
-
-        The store's lock is held. Whatever else has that name stays.
-        """
+        """Remove tiles next to the store at ``path``, whose lock the caller holds; leave anything else of that name."""
         place = tiles_of(path)
         with reading(path.parent, "a folder"), contextlib.suppress(FileNotFoundError, InvalidInput):
             left = PrivateFolder(place, place.name)
@@ -104,25 +81,17 @@ class TileFolder:
 
     @classmethod
     def at(cls, path: Path, facts: bytes | None = None) -> Self:
-        """The folder of the store that another process is making at ``path``.
-
-        Args:
-            path: of the store.
-            facts: of the tiles that are put there, see :attr:`facts`; None: of what is there.
-
-        Raises:
-            StorageError: it isn't here: this machine does not share the file system, or it is another user's.
-        """
+        """Open the folder of a store that another process makes at ``path``; ``facts`` None: those of the folder."""
+        # StorageError where it is absent: this machine does not share the file system, or another user owns the folder.
         place = tiles_of(path)
         try:
             folder = PrivateFolder(place, place.name)
             found = hashlib.sha256(folder.read(_BEGIN, _MOST_FACTS)).digest() if facts is None else facts
             return cls(folder, found)
         except FileNotFoundError:
-            raise StorageError(f"{place}: not there; every machine has to share the folder of the store") from None
+            raise StorageError(f"{place}: missing. Every machine must share the folder of the store") from None
 
     def there(self) -> set[int]:
-        """Numbers of the tiles that are made."""
         found = (name.removeprefix(_PREFIX) for name in self._folder.names() if name.startswith(_PREFIX))
         return {int(number) for number in found if number.isdigit()}
 
@@ -134,7 +103,7 @@ class TileFolder:
             stream.write(content)
 
     def read(self, number: int, records: int, dim: int) -> tuple[NDArray[np.float32], NDArray[np.int64]] | None:
-        """A tile's features (b, d) and labels (b,); None where there is no such tile, or another one's bytes."""
+        """Return a tile's features (b, d) and labels (b,); None where there is no such tile, or another one's bytes."""
         size = records * (4 * dim + 8) + _DIGEST
         try:
             with self._folder.open(_name(number)) as stream:
@@ -154,7 +123,6 @@ class TileFolder:
         return hasher.digest()
 
     def remove(self, number: int) -> None:
-        """Take a tile away; none, no work."""
         self._folder.remove(_name(number))
 
     def discard(self) -> None:
@@ -166,22 +134,16 @@ class TileFolder:
         self._folder.close()
 
     def close(self) -> None:
-        """Leave it for another attempt."""
         self._folder.close()
 
 
 def tiles_of(path: Path) -> Path:
-    """Where the tiles of the store at ``path`` are while it is made."""
+    """Return the folder of tiles of the store at ``path`` while it is made."""
     return path.with_name(f".{path.name}.tiles")
 
 
 def missing(there: set[int], first: int, tiles: int) -> list[int]:
-    """Numbers from ``first`` to before ``tiles`` that are not there: 8 bytes each beside Python's list.
-
-    Example:
-        >>> missing({2, 4}, 1, 6)
-        [1, 3, 5]
-    """
+    """Numbers from ``first`` to before ``tiles`` that are absent: 8 bytes each."""
     return [number for number in range(first, tiles) if number not in there]
 
 
@@ -191,7 +153,7 @@ def _check_ours(folder: PrivateFolder) -> None:
 
 
 def _remove_drafts(folder: PrivateFolder) -> None:
-    """Halves of tiles, of workers that were killed; one that still lives makes its tile for nobody."""
+    """Partial tiles of killed workers; a worker that still runs loses its tile."""
     for name in folder.names():
         if name.startswith(f".{_PREFIX}"):
             folder.remove(name)

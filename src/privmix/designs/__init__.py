@@ -1,7 +1,5 @@
 """Designs: the ways to release records, a folder a family."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily

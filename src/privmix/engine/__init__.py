@@ -1,7 +1,5 @@
 """The engine: exact sums of records, tile by tile, in memory, from disk or on a cluster, and noise once."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily
@@ -11,7 +9,4 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = lazily(__name__)
 
-__all__ = [
-    "PrivateRecords",
-    "ReleaseEngine",
-]
+__all__ = ["PrivateRecords", "ReleaseEngine"]

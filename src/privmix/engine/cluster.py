@@ -1,9 +1,5 @@
-"""A Ray cluster: how this process finds one or starts one, and who else can reach it.
-
-A cluster that is started here listens on the loopback interface to those who have its token, and keeps its files, open
-to all as Ray makes them, in a scratch folder that its owner alone can enter. Where another cluster keeps and spills
-objects is its operator's to settle.
-"""
+"""A Ray cluster: how this process finds or starts it, and who else can reach it."""
+# A started one listens on the loopback interface to holders of its token, with its files in an owner-only folder.
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from privmix.private_files import file_mode
 from privmix.scratch import ScratchFolder
 
 _CONNECT_SECONDS = 10
-# Of the paths of Ray's sockets, which the operating system limits to 107 bytes, below its folder.
+# Bytes of the paths of Ray's sockets below its folder; the operating system limits whole paths to 107 bytes.
 _SOCKET_PATH = 65
 _MOST_PATH = 107
 # "0" where Ray runs on one machine alone.
@@ -30,15 +26,15 @@ _CLUSTERS = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
 _MODE, _TOKEN, _TOKEN_FILE = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"
 
 
-KEPT: Final = "what was made is kept, and another attempt goes on with it"
-"""What errors of clusters end with."""
+KEPT: Final = "finished parts are kept: run the command again to continue"
+"""The end of every error of a cluster."""
 
 # A disk, a quota, or what one file may have.
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Errors of Ray's that more machines do not mend.
 _REMEDIES: Final = {
-    "OutOfDiskError": "no room on the disk where Ray spills objects, its temporary folder",
-    "ObjectStoreFullError": "the object store is too small, and nothing can be spilled",
+    "OutOfDiskError": "no space on the disk with Ray's temporary folder, which holds spilled objects",
+    "ObjectStoreFullError": "the object store is too small, and it cannot spill objects",
     "OutOfMemoryError": "a machine has too little memory for its tasks",
 }
 
@@ -50,22 +46,17 @@ class ClusterLost(StorageError):
 
 
 def lost(error: Exception) -> ClusterLost:
-    """What is said of an error of Ray's: not its text, which holds tracebacks of workers."""
+    """Return the error to raise for one of Ray's, without its text, which holds tracebacks of workers."""
     name = type(error).__name__
     return ClusterLost(f"ray: {name}; {_REMEDIES.get(name, 'the cluster could not finish the work')}; {KEPT}")
 
 
 def reason_of(error: Exception) -> str:
-    """Why a task gave up, without a word of a library's: the operating system's, such as of a full disk, or a kind.
-
-    Example:
-        >>> reason_of(OSError(errno.EIO, "row 17")), reason_of(ValueError("row 17"))
-        ('Input/output error', 'ValueError')
-    """
+    """Return why a task failed, without a library's words: the operating system's message, or the error's kind."""
     found: BaseException | None = error
     while found is not None:
         if isinstance(found, OSError) and found.errno is not None:
-            full = ": make room where the features are to be" if found.errno in _FULL else ""
+            full = ": free space on the disk of the features" if found.errno in _FULL else ""
             return os.strerror(found.errno) + full
         # Errors that are worded for users have the system's behind them.
         found = found.__context__
@@ -73,7 +64,6 @@ def reason_of(error: Exception) -> str:
 
 
 def check_ray() -> None:
-    """Raise :class:`MissingExtra` unless Ray is installed."""
     # Before the first import: Ray reads it once.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
@@ -99,7 +89,7 @@ def connected(address: str | None) -> Iterator[None]:
             _check_length(folder)
             done.enter_context(_own_token())
             done.enter_context(_loopback())
-            # Ray opens its folders to all; nobody else gets to them.
+            # Ray opens its folders to all; no other user can reach them.
             quiet |= {"include_dashboard": False, "_node_ip_address": "127.0.0.1", "_temp_dir": str(folder)}
         else:
             _check_mode()
@@ -118,7 +108,7 @@ def connected(address: str | None) -> Iterator[None]:
 
 @contextmanager
 def _own_token() -> Iterator[None]:
-    """Make this process, and the cluster it starts, use a token that nobody else knows."""
+    """Make this process, and the cluster it starts, use a fresh secret token."""
     before = {name: os.environ.pop(name, None) for name in (_MODE, _TOKEN, _TOKEN_FILE)}
     # Children get it; other users can't read the environment of ours.
     os.environ |= {_MODE: "token", _TOKEN: secrets.token_hex(32)}
@@ -135,11 +125,9 @@ def _own_token() -> Iterator[None]:
 
 @contextmanager
 def _loopback() -> Iterator[None]:
-    """Keep a cluster that is started now on the loopback interface.
-
-    Ray does so where clusters are switched off. Its processes read that from the environment; this one has read it when
-    Ray was imported, perhaps by others.
-    """
+    """Keep a cluster that is started now on the loopback interface."""
+    # Ray does so where clusters are switched off. Its processes read that from the environment; this one has read it
+    # when Ray was imported, perhaps by others.
     from ray._private import ray_constants
 
     constants: Any = ray_constants
@@ -155,7 +143,7 @@ def _loopback() -> Iterator[None]:
 
 
 def _reread_token() -> None:
-    """Ray keeps what it read of these settings. The mode goes first: it looks for a token as long as it wants one."""
+    """Ray caches these settings. The mode goes first: while it requires a token, Ray looks for one."""
     from ray import _raylet as loaded
 
     _raylet: Any = loaded
@@ -168,8 +156,8 @@ def _check_mode() -> None:
         raise InvalidInput(
             "RAY_AUTH_MODE",
             os.environ.get(_MODE),
-            "token, with the token of the cluster in RAY_AUTH_TOKEN_PATH (private records go there); or disabled, "
-            "where nobody else can reach its network",
+            "token, with the cluster's token in RAY_AUTH_TOKEN_PATH, since private records go there; or disabled on "
+            "a network that no other user can reach",
         )
 
 
@@ -185,9 +173,7 @@ def _check_token_asked() -> None:
     except ray.exceptions.RayError as error:
         raise lost(error) from None
     if asked != "token":
-        raise InvalidInput(
-            "ray_address", "a cluster that asks for no token", "one that was started with RAY_AUTH_MODE=token"
-        )
+        raise InvalidInput("engine", "a cluster without a token", "a cluster started with RAY_AUTH_MODE=token")
 
 
 def _mode_here() -> str:
@@ -195,7 +181,7 @@ def _mode_here() -> str:
 
 
 def _check_length(folder: Path) -> None:
-    """The operating system would say so less clearly."""
+    """Check the length here: the operating system's own message is less clear."""
     base = tempfile.gettempdir()
     most = _MOST_PATH - _SOCKET_PATH - len(os.fsencode(folder)) + len(os.fsencode(base))
     if len(os.fsencode(base)) > most:
@@ -203,11 +189,11 @@ def _check_length(folder: Path) -> None:
 
 
 def _check_reachable(address: str | None) -> None:
-    """Raise at once where nobody listens: Ray itself tries for minutes."""
+    """Raise at once where no server listens: Ray itself tries for minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_SECONDS).close()
     except (OSError, OverflowError):
-        raise ClusterLost(f"ray: nobody listens at {address}") from None
+        raise ClusterLost(f"ray: no cluster at {address}") from None

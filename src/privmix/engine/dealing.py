@@ -1,8 +1,5 @@
-"""Runs of tiles, dealt to the workers of a cluster as they get free: nobody waits for who is slow or gone.
-
-A run that is made twice is the same, so it is dealt again as soon as it may have been lost, and while it waits behind a
-long one.
-"""
+"""Distribute runs of tiles to the workers of a cluster as they become free, without waiting for slow or lost ones."""
+# A run that is made twice is the same: it is dealt again when it may be lost or waits behind a long one.
 
 from __future__ import annotations
 
@@ -16,33 +13,28 @@ from privmix.engine.ray import _checked
 
 # Runs that a worker has before it, so that it never waits for the next one.
 _AHEAD: Final = 2
-# Of a call that waits until its actor is back.
+# Retries of a call that waits until its actor is back.
 _FOREVER: Final = -1
 
 
 def asks_until_back(actor: Any, parts: Any) -> Any:
-    """What becomes the actor's ``runtime(parts)`` once it is there, however long that takes."""
+    """Return a reference to the result of the actor's ``runtime(parts)``, ready once the actor is there."""
     return actor.runtime.options(max_task_retries=_FOREVER).remote(parts)
 
 
 @dataclass(eq=False)
 class Dealing:
-    """Deals runs of tiles to actors.
+    """Distributes runs of tiles to actors.
 
     Formal guarantees:
-        * Lost: what an actor had before it when it died, alone or with its machine, goes to the others at once. It gets
-          more when it is back, and has said that its machine is like the others.
+        * Lost: the runs of an actor that died, alone or with its machine, go to the others at once. It gets more when
+          it is back, and has reported that its machine is like the others.
         * Bounded: a run that was lost more than ``retries`` times ends the work.
         * Slow: a run that takes long holds up itself alone; what waits behind it goes to who has nothing to do.
-
-    Args:
-        actors: who makes runs: ``encode(place, run, parts)``, and ``runtime(parts)``.
-        place, parts: what they are called with.
-        runs: not dealt yet.
-        retries: how often a run may be lost.
-        check: called with what an actor says of its machine; raises where that is not like the others.
-        away: what asks actors that are not there yet, by their numbers.
     """
+
+    # check: called with an actor's description of its machine; raises where machines differ. away: asks actors that are
+    # not there yet, by number. retries: how often a run may be lost.
 
     actors: list[Any]
     place: Any
@@ -71,12 +63,7 @@ class Dealing:
         return not self.runs and not self._under_way
 
     def done(self, *, wait: bool) -> set[int]:
-        """Tiles that were made since it was asked last; where it is to wait, it does so until something has happened.
-
-        Raises:
-            ClusterLost: no actor is left, or one is not like the others.
-            RayError: a run was lost too often.
-        """
+        """Return the number of tiles made since the last call; wait for an event where asked to."""
         import ray
 
         self._deal()
@@ -106,7 +93,7 @@ class Dealing:
         self._under_way[call] = actor, run
 
     def _behind_another(self) -> range | None:
-        """A run that an actor can't have begun with, and nobody else has."""
+        """Return a run that its actor cannot have started, and no other actor has."""
         busy: set[int] = set()
         for actor, run in self._under_way.values():
             if actor in busy and run not in self._twice:

@@ -1,10 +1,6 @@
-"""Features made on a Ray cluster: actors read tiles of the records, encode them, and write each tile's file.
-
-What travels to a worker is the source (names of files, and where reading can begin in them), the extractor, and numbers
-of tiles; what comes back are numbers. Records and features go from files to files: none is in Ray's object store, nor
-in what Ray spills. So the data and the folder of the store have to be on a file system that all machines share, at the
-same paths, as the same user's.
-"""
+"""Features made on a Ray cluster: actors read tiles of the records, encode them, and write each tile's file."""
+# Records and features never enter Ray's object store or its spilled files. So data and store must be on a file system
+# that all machines share, at the same paths, as the same user's.
 
 from __future__ import annotations
 
@@ -32,19 +28,19 @@ from privmix.private_files import no_core_dumps
 
 # How long all workers are waited for before the first tile, where some have come.
 _SECONDS: Final = 30.0
-# How often a tile is made anew whose bytes are not those that were written.
+# How often a tile is made again if its bytes are not those that were written.
 _AGAIN: Final = 3
 
 
 class Encodes(Protocol):
-    """What is asked of an extractor here; see :class:`privmix.features.Extractor`."""
+    """The interface that an extractor needs here; see :class:`privmix.features.Extractor`."""
 
     @property
     def step(self) -> int:
         """Records a call."""
 
     def runtime(self) -> dict[str, Any]:
-        """What may change the last bits of features."""
+        """Facts that may change the last bits of features."""
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
         """(b, ...) inputs -> (b, d) features."""
@@ -52,15 +48,7 @@ class Encodes(Protocol):
 
 @dataclass(frozen=True)
 class TilePlace:
-    """Where tiles go, and what one is.
-
-    Attributes:
-        path: of the store in the making.
-        records: of a tile.
-        dim: d.
-        facts: of the tiles, see :class:`privmix.data.tiles.TileFolder`.
-        runtime: what its worker has to say of its machine; None: anything.
-    """
+    """Path of the store in the making, records of a tile, d, facts of the tiles, required ``runtime`` or None."""
 
     path: str
     records: int
@@ -69,24 +57,17 @@ class TilePlace:
     runtime: Mapping[str, Any] | None = None
 
     def folder(self) -> TileFolder:
-        """Open, on a worker."""
         return TileFolder.at(Path(self.path), self.facts)
 
 
 @dataclass(frozen=True)
 class Parts:
-    """Source and extractor of the tiles.
-
-    Attributes:
-        held: both, or where each is in Ray's object store: names and places in files, and public numbers.
-        stored: whether they are there.
-    """
+    """Source and extractor of the tiles, or (``stored``) their places in Ray's object store; no records."""
 
     held: tuple[Any, Any]
     stored: bool
 
     def fetched(self) -> tuple[Source, Encodes]:
-        """Both."""
         if not self.stored:
             return self.held
         import ray
@@ -96,11 +77,11 @@ class Parts:
 
 
 class TileWorker:
-    """What an actor is: it makes tiles, one after the other. Holds private records while it does.
+    """An actor that makes tiles, one after the other. Holds private records while it does.
 
     Formal guarantees:
         * a tile's bytes follow from the data, the extractor and its number: made twice, it is the same;
-        * what fails says nothing of a record.
+        * the text of a failure reveals no fact about a record.
     """
 
     def __init__(self, folder: str, on_start: Callable[[], None] | None) -> None:
@@ -112,11 +93,11 @@ class TileWorker:
         self._parts: tuple[Source, Encodes] | None = None
 
     def runtime(self, parts: Parts) -> Any:
-        """What may change the last bits of its features."""
+        """Facts that may change the last bits of its features."""
         return _guarded(lambda: self._opened(parts).runtime())
 
     def _opened(self, parts: Parts) -> Encodes:
-        """Fetch source and extractor once; whoever starts this again hands them over again. Gives the extractor."""
+        """Fetch source and extractor once and return the extractor; a restarted worker gets them again."""
         if self._parts is None:
             self._source, self._extractor = self._parts = parts.fetched()
             if (torch := sys.modules.get("torch")) is not None:
@@ -124,12 +105,12 @@ class TileWorker:
         return self._parts[1]
 
     def encode(self, place: TilePlace, span: range, parts: Parts) -> Any:
-        """Make the tiles of ``span`` that are not there yet; returns what :meth:`runtime` says, or why it gave up."""
+        """Make the missing tiles of ``span``; return :meth:`runtime`, or why it failed."""
 
         def work() -> Mapping[str, Any]:
             found = self._opened(parts).runtime()
             if place.runtime not in (None, found):
-                # It was started again on another kind of machine, whose tiles nobody wants.
+                # Ray restarted this actor on a machine with other versions: its tiles would differ in the last bits.
                 return found
             folder = place.folder()
             try:
@@ -169,21 +150,9 @@ class ClusterEncoder:
 
     Formal guarantees:
         * Same: the store has the bytes of one that is made here, where one machine's :meth:`runtime` is the other's;
-        * Exactly once: each tile is in the store once, in its place, whatever died and however often it was made;
+        * Exactly once: each tile is in the store once, in its place, after any deaths and however often it was made;
         * Resumed: tiles that are there are not made again, and what comes before one is read only where its file's
           format has no place nearer to begin at.
-
-    Args:
-        cluster: where.
-        source: of files (``travels``).
-        extractor: public, per record.
-        workers: actors; None: as many as there are CPUs, or GPUs where the extractor runs on them.
-
-    Raises:
-        MissingExtra: ray is not installed.
-        ClusterLost: no cluster, or it could not finish, or its machines differ in what changes the last bits of
-            features.
-        InvalidInput: a record is not acceptable; it is not shown.
     """
 
     cluster: Cluster
@@ -220,9 +189,7 @@ class ClusterEncoder:
         on_gpu = there.get("GPU", 0) >= 1 and "device" in self.extractor.runtime()
         many = int(there["GPU"] if on_gpu else max(1, there.get("CPU", 1)))
         made = library.remote(TileWorker).options(
-            num_cpus=1,
-            num_gpus=1 if on_gpu else 0,
-            max_restarts=self.cluster.max_retries,
+            num_cpus=1, num_gpus=1 if on_gpu else 0, max_restarts=self.cluster.max_retries
         )
         # Put once, for all of them.
         self._parts = Parts((library.put(self.source), library.put(self.extractor)), stored=True)
@@ -235,18 +202,17 @@ class ClusterEncoder:
             here, self._later = library.wait(list(asked), num_returns=1)
         for found in library.get(here):
             self._check_runtime(_checked(found))
-        # Of machines that are busy, or were lost just now: they get work when they come.
+        # Workers on machines that are busy, or were just lost: they get work when they come.
         self._later = {one: asked[one] for one in self._later}
 
     def runtime(self) -> Mapping[str, Any]:
-        """What all workers say that may change the last bits of features."""
+        """Return the facts that may change the last bits of features, as all workers report them."""
         found: Mapping[str, Any] = self._runtime
         return found
 
     def rows(
         self, source: Source, writer: FeatureStoreWriter
     ) -> Generator[tuple[NDArray[Any], NDArray[Any]], None, None]:
-        """See :class:`privmix.features.cache.Encoder`."""
         assert source is self.source
         size = tile_records(source.schema.records, writer.dim)
         folder = TileFolder.beside(writer.path, {**writer.facts, "tile": size})
@@ -285,7 +251,9 @@ class ClusterEncoder:
             if found is None:
                 again += 1
                 if again > _AGAIN:
-                    raise ClusterLost("ray: tiles are not what was written; is the file system shared?")
+                    raise ClusterLost(
+                        "ray: the tiles differ from those written. Check that all machines share the file system"
+                    )
                 folder.remove(number)
                 there.discard(number)
                 work.add(range(number, number + 1))
@@ -293,7 +261,7 @@ class ClusterEncoder:
             passed = max(0, writer.rows - first)
             yield found[0][passed:], found[1][passed:]
             written.append(number)
-            # What is in the store, and stays there, needs no tile.
+            # Rows that are in the store, and stay there, need no tile.
             while written and (written[0] + 1) * size <= writer.durable_rows:
                 folder.remove(written.popleft())
             number += 1
@@ -302,16 +270,14 @@ class ClusterEncoder:
         if self._runtime is None:
             self._runtime = found
         if found != self._runtime:
-            raise ClusterLost("ray: machines differ in device, threads or libraries: so would features, in last bits")
+            raise ClusterLost(
+                "ray: the machines differ in device, threads or library versions, so features would "
+                "differ in their last bits. Use identical machines"
+            )
 
 
 def _neighbours(numbers: list[int]) -> Iterator[range]:
-    """The numbers as stretches without gaps.
-
-    Example:
-        >>> list(_neighbours([1, 2, 5]))
-        [range(1, 3), range(5, 6)]
-    """
+    """Yield the numbers as stretches without gaps."""
     start = 0
     for place in range(1, len(numbers) + 1):
         if place == len(numbers) or numbers[place] != numbers[place - 1] + 1:

@@ -14,10 +14,10 @@ from privmix.plans.registry import behind, check_unit
 
 
 class EngineMaker(Protocol):
-    """What a design's ``engines`` name: an engine's class, or what makes one."""
+    """A value of a design's ``engines``: an engine's class, or a function that makes an engine."""
 
     def __call__(self, plan: Any, records: RecordSource, streams: SecretStreams, **machine: Any) -> Engine:
-        """``machine``: ``workers`` and ``memory_bytes``, None where nobody said; on Ray the ``cluster``, too."""
+        """``machine``: ``workers`` and ``memory_bytes``, None for the defaults; on Ray the ``cluster``, too."""
 
 
 def make_engine(
@@ -30,24 +30,20 @@ def make_engine(
     workers: int | None = None,
     address: str | None = None,
 ) -> Engine:
-    """The engine of that name, ``"local"`` or ``"ray"``, for the plan. Each gives the same rows under one key.
-
-    Raises:
-        InvalidInput: the plan's design has none of that name.
-    """
+    """Return the engine ``"local"`` or ``"ray"`` for the plan. Both give the same rows under one key."""
     check_choice("engine", engine, ["local", "ray"])
     memory = None
     if memory_gb is not None:
         memory = int(check_number("memory_gb", memory_gb, low=0, low_open=True) * 2**30)
     known = made_by(plan).engines
     if not known:
-        raise InvalidInput("design", plan.design, "one that an engine carries out (its 'engines')")
+        raise InvalidInput("design", plan.design, "a plan with an engine (see 'engines')")
     if engine not in known:
         raise InvalidInput("engine", engine, f"{', '.join(known)} for design {plan.design}")
     check_unit(made_by(plan), plan.per_person)
     records = tiles_of(records)
     if (records.starts(0) is None) is not (plan.per_person is None):
-        raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
+        raise InvalidInput("persons", WITHHELD, "persons if and only if the plan's unit is a person")
     make: EngineMaker = behind(made_by(plan), "engines", known[engine])
     machine = {"cluster": Cluster(address)} if engine == "ray" else {}
     return make(plan, records, streams, workers=workers, memory_bytes=memory, **machine)

@@ -1,9 +1,5 @@
-"""A feature store sorted by person, for data that do not fit in memory: an external sort.
-
-Records are read once, in the order in which they stand, and dealt to files of so many persons that the records of one
-file fit in memory. Each file is then sorted by person and class and appended to the store. Every later pass over the
-persons reads the disk from front to back, and a worker on another machine needs the store's path alone.
-"""
+"""A feature store sorted by person, for data that do not fit in memory: an external sort."""
+# Records are written by person to parts that fit in memory; each is sorted by person and class, and appended.
 
 from __future__ import annotations
 
@@ -26,7 +22,7 @@ from privmix.mechanisms.plan import MOST_OF_ONE
 from privmix.private_files import PrivateFolder
 from privmix.progress import Progress, silent
 
-# Files that are open at once; with more data than so many times the memory asked for, each file takes more of it.
+# Files that are open at once; if more data than this many parts have to be sorted, each file takes more memory.
 _MOST_PARTS: Final = 256
 # A part is in memory as it was read, in its order, and as the store takes it.
 _COPIES: Final = 3
@@ -42,43 +38,20 @@ def store_by_person(
     most: int = MOST_OF_ONE,
     progress: Progress | None = None,
 ) -> FeatureStore:
-    """The records of a store, each person's side by side and by class, in another store at ``path``.
-
-    A store that is finished is verified and reused if it was made of the same records and persons. One that was
-    interrupted is continued: the parts of it that are on the disk are neither dealt nor sorted again.
+    """Return a store at ``path``, each person's records side by side and by class; reuse or continue an earlier one.
 
     Formal guarantees:
         * Same: records stand in the order that :func:`privmix.mechanisms.persons.grouped` gives in memory, to the bit.
         * Whole: a person's records are side by side, however the data are cut.
-        * Bounded: memory holds one part of the data, whatever their size, and 4 bytes a person, or 8 where somebody has
-          more records than count. What says whose records are, 8 bytes each, may lie on a disk.
+        * Bounded: memory holds one part of data of any size, and 4 bytes a person, or 8 where a person has more records
+          than count. The numbers of the records' persons, 8 bytes each, may lie on a disk.
         * Private: stores and parts are folders of the owner's alone; parts go when the store is there, and what a kill
           left of them goes with the next attempt. No identifier is in them.
-
-    Args:
-        store: features and labels. Private.
-        persons: (n,) whose each record is, numbers that are equal exactly where the person is. Private.
-        path: the folder to make, which takes the room of ``store``; parts take as much beside it meanwhile.
-        memory_bytes: what a part may take; None is a quarter of what the machine has.
-        most: records of one person that count; see :data:`privmix.mechanisms.plan.MOST_OF_ONE`.
-        progress: called with "grouping", how many records are done (each twice), and of how many.
-
-    Raises:
-        InvalidInput: persons are not one a record, or ``path`` holds something else.
-        StorageError: reading or writing failed, or another process is writing the store.
-
-    Example:
-        >>> import tempfile
-        >>> from privmix.data import embedded_digits
-        >>> from privmix.features import get_extractor, write_features
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> digits = write_features(embedded_digits("test"), get_extractor("pixels"), folder / "digits", {})
-        >>> grouped = store_by_person(digits, np.arange(360) % 100, folder / "by-person")
-        >>> grouped.features.shape, int(grouped.begins.sum())
-        ((360, 64), 100)
     """
+    # An interrupted store's parts on disk are neither written nor sorted again. memory_bytes: of a part; None is a
+    # quarter of the machine's. `path` takes as much disk space as `store`; parts take as much meanwhile.
     if persons.shape != store.labels.shape:
-        raise InvalidInput("persons", WITHHELD, "one person a record")
+        raise InvalidInput("persons", WITHHELD, "one person for each record")
     path, number = Path(path), numbers_of(persons)
     facts = {**store.extractor, "by_person": _fingerprint(store, number)}
     if path.exists():
@@ -101,7 +74,7 @@ def store_by_person(
 
 
 def by_person(path: Path) -> Path:
-    """Where the records of the store at ``path`` stand by person: beside it."""
+    """Return the place next to ``path`` of the same store sorted by person."""
     return path.with_name(f"{path.name}-by-person")
 
 
@@ -114,7 +87,7 @@ def _fingerprint(store: FeatureStore, number: NDArray[np.int64]) -> str:
 def _kept(path: Path, facts: Mapping[str, Any]) -> FeatureStore:
     kept = FeatureStore.open(path)
     if kept.begins is None or kept.extractor != facts:
-        raise InvalidInput("feature store", str(path), "a store made of these records and persons")
+        raise InvalidInput("feature store", str(path), "a store of these records and persons")
     kept.verify()
     return kept
 
@@ -124,7 +97,7 @@ def _folder_of_parts(path: Path) -> Iterator[PrivateFolder]:
     place = path.with_name(f".{path.name}.parts")
     with reading(path.parent, "a folder"):
         if place.exists() or place.is_symlink():
-            # The writer's lock is ours: nobody is using them.
+            # The writer's lock is ours: no other process is using them.
             with PrivateFolder(place, place.name) as left:
                 left.discard()
         folder = PrivateFolder(place, place.name, create=True)
@@ -145,32 +118,21 @@ def _counts(number: NDArray[np.int64]) -> NDArray[Any]:
 
 
 def _kept_of(counts: NDArray[Any], most: int) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """The first of some persons, and how many records of each count."""
+    """Yield the first of some persons, and how many records of each count."""
     for start in range(0, len(counts), _AT_ONCE):
         yield start, np.minimum(counts[start : start + _AT_ONCE], most).astype(np.int64)
 
 
 @dataclass(frozen=True)
 class _Parts:
-    """Which persons are in which part. Secret.
-
-    Attributes:
-        cuts: (parts + 1,) numbers of the persons that parts begin with.
-        starts: (parts + 1,) the records that they begin with.
-    """
+    """Which persons are in which part: (parts + 1,) first persons and first records. Secret."""
 
     cuts: NDArray[np.int64]
     starts: NDArray[np.int64]
 
     @classmethod
     def of(cls, counts: NDArray[Any], most: int, size: int) -> _Parts:
-        """A part begins with the first person who begins behind a multiple of ``size``.
-
-        Example:
-            >>> parts = _Parts.of(np.array([2, 2, 9, 1, 1]), 9, 4)
-            >>> parts.cuts.tolist(), parts.starts.tolist()
-            ([0, 2, 3, 5], [0, 4, 13, 15])
-        """
+        """Cut parts: each begins with the first person who begins behind a multiple of ``size``."""
         cuts, starts, done, last = list[int](), list[int](), 0, -1
         for first, kept in _kept_of(counts, most):
             begins = done + np.cumsum(kept) - kept

@@ -1,12 +1,11 @@
 """Engines on a Ray cluster: sums are made by tasks, merged by tasks, and noise is added once, at the head.
 
-What travels to workers: the pass (the plan, the released mean, for rows the key of the membership streams) and the
-records, as the path of a feature store on a file system that all machines share, or through Ray's object store. The key
-to the noise stays in the process that made the engine. Partial sums without noise, passes and records are private: in
-the object store, which Ray spills to disk when it is full, they are encrypted under a key of this connection
-(:mod:`privmix.engine.sealed_objects`). Workers have them, and that key, in memory, so the cluster must be as trusted as
-the machine with the data, and its traffic encrypted (Ray's ``RAY_USE_TLS``) unless its network is private. See
-:mod:`privmix.engine.cluster` for who can reach it.
+Workers get the pass (the plan, the released mean, for rows the key of the membership streams) and the records. The
+records come as the path of a feature store on a shared file system, or through Ray's object store. The noise key stays
+in the process that made the engine. Passes, records and sums without noise are private. In the object store, which Ray
+spills to disk, they are encrypted under a key of this connection (:mod:`privmix.engine.sealed_objects`). Workers have
+them, and that key, in memory: the cluster must be as trusted as the machine with the data. Its traffic must be
+encrypted (Ray's ``RAY_USE_TLS``) unless its network is private. See :mod:`privmix.engine.cluster` for who can reach it.
 """
 
 from __future__ import annotations
@@ -55,13 +54,10 @@ class Failure:
 
 @dataclass(frozen=True)
 class ObjectTiles:
-    """Tiles in Ray's object store, encrypted. They are opened by a key that is nowhere near them: it travels by itself.
+    """Tiles in Ray's object store, encrypted under a key that travels by itself."""
 
-    Attributes:
-        dim: d.
-        facts: sealed: how many records and units there are, and records of each tile, which persons' numbers are of.
-        refs: of each tile's records, and of where those of each person begin.
-    """
+    # facts: sealed: numbers of records and units, and records of each tile. refs: of each tile's records and persons'
+    # begins.
 
     dim: int
     facts: Sealed
@@ -72,7 +68,7 @@ class ObjectTiles:
 
     @classmethod
     def of(cls, tiles: RecordTiles, key: ObjectKey) -> ObjectTiles:
-        """Copies of the tiles, with where the records of each person begin in them."""
+        """Return copies of the tiles, with where the records of each person begin in them."""
         import ray
 
         every = range(record_tiles(tiles))
@@ -89,7 +85,6 @@ class ObjectTiles:
         return cls(tiles.dim, key.seal(facts, _FACTS), tuple(refs))
 
     def opened(self, key: ObjectKey) -> OpenedTiles:
-        """To be read."""
         count, units, lengths = key.opened(self.facts, _FACTS)
         return OpenedTiles(count, units, self.dim, lengths, self.refs, key)
 
@@ -137,12 +132,11 @@ class Cluster:
     """A Ray cluster, and how it is used.
 
     Attributes:
-        address: such as ``"auto"`` or ``"ray://host:port"``; None uses the cluster that this process is connected to,
-            or starts one on this machine, on the loopback interface, for as long as the work takes. A cluster that was
-            not started here must ask for a token, and this process know it (``RAY_AUTH_MODE=token``, and
-            ``RAY_AUTH_TOKEN`` or ``RAY_AUTH_TOKEN_PATH``); ``RAY_AUTH_MODE=disabled`` says that nobody else can reach
-            its network.
-        max_retries: how often Ray runs a task again that was lost.
+        address: such as ``"auto"`` or ``"ray://host:port"``; by default (None) this process's cluster, or one started
+            on the loopback interface for the work. Another cluster must ask for a token of this
+            process (``RAY_AUTH_MODE=token``, and ``RAY_AUTH_TOKEN`` or ``RAY_AUTH_TOKEN_PATH``).
+            ``RAY_AUTH_MODE=disabled`` declares that no other user can reach its network.
+        max_retries: how often Ray runs a lost task again.
         on_task_start: called where a task begins.
     """
 
@@ -154,20 +148,14 @@ class Cluster:
         check_integer("retries", self.max_retries, low=0)
 
     def passes(self, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> RayPasses:
-        """See :class:`privmix.engine.passes.PassMaker`."""
         return RayPasses(self, plan, records, workers=workers)
 
     def memory(self) -> int:
-        """Bytes that the sums of a pass may take where nobody said: a task's, and of those that merge them."""
+        """Default for the bytes that the sums of a pass may take: those of a task, and of tasks that merge them."""
         return _PASS_BYTES
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """Be connected while the block lasts.
-
-        Raises:
-            ClusterLost: there is no cluster, or it could not finish the work.
-        """
         check_ray()
         import ray
 
@@ -179,7 +167,7 @@ class Cluster:
 
 
 def shared(records: RecordTiles, key: ObjectKey) -> StoreTiles | PersonStoreTiles | ObjectTiles:
-    """The records in a form that travels in a few bytes."""
+    """Return the records in a form that travels in a few bytes."""
     return records if isinstance(records, StoreTiles | PersonStoreTiles) else ObjectTiles.of(records, key)
 
 
@@ -187,20 +175,14 @@ class RayPasses(Passes):
     """Passes on a cluster: tasks sum spans of tiles, and others merge their sums in a tree.
 
     Formal guarantees:
-        * tasks are pure: one that runs again, as its worker or machine was lost, gives the same integers, and so does
-          whatever cut and order, so that all sums are those of this machine to the bit;
+        * tasks are pure: one that runs again, as its worker or machine was lost, gives the same integers. Every cut and
+          order does so too: all sums are those of this machine to the bit;
         * what travels are the pass, the records (as a path, or through Ray's object store) and exact sums, which are
           private: no key to noise does;
-        * in the object store, and where Ray spills it, passes, records and sums are encrypted, under a key that is in
-          the memory of this process and of its tasks alone;
-        * what is merged are the sums of a pass over all tiles, each of them once: sums are sealed as those of their
-          pass and tiles, and others in their place do not open.
-
-    Args:
-        cluster: where.
-        plan: the public plan.
-        records: the private records.
-        workers: threads that clip records here.
+        * in the object store, and where Ray spills it, passes, records and sums are encrypted. Only the memory of this
+          process and of its tasks holds the key;
+        * the sums of a pass over all tiles are merged, each of them once. Sums are sealed as those of their pass and
+          tiles, and others in their place do not open.
     """
 
     def __init__(self, cluster: Cluster, plan: BasePlan, records: RecordTiles, *, workers: int | None) -> None:
@@ -212,7 +194,6 @@ class RayPasses(Passes):
 
     @contextmanager
     def open(self) -> Iterator[None]:
-        """See :meth:`Passes.open`."""
         with self._cluster.open():
             try:
                 self._task = PassTask(self._plan, shared(self.reader.records, self._key), self._cluster.on_task_start)
@@ -221,7 +202,6 @@ class RayPasses(Passes):
                 self._task = None
 
     def over(self, one: Pass[AnySums], tell: Progress) -> AnySums:
-        """See :meth:`Passes.over`."""
         return self.started(one).sums(tell)
 
     def started(self, one: Pass[AnySums]) -> Started[AnySums]:
@@ -244,7 +224,7 @@ class RayPasses(Passes):
         return Started(one.stage, ends, parts[0], self._key, _sums_of(name, spans[0]))
 
     def _remote(self, work: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        """What starts tasks of a function."""
+        """Return a function that starts tasks of a function."""
         import ray
 
         made: Any = ray.remote(work)
@@ -268,12 +248,7 @@ class Started(Generic[AnySums]):
         self._stage, self._ends, self._whole, self._key, self._name = stage, ends, whole, key, name
 
     def sums(self, tell: Progress) -> AnySums:
-        """Its sums, when all tasks are done; asked for once.
-
-        Raises:
-            InvalidInput: a record is not acceptable; it is not shown.
-            ClusterLost: a task failed.
-        """
+        """Return the sums when all tasks are done, once."""
         import ray
 
         for done in range(1, len(self._ends) + 1):
@@ -286,7 +261,7 @@ class Started(Generic[AnySums]):
 
 @dataclass(frozen=True)
 class PassTask:
-    """What a worker needs to know for a pass. Private, but without any key."""
+    """The parts of a pass that a worker needs. Private, but without any key."""
 
     plan: BasePlan
     records: RecordTiles | ObjectTiles
@@ -301,14 +276,13 @@ def _sums_of(name: str, span: range) -> str:
 
 
 def _joined(spans: list[range]) -> range:
-    """Of spans that follow one another the whole."""
     if any(one.stop != other.start for one, other in pairwise(spans)):
         raise InvalidInput("spans of tiles", WITHHELD, "spans that follow one another")
     return range(spans[0].start, spans[-1].stop)
 
 
 def pass_sums(key: ObjectKey, name: str, task: PassTask, span: range, one: Sealed) -> tuple[Sealed | Failure, None]:
-    """The sums of a pass over the record tiles ``span``; and what says that they are there, whoever has them then."""
+    """Return the sums of a pass over the record tiles ``span``, and a marker that they exist."""
 
     def work() -> Sealed:
         no_core_dumps()
@@ -327,7 +301,7 @@ def pass_sums(key: ObjectKey, name: str, task: PassTask, span: range, one: Seale
 def merge_sums(
     key: ObjectKey, name: str, one: Sealed, spans: list[range], *parts: Sealed | Failure
 ) -> Sealed | Failure:
-    """The sums of ``parts``, which are of one pass over ``spans`` of tiles, one after another."""
+    """Return the sums of ``parts``, which are of one pass over ``spans`` of tiles, one after another."""
 
     def work() -> Sealed:
         no_core_dumps()
@@ -343,7 +317,7 @@ def merge_sums(
 
 
 def _guarded(work: Callable[[], _Result]) -> _Result | Failure:
-    """The result of ``work``, or its failure: what libraries say in theirs may quote records, and Ray would log it."""
+    """Return the result of ``work``, or its failure: a library's message may quote records, and Ray would log it."""
     try:
         return work()
     except InvalidInput as error:
@@ -355,31 +329,15 @@ def _guarded(work: Callable[[], _Result]) -> _Result | Failure:
 class RayReleaseEngine(RowEngine):
     """Makes the sums on a Ray cluster; same rows as :class:`ReleaseEngine`, bit for bit, under one key.
 
-    For every chunk of rows, tasks sum spans of record tiles and merge tasks add them up in a tree. Tasks are pure: a
-    task that Ray runs again, as its worker or machine was lost, gives the same integers, and noise is added after all
-    of them, here.
-
     Formal guarantees: those of :class:`RowEngine`, and
         * workers get the key of the membership streams, never the one of the noise;
-        * what a cluster that is started here writes, spilled records and sums among it, can be reached by no other user
-          of the machine, and is gone at the end; after a kill, when the next scratch folder is made;
-        * only who has the cluster's token can reach it, or the caller has said that its network needs none.
-
-    Args:
-        plan: the public plan.
-        records: a :class:`FeatureStore` (or :class:`StoreTiles`) is opened by its path on every worker; others are
-            copied to the object store.
-        streams: secret randomness; the caller destroys it afterwards.
-        cluster: where; None is :class:`Cluster`'s default.
-        tiles_at_once: row tiles summed together; None keeps the sums of a task in ``memory_bytes``.
-        workers: threads of this process that draw noise.
-        memory_bytes: what the sums of one task may take; None is 512 MiB.
-
-    Raises:
-        MissingExtra: ray is not installed.
-        InvalidInput: the cluster asks for no token, or TMPDIR is too long a path for Ray.
-        ClusterLost: no cluster, or it could not finish.
+        * files of a cluster that is started here, spilled records and sums among them, are out of reach of other users
+          of the machine. They are gone at the end; after a kill, when the next scratch folder is made;
+        * only who has the cluster's token can reach it, or the caller has declared that its network needs none.
     """
+
+    # A FeatureStore (or StoreTiles) is opened by its path on every worker; other records are copied to the object
+    # store. tiles_at_once None keeps a task's sums in memory_bytes (512 MiB by default).
 
     def __init__(
         self,
@@ -440,7 +398,7 @@ class RowPass(Pass[RowSums]):
 
     @cached_property
     def _here(self) -> dict[str, Any]:
-        """What one task makes of the records that it is given, and the room for its tiles."""
+        """State that one task makes from its records, and the memory of its tiles."""
         return {}
 
     def _summer(self, records: RecordTiles) -> TileSummer:
@@ -450,11 +408,9 @@ class RowPass(Pass[RowSums]):
         return found
 
     def empty(self) -> RowSums:
-        """See :class:`privmix.engine.passes.Pass`."""
         return empty_sums(self.plan, self.rows)
 
     def add(self, reader: TileReader, index: int, sums: RowSums, done: Callable[[int], None]) -> None:
-        """See :class:`privmix.engine.passes.Pass`."""
         summer, room = self._summer(reader.records), self._here.get("room")
         if room is None or room.count < reader.records.length(index):
             room = self._here["room"] = summer.empty_tile(index)
@@ -467,7 +423,7 @@ def _as_arrays(tile: Tile) -> Tile:
 
 
 def _checked(result: Any) -> Any:
-    """``result``, or the error that a task gave up with."""
+    """Return ``result``, or the error that a task gave up with."""
     if not isinstance(result, Failure):
         return result
     if result.field is not None:

@@ -1,9 +1,5 @@
-"""What a run commits to of its records: the root of a Merkle tree (1979) over them, under a key of its own.
-
-Nodes are keyed BLAKE2b, so that leaves, inner nodes and the root are pseudo-random to whoever has not the key: no guess
-at a record, at several, or at how many there are, can be confirmed by them. The tree has one fixed height, whatever the
-records are: what is beyond them is empty, of which each level has one known node.
-"""
+"""A run's commitment to its records: the root of a Merkle tree (1979) over them, under a key of its own."""
+# Nodes are keyed BLAKE2b: without the key they confirm no guess at records or at their number. The height is fixed.
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ from privmix.mechanisms.streams import SecretStreams
 
 FAN_IN: Final = 16
 HEIGHT: Final = 10
-"""Of the tree: room for 16**10 units, some 10**12."""
+"""Levels of the tree: it holds 16**10 units, about 10**12."""
 
 _AT_ONCE: Final = 1024
 _LEAF, _NODE, _EMPTY = b"privmix-leaf", b"privmix-node", b"privmix-empty"
@@ -31,26 +27,18 @@ _TILE_LEVELS: Final = 4
 
 
 def commitment_key(streams: SecretStreams) -> bytes:
-    """The key of the tree of a run with these streams; the streams' own key does not follow from it."""
+    """Return the key of the tree of a run with these streams; the streams' own key does not follow from it."""
     return streams.derive("record commitment").share()
 
 
 def records_root(records: RecordTiles, key: bytes, workers: int = 1) -> str:
-    """The root over records as they are mixed: features, label and, of persons, whose; 64 hexadecimal digits.
+    """Root over records as they are mixed: features, label and, for persons, the person; 64 hexadecimal digits.
 
     Formal guarantees:
         * binding: other records, in another order, of other persons or labels, have another root, unless BLAKE2b is
           broken;
-        * hiding: without ``key`` it is a pseudo-random number, which tells nothing of records or of their number;
-        * the same root whatever the number of workers, and wherever the records lie.
-
-    Args:
-        records: a leaf is a unit: a record, or a person with all of theirs.
-        key: 32 bytes, which serve nothing else.
-        workers: threads.
-
-    Raises:
-        InvalidInput: there are more units than the tree has room for.
+        * hiding: without ``key`` it is a pseudo-random number, which reveals neither records nor their number;
+        * the same root for any number of workers, and for any place of the records.
     """
     assert FAN_IN**_TILE_LEVELS == RECORD_TILE
     if records.units > FAN_IN**HEIGHT:
@@ -63,7 +51,7 @@ def records_root(records: RecordTiles, key: bytes, workers: int = 1) -> str:
 
 
 def _tile_node(records: RecordTiles, index: int, key: bytes) -> bytes:
-    """The node over all units of a record tile."""
+    """Return the node over all units of a record tile."""
     level = list(_leaves(records, index, key))
     for height in range(_TILE_LEVELS):
         level = _above(level, height, key)
@@ -71,7 +59,7 @@ def _tile_node(records: RecordTiles, index: int, key: bytes) -> bytes:
 
 
 def _leaves(records: RecordTiles, index: int, key: bytes) -> Iterator[bytes]:
-    """A hash of each unit of a tile: of its records' features and labels, and what they look like in bytes."""
+    """Yield a hash of each unit of a tile: of its records' features and labels, and what they look like in bytes."""
     features, labels = records.tile(index)
     starts = records.starts(index)
     head = f"{features.dtype.str} {features.shape[1]}".encode()
@@ -96,7 +84,7 @@ def _leaf(head: bytes, rows: Iterable[NDArray[Any]], labels: NDArray[np.int64], 
 
 
 def _above(level: list[bytes], height: int, key: bytes) -> list[bytes]:
-    """The nodes one level up; groups that are not full are filled with the empty node of their level."""
+    """Return the nodes one level up; groups that are not full are filled with the empty node of their level."""
     empty = hashlib.blake2b(bytes([height]), key=key, digest_size=32, person=_EMPTY).digest()
     level = level + [empty] * (-len(level) % FAN_IN)
     return [

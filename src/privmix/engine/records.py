@@ -26,12 +26,9 @@ _BEGINS_AT_ONCE = 2**24
 
 @dataclass(frozen=True)
 class PrivateRecords:
-    """Extracted features (n, d) and labels (n,) in 0..K-1. Secret. Memory-mapped arrays stay on disk.
+    """Extracted features (n, d) and labels (n,) in 0..K-1. Secret. Memory-mapped arrays stay on disk."""
 
-    Attributes:
-        persons: (n,) whose each record is, numbers that are equal exactly where the person is; None where each record
-            is a unit of its own.
-    """
+    # persons: (n,) numbers that are equal exactly where the person is; None where each record is a unit of its own.
 
     features: NDArray[Any]
     labels: NDArray[np.int64]
@@ -42,7 +39,6 @@ class PrivateRecords:
 
     @property
     def units(self) -> int:
-        """How many units there are: records, or persons."""
         return len(self.labels if self.persons is None else np.unique(self.persons))
 
     def of_unit(self, position: int) -> NDArray[np.int64]:
@@ -54,10 +50,7 @@ class PrivateRecords:
 
 
 class RecordTiles(Protocol):
-    """Where an engine gets its records: in tiles of ``RECORD_TILE`` units, the last one shorter. Secret.
-
-    A unit is what neighbours differ by: a record, or a person with all records.
-    """
+    """An engine's records in tiles of ``RECORD_TILE`` units (records or persons), the last one shorter. Secret."""
 
     @property
     def count(self) -> int:
@@ -69,7 +62,7 @@ class RecordTiles(Protocol):
 
     @property
     def dim(self) -> int:
-        """d."""
+        """Number of features, d."""
 
     def tile(self, index: int) -> Tile:
         """Return features (b, d), an array or a view of a memory-mapped one, and labels (b,) int64."""
@@ -97,11 +90,7 @@ class RecordUnits:
 
 @dataclass(frozen=True)
 class ArrayTiles(RecordUnits):
-    """Tiles of arrays, in memory or memory-mapped.
-
-    Raises:
-        InvalidInput: shapes do not fit together, or there is no record.
-    """
+    """Tiles of arrays, in memory or memory-mapped."""
 
     features: NDArray[Any]
     labels: NDArray[np.int64]
@@ -130,13 +119,9 @@ class ArrayTiles(RecordUnits):
 
 @dataclass(frozen=True, eq=False)
 class PersonTiles:
-    """Tiles of persons, ``RECORD_TILE`` of them in each with all of their records, sorted by class. Secret.
+    """Tiles of ``RECORD_TILE`` persons with all of their records, sorted by class. Secret."""
 
-    Persons are in the order in which their first records stand in the data. Features stay where they are, also on disk.
-
-    Raises:
-        InvalidInput: shapes do not fit together, or there is no record.
-    """
+    # Persons are in the order of their first records in the data. Features stay where they are, also on disk.
 
     features: NDArray[Any]
     labels: NDArray[np.int64]
@@ -160,21 +145,17 @@ class PersonTiles:
 
     @property
     def count(self) -> int:
-        """How many records count."""
         return len(self._order)
 
     @property
     def units(self) -> int:
-        """How many persons there are."""
         return len(self._starts) - 1
 
     @property
     def dim(self) -> int:
-        """d."""
         return int(self.features.shape[1])
 
     def length(self, index: int) -> int:
-        """How many records a tile has."""
         first = index * RECORD_TILE
         return int(self._starts[first + tile_length(self.units, index, RECORD_TILE)] - self._starts[first])
 
@@ -230,15 +211,14 @@ class StoreTiles(ArrayTiles):
 
 
 class PersonStoreTiles:
-    """Tiles of a feature store that is sorted by person: see :func:`privmix.engine.grouping.store_by_person`. Secret.
+    """Tiles of a feature store sorted by person (:func:`privmix.engine.grouping.store_by_person`). Secret."""
 
-    They are those that :class:`PersonTiles` makes of the same records in memory. They travel as :class:`StoreTiles` do.
-    """
+    # The same tiles that PersonTiles makes of the same records in memory. They travel as StoreTiles do.
 
     def __init__(self, path: str | Path) -> None:
         store = FeatureStore.open(path)
         if store.begins is None:
-            raise InvalidInput("feature store", str(path), "one that is sorted by person")
+            raise InvalidInput("feature store", str(path), "a store sorted by person")
         self._path, self._features = Path(path).resolve(), store.features
         self._labels = store.labels
         self._begins, self.count, self.dim = store.begins, len(store.labels), store.dim
@@ -251,7 +231,6 @@ class PersonStoreTiles:
         return PersonStoreTiles, (str(self._path),)
 
     def length(self, index: int) -> int:
-        """How many records a tile has."""
         return int(self._cuts[index + 1] - self._cuts[index])
 
     def tile(self, index: int) -> Tile:
@@ -260,18 +239,12 @@ class PersonStoreTiles:
         return self._features[first:stop], np.asarray(self._labels[first:stop])
 
     def starts(self, index: int) -> NDArray[np.int64]:
-        """(persons + 1,) where the records of each person of a tile begin in it."""
         begins = self._begins[self._cuts[index] : self._cuts[index + 1]]
         return np.append(np.flatnonzero(begins), len(begins))
 
 
 def _tiles_in(begins: NDArray[np.uint8]) -> tuple[int, NDArray[np.int64]]:
-    """How many persons begin, and (tiles + 1,) the records that tiles of them begin with.
-
-    Example:
-        >>> _tiles_in(np.array([1, 0, 1], np.uint8))
-        (2, array([0, 3]))
-    """
+    """Return how many persons begin, and (tiles + 1,) the records that tiles of them begin with."""
     units, cuts = 0, []
     for start in range(0, len(begins), _BEGINS_AT_ONCE):
         own = np.flatnonzero(begins[start : start + _BEGINS_AT_ONCE])
@@ -295,7 +268,6 @@ def tiles_of(records: RecordSource) -> RecordTiles:
 
 
 def record_tiles(records: RecordTiles) -> int:
-    """How many tiles the units fill."""
     return -(-records.units // RECORD_TILE)
 
 
@@ -306,7 +278,7 @@ def cores() -> int:
 
 @contextmanager
 def mapping(workers: int) -> Iterator[Callable[..., Iterator[Any]]]:
-    """``map`` on so many threads, results in order; one thread is this one, since starting another takes a while."""
+    """``map`` on this many threads, results in order; one thread is this one, since starting another takes a while."""
     if workers == 1:
         yield map
         return

@@ -1,7 +1,5 @@
-"""Run a plan: exact integer sums of clipped records, one draw of noise a row, rows out tile by tile.
-
-This is the private side. What leaves it are :class:`RowBlock` values, all of them noisy, and the noisy mean.
-"""
+"""Run a plan: exact integer sums of clipped records, one draw of noise a row, rows out tile by tile."""
+# The private side: only :class:`RowBlock` values, all of them noisy, and the noisy mean leave it.
 
 from __future__ import annotations
 
@@ -35,11 +33,11 @@ __all__ = ["Engine", "PrivateRecords", "ReleaseEngine", "RowBlock", "RowEngine"]
 _TILES_AT_ONCE = (8, 64)
 _DRAWS_A_RECORD = 4
 _DRAWS_AT_ONCE = 2**26
-# At least 16 rows, or so many that narrow rows too are drawn thousands of values at a time.
+# At least 16 rows, and enough that narrow rows too are drawn thousands of values at a time.
 _NOISE_ROWS, _NOISE_VALUES = 16, 2**14
 _BLOCK_TILES = 8
 _EXACT_FLOAT64 = 2**53
-# Blocks of columns, draws and noise that are in memory beside tiles and sums.
+# Bytes of blocks of columns, draws and noise that are in memory in addition to tiles and sums.
 _SPARE = 2**27
 
 
@@ -55,13 +53,8 @@ class RowBlock:
 def released_mean(
     plan: BasePlan, clipped_sum: Callable[[], NDArray[np.float64]], streams: SecretStreams
 ) -> NDArray[np.float32] | None:
-    """The released mean: one Gaussian query on the sum of clipped records, divided by the public n; or None.
-
-    Args:
-        plan: the public plan.
-        clipped_sum: makes the exact sum of clipped records, in lattice steps; called only if the plan centres.
-        streams: secret streams of the run.
-    """
+    """Return one Gaussian query on the sum of clipped records, divided by the public n; None without centring."""
+    # clipped_sum makes the exact sum in lattice steps; it is called only if the plan centres.
     if plan.centre_noise_multiplier is None:
         return None
     total, step = clipped_sum(), plan.lattice.step
@@ -77,23 +70,20 @@ class Engine(ABC):
 
     @abstractmethod
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
-        """Yield the released rows from row ``first`` on, in order, a few at a time; they do not depend on ``first``.
-
-        Raises:
-            RuntimeError: the engine, or another one on the same streams, ran before: the same noise on other sums
-                would give the sums away.
-        """
+        """Yield the released rows from row ``first`` on, in order, a few at a time; they do not depend on ``first``."""
+        # A second run, also of another engine on the same streams, raises: the same noise on other sums would reveal
+        # the sums.
 
     @property
     def transform(self) -> RecordTransform:
         """The public map from features to what was released; known once the first block of rows is out, or all are."""
         if self._transform is None:
-            raise RuntimeError("the transform is known once rows are being released")
+            raise RuntimeError("the transform is available once the release of rows has begun")
         return self._transform
 
     @property
     def beside(self) -> Any:
-        """What is released beside the rows, or None; known when ``transform`` is."""
+        """Arrays that are released in addition to the rows, or None; known when ``transform`` is."""
         return None
 
 
@@ -101,10 +91,10 @@ class RowEngine(Engine):
     """Makes noisy rows: the sums (how is each engine's own), and the noise.
 
     Formal guarantees (of every such engine):
-        * the sums are those of :class:`TileSummer`: exact integers, whatever the engine, chunks, workers or order;
+        * the sums are those of :class:`TileSummer`: exact integers, for every engine, chunks, workers and order;
         * noise is drawn once a row, here, after the sum, from a secret stream keyed by the row's tile: running again
           under the same key re-creates the same rows;
-        * membership is drawn under a derived key, so whatever makes the sums needs no key to the noise;
+        * membership is drawn under a derived key, so the process that makes the sums needs no key to the noise;
         * an engine runs once, and streams serve one engine: the same noise is never added to other sums;
         * rows in which no record was drawn are released like any other;
         * nothing but the noisy mean and the noisy rows leaves: no norm, count or label statistic is kept or reported.
@@ -130,17 +120,9 @@ class RowEngine(Engine):
         self._units = plan.unit_x, plan.unit_y
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
-        """Yield the released rows from row ``first`` on, in order, a few tiles at a time. An engine runs once.
-
-        Args:
-            progress: called as work proceeds.
-            first: a multiple of the row tile (1,024), or the number of rows: none is then left, and the transform is
-                made alone. Rows are the same whichever is the first.
-
-        Raises:
-            RuntimeError: the engine, or another one on the same streams, ran before: the same noise on other sums
-                would give the sums away.
-        """
+        """Yield the released rows from ``first`` on (a multiple of 1,024, or all), a few tiles at a time."""
+        # An engine runs once: the same noise on other sums would reveal the sums. With no rows left the transform is
+        # made alone.
         if check_integer("first row", first, low=0) % ROW_TILE and first < self._plan.rows:
             raise InvalidInput("first row", first, f"a multiple of {ROW_TILE}")
         self._streams.claim()
@@ -170,7 +152,7 @@ class RowEngine(Engine):
                     block = self._finish(each, part, tiles.start, sums)
                     if progress:
                         progress("rows", part.stop, total)
-                    # Whoever keeps the last block while the next sums are made should not keep all these sums.
+                    # A caller that keeps the last block while the next sums are made should not keep all these sums.
                     last = part.stop == tiles.stop and len(tiles) > len(part)
                     yield RowBlock(block.start, block.x.copy(), block.y) if last else block
                     del block
@@ -232,7 +214,7 @@ class RowEngine(Engine):
             out[rows] = noise
 
     def _public_labels(self, tile: int, rows: int) -> NDArray[np.float32]:
-        """Row t holds records of class t mod K only: its label says so without looking at them."""
+        """Row t holds records of class t mod K only: its label follows from its number."""
         classes = self._plan.num_classes
         labels = (tile * ROW_TILE + np.arange(rows)) % classes
         return np.eye(classes, dtype=np.float32)[labels] - np.float32(self._plan.label_offset)
@@ -241,19 +223,12 @@ class RowEngine(Engine):
 class ReleaseEngine(RowEngine):
     """The engine of one machine: quantised records in memory where they fit, else read tile by tile.
 
-    Where they do not fit, as many rows as do are summed at once, and the records are read once for each such chunk.
-
     Formal guarantees: those of :class:`RowEngine`; ``memory_bytes`` changes no bit either.
-
-    Args:
-        plan: the public plan.
-        records: the private records: arrays, a feature store, or any :class:`RecordTiles`.
-        streams: secret randomness; the caller destroys it afterwards.
-        tiles_at_once: row tiles (of 1,024 rows) summed together; None keeps memory in bounds.
-        workers: threads that clip records and draw noise; None uses every core.
-        memory_bytes: what the engine may take, pages of memory-mapped files apart; None is half of the machine's. It
-            is a target: at the least, one record tile (65,536 records) and one row tile are in memory.
     """
+
+    # If the records do not fit, as many rows as do are summed at once, and the records are read once for each such
+    # chunk. memory_bytes: memory-mapped pages apart; None is half of the machine's; at the least one record tile and
+    # one row tile.
 
     def __init__(
         self,
@@ -329,7 +304,7 @@ class ReleaseEngine(RowEngine):
     def _count(
         self, progress: Progress | None, stage: str, index: int, part: tuple[int, int] = (0, 1)
     ) -> Callable[[int], None]:
-        """What to call with the records done of tile ``index``, in pass ``part[0]`` of ``part[1]`` over all records."""
+        """Return the function to call with the records done of tile ``index``, in pass ``part[0]`` of ``part[1]``."""
         if progress is None:
             return lambda _: None
         count, (passes, of) = self._records.count, part

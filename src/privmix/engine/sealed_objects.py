@@ -1,9 +1,6 @@
-"""What goes through a cluster's object store, encrypted: Ray spills what is there to disks when it is full.
-
-The key is made for one connection and is in memory alone. To workers it goes as an argument of its own of their tasks:
-Ray sends a small argument from process to process, and puts none into its store. So what was spilled, or is left after
-a kill, is of no use to anybody once the processes have ended. Whoever can read their memory can read the key in it.
-"""
+"""Objects encrypted for a cluster's object store: Ray spills it to disks when it is full."""
+# The key is in memory alone. Ray sends small arguments, such as the key, from process to process, never through its
+# store: spilled files are useless once the processes have ended.
 
 from __future__ import annotations
 
@@ -24,12 +21,7 @@ _TAG: Final = 16
 
 @dataclass(frozen=True, eq=False)
 class Sealed:
-    """An object that only who has its key can open.
-
-    Attributes:
-        pieces: uint8 arrays of what was pickled and, apart from that, of the content of each of its arrays, encrypted.
-        seals: a nonce and a tag for each piece.
-    """
+    """An object that only a key holder can open: encrypted uint8 pieces, and a nonce and a tag for each."""
 
     pieces: tuple[NDArray[np.uint8], ...]
     seals: tuple[bytes, ...]
@@ -39,20 +31,12 @@ class Sealed:
 
 
 class ObjectKey:
-    """Encrypts objects by AES-256-GCM, under a key that nobody else has and that no disk holds.
+    """Encrypts objects by AES-256-GCM, under a 32-byte key that no other process has and that no disk holds.
 
     Formal guarantees:
         * Secret: without the key nothing of an object shows but how large its arrays are.
         * Whole: an object that was changed does not open, nor does one that was sealed as another.
         * Not in the store: it is small enough that Ray never puts it there, where it is an argument by itself.
-
-    Args:
-        key: 32 bytes; None: random ones.
-
-    Example:
-        >>> key = ObjectKey()
-        >>> key.opened(key.seal({"sums": np.arange(3)}, "sums of tile 7"), "sums of tile 7")
-        {'sums': array([0, 1, 2])}
     """
 
     def __init__(self, key: bytes | None = None) -> None:
@@ -65,13 +49,7 @@ class ObjectKey:
         return ObjectKey, (self._key,)
 
     def seal(self, what: Any, name: str, *, spent: bool = False) -> Sealed:
-        """``what``, encrypted.
-
-        Args:
-            what: anything that can be pickled and holds no reference of Ray's.
-            name: what it is, to be given again where it is opened; under one key no two objects share one.
-            spent: its arrays are encrypted where they are, and of no use to the caller afterwards.
-        """
+        """Return ``what`` encrypted under a ``name`` of its own; ``spent`` arrays are encrypted in place."""
         from ray import cloudpickle
 
         buffers: list[pickle.PickleBuffer] = []
@@ -86,11 +64,7 @@ class ObjectKey:
         return Sealed(tuple(pieces), tuple(seals))
 
     def opened(self, sealed: Sealed, name: str) -> Any:
-        """What was sealed under this name; its arrays can be written to.
-
-        Raises:
-            ClusterLost: it is not what was sealed under this key and name.
-        """
+        """Return what was sealed under this name, with writable arrays; raise where key, name or content differ."""
         parts = zip(sealed.pieces, sealed.seals, strict=True)
         contents = [self._decrypt(_of(name, number), *part) for number, part in enumerate(parts)]
         return pickle.loads(contents[0].tobytes(), buffers=contents[1:])
@@ -114,7 +88,7 @@ class ObjectKey:
         try:
             working.finalize()
         except InvalidTag:
-            raise ClusterLost("ray: an object in its store is not what was put there") from None
+            raise ClusterLost("ray: an object in its store was changed") from None
         return found
 
     def _cipher(self, nonce: bytes, tag: bytes | None) -> Any:

@@ -1,4 +1,4 @@
-"""Whether each machine of a cluster sees what work on it needs: asked before anything is charged or read."""
+"""Check that each machine of a cluster sees the folders and files of a job, before anything is charged or read."""
 
 from __future__ import annotations
 
@@ -21,20 +21,10 @@ _FOLDER, _DATA = "folder", "data"
 
 
 def check_places(folder: Path, files: tuple[Path, ...]) -> None:
-    """Raise unless each machine of the cluster that this process is connected to sees a folder, and the data.
-
-    A file with a random word, of its owner alone, is in the folder meanwhile. A task on each machine with a CPU reads
-    it, and looks whether the files of the data are there; no record is read. Machines that join later are not asked.
-
-    Args:
-        folder: where a store is to be made or is.
-        files: of the data; none where they do not travel.
-
-    Raises:
-        InvalidInput: a machine does not see the folder as this user, or not the files.
-        ClusterLost: a machine does not answer within a minute.
-    """
-    # Of files at an address one shows whether a machine gets there.
+    """Raise unless each machine of the connected cluster sees the folder, as this user, and the data files."""
+    # A file of the owner's alone with a random word is in the folder meanwhile; a task on each machine with a CPU reads
+    # it. No record is read. Machines that join later are not asked. For files at an address, one file shows whether a
+    # machine can reach it.
     files = files[:1] if files and as_remote(files[0]) is not None else files
     word, name = secrets.token_hex(_TOKEN_BYTES), f"{_NAME}{secrets.token_hex(8)}"
     with reading(folder, "a folder"), hold(folder) as held:
@@ -44,22 +34,16 @@ def check_places(folder: Path, files: tuple[Path, ...]) -> None:
         finally:
             held.remove(name)
     if _FOLDER in lacking:
-        allowed = "a place on a file system that all machines of the cluster share, at the same path and as one user's"
+        allowed = "a path on a file system that all machines of the cluster share, for the same user"
         raise InvalidInput("out, store", str(folder), allowed)
     if _DATA in lacking:
-        allowed = "files that all machines of the cluster see at the same paths, or at an address that they can read"
+        allowed = "files at the same path on all machines of the cluster, or at an address that they can read"
         raise InvalidInput("data", str(files[0]), allowed)
 
 
 def lacks(place: str, word: str, files: tuple[Path, ...], folder: str) -> str:
-    """What this machine does not see: ``"folder"``, ``"data"``, or ``""``.
-
-    Args:
-        place: of the file with the word.
-        word: that stands there.
-        files: of the data.
-        folder: that relative names of files start in.
-    """
+    """Return what this machine does not see: ``"folder"``, ``"data"``, or ``""``."""
+    # word: content of the file at `place`. folder: where relative names of files start.
     try:
         with open_private(Path(place), "shared") as stream:
             if stream.read(2 * len(word)).decode() != word:
@@ -80,7 +64,6 @@ def _seen(file: Any, folder: str) -> bool:
 
 
 def _asked(*given: Any) -> list[str]:
-    """What each machine says."""
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 

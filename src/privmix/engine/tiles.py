@@ -1,8 +1,5 @@
-"""Tiles of private records, clipped and on the lattice, and the exact sums of mixed rows that are made of them.
-
-Everything here is pure: a sum depends on the plan, the records and the membership key alone. What is computed again
-after a failure, here or on another machine, is therefore the same.
-"""
+"""Tiles of private records, clipped and on the lattice, and the exact sums of mixed rows that are made of them."""
+# All is pure: a sum depends on plan, records and membership key alone, and can be made again on any machine.
 
 from __future__ import annotations
 
@@ -17,18 +14,18 @@ from privmix.errors import WITHHELD, InvalidInput
 from privmix.mechanisms.membership import RECORD_TILE, ROW_TILE, Membership
 from privmix.mechanisms.mixing import LatticeRecords, RowSums
 from privmix.mechanisms.noise import Lattice
-from privmix.mechanisms.persons import Givers, Groups, Weights, every_of_class
+from privmix.mechanisms.persons import Givers, PersonGroups, RecordWeights, every_of_class
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import BasePlan, ReleasePlan
 from privmix.publication.dataset import RecordTransform
 
 # Features, labels and, where persons are the units, what the records weigh.
-Block = tuple[NDArray[Any], NDArray[np.int64], Weights | None]
+Block = tuple[NDArray[Any], NDArray[np.int64], RecordWeights | None]
 
 _Result = TypeVar("_Result")
 
-# Physical sizes: they set speed and memory and change no bit of the result.
-# At least 64 records, or so many that narrow ones too are clipped thousands of values at a time.
+# Physical sizes: they set speed and memory and change no bit of the result. At least 64 records, and enough that narrow
+# ones too are clipped thousands of values at a time.
 _RECORD_BLOCK, _BLOCK_VALUES = 64, 2**17
 _PERSON_RECORDS = 1024
 _DRAWS_AT_ONCE = 2**21
@@ -36,11 +33,11 @@ _COUNTS_AT_ONCE = 2**22
 
 
 def _ignore(done: int) -> None:
-    """Nobody asked for progress."""
+    """Ignore progress."""
 
 
 def lattice_steps(lattice: Lattice, transform: RecordTransform, features: NDArray[Any]) -> NDArray[np.float64]:
-    """Transformed records (n, d) as integers, in lattice steps of their clipping bound: what is summed of them."""
+    """Return transformed records (n, d) as integers, in lattice steps of their clipping bound."""
     shares = transform.shares(features)
     return lattice.quantise(shares, out=shares)
 
@@ -51,30 +48,19 @@ class TileReader:
     Formal guarantees:
         * every record is clipped, and rounding to the lattice never makes it longer;
         * labels outside the plan's classes and features that are not finite raise, and are not shown.
-
-    Args:
-        plan: the public plan.
-        records: the private records.
-        workers: threads that clip and round.
-
-    Raises:
-        InvalidInput: the records have another dimension than the plan.
     """
 
     def __init__(self, plan: BasePlan, records: RecordTiles, *, workers: int = 1) -> None:
         if records.dim != plan.dim:
             raise InvalidInput("features", f"{records.dim} columns", f"a 2-d array with {plan.dim} columns")
         if (records.starts(0) is None) is not (plan.per_person is None):
-            raise InvalidInput("persons", WITHHELD, "persons of records exactly where the plan's unit is a person")
+            raise InvalidInput("persons", WITHHELD, "persons if and only if the plan's unit is a person")
         self.records, self.workers, self._most = records, workers, plan.per_person
         self._dim, self._clip_norm, self._classes = plan.dim, plan.clip_norm, plan.num_classes
         self._lattice = plan.lattice
 
     def clipped_sum(self, index: int, done: Callable[[int], None] = _ignore) -> NDArray[np.float64]:
-        """(d,) sum of a tile's clipped records, before centring, in lattice steps of ``clip_norm``.
-
-        ``done`` is called, as work proceeds, with the number of records it is done with.
-        """
+        """(d,) sum of a tile's clipped records, before centring, in lattice steps of ``clip_norm``."""
         total, passed = np.zeros(self._dim), 0
         transform = RecordTransform(self._clip_norm)
         if self._most is not None:
@@ -96,13 +82,9 @@ class TileReader:
             self._read(index)
 
     def read(self, index: int) -> Tile:
-        """Features (b, d) and labels (b,) of a tile, its labels checked, of an engine that takes records as units.
-
-        Raises:
-            InvalidInput: persons are, of whom :meth:`blocks` says what their records weigh.
-        """
+        """Return features (b, d) and checked labels (b,) of a tile; raise where persons are the units."""
         if self._most is not None:
-            raise InvalidInput("persons", WITHHELD, "none: the design takes records as units")
+            raise InvalidInput("persons", WITHHELD, "no persons: the design protects records")
         return self._read(index)
 
     def _read(self, index: int) -> Tile:
@@ -122,11 +104,10 @@ class TileReader:
         while first < len(starts) - 1:
             last = max(first + 1, int(np.searchsorted(starts, starts[first] + at_once, side="right")) - 1)
             part, own = slice(starts[first], starts[last]), starts[first : last + 1] - starts[first]
-            yield features[part], labels[part], Weights(own, labels[part], self._most or 1)
+            yield features[part], labels[part], RecordWeights(own, labels[part], self._most or 1)
             first = last
 
     def lattice_steps(self, transform: RecordTransform, block: NDArray[Any]) -> NDArray[np.float64]:
-        """See :func:`lattice_steps`."""
         return lattice_steps(self._lattice, transform, block)
 
     def _blocks(
@@ -147,7 +128,7 @@ class TileReader:
 
 
 class TileSummer(TileReader):
-    """Makes the sums that a release adds noise to. Whoever holds one holds private records, and no key to the noise.
+    """Makes the sums that a release adds noise to. It has private records, and no key to the noise.
 
     Formal guarantees:
         * the sampler that draws is the plan's, so what runs is what was priced;
@@ -155,12 +136,6 @@ class TileSummer(TileReader):
           to the lattice never makes it longer;
         * sums are exact integers: cuts, threads and order change no bit of them;
         * labels outside the plan's classes and features that are not finite raise, and are not shown.
-
-    Args:
-        plan: the public plan.
-        records: the private records.
-        membership: the streams that membership is drawn from; see :meth:`SecretStreams.share`.
-        workers: threads that clip and round.
     """
 
     def __init__(self, plan: ReleasePlan, records: RecordTiles, membership: SecretStreams, *, workers: int = 1) -> None:
@@ -171,7 +146,7 @@ class TileSummer(TileReader):
     def quantise(
         self, index: int, transform: RecordTransform, into: LatticeRecords, done: Callable[[int], None] = _ignore
     ) -> LatticeRecords:
-        """A tile's transformed records on the lattice, in the first entries of ``into``; returns those."""
+        """Return a tile's transformed records on the lattice, in the first entries of ``into``; returns those."""
         if self.plan.as_means or self.plan.person_mean:
             return self._means(index, transform, into, done)
         features, _ = self._read(index)
@@ -184,7 +159,7 @@ class TileSummer(TileReader):
     def _means(
         self, index: int, transform: RecordTransform, into: LatticeRecords, done: Callable[[int], None]
     ) -> LatticeRecords:
-        """The means of each person's records, or of those of each class, on the lattice, as much as they weigh."""
+        """Return the weighted means of each person's records, or of those of each class, on the lattice."""
         filled = 0
         for features, _, weights in self.blocks(index, _PERSON_RECORDS):
             assert weights is not None
@@ -196,7 +171,7 @@ class TileSummer(TileReader):
         return into.part(slice(0, filled))
 
     def empty_tile(self, *tiles: int) -> LatticeRecords:
-        """Room for any of these tiles, quantised."""
+        """Memory for any of these tiles, quantised."""
         return LatticeRecords.empty(max(map(self.records.length, tiles)), self.plan.dim, self.largest)
 
     @property
@@ -212,11 +187,10 @@ class TileSummer(TileReader):
 
     @property
     def largest(self) -> int:
-        """See :func:`largest_step`."""
         return largest_step(self.plan)
 
     def empty_sums(self, tiles: range) -> RowSums:
-        """Sums of no record, for the rows of the row tiles ``tiles``."""
+        """Return sums of no record, for the rows of the row tiles ``tiles``."""
         return empty_sums(self.plan, tiles)
 
     def add(self, sums: RowSums, rows: range, index: int, on_lattice: LatticeRecords) -> None:
@@ -251,7 +225,7 @@ class TileSummer(TileReader):
         return np.searchsorted(self._groups(index).starts, starts) if self.plan.as_means else starts
 
     def _labels(self, index: int) -> NDArray[np.int64]:
-        """The class of each of those that :meth:`quantise` makes; of persons' means (b, K) of each class, in steps."""
+        """Return the class of each item that :meth:`quantise` makes; for persons (b, K) of each class, in steps."""
         if self.plan.person_mean:
             return self._kept(index, "mixed", self._mixed_labels)
         return self._groups(index).labels if self.plan.as_means else self._read(index)[1]
@@ -259,17 +233,17 @@ class TileSummer(TileReader):
     def _mixed_labels(self, starts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
         one, offset = self.plan.label_steps, round(self.plan.label_offset * self.plan.label_steps)
         # The offset comes off again with the row's, as often as there are members.
-        return Weights(starts, labels, self._most or 1).label_vectors(self.plan.num_classes, one, offset) + offset
+        return RecordWeights(starts, labels, self._most or 1).label_vectors(self.plan.num_classes, one, offset) + offset
 
-    def _groups(self, index: int) -> Groups:
-        return self._kept(index, "groups", lambda starts, labels: Weights(starts, labels, self._most or 1).groups)
+    def _groups(self, index: int) -> PersonGroups:
+        return self._kept(index, "groups", lambda starts, labels: RecordWeights(starts, labels, self._most or 1).groups)
 
     def _givers(self, index: int) -> Givers:
         by_class, streams = self._sampler.by_class, self._membership
         return self._kept(index, "givers", lambda starts, labels: Givers(starts, labels, streams, index, by_class))
 
     def _kept(self, index: int, name: str, make: Callable[[NDArray[np.int64], NDArray[np.int64]], _Result]) -> _Result:
-        """What is made of a tile's persons, kept while the tile is the one that is summed."""
+        """Return a result for a tile's persons, kept while the tile is the one that is summed."""
         if self._last.get("index") != index:
             self._last = {"index": index}
         if name not in self._last:
@@ -286,7 +260,7 @@ def largest_step(plan: BasePlan) -> int:
 
 
 def empty_sums(plan: ReleasePlan, tiles: range) -> RowSums:
-    """Sums of no record, for the rows of the row tiles ``tiles``."""
+    """Return sums of no record, for the rows of the row tiles ``tiles``."""
     return _empty(plan, min(tiles.stop * ROW_TILE, plan.rows) - tiles.start * ROW_TILE)
 
 

@@ -1,7 +1,5 @@
 """Public, per-record feature extractors."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily

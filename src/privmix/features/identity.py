@@ -19,15 +19,7 @@ if TYPE_CHECKING:
 
 
 class Identity(Extractor):
-    """Inputs as float32, flattened: for feature vectors that another public model has made, and columns of numbers.
-
-    Args:
-        columns: names of the columns, where the inputs are columns that have some; public, and the features' names.
-
-    Example:
-        >>> Identity().transform(np.arange(4).reshape(1, 2, 2)).tolist()
-        [[0.0, 1.0, 2.0, 3.0]]
-    """
+    """Inputs as float32, flattened; ``columns`` are public names of the features, where inputs have some."""
 
     name: ClassVar[str] = "identity"
     most_text: ClassVar[int] = 2**16
@@ -40,50 +32,42 @@ class Identity(Extractor):
             or not all(map(fits_name, columns))
             or len(set(map(looks, columns))) < len(columns)
         ):
-            allowed = f"printable names of at most {LONGEST_NAME} characters, each of them once"
+            allowed = f"printable names of at most {LONGEST_NAME} characters without repetition"
             raise InvalidInput("columns of identity", type(columns).__name__, allowed)
         self._columns = None if columns is None else tuple(columns)
         self.decoder = Extractor.decoder if columns is None else 1
 
     def options(self) -> dict[str, Any]:
-        """Names of the columns, where the inputs are columns that have some."""
         return {} if self._columns is None else {"columns": list(self._columns)}
 
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
-        """Nothing, or short names: they are their author's."""
+        """Check that there are no names, or short ones: they are their author's."""
         cls.check_options(options)
         if cls(**options).options() != dict(options):
             raise InvalidInput("columns of identity", "other columns", "a list of names, or no such option")
 
     @classmethod
     def names_of(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Those of the columns."""
         return tuple(cls(**options).options().get("columns", ()))
 
     def with_columns(self, columns: tuple[str, ...] | None) -> Extractor:
-        """With their names, where these fit a certificate."""
         fits = columns is not None and all(map(fits_name, columns)) and len(json.dumps(columns)) < self.most_text - 100
         return Identity(columns) if fits else self
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """Number of values in one input."""
         if self._columns is not None and tuple(input_shape) != (len(self._columns),):
-            raise InvalidInput("input shape for identity", tuple(input_shape), f"({len(self._columns)},), one a column")
+            raise InvalidInput(
+                "input shape for identity", tuple(input_shape), f"({len(self._columns)},), one for each column"
+            )
         return math.prod(input_shape)
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, *shape) -> (b, prod(shape)) float32."""
         return x.reshape(len(x), math.prod(x.shape[1:])).astype(np.float32)
 
 
 class Pixels(Extractor):
-    """Images as numbers in [0, 1], flattened: uint8 images are divided by 255 (DPMix, Lee et al. 2019).
-
-    Example:
-        >>> Pixels().transform(np.array([[[0, 255]]], dtype=np.uint8)).tolist()
-        [[0.0, 1.0]]
-    """
+    """Images as numbers in [0, 1], flattened: uint8 images are divided by 255 (DPMix, Lee et al. 2019)."""
 
     name: ClassVar[str] = "pixels"
     # Rendered characters have 1.2 to 1.4. With that, stages would be taken for photographs, which do not repay them:
@@ -91,25 +75,17 @@ class Pixels(Extractor):
     usual: ClassVar[Usual] = Usual(concentration=2.0)
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """Number of values in one image."""
         return math.prod(input_shape)
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, *shape) uint8, or floats that are in [0, 1] already -> (b, prod(shape)) float32."""
         return unit_range(x).reshape(len(x), math.prod(x.shape[1:]))
 
     def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-        """(b, *input_shape) -> (b, d): the values themselves."""
         return lambda x: x.flatten(1)
 
 
 def unit_range(x: NDArray[Any]) -> NDArray[np.float32]:
-    """Image values as float32 in [0, 1]: uint8 divided by 255, floats as they are.
-
-    Example:
-        >>> unit_range(np.array([51], dtype=np.uint8)).tolist()
-        [0.20000000298023224]
-    """
+    """Image values as float32 in [0, 1]: uint8 divided by 255, floats as they are."""
     if x.dtype == np.uint8:
         return np.asarray(x, dtype=np.float32) / np.float32(255)
     if not np.issubdtype(x.dtype, np.floating):

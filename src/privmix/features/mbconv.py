@@ -1,9 +1,5 @@
-"""EfficientNet-Lite as fixed layers: inverted bottlenecks (MBConv) without squeeze-and-excitation, ReLU6, no training.
-
-The network is that of Tan and Le (2019) in its Lite variants: no squeeze-and-excitation, ReLU6 in place of swish, and a
-stem and head that do not grow with the width. A batch normalisation that only infers is a multiplication and an
-addition a channel: both are folded into the convolution before it, in double precision.
-"""
+"""EfficientNet-Lite (Tan and Le 2019) as fixed layers: inverted bottlenecks without squeeze-and-excitation, ReLU6."""
+# Each batch normalisation is a factor and an addend per channel, folded into its convolution in double precision.
 
 from __future__ import annotations
 
@@ -27,15 +23,7 @@ _EPSILON: Final = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class Layer:
-    """A convolution with its normalisation folded in.
-
-    Attributes:
-        weight: (out, in / groups, k, k).
-        bias: (out,).
-        stride: 1 or 2.
-        groups: 1, or the number of channels.
-        active: whether ReLU6 follows.
-    """
+    """A convolution with folded normalisation: weight (out, in / groups, k, k), bias (out,); ReLU6 if ``active``."""
 
     weight: Tensor
     bias: Tensor
@@ -55,25 +43,19 @@ class Layer:
         return torch.nn.functional.relu6(found, inplace=True) if self.active else found
 
     def to(self, device: torch.device) -> Layer:
-        """The layer on a device, its weights in the order of a channel's neighbours."""
+        """Return the layer on a device, its weights in the order of a channel's neighbours."""
         weight = self.weight.to(device).contiguous(memory_format=torch.channels_last)
         return Layer(weight, self.bias.to(device), self.stride, self.groups, self.active)
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
-    """An inverted bottleneck: widened by a convolution of 1 x 1, filtered channel by channel, narrowed again.
-
-    Attributes:
-        layers: two or three; the last one is not active.
-        skips: whether the input is added to the output.
-    """
+class MBConvBlock:
+    """An inverted bottleneck of two or three layers, the last without ReLU6; ``skips``: the input is added."""
 
     layers: tuple[Layer, ...]
     skips: bool
 
     def __call__(self, x: Tensor) -> Tensor:
-        """(b, in, H, W) -> (b, out, H / stride, W / stride)."""
         found = x
         for layer in self.layers:
             found = layer(found)
@@ -82,33 +64,19 @@ class Block:
 
 @dataclass(frozen=True, eq=False)
 class LiteNetwork:
-    """The layers of a network up to where its classifier would begin.
-
-    Attributes:
-        stem: the first convolution.
-        stages: blocks of each of the seven stages.
-        head: the last convolution, to 1,280 channels.
+    """The layers of a network before its classifier: stem, blocks of seven stages, head to 1,280 channels.
 
     Formal guarantees:
         * fixed: no batch statistics, no random numbers, nothing that calls leave behind.
     """
 
     stem: Layer
-    stages: tuple[tuple[Block, ...], ...]
+    stages: tuple[tuple[MBConvBlock, ...], ...]
     head: Layer
 
     @classmethod
     def of(cls, state: Mapping[str, Tensor], depth: float, device: torch.device) -> LiteNetwork:
-        """Fold a state of ``efficientnet-lite-pytorch``'s network, whose names these are.
-
-        Args:
-            state: tensors by name; those of the classifier are not looked at.
-            depth: how many times as many blocks as in the smallest network stages two to six have.
-            device: where the network runs.
-
-        Raises:
-            KeyError: a layer is missing.
-        """
+        """Fold tensors of ``efficientnet-lite-pytorch``; ``depth`` multiplies the blocks of stages two to six."""
 
         def folded(conv: str, norm: str, stride: int = 1, active: bool = True) -> Layer:
             weight = state[f"{conv}.weight"].double()
@@ -120,13 +88,15 @@ class LiteNetwork:
             )
             return layer.to(device)
 
-        def block(number: int, stride: int) -> Block:
+        def block(number: int, stride: int) -> MBConvBlock:
             name = f"_blocks.{number}"
             widen = [folded(f"{name}._expand_conv", f"{name}._bn0")] if number else []
             filters = folded(f"{name}._depthwise_conv", f"{name}._bn1", stride)
             narrow = folded(f"{name}._project_conv", f"{name}._bn2", active=False)
             layers = (*widen, filters, narrow)
-            return Block(layers, stride == 1 and layers[0].weight.shape[1] * layers[0].groups == len(narrow.weight))
+            return MBConvBlock(
+                layers, stride == 1 and layers[0].weight.shape[1] * layers[0].groups == len(narrow.weight)
+            )
 
         stages, number = [], 0
         for place, (_, stride, blocks) in enumerate(_STAGES):
@@ -138,19 +108,11 @@ class LiteNetwork:
 
     @property
     def widths(self) -> list[int]:
-        """Channels of each stage's maps."""
         return [len(stage[-1].layers[-1].weight) for stage in self.stages]
 
     def __call__(self, x: Tensor, head: bool = True) -> list[Tensor]:
-        """Maps of every stage, and of the head.
-
-        Args:
-            x: (b, 3, H, W), sides that are multiples of 32, values (255 v - 127) / 128 of an image v in [0, 1].
-            head: whether those of the head are wanted.
-
-        Returns:
-            (b, width, H / s, W / s) of each stage, s from 2 to 32; then (b, 1280, H / 32, W / 32).
-        """
+        """Return maps of each stage (b, width, H / s, W / s), s = 2 to 32. With ``head``: (b, 1280, H / 32, W / 32)."""
+        # x: (b, 3, H, W), sides multiples of 32, values (255 v - 127) / 128 of an image v in [0, 1].
         x = self.stem(x.contiguous(memory_format=torch.channels_last))
         maps = []
         for stage in self.stages:

@@ -1,4 +1,4 @@
-"""Where a public model lies, and what tells one model from another."""
+"""The location of a public model, and the digests that identify it."""
 
 from __future__ import annotations
 
@@ -35,25 +35,14 @@ _DECISIVE: Final = (
 
 @dataclass(frozen=True)
 class Located:
-    """A model on this machine.
-
-    Attributes:
-        folder: where its files are; private to the machine, never in a spec.
-        revision: the hub's commit, or None for a local folder.
-    """
+    """A model's folder on this machine (never in a spec), and the hub's commit or None."""
 
     folder: Path
     revision: str | None = None
 
 
 def locate(model: str, revision: str | None, path: str | Path | None, extra: str) -> Located:
-    """Find the files of ``model``: at ``path``, else in the local folder ``model``, else on the hub.
-
-    Raises:
-        InvalidInput: no such folder, and no such model on the hub.
-        StorageError: the hub cannot be reached and the model is not in the local cache.
-        MissingExtra: the hub's client is not installed.
-    """
+    """Find the files of ``model``: at ``path``, else in the local folder ``model``, else on the hub."""
     if path is not None:
         if not Path(path).is_dir():
             raise InvalidInput("features_model", str(path), f"the folder that holds a copy of {model}")
@@ -68,12 +57,7 @@ def locate(model: str, revision: str | None, path: str | Path | None, extra: str
 
 
 def cached(model: str, revision: str, extra: str) -> Located:
-    """The files of a model of the hub at one commit, from the local cache alone: no address is opened.
-
-    Raises:
-        StorageError: the cache does not have it.
-        MissingExtra: the hub's client is not installed.
-    """
+    """Return the files of a hub model at one commit, from the local cache alone: no address is opened."""
     try:
         from huggingface_hub import snapshot_download
     except ImportError:
@@ -82,19 +66,14 @@ def cached(model: str, revision: str, extra: str) -> Located:
         folder = snapshot_download(model, revision=revision, local_files_only=True)
     except Exception:
         raise StorageError(
-            f"model {model} at {revision}: not in the local cache, and what was handed over fetches nothing; fetch it "
-            "yourself, or name a folder with `features_model`"
+            f"model {model} at {revision}: not in the local cache. A received folder never downloads a model: "
+            f"download it, or name its folder with `features_model`"
         ) from None
     return Located(Path(folder), revision)
 
 
 def public_name(model: str, path: str | Path | None = None) -> str:
-    """What a spec calls a model: a folder's own name, without the path to it, or the hub's name as it is.
-
-    Example:
-        >>> public_name("/home/someone/models/vit"), public_name("facebook/dinov2-small")
-        ('vit', 'facebook/dinov2-small')
-    """
+    """Return the name of a model in a spec: a folder's own name without its path, or the hub's name as it is."""
     local = Path(model).expanduser()
     if local.is_absolute() or (path is None and local.is_dir()):
         return local.resolve().name
@@ -109,7 +88,7 @@ def _from_hub(model: str, revision: str | None, extra: str) -> Located:
     except ImportError:
         raise MissingExtra("huggingface_hub", extra) from None
     wanted = model if revision is None else f"{model} at {revision}"
-    offline = f"model {wanted}: not in the local cache, and the Hugging Face hub cannot be reached; give a local folder"
+    offline = f"model {wanted}: not in the local cache, and the Hugging Face hub cannot be reached. Give a local folder"
     try:
         folder = snapshot_download(model, revision=revision, allow_patterns=_WANTED, ignore_patterns=_UNWANTED)
     except LocalEntryNotFoundError:
@@ -125,7 +104,7 @@ def _from_hub(model: str, revision: str | None, extra: str) -> Located:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Loading without the libraries' reports and progress bars, which are not for the user of this package."""
+    """Load without the libraries' reports and progress bars, which are not for the user of this package."""
     from transformers.utils import logging as library_logging
 
     logging: Any = library_logging
@@ -141,13 +120,7 @@ def quiet() -> Iterator[None]:
 
 
 def weights_digest(state: Mapping[str, Tensor]) -> str:
-    """SHA-256 of tensors: names, types, shapes and bytes, in the order of their names.
-
-    Example:
-        >>> from torch import ones
-        >>> weights_digest({"a": ones(2)}) == weights_digest({"a": ones(2)}) != weights_digest({"b": ones(2)})
-        True
-    """
+    """SHA-256 of tensors: names, types, shapes and bytes, in the order of their names."""
     digest = hashlib.sha256()
     for name in sorted(state):
         tensor = state[name].detach().cpu().contiguous()
@@ -159,15 +132,12 @@ def weights_digest(state: Mapping[str, Tensor]) -> str:
 def files_digest(folder: Path) -> str:
     """SHA-256 of the small files that decide what a model computes: configuration, vocabulary, preprocessing."""
     digest = hashlib.sha256()
-    for name in [*_DECISIVE, *sorted(f"{module}/config.json" for module in _module_folders(folder))]:
+    modules = sorted(f"{module['path']}/config.json" for module in read_modules(folder) if module.get("path"))
+    for name in [*_DECISIVE, *modules]:
         file = folder / name
         if file.is_file():
             digest.update(json.dumps([name, hashlib.sha256(file.read_bytes()).hexdigest()]).encode())
     return digest.hexdigest()
-
-
-def _module_folders(folder: Path) -> list[str]:
-    return [str(module["path"]) for module in read_modules(folder) if module.get("path")]
 
 
 def read_modules(folder: Path) -> list[dict[str, Any]]:

@@ -27,8 +27,8 @@ from privmix.untrusted import MEBIBYTE, parse_json
 if TYPE_CHECKING:
     from torch import Tensor
 
-# What torch.export.save writes for one program. Weights and constants are raw numbers; code compiled ahead of time,
-# objects and the older format, which all go through pickle or are machine code, have other names.
+# Files that torch.export.save writes for one program. Weights and constants are raw numbers; code compiled ahead of
+# time, objects and the older format, which all go through pickle or are machine code, have other names.
 _PLAIN: Final = re.compile(
     r"\.format_version|\.data/(version|serialization_id)|version|byteorder|archive_format|archive_version"
     r"|models/model\.json|data/sample_inputs/model\.pt|data/weights/(model_weights_config\.json|weight_\d+)"
@@ -40,13 +40,7 @@ _MOST: Final = 64 * MEBIBYTE
 
 
 def load_program(file: Path) -> Any:
-    """``torch.export.load`` for files in which nothing is unpickled but tensors.
-
-    A program still runs when it is called: it is for files that one trusts.
-
-    Raises:
-        InvalidInput: the file holds pickled objects, compiled code, or is no exported program.
-    """
+    """``torch.export.load`` for trusted files; it unpickles tensors only, and the program runs when called."""
     allowed = "a program of torch.export.save with plain weights: no pickled objects, no compiled code"
     try:
         with zipfile.ZipFile(file) as archive:
@@ -98,28 +92,19 @@ class ModuleEncoder(TorchEncoder):
     - ``.safetensors``: linear layers ``0.weight``, ``0.bias``, ``1.weight``, ... with ReLU between them (biases may be
       absent), on flattened inputs.
 
-    The first two run what the file says: use only files that you trust. A spec therefore never opens one: whoever
-    rebuilds the extractor names the file, and says that it may run. Inputs are float32: images (b, H, W) or
-    (b, H, W, C), scaled to [0, 1], come as (b, C, H, W); vectors (b, d) as they are. The network must be made for the
-    inputs' shape, must have been trained without the private records, and its output must be of one length.
+    The first two run code of the file, so a spec never opens one: the user names a trusted file and allows it to run.
+    Inputs are float32: images in [0, 1] as (b, C, H, W), vectors as (b, d). Train the network without the private
+    records.
 
     Formal guarantees:
-        - Per record, to the bit, as :class:`~privmix.features.torch_encoder.TorchEncoder` says. In addition a network
-          is refused whose output for a random input changes by more than 1e-4 (relative to the largest output) with the
-          inputs beside it or with the calls before, such as one that normalises by the batch or draws dropout.
+        - Per record, to the bit, as for :class:`~privmix.features.torch_encoder.TorchEncoder`. In addition, the output
+          for a random input must not change by more than 1e-4 (of the largest output) with other inputs or earlier
+          calls. Networks that do are refused, such as those that normalise by the batch or draw dropout.
 
     Args:
         model: the file; a spec holds its name, not its path.
-        path: where the file lies, if not where ``model`` says.
+        path: where the file lies, if not at the place that ``model`` names.
         precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
-
-    Example:
-        >>> import tempfile
-        >>> from safetensors.torch import save_file
-        >>> file = Path(tempfile.mkdtemp()) / "net.safetensors"
-        >>> save_file({"0.weight": torch.ones(2, 3)}, file)
-        >>> ModuleEncoder(str(file)).transform(np.ones((1, 3), np.float32)).tolist()
-        [[3.0, 3.0]]
     """
 
     name: ClassVar[str] = "module"
@@ -139,38 +124,34 @@ class ModuleEncoder(TorchEncoder):
         self._public_name = Path(model).name
         self._dims: dict[tuple[int, ...], int] = {}
         if not self._file.is_file() or self._file.suffix not in _FORMATS:
-            raise InvalidInput("module", str(self._file), f"a file that exists, with a name in {', '.join(_FORMATS)}")
+            raise InvalidInput("module", str(self._file), f"an existing file that ends in {', '.join(_FORMATS)}")
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:
-        """``module:FILE``."""
         return cls(argument)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
-        """The network in the user's own file; the name in a spec is for showing only."""
+        """Return the network in the user's own file; the name in a spec is for showing only."""
         name = bare_name(options.get("model"))
         if own is None:
             raise InvalidInput("features_model", None, cls.wants(options) or "")
         if _is_program(own.path.name) and not own.trusted:
-            allowed = "a .safetensors file; or, as TorchScript and .pt2 run what they say, `trust_features_model` too"
+            allowed = "a .safetensors file; to run the program in TorchScript or .pt2, `features_model` FILE:trust"
             raise InvalidInput("features_model", own.path.name, allowed)
         return cls(**{**options, "model": name}, path=own.path)
 
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:
-        """The file, and trust in it where it is a program."""
         name = str(options.get("model"))
-        trust = " and, as it is a program that runs, `trust_features_model`"
+        trust = " with :trust after it, since the file is a program"
         return f"a copy of the file {name!r:.80}, named by `features_model`{trust if _is_program(name) else ''}"
 
     def options(self) -> dict[str, Any]:
-        """Name of the file, precision."""
         return {"model": self._public_name, "precision": self._precision}
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """Of the file, which is all there is."""
         with self._file.open("rb") as stream:
             return {"weights_sha256": hashlib.file_digest(stream, "sha256").hexdigest()}
 
@@ -184,7 +165,6 @@ class ModuleEncoder(TorchEncoder):
         return self._dims[shape]
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, H, W), (b, H, W, C) or (b, d) -> (b, d') float32."""
         dim = self.output_dim(x.shape[1:])
         if len(x) == 0:
             return np.empty((0, dim), np.float32)
@@ -221,7 +201,7 @@ class ModuleEncoder(TorchEncoder):
             together = alone
         again = torch.cat([self._call(self._network, x[row : row + 1]) for row in range(_PROBES)])
         if not _close(alone, together):
-            allowed = "a network for one record at a time; its outputs depend on other records in the batch"
+            allowed = "a network for single records: its outputs depend on other records in the batch"
             raise InvalidInput("module", self._public_name, allowed)
         if not _close(alone, again):
             raise InvalidInput("module", self._public_name, "a network that gives the same output for the same record")
@@ -237,7 +217,7 @@ class ModuleEncoder(TorchEncoder):
         except InvalidInput:
             raise
         except Exception:
-            allowed = "TorchScript, an exported program or safetensors, as its name says; undamaged"
+            allowed = "an undamaged file of its format: TorchScript, exported program or safetensors"
             raise InvalidInput("module", str(self._file), allowed) from None
 
 

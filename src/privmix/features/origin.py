@@ -1,4 +1,4 @@
-"""Where a model may come from: from the user of this machine, by a path; never from what a spec says."""
+"""Allowed origins of a model: a path that the user of this machine gives, never the content of a spec."""
 
 from __future__ import annotations
 
@@ -15,55 +15,37 @@ _PART: Final = r"[0-9A-Za-z][0-9A-Za-z_-]*(?:\.[0-9A-Za-z_-]+)*"
 _HUB: Final = re.compile(rf"{_PART}/{_PART}")
 _COMMIT: Final = re.compile(r"[0-9a-f]{7,64}")
 _LONGEST: Final = 200
+_TRUST: Final = ":trust"
 
 
 @dataclass(frozen=True)
 class OwnModel:
-    """A model that the user of this machine named on their own command line.
-
-    Attributes:
-        path: its file or folder.
-        trusted: the user says that it may run: needed where the file is a program, and not only numbers.
-    """
+    """A model file or folder that the user of this machine named; ``trusted``: it may run, where it is a program."""
 
     path: Path
     trusted: bool = False
 
+    @classmethod
+    def of(cls, given: OwnModel | str | Path) -> OwnModel:
+        """Return a path, with ``:trust`` behind it where the file may run."""
+        if isinstance(given, OwnModel):
+            return given
+        text = str(given)
+        return cls(Path(text.removesuffix(_TRUST)), text.endswith(_TRUST))
+
 
 def bare_name(value: Any) -> str:
-    """``value`` if it is a plain name of a file or folder; a spec may show it, and nothing is opened by it.
-
-    Raises:
-        InvalidInput: it is no text, or a path: absolute, relative or from the home folder.
-
-    Example:
-        >>> bare_name("net.safetensors")
-        'net.safetensors'
-        >>> bare_name("../net.safetensors")
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: extractor's model: got '../net.safetensors'; allowed: a name without a path
-    """
+    """Return a plain file or folder name, which a spec may show; refuse anything with a path."""
     if not isinstance(value, str) or not _BARE.fullmatch(value) or ".." in value:
         raise InvalidInput("extractor's model", value, "a name without a path")
     return value
 
 
 def is_hub_name(value: Any) -> bool:
-    """Whether ``value`` is OWNER/NAME, as the Hugging Face hub calls models.
-
-    Example:
-        >>> is_hub_name("facebook/dinov2-small"), is_hub_name("../name"), is_hub_name("a/b/c")
-        (True, False, False)
-    """
+    """Whether ``value`` is OWNER/NAME, as the Hugging Face hub names models."""
     return isinstance(value, str) and len(value) <= _LONGEST and _HUB.fullmatch(value) is not None
 
 
 def is_commit(value: Any) -> bool:
-    """Whether ``value`` is a commit of the hub, and no branch that changes.
-
-    Example:
-        >>> is_commit("0123abcd"), is_commit("main")
-        (True, False)
-    """
+    """Whether ``value`` is a commit of the hub, and no branch that changes."""
     return isinstance(value, str) and _COMMIT.fullmatch(value) is not None

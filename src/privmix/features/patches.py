@@ -1,9 +1,6 @@
-"""Patch features of images: a dictionary of patches that a generator of public images gives, and nothing learned.
-
-Small patches of an image, whitened, are compared with a dictionary of such patches; what exceeds a threshold is
-averaged over the ninths of the image (Coates and Ng 2011). Patches taken at random do as well as learned ones
-(Thiry et al. 2021), and here they are of images that a program makes: no photograph is in it.
-"""
+"""Patch features of images: whitened patches against a dictionary of patches from a generator of public images."""
+# The excess over a threshold is averaged over ninths of the image (Coates and Ng 2011). Random patches do as well as
+# learned ones (Thiry et al. 2021); here a program makes the images, and no photograph is in them.
 
 from __future__ import annotations
 
@@ -20,12 +17,12 @@ from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.base import Extractor
 from privmix.features.identity import unit_range
 from privmix.packages import import_part, torch
-from privmix.procedural import generator_names, get_generator
+from privmix.procedural import GENERATORS, get_generator
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Points a side of a patch (Coates and Ng 2011), and what is averaged over: so many cells a side.
+# Points a side of a patch (Coates and Ng 2011), and the cells per side that are averaged over.
 _SIDE: Final = 6
 _CELLS: Final = 3
 # Images that the dictionary is cut from, their side, and patches of each.
@@ -43,10 +40,10 @@ _THRESHOLD: Final = 0.05
 # Features are decorrelated by (S + ridge * mean variance)^(-power / 2), as features of a release are by public data.
 _POWER: Final = 0.75
 _SPREAD: Final = 0.3
-# Filters and weights are whole multiples of this: the last bits of a linear algebra library don't show.
+# Filters and weights are whole multiples of this: the last bits of a linear algebra library do not show.
 _GRID: Final = 2.0**-12
 _FEWEST_POINTS: Final = 8
-# What is divided by is no less: an image without any code stays nought.
+# The least divisor: an image without any code stays nought.
 _TINY: Final = 1e-12
 _MOST_FILTERS: Final = 4096
 
@@ -54,33 +51,20 @@ _MOST_FILTERS: Final = 4096
 class Patches(Extractor):
     """Thresholded responses to a dictionary of procedural patches, averaged over ninths of image and mirror image.
 
-    Inputs are (b, H, W) or (b, H, W, 3): uint8, or floats in [0, 1], sides of at least 8; grey images are taken as
-    colours that are equal. Each 6 x 6 patch p, one at every point, has its mean taken off and is divided by its
-    standard deviation (and a small constant); with ZCA whitening Z and dictionary D, rows of norm 1, its code is
-    max(0, D Z p - t). Codes are averaged over the 3 x 3 cells of the image, and with those of the mirror image; of
-    these means the square roots are taken, which makes them vary alike, and the record is divided by its norm. Then the
-    mean of the generator's images is taken off, and filters and cells are decorrelated: A (x - mean) B, with A and B
-    their covariances among the generator's images to the power -0.375 (and a ridge); and again the record is divided
-    by its norm. The order is (filter, row, column): 9 numbers a filter.
-
-    All this is computed from 512 images of ``procedural:GENERATOR`` (seed 0): a procedural prior, which follows from
-    the name. Figures with these features are to be told apart from those without any prior.
+    Inputs are (b, H, W) or (b, H, W, 3): uint8, or floats in [0, 1], sides of at least 8. Each 6 x 6 patch p is centred
+    and divided by its standard deviation. With ZCA whitening Z and dictionary D (rows of norm 1) its code is max(0, D Z
+    p - t). Codes are averaged over 3 x 3 cells of image and mirror image; the root follows, then division by the norm.
+    The generator gives the mean, and the covariances A of filters and B of cells, each to the power -0.375. The
+    features are A (x - mean) B, divided by the norm, in order (filter, row, column). Keep figures with this procedural
+    prior apart from those without one.
 
     Formal guarantees:
         - Per record, to the bit: an image is a call of its own, of one shape, in the same memory.
         - Public: all numbers follow from generator and number of filters; their digest is in the spec.
 
     Args:
-        generator: of the images that patches are cut from; see :mod:`privmix.procedural`.
+        generator: of the 512 images (seed 0) that patches are cut from; see :mod:`privmix.procedural`.
         filters: patches in the dictionary; the features are nine times as many.
-
-    Example:
-        >>> images = np.random.default_rng(0).integers(0, 256, size=(2, 12, 10, 3), dtype=np.uint8)
-        >>> patches = Patches(filters=8)
-        >>> patches.transform(images).shape
-        (2, 72)
-        >>> bool(np.allclose(patches.transform(images), patches.transform(images[:, :, ::-1]), atol=1e-5))
-        True
     """
 
     name: ClassVar[str] = "patches"
@@ -88,29 +72,27 @@ class Patches(Extractor):
     digest_names: ClassVar[tuple[str, ...]] = ("weights_sha256",)
 
     def __init__(self, *, generator: str = "leaves", filters: int = 512) -> None:
-        self.generator = check_choice("generator of patches", generator, generator_names())
+        self.generator = check_choice("generator of patches", generator, list(GENERATORS))
         self.filters = check_integer("filters", filters, low=1, high=_MOST_FILTERS)
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:
-        """``GENERATOR``, ``FILTERS`` or both with a comma."""
+        """Return ``GENERATOR``, ``FILTERS`` or both with a comma."""
         options: dict[str, Any] = {}
         for part in argument.split(","):
             name, value = ("filters", int(part)) if part.isascii() and part.isdecimal() else ("generator", part)
             if name in options:
-                raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}:GENERATOR,FILTERS, each once")
+                raise InvalidInput("features", f"{cls.name}:{argument}", f"{cls.name}:GENERATOR,FILTERS")
             options[name] = value
         return cls(**options)
 
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
-        """A generator that is known, and a number of filters."""
         super().check_stated(options)
         cls(**options)
 
     @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """Whose images the dictionary is of."""
         found = cls(**options)
         return (
             f"Procedural prior: the {found.filters} patches of its extractor are from procedural:{found.generator}, "
@@ -119,25 +101,21 @@ class Patches(Extractor):
         )
 
     def options(self) -> dict[str, Any]:
-        """Generator and number of filters."""
         return {"generator": self.generator, "filters": self.filters}
 
     def spec(self) -> dict[str, Any]:
-        """With the digest of all numbers."""
         return {**super().spec(), "weights_sha256": self._weights.digest}
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """9 * filters."""
         # Before anything is paid for: without torch nothing is transformed.
         import_part("torch")
         sides, colours = input_shape[:2], input_shape[2:]
         if len(sides) != 2 or min(sides) < _FEWEST_POINTS or tuple(colours) not in ((), (3,)):
-            allowed = f"images (H, W) or (H, W, 3) of at least {_FEWEST_POINTS} x {_FEWEST_POINTS} points"
+            allowed = f"images (H, W) or (H, W, 3) of at least {_FEWEST_POINTS} x {_FEWEST_POINTS} pixels"
             raise InvalidInput(f"input shape for {self.name}", tuple(input_shape), allowed)
         return _CELLS**2 * self.filters
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, H, W) or (b, H, W, 3) -> (b, 9 * filters) float32."""
         features = np.empty((len(x), self.output_dim(x.shape[1:])), np.float32)
         if not len(x):
             return features
@@ -164,30 +142,20 @@ class Patches(Extractor):
         return features
 
     @property
-    def _weights(self) -> Weights:
+    def _weights(self) -> PatchWeights:
         return _weights(self.generator, self.filters)
 
 
 @dataclass(frozen=True, eq=False)
 class Dictionary:
-    """Whitened patches as filters of patches that are not.
-
-    Attributes:
-        filters: (k, 6 * 6 * 3) float32; inner products with a patch of mean 0 and variance 1, less ``bias``, are the
-            products of the whitened patch with dictionary entries of norm 1.
-        bias: (k,) float32, with the threshold.
-    """
+    """Whitened patches as filters (k, 6 * 6 * 3) float32 of raw patches, and (k,) biases with the threshold."""
 
     filters: NDArray[np.float32]
     bias: NDArray[np.float32]
 
     @classmethod
     def of(cls, images: NDArray[np.uint8], count: int, generator: np.random.Generator) -> Dictionary:
-        """Cut ``count`` patches from (n, H, W, 3) images.
-
-        Raises:
-            InvalidInput: the images have fewer patches that are not flat.
-        """
+        """Cut ``count`` patches that are not flat from (n, H, W, 3) images."""
         found = normal_patches(_cut(images, generator))
         mean = found.mean(axis=0)
         values, vectors = np.linalg.eigh(np.cov(found - mean, rowvar=False, bias=True))
@@ -203,20 +171,14 @@ class Dictionary:
         return cls(filters, _on_grid(filters @ mean + _THRESHOLD * np.median(norms)))
 
     def first(self, count: int) -> Dictionary:
-        """The first filters alone."""
         return Dictionary(self.filters[:count], self.bias[:count])
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
-    """All numbers of an extractor.
+class PatchWeights:
+    """Numbers of an extractor: (k, 9) mean, (k, k) and (9, 9) matrices that decorrelate filters and cells."""
 
-    Attributes:
-        dictionary: k filters.
-        mean: (k, 9) of the generator's images.
-        across: (k, k) what decorrelates filters; symmetric, so that no library's choice of eigenvectors shows.
-        between: (9, 9) the same of cells.
-    """
+    # The matrices are symmetric, so that no library's choice of eigenvectors shows.
 
     dictionary: Dictionary
     mean: NDArray[np.float32]
@@ -224,7 +186,7 @@ class Weights:
     between: NDArray[np.float32]
 
     @classmethod
-    def of(cls, dictionary: Dictionary, codes: NDArray[np.float64]) -> Weights:
+    def of(cls, dictionary: Dictionary, codes: NDArray[np.float64]) -> PatchWeights:
         """Fit to (n, k, 9) codes of public images."""
         mean = _on_grid(codes.mean(axis=0))
         rest = codes - mean
@@ -239,7 +201,6 @@ class Weights:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the numbers."""
         hasher = hashlib.sha256()
         for part in (self.dictionary.filters, self.dictionary.bias, self.mean, self.across, self.between):
             hasher.update(part.tobytes())
@@ -262,17 +223,17 @@ def _images(name: str) -> NDArray[np.uint8]:
 
 
 @lru_cache(maxsize=8)
-def _weights(name: str, count: int) -> Weights:
+def _weights(name: str, count: int) -> PatchWeights:
     images, dictionary = _images(name), _dictionary(name).first(count)
     with torch.inference_mode():
         work = _Coder(dictionary, _IMAGE_SIDE, _IMAGE_SIDE)
         codes = [work(image).numpy() for image in torch.from_numpy(unit_range(images))]
-    return Weights.of(dictionary, np.stack(codes).astype(np.float64))
+    return PatchWeights.of(dictionary, np.stack(codes).astype(np.float64))
 
 
 @lru_cache(maxsize=2)
 def _dictionary(name: str) -> Dictionary:
-    """As many filters as there may be: those who want fewer take the first."""
+    """Return the largest dictionary: a caller with fewer filters takes the first ones."""
     return Dictionary.of(_images(name), _MOST_FILTERS, np.random.default_rng(_SEED))
 
 
@@ -287,18 +248,13 @@ def _cut(images: NDArray[np.uint8], generator: np.random.Generator) -> NDArray[n
 
 
 def normal_patches(patches: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n, p) patches, each less its mean and over its standard deviation.
-
-    Example:
-        >>> normal_patches(np.array([[0.0, 1.0]])).round(3).tolist()
-        [[-1.0, 1.0]]
-    """
+    """(n, p) patches, each centred and divided by its standard deviation."""
     centred = patches - patches.mean(axis=1, keepdims=True)
     return np.asarray(centred / np.sqrt(np.square(centred).mean(axis=1, keepdims=True) + _FLAT))
 
 
 class _Coder:
-    """Codes of one image after another, in the same memory: the same bits, wherever an image stands."""
+    """Codes of one image after another, in the same memory: the same bits at every place of an image."""
 
     def __init__(self, dictionary: Dictionary, height: int, width: int) -> None:
         rows, columns = height - _SIDE + 1, width - _SIDE + 1

@@ -1,4 +1,4 @@
-"""What a pretrained image model wants to see: its side, and the mean and standard deviation it was trained with."""
+"""The input that a pretrained image model takes: its side, and the mean and standard deviation of its training."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ _DEFAULT_SIDE: Final = 224
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Public constants of a model.
-
-    Attributes:
-        side: of the square that the model sees, in pixels.
-        mean, std: of each colour.
-    """
+    """Public constants of a model: the side of its square in pixels, mean and deviation of each colour."""
 
     side: int
     mean: tuple[float, ...]
@@ -31,20 +26,8 @@ class Preprocessing:
 
     @classmethod
     def of(cls, folder: Path, *, model_type: str, sizes: Iterable[Any] = ()) -> Self:
-        """What the model's folder says, or CLIP's or ImageNet's constants where it says nothing.
-
-        Args:
-            folder: holds ``preprocessor_config.json``, or doesn't.
-            model_type: as transformers names it.
-            sizes: what the model's configuration says of its side, in any of the forms that configurations use.
-
-        Raises:
-            InvalidInput: the file is damaged.
-
-        Example:
-            >>> Preprocessing.of(Path("/nowhere"), model_type="vit", sizes=[None, {"height": 32}]).side
-            32
-        """
+        """Read the folder's ``preprocessor_config.json``; constants of CLIP or ImageNet where it is absent."""
+        # `sizes`: the model's side, in any of the forms that configurations use.
         found = _read(folder / FILE)
         # Models crop to crop_size where they have one, after a resize to something larger.
         stated = [found.get("crop_size")] if found.get("do_center_crop", True) else []
@@ -76,7 +59,7 @@ def _read(file: Path) -> dict[str, Any]:
 
 
 def _side_of(size: Any) -> int | None:
-    """The side, from a form that configurations use: 224, [224, 224], {"height": 224} or {"shortest_edge": 224}."""
+    """Return the side of 224, [224, 224], {"height": 224} or {"shortest_edge": 224}."""
     if isinstance(size, Mapping):
         size = next((size[key] for key in ("height", "shortest_edge") if key in size), None)
     if isinstance(size, list | tuple) and size:

@@ -25,42 +25,57 @@ _BATCH: Final = 32
 _MOST: Final = 2**20
 
 
-class Projected(Extractor):
+class Continued(Extractor):
+    """An extractor of another one's features: ``inner`` among its options is that one's spec."""
+
+    decoder: int = 1
+    most_text: ClassVar[int] = MOST_OF_TWO
+    _inner: Extractor
+
+    @staticmethod
+    def inner_of(options: Mapping[str, Any], own: OwnModel | None) -> Extractor:
+        """Rebuild the inner extractor, whose model ``own`` is."""
+        return from_spec(options["inner"], own)
+
+    @classmethod
+    def check_stated(cls, options: Mapping[str, Any]) -> None:
+        cls.check_options(options)
+
+    @classmethod
+    def wants(cls, options: Mapping[str, Any]) -> str | None:
+        return wanted_model(options["inner"])
+
+    @classmethod
+    def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return statements_of(options["inner"])
+
+    @property
+    def reads(self) -> Extractor:
+        return self._inner.reads
+
+    def runtime(self) -> dict[str, Any]:
+        return self._inner.runtime()
+
+    def check_schema(self, schema: Schema) -> None:
+        self._inner.check_schema(schema)
+
+
+class Projected(Continued):
     """A random projection of another extractor's features: a subsampled randomised Hadamard transform.
 
-    With D the power of 2 at or above the d features, y = (H S x)_R / sqrt(N): S are d signs drawn at random, H is the
-    Hadamard matrix of 1 and -1 of size D, and R are N of its D outputs, drawn at random (Ailon and Chazelle 2009).
-    Squared lengths are kept on average over S and R, so that clipping does much as it does without. Second moments of N
-    features in place of d hold (N / d)^2 of the numbers.
-
-    What is lost is noise-like: N directions at random see N / d of the variance. Features like public data are better
-    cut by what these say.
+    With D the power of 2 at or above the d features, y = (H S x)_R / sqrt(N). S are d random signs, H is the D x D
+    Hadamard matrix, and R are N random outputs (Ailon and Chazelle 2009). Squared lengths are kept on average. Second
+    moments hold (N / d)^2 of the numbers. Random directions see N / d of the variance; public data, where available,
+    choose better ones.
 
     Formal guarantees:
         - Per record, to the bit: outputs are sums and differences in an order that does not depend on other records.
         - Public: signs and outputs follow from the seed in the spec, by a counter-based generator whose bits no version
           changes; nothing is fitted.
-
-    Args:
-        inner: the extractor, or its spec.
-        dim: N, numbers an output has; less than d.
-        seed: of signs and chosen outputs. Public.
-
-    Example:
-        >>> from privmix.features import Identity
-        >>> x = np.random.default_rng(0).normal(size=(20, 300)).astype(np.float32)
-        >>> projected = Projected(Identity(), 100)
-        >>> y = projected.transform(x)
-        >>> y.shape, projected.reads.name
-        ((20, 100), 'identity')
-        >>> bool(abs(np.square(y).sum() / np.square(x).sum() - 1) < 0.1)
-        True
     """
 
     name: ClassVar[str] = "projected"
-    decoder: int = 1
     argument: ClassVar[str] = "DIM:EXTRACTOR"
-    most_text: ClassVar[int] = MOST_OF_TWO
 
     def __init__(self, inner: Extractor | Mapping[str, Any], dim: int, seed: int = 0) -> None:
         self._inner = inner if isinstance(inner, Extractor) else from_spec(inner)
@@ -80,14 +95,11 @@ class Projected(Extractor):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
-        """As it was; ``own`` is the inner extractor's model."""
         cls.check_options(options)
-        path, trusted = (None, False) if own is None else (own.path, own.trusted)
-        return cls(from_spec(options["inner"], path, trust_model=trusted), options["dim"], options["seed"])
+        return cls(cls.inner_of(options, own), options["dim"], options["seed"])
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Raise :class:`InvalidInput` where options are not ones that this class writes. Opens nothing."""
         if set(options) != set(_OPTIONS):
             raise InvalidInput("extractor options", sorted(options), ", ".join(_OPTIONS))
         check_integer("dim of a projection", options["dim"], low=1, high=_MOST)
@@ -98,52 +110,20 @@ class Projected(Extractor):
         check_inner(inner)
 
     @classmethod
-    def check_stated(cls, options: Mapping[str, Any]) -> None:
-        """Numbers and specs, each checked as what it is."""
-        cls.check_options(options)
-
-    @classmethod
-    def wants(cls, options: Mapping[str, Any]) -> str | None:
-        """What the inner extractor wants."""
-        return wanted_model(options["inner"])
-
-    @classmethod
-    def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """The inner extractor's."""
-        return statements_of(options["inner"])
-
-    @classmethod
     def title(cls, options: Mapping[str, Any]) -> str:
-        """With the inner extractor's."""
         return f"{title_of(options['inner'])} (projected to {options['dim']})"
 
-    @property
-    def reads(self) -> Extractor:
-        """The inner extractor."""
-        return self._inner.reads
-
     def options(self) -> dict[str, Any]:
-        """Inner spec, dim and seed."""
         return {"inner": self._inner.spec(), "dim": self._dim, "seed": self._seed}
 
-    def runtime(self) -> dict[str, Any]:
-        """As the inner extractor's."""
-        return self._inner.runtime()
-
-    def check_schema(self, schema: Schema) -> None:
-        """As the inner extractor's."""
-        self._inner.check_schema(schema)
-
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """N."""
         found = self._inner.output_dim(input_shape)
         if not self._dim < found <= _MOST:
-            allowed = f"less than the {found} features that {self._inner.name} makes of a record"
+            allowed = f"less than the {found} features of {self._inner.name}"
             raise InvalidInput("dim of a projection", self._dim, allowed)
         return self._dim
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, *input_shape) -> (b, N) float32."""
         self.output_dim(x.shape[1:])
         features = self._inner.transform(x)
         signs, chosen = self._constants(features.shape[1])
@@ -156,7 +136,6 @@ class Projected(Extractor):
         return projected * np.float32(1 / math.sqrt(self._dim))
 
     def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-        """The inner extractor's function, and the projection."""
         import torch
 
         self.output_dim(input_shape)
@@ -191,12 +170,7 @@ class Projected(Extractor):
 
 
 def hadamard(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(b, D) H' for (b, D) rows, D a power of 2, by D log2(D) additions a row; H has entries 1 and -1.
-
-    Example:
-        >>> hadamard(np.eye(2, dtype=np.float32)).tolist()
-        [[1.0, 1.0], [1.0, -1.0]]
-    """
+    """(b, D) H' for (b, D) rows, D a power of 2, by D log2(D) additions per row; H has entries 1 and -1."""
     size = x.shape[1]
     # Pairs that are far apart are added many at a time: near ones are made far by a turn in between.
     outer = 1 << (size.bit_length() // 2)
@@ -206,7 +180,7 @@ def hadamard(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _far(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The transform along the middle of three axes."""
+    """Return the transform along the middle of three axes."""
     count, size, rest = x.shape
     width = 1
     while width < size:
@@ -220,5 +194,4 @@ def _far(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _size(dim: int) -> int:
-    """The power of 2 at or above ``dim``."""
     return 1 << max(dim - 1, 1).bit_length()

@@ -1,8 +1,8 @@
 """Scattering features of images: two layers of fixed wavelets, nothing learned.
 
-S = [x * phi, |x * psi_1| * phi, ||x * psi_1| * psi_2| * phi] with J = 2 scales and 8 angles, one value every 4 pixels
-(Oyallon and Mallat 2015), then group normalisation over 27 groups of channels (Tramèr and Boneh 2021; DPFMix,
-appendix E.2). Group statistics are those of one record, so the features stay per-record.
+S = [x * phi, abs(x * psi_1) * phi, abs(abs(x * psi_1) * psi_2) * phi], one value every 4 pixels. There are J = 2 scales
+and 8 angles (Oyallon and Mallat 2015). Group normalisation over 27 groups of channels follows (Tramèr and Boneh 2021;
+DPFMix, appendix E.2). Group statistics are those of one record, so the features stay per-record.
 """
 
 from __future__ import annotations
@@ -38,27 +38,15 @@ _YCBCR: Final = np.array(
 class Scattering(Extractor):
     """Scattering transform (J=2, 8 angles, order 2) and group normalisation, as flat float32 vectors.
 
-    Inputs are (b, H, W) or (b, H, W, colours): uint8, or floats in [0, 1]. Each colour is transformed by
-    itself; the 81 * colours channels of (H // 4, W // 4) values are normalised in 27 groups (no affine part,
-    eps 1e-5) and flattened in order (colour, channel, row, column): 3,969 numbers for a 28 x 28 image, 15,552
-    for 32 x 32 x 3.
-
-    Two public steps before and after it help with photographs, as ``scattering:ycbcr,mirror``: on CIFAR-10 a linear
-    head gains about four points.
+    Inputs are (b, H, W) or (b, H, W, colours): uint8, or floats in [0, 1]. The 81 * colours channels of (H // 4, W //
+    4) values are normalised in 27 groups (no affine part, eps 1e-5). Their order is (colour, channel, row, column):
+    3,969 numbers for 28 x 28, 15,552 for 32 x 32 x 3. ``scattering:ycbcr,mirror`` gains a linear head about four points
+    on CIFAR-10.
 
     Args:
-        ycbcr: transform luma and the two colour differences (ITU-R BT.601, full range) in place of red, green and
-            blue. Normalisation then weighs colour as much as light, of which red, green and blue hold three copies.
-        mirror: mean of the features of the image and of its mirror image: left and right are no longer told apart, so
-            that a linear head need not learn both.
-
-    Example:
-        >>> image = np.random.default_rng(0).integers(0, 256, size=(1, 8, 8, 3), dtype=np.uint8)
-        >>> Scattering().transform(image[..., 0]).shape
-        (1, 324)
-        >>> mirrored = Scattering(ycbcr=True, mirror=True)
-        >>> bool(np.allclose(mirrored.transform(image), mirrored.transform(image[:, :, ::-1]), atol=1e-5))
-        True
+        ycbcr: transform luma and the two colour differences (ITU-R BT.601, full range) instead of red, green and blue:
+            normalisation then weighs colour as much as light.
+        mirror: mean of the features of the image and of its mirror image.
     """
 
     name: ClassVar[str] = "scattering"
@@ -78,17 +66,15 @@ class Scattering(Extractor):
 
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
-        """Steps that are taken."""
         super().check_stated(options)
         if odd := {name: value for name, value in options.items() if not isinstance(value, bool)}:
             raise InvalidInput("features options", odd, f"switches: {', '.join(_OPTIONS)}")
 
     def options(self) -> dict[str, Any]:
-        """The steps that are taken; without any the features are those of the papers, under their old fingerprint."""
+        """Return the steps that are taken; without any, the papers' features under their old fingerprint."""
         return {name: True for name in _OPTIONS if getattr(self, name)}
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """81 * colours * (H // 4) * (W // 4)."""
         # Before anything is paid for: without torch nothing is transformed.
         import_part("torch")
         height, width, colours = _image_shape(input_shape)
@@ -103,7 +89,6 @@ class Scattering(Extractor):
         return _bank(height, width).output_shape[0] * colours
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, H, W) or (b, H, W, colours) -> (b, d) float32."""
         dim = self.output_dim(x.shape[1:])
         height, width, colours = _image_shape(x.shape[1:])
         values = unit_range(x).reshape(len(x), height, width, colours)
@@ -150,14 +135,8 @@ def _normalised(maps: Tensor) -> Tensor:
 
 
 def scatter(images: Tensor) -> Tensor:
-    """Scattering coefficients before normalisation: (b, H, W) float32 -> (b, 81, H // 4, W // 4) float32.
-
-    Small images go through matrix products, others through the FFT.
-
-    Example:
-        >>> scatter(torch.ones(2, 32, 28)).shape
-        torch.Size([2, 81, 8, 7])
-    """
+    """Scattering coefficients before normalisation: (b, H, W) float32 -> (b, 81, H // 4, W // 4) float32."""
+    # Small images go through matrix products, others through the FFT.
     height, width = images.shape[1:]
     bank = _bank(height, width)
     # Made outside inference mode: gradients may go through the same matrices later.
@@ -173,16 +152,8 @@ def scatter(images: Tensor) -> Tensor:
 
 
 def scatter_fft(images: Tensor, bank: FilterBank) -> Tensor:
-    """The transform written as its definition, on the FFT, in the precision of ``images``.
-
-    Args:
-        images: (b, H, W) real.
-        bank: filters for (H, W).
-
-    Returns:
-        (b, 81, H // 4, W // 4) of the same type: x * phi; then |x * psi| * phi by scale and angle; then the
-        second order by first and second angle.
-    """
+    """Return the transform by definition, on the FFT, in the type of ``images``: to (b, 81, H // 4, W // 4)."""
+    # Order: x * phi; abs(x * psi) * phi by scale and angle; then the second order by first and second angle.
     (top, bottom), (left, right) = bank.pads
     psi = torch.from_numpy(bank.psi).to(images)
     phi = torch.from_numpy(np.outer(*bank.phi)).to(images)

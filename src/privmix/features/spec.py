@@ -14,29 +14,29 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.images import DECODER
-from privmix.errors import InvalidInput, check_choice, check_integer
-from privmix.features.base import Extractor, extractor_kinds, extractor_names
+from privmix.data.source import DECODER
+from privmix.errors import InvalidInput, check_integer
+from privmix.features.base import Extractor, extractor_kind, known_kind
 from privmix.features.identity import Identity, Pixels
 from privmix.features.origin import OwnModel
 from privmix.features.tabular import Tabular
 
-# Keys of a spec that say which model it is about; a copy of the model must have the same.
+# Keys of a spec that identify its model; a copy of the model must have the same.
 _DIGESTS: Final = ("weights_sha256", "files_sha256", "arrays_sha256")
 
-# Of a spec that another one holds: what it may say, and its name, which reaches the data card.
+# Allowed fields of a spec inside another spec, and its name, which reaches the data card.
 _FIELDS: Final = frozenset({"name", "version", "options", "decoder", "weights_sha256", "files_sha256"})
 _PLAIN: Final = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
-# Of arrays beside a spec.
+# Names of arrays that accompany a spec.
 _ARRAY_NAME: Final = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 _MOST_ARRAYS, _MOST_AXES = 256, 8
 
 # Numbers of one raw input.
 _MOST_VALUES: Final = 2**31
 
-# Of names of features, in bytes.
+# Limit on names of features, in bytes.
 _MOST_NAMES: Final = 2**20
 
 # Settings of a run, which no spec holds.
@@ -45,44 +45,28 @@ _LOCAL: Final = frozenset({"path", "device", "batch_size"})
 
 def from_spec(
     spec: Mapping[str, Any],
-    model_path: str | Path | None = None,
+    model_path: OwnModel | str | Path | None = None,
     *,
-    trust_model: bool = False,
     arrays: Mapping[str, NDArray[np.float32]] | None = None,
 ) -> Extractor:
     """Rebuild an extractor from :meth:`Extractor.spec`; another version's spec is refused.
 
     Formal guarantees:
-        - A spec is data: nothing that it says is opened as a path, fetched from an address, or run. A model is opened
-          where ``model_path`` says; without it only what a package brings, or the local cache of the Hugging Face hub
-          at the commit that the spec names.
+        - A spec is data: no part of it is opened as a path, fetched from an address, or run. A model is opened at
+          ``model_path``. Without it, only models that a package brings are opened, or those in the local cache of the
+          Hugging Face hub at the spec's commit.
         - Programs do not run unasked: a file that is more than numbers (TorchScript, an exported program) is refused
-          unless ``trust_model``.
+          unless ``:trust`` stands behind its path.
         - The model is the spec's: its digests are compared.
 
     Args:
         spec: as a certificate holds it.
-        model_path: where the user's own copy of the model lies, for extractors that have one.
-        trust_model: the file at ``model_path`` may be a program, and may run.
-        arrays: what lay beside the spec, where :func:`arrays_beside` says that something does.
-
-    Raises:
-        InvalidInput: not a spec, of another version, or the model is another one or must be named by its user.
-        StorageError: the model is of the hub and not in the local cache.
-
-    Example:
-        >>> from privmix.features.base import get_extractor
-        >>> from_spec(get_extractor("pixels").spec()).name
-        'pixels'
-        >>> from_spec({"name": "module", "version": 1, "options": {"model": "/tmp/net.pt2"}})
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: extractor's model: got '/tmp/net.pt2'; allowed: a name without a path
+        model_path: where the user's own copy of the model lies, for extractors that have one; with ``:trust``
+            behind it a program there may run.
+        arrays: the arrays of the spec, where :func:`arrays_beside` lists some.
     """
     kind, options = _read(spec)
-    own = None if model_path is None else OwnModel(Path(model_path), trust_model)
-    if trust_model and own is None:
-        raise InvalidInput("trust in the model", True, "only beside the path of the model")
+    own = None if model_path is None else OwnModel.of(model_path)
     extractor = kind.from_arrays(options, arrays, own) if arrays else kind.from_options(options, own)
     if spec.get("version") != extractor.version:
         allowed = f"{extractor.version}, the version of {kind.name} in this release of privmix"
@@ -92,20 +76,13 @@ def from_spec(
         found = extractor.spec()
         for key in _DIGESTS:
             if spec.get(key) != found.get(key):
-                allowed = f"{spec.get(key)!s:.64}: the model that the features were made with, unchanged"
+                allowed = f"{spec.get(key)!s:.64}: the unchanged model of these features"
                 raise InvalidInput(f"{key} of the model", found.get(key), allowed)
     return extractor
 
 
 def wanted_model(spec: Mapping[str, Any]) -> str | None:
-    """What the user of this spec must bring along and name, in words; None where nothing. Opens nothing.
-
-    Example:
-        >>> wanted_model({"name": "module", "version": 1, "options": {"model": "net.safetensors"}})
-        "a copy of the file 'net.safetensors', named by `features_model`"
-        >>> wanted_model({"name": "pixels", "version": 1, "options": {}}) is None
-        True
-    """
+    """Describe the model that the user of this spec must name; None where there is none. Opens nothing."""
     try:
         kind, options = _read(spec)
     except InvalidInput:
@@ -119,25 +96,17 @@ def check_spec(spec: Mapping[str, Any]) -> None:
     Formal guarantees:
         - Typed: a plain name, a version, digests of the kind's names (64 hexadecimal digits each), options that the
           kind takes (:meth:`Extractor.check_stated`), and nothing else.
-        - Small: options take at most the kind's ``most_text`` bytes: 2 KiB, 4 KiB where one extractor goes on from
-          another, 64 KiB for the columns and categories of a table.
+        - Small: options take at most the kind's ``most_text`` bytes. The limits are 2 KiB, 4 KiB where one extractor
+          goes on from another, 64 KiB for the columns and categories of a table.
 
-    An extractor that this version does not know may be of a later one, or of a package that is not installed; it is
-    taken without options and arrays only.
-
-    Example:
-        >>> check_spec({"name": "pixels", "version": 1, "options": {}})
-        >>> check_spec({"name": "pixels", "version": 1, "options": {"records": [1, 2]}})
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: features options: got ['records']; allowed: options of pixels: none
+    An unknown extractor may be of a later version or a package that is absent; it may have neither options nor arrays.
     """
     if not isinstance(spec, Mapping):
         raise InvalidInput("extractor spec", type(spec).__name__, "a JSON object")
     name, options = spec.get("name"), spec.get("options", {})
     if not isinstance(name, str) or not _PLAIN.fullmatch(name):
         raise InvalidInput("extractor's name", name, "a plain name")
-    known = extractor_kinds().get(name)
+    known = extractor_kind(name)
     if known is not None or options != {} or spec.get("arrays"):
         kind, options = _read(spec)
         kind.check_stated(options)
@@ -159,22 +128,12 @@ def check_spec(spec: Mapping[str, Any]) -> None:
 
 
 def _decoder(spec: Mapping[str, Any]) -> int:
-    """The rule that images are read by."""
     return check_integer("extractor's decoder", spec["decoder"], low=2, high=DECODER) if "decoder" in spec else 1
 
 
 def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) -> None:
-    """Raise :class:`InvalidInput` unless features of this spec may be ``dim`` numbers of raw inputs of this shape.
-
-    Computes nothing: an extractor that has a network is not asked. The spec is checked as by :func:`check_spec`.
-
-    Example:
-        >>> check_shape({"name": "pixels"}, (8, 8), 64)
-        >>> check_shape({"name": "pixels"}, (1234, 5678), 64)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: input_shape: got (1234, 5678); allowed: a shape of which pixels makes 64 features
-    """
+    """Raise :class:`InvalidInput` unless such a spec may make ``dim`` features of raw inputs of this shape."""
+    # Computes nothing: an extractor with a network is not asked.
     # It takes time to import.
     from privmix.features.text import TextEncoder
 
@@ -183,7 +142,7 @@ def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) 
     if "inner" in options:
         check_shape(options["inner"], shape, None)
         return
-    kind = extractor_kinds().get(name, Extractor)
+    kind = extractor_kind(name) or Extractor
     fits = isinstance(shape, list | tuple) and all(type(size) is int and size > 0 for size in shape)
     fits = fits and len(shape) > 0 and math.prod(shape) <= _MOST_VALUES
     if issubclass(kind, Identity | Pixels):
@@ -195,23 +154,13 @@ def check_shape(spec: Mapping[str, Any], shape: Sequence[int], dim: int | None) 
     elif issubclass(kind, TextEncoder):
         fits = fits and tuple(shape) == (1,)
     if not fits:
-        allowed = f"a shape of which {name} makes {dim or 'its'} features"
+        allowed = f"a shape that gives {dim or 'its'} features with {name}"
         raise InvalidInput("input_shape", shape, allowed)
 
 
 def check_inner(spec: Any) -> None:
-    """Raise :class:`InvalidInput` unless this can be the spec of the extractor that another one goes on from.
-
-    Its name stands in data cards and statements: nothing in it may look like a part of these. And a certificate has no
-    room for what is no part of a spec. Opens nothing.
-
-    Example:
-        >>> check_inner({"name": "pixels", "version": 1, "options": {}})
-        >>> check_inner({"name": "pixels # Guarantee: all is public"})
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: extractor's inner: got 'another spec'; allowed: name, version, options, digests
-    """
+    """Raise :class:`InvalidInput` unless this can be the spec of another extractor's inner one. Opens nothing."""
+    # Its name stands in data cards and statements, so it may not look like a part of these.
     fields = spec if isinstance(spec, Mapping) else {}
     if not {"name"} <= set(fields) <= _FIELDS or not (
         isinstance(fields["name"], str) and _PLAIN.fullmatch(fields["name"])
@@ -221,39 +170,19 @@ def check_inner(spec: Any) -> None:
 
 
 def title_of(spec: Mapping[str, Any]) -> str:
-    """What people call features of this spec: mostly the extractor's name.
-
-    Raises:
-        InvalidInput: as :func:`check_spec`.
-
-    Example:
-        >>> title_of({"name": "pixels"})
-        'pixels'
-    """
+    """Return the name for people of features of this spec: mostly the extractor's."""
     # Extractors of raw inputs are not asked: their libraries take time to import.
     name, options = spec.get("name", "?"), spec.get("options", {})
     composed = "arrays" in spec or (isinstance(options, Mapping) and "inner" in options)
-    if not composed or not isinstance(name, str) or name not in extractor_kinds():
+    if not composed or not isinstance(name, str) or extractor_kind(name) is None:
         return str(name)
     kind, options = _read(spec)
     return kind.title(options)
 
 
 def stated_names(spec: Mapping[str, Any], dim: int) -> tuple[str, ...]:
-    """What the ``dim`` features of this spec are called, each name once; () where its settings give them no names.
-
-    They follow from the spec alone. Names that would take more than 1 MiB as JSON are not stated.
-
-    Raises:
-        InvalidInput: as :func:`check_spec`, or the spec is of another number of features.
-
-    Example:
-        >>> stated_names({"name": "identity", "options": {"columns": ["age", "dose"]}}, 2)
-        ('age', 'dose')
-        >>> stated_names({"name": "pixels"}, 2)
-        ()
-    """
-    known = extractor_kinds().get(str(spec.get("name")), Extractor)
+    """Distinct names of the ``dim`` features, from the spec alone; () where it gives none, or over 1 MiB as JSON."""
+    known = extractor_kind(str(spec.get("name"))) or Extractor
     if known.names_of.__func__ is Extractor.names_of.__func__:  # type: ignore[attr-defined]
         return ()
     kind, options = _read(spec)
@@ -261,7 +190,7 @@ def stated_names(spec: Mapping[str, Any], dim: int) -> tuple[str, ...]:
     if not found or len(json.dumps(found)) > _MOST_NAMES:
         return ()
     if len(found) != dim:
-        raise InvalidInput("extractor", f"{len(found)} named features", f"one of {dim} features, as the plan says")
+        raise InvalidInput("extractor", f"{len(found)} named features", f"one with {dim} features, as in the plan")
     unique: dict[str, None] = {}
     times: Counter[str] = Counter()
     for name in found:
@@ -274,26 +203,13 @@ def stated_names(spec: Mapping[str, Any], dim: int) -> tuple[str, ...]:
 
 
 def feature_names(spec: Mapping[str, Any], dim: int) -> tuple[str, ...]:
-    """As :func:`stated_names`, with "feature 0", "feature 1", ... where there are none.
-
-    Example:
-        >>> feature_names({"name": "pixels"}, 2)
-        ('feature 0', 'feature 1')
-    """
+    """:func:`stated_names`, with "feature 0", "feature 1", ... where there are none."""
     return stated_names(spec, dim) or tuple(f"feature {place}" for place in range(dim))
 
 
 def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """What a certificate says of features of this spec, a sentence each: of public data that they stand on.
-
-    Raises:
-        InvalidInput: as :func:`check_spec`.
-
-    Example:
-        >>> statements_of({"name": "pixels", "version": 1, "options": {}})
-        ()
-    """
-    known = extractor_kinds().get(str(spec.get("name")), Extractor)
+    """Sentences of a certificate on the public data that features of this spec use."""
+    known = extractor_kind(str(spec.get("name"))) or Extractor
     if known.statements.__func__ is Extractor.statements.__func__:  # type: ignore[attr-defined]
         return ()
     kind, options = _read(spec)
@@ -301,12 +217,7 @@ def statements_of(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def drafted_statements(spec: Any) -> tuple[str, ...]:
-    """What must be said of a specification that was drafted by looking at private records; of anything else nothing.
-
-    Example:
-        >>> drafted_statements({"name": "pixels", "version": 1, "options": {}})
-        ()
-    """
+    """Sentences on a specification that was drafted by looking at private records; empty for anything else."""
     while isinstance(spec, Mapping):
         options = spec.get("options")
         if spec.get("name") == Tabular.name and isinstance(options, Mapping):
@@ -320,16 +231,11 @@ def check_carried(spec: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float
     stated = spec.get("arrays_sha256")
     found = digest(arrays) if arrays else None
     if found != stated:
-        raise InvalidInput("arrays_sha256 of the extractor", found, f"{stated!s:.64}, as its spec says")
+        raise InvalidInput("arrays_sha256 of the extractor", found, f"{stated!s:.64}, as in its spec")
 
 
 def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """SHA-256 of names, shapes and values of float32 arrays, in the order of names.
-
-    Example:
-        >>> digest({"a": np.zeros(2, np.float32)})[:8] == digest({"a": np.zeros((1, 2), np.float32)})[:8]
-        False
-    """
+    """SHA-256 of names, shapes and values of float32 arrays, in the order of names."""
     hasher = hashlib.sha256()
     for name in sorted(arrays):
         array = np.ascontiguousarray(arrays[name], np.float32)
@@ -339,15 +245,7 @@ def digest(arrays: Mapping[str, NDArray[Any]]) -> str:
 
 
 def arrays_beside(spec: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Shapes of the float32 arrays that lie beside a spec, by name; mostly none.
-
-    Raises:
-        InvalidInput: not names and shapes.
-
-    Example:
-        >>> arrays_beside({"name": "whitened", "arrays": {"step": [4]}})
-        {'step': (4,)}
-    """
+    """Shapes by name of the float32 arrays that accompany a spec; mostly none."""
     stated = spec.get("arrays", {})
     if not isinstance(stated, Mapping) or len(stated) > _MOST_ARRAYS:
         raise InvalidInput(
@@ -356,7 +254,7 @@ def arrays_beside(spec: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     found = {}
     for name, shape in stated.items():
         if not isinstance(name, str) or not _ARRAY_NAME.fullmatch(name) or not isinstance(shape, list):
-            raise InvalidInput("arrays of the extractor", name, "plain names, and a list of sizes each")
+            raise InvalidInput("arrays of the extractor", name, "plain names, each with a list of sizes")
         if not 0 < len(shape) <= _MOST_AXES:
             raise InvalidInput(f"arrays of the extractor: {name}", len(shape), f"1 to {_MOST_AXES} sizes")
         found[name] = tuple(
@@ -366,7 +264,7 @@ def arrays_beside(spec: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
 
 
 def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
-    """The kind of extractor and its options, if they are ones of that kind and of no machine."""
+    """Return the kind of extractor and its options, if they are ones of that kind and of no machine."""
     name, options = spec.get("name"), spec.get("options", {})
     if (
         not isinstance(name, str)
@@ -374,12 +272,12 @@ def _read(spec: Mapping[str, Any]) -> tuple[type[Extractor], Mapping[str, Any]]:
         or not all(isinstance(key, str) for key in options)
     ):
         raise InvalidInput("extractor spec", dict(spec), "a mapping with name, version and options")
-    kind = extractor_kinds()[check_choice("features", name, extractor_names())]
+    kind = known_kind(name)
     kind.check_options(options)
     if set(arrays_beside(spec)) != set(kind.carries):
         allowed = ", ".join(kind.carries) or "none"
         raise InvalidInput("arrays of the extractor", sorted(arrays_beside(spec)), allowed)
     if not _LOCAL.isdisjoint(options):
-        # A spec comes from someone else: it must not point to files or devices of this machine.
+        # A spec comes from another person: it must not point to files or devices of this machine.
         raise InvalidInput("extractor spec", sorted(_LOCAL & set(options)), "options that change the features only")
     return kind, options

@@ -18,32 +18,30 @@ from numpy.typing import NDArray
 from privmix.errors import WITHHELD, InvalidInput, check_number
 
 INDICATOR: Final = "indicator"
-"""What ``"missing"`` says where a missing value has a feature of its own."""
+"""The value of ``"missing"`` that gives missing values a separate feature."""
 
-_NO_NUMBER: Final = "no number"
-_COMMA: Final = "no number, but for a decimal comma"
-_GROUPS: Final = "no number, but for marks between thousands"
-_SIGN: Final = "no number, but for a currency or percent sign"
-_NO_DATE: Final = "no date of the declared format"
+_NO_NUMBER: Final = "not a number"
+_COMMA: Final = "not a number: it has a decimal comma"
+_GROUPS: Final = "not a number: it has thousands separators"
+_SIGN: Final = "not a number: it has a currency or percent sign"
+_NO_DATE: Final = "not a date of the declared format"
 _NO_TRUTH: Final = "neither true nor false"
-_NO_RANK: Final = "none of the ordered categories"
+_NO_RANK: Final = "not an ordered category"
 REFUSED: Final = frozenset({_NO_NUMBER, _COMMA, _GROUPS, _SIGN, _NO_DATE, _NO_TRUTH, _NO_RANK})
-"""What makes a record be refused; everything else that :meth:`Kind.unusual` tells of is taken in some way."""
+"""Reasons to refuse a record; for all other results of :meth:`ColumnKind.unusual` there is a replacement."""
 
-_OWN_PLACE: Final = "missing: has a place of its own"
+_OWN_PLACE: Final = "missing: has a separate feature"
 
 
-class Kind(ABC):
-    """What one column holds, declared.
+class ColumnKind(ABC):
+    """The declared content of one column.
 
     Formal guarantees:
         - Per cell: what a cell becomes depends on that cell and on the declaration alone.
         - Norm: what one cell becomes has norm at most 1.
-
-    Attributes:
-        key: the field of a specification that declares the kind.
-        fields: what else may stand beside it.
     """
+
+    # `key` is the field of a specification that declares the kind, `fields` are the others that it allows.
 
     key: ClassVar[str]
     fields: ClassVar[tuple[str, ...]] = ()
@@ -51,7 +49,7 @@ class Kind(ABC):
     @classmethod
     @abstractmethod
     def read(cls, entry: Mapping[str, Any], field: str) -> Self:
-        """Of a column's entry, whose fields are those of the kind; ``field`` is what messages call it."""
+        """Return the kind of a column's entry, whose fields are those of the kind; messages name it ``field``."""
 
     @property
     @abstractmethod
@@ -60,7 +58,7 @@ class Kind(ABC):
 
     @abstractmethod
     def names(self, column: str) -> list[str]:
-        """What the features of such a column are called."""
+        """Names of the features of such a column."""
 
     @abstractmethod
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
@@ -72,7 +70,7 @@ class Kind(ABC):
 
 
 def token_of(value: Any) -> str:
-    """A category as text: a reader of tables may have made the category 3 a float."""
+    """Return a category as text: a reader of tables may have made the category 3 a float."""
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     return str(value)
@@ -84,12 +82,7 @@ def is_blank(cell: Any) -> bool:
 
 
 def number_in(cell: Any) -> float:
-    """The finite number that a cell is or spells; NaN where it is none.
-
-    Example:
-        >>> number_in(" 2.5 "), number_in("tall")
-        (2.5, nan)
-    """
+    """Return the finite number that a cell is or spells; NaN otherwise."""
     try:
         number = float(cell)
     except (TypeError, ValueError, OverflowError):
@@ -106,12 +99,7 @@ _ODD_GROUPS: Final = "\0"
 
 
 def ungrouped(cell: Any, mark: str | None) -> Any:
-    """A number's text without its marks between thousands, with a decimal point; other cells as they are.
-
-    Example:
-        >>> [ungrouped(text, ",") for text in ("12,345.5", "7", "71,5")]
-        ['12345.5', '7', '\\x00']
-    """
+    """Return a number's text without its thousands mark, with a decimal point; other cells as they are."""
     if mark is None or not isinstance(cell, str):
         return cell
     text, point = cell.strip().replace("\xa0", " ").replace("\u202f", " "), MARKS[mark]
@@ -129,14 +117,9 @@ def like_thousands(text: str) -> bool | None:
 
 @dataclass(frozen=True)
 class Missing:
-    """What says that a value is missing, and what is taken in its place.
+    """Cells that mean a missing value, and the value ``instead`` (None: refused; ``own``: its own feature)."""
 
-    Attributes:
-        instead: the value; None where missing values are refused.
-        own: whether a missing value has a feature of its own, and ``instead`` is nothing.
-        texts: cells that mean it, beside those in which nothing is.
-        numbers: those of them that are numbers, in whatever way they are written.
-    """
+    # `texts` are such cells, in addition to empty ones; `numbers` are those of them that are numbers in any notation.
 
     instead: Any = None
     own: bool = False
@@ -145,12 +128,10 @@ class Missing:
 
     @classmethod
     def read(cls, entry: Mapping[str, Any], field: str, value: Any) -> Missing:
-        """Of ``missing`` and ``missing_tokens`` of an entry; ``value`` makes a value of what the first one says."""
+        """Read ``missing`` and ``missing_tokens`` of an entry; ``value`` makes a value of the first one."""
         said, tokens = entry.get("missing"), entry.get("missing_tokens")
         if tokens is not None and said is None:
-            raise InvalidInput(
-                field, "missing_tokens alone", f'"missing" beside it: what is taken then, or "{INDICATOR}"'
-            )
+            raise InvalidInput(field, "missing_tokens alone", f'"missing" with a replacement value, or "{INDICATOR}"')
         texts = _tokens(field, "missing_tokens", tokens or ())
         numbers = frozenset(number for text in texts if not math.isnan(number := number_in(text)))
         own = said == INDICATOR
@@ -170,15 +151,15 @@ class Missing:
         return bool(self.texts) and (token_of(cell).strip() in self.texts or number_in(cell) in self.numbers)
 
     def names(self, column: str) -> list[str]:
-        """Of the feature of missing values, if there is one."""
+        """Name of the feature of missing values, if there is one."""
         return [f"{column} missing"] if self.own else []
 
     def why(self, shown: str) -> str:
-        """What is said of a missing value; ``shown``: how what is taken is written."""
-        return _OWN_PLACE if self.own else f"missing: taken as {shown}"
+        """Message about a missing value; ``shown``: the replacement as written."""
+        return _OWN_PLACE if self.own else f"missing: read as {shown}"
 
 
-class _Single(Kind):
+class _Single(ColumnKind):
     """A kind whose cells are single values: each is one, or missing, or refused."""
 
     missing: Missing
@@ -187,35 +168,30 @@ class _Single(Kind):
 
     @abstractmethod
     def value(self, cell: Any) -> Any:
-        """The value of a cell that is not missing; None where it is none."""
+        """Return the value of a cell that is not missing; None where it is none."""
 
     @abstractmethod
     def shown(self, value: Any) -> str:
         """How a declared value is written in messages."""
 
     def gone(self, cell: Any) -> bool:
-        """Whether a cell is missing."""
         return self.missing.holds(cell)
 
     def cut(self, value: Any) -> str | None:
-        """What is said where the value is taken for another; else None."""
+        """Message where the value is taken for another; else None."""
         return None
 
     def why_refused(self, cell: Any) -> str:
-        """What is said of a cell that is no value and not missing; one of :data:`REFUSED`."""
+        """Message about a cell that is no value and not missing; one of :data:`REFUSED`."""
         return self.refusal
 
     def values(self, cells: list[Any], name: str) -> list[Any]:
-        """Values; None where one is missing and has a feature of its own.
-
-        Raises:
-            InvalidInput: a cell is refused.
-        """
+        """Values; None where one is missing and has a feature of its own."""
         found = []
         for cell in cells:
             value = self.missing.instead if (gone := self.gone(cell)) else self.value(cell)
             if value is None and not (self.missing.own and gone):
-                allowed = f"{self.wanted} in every record (or declare what missing means)"
+                allowed = f"{self.wanted} in every record (or declare missing values)"
                 raise InvalidInput(f"column {name}", WITHHELD, allowed)
             found.append(value)
         return found
@@ -307,8 +283,8 @@ class Numeric(_OfNumbers):
 
     def cut(self, value: float) -> str | None:
         if value < self.low:
-            return f"below the range: taken as {self.low:g}"
-        return f"above the range: taken as {self.high:g}" if value > self.high else None
+            return f"below the range: read as {self.low:g}"
+        return f"above the range: read as {self.high:g}" if value > self.high else None
 
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         values = self.values(cells, name)
@@ -340,7 +316,7 @@ class Bins(_OfNumbers):
             raise InvalidInput(field, list(edges), "bins: a list of numbers, rising")
         ends = entry.get("range", (numbers[0], numbers[-1]))
         if not isinstance(ends, list | tuple) or len(ends) != 2:
-            raise InvalidInput(field, ends, "range beside bins: [low, high], around the edges")
+            raise InvalidInput(field, ends, "range with bins: [low, high], around the edges")
         low, high = check_number(field, ends[0], high=numbers[0]), check_number(field, ends[1], low=numbers[-1])
         check_number(field, high - low)
         missing = Missing.read(entry, field, lambda said: check_number(field, said))
@@ -356,7 +332,7 @@ class Bins(_OfNumbers):
         return [f"{column} < {edges[0]}", *between, f"{column} >= {edges[-1]}", *self.missing.names(column)]
 
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
-        """An edge belongs to the interval above it."""
+        """Encode cells by their interval; an edge belongs to the interval above it."""
         values = self.values(cells, name)
         numbers = [0.0 if value is None else value for value in values]
         onehot = np.zeros((len(values), len(self.edges) + 1))
@@ -365,14 +341,10 @@ class Bins(_OfNumbers):
 
 
 @dataclass(frozen=True)
-class Categories(Kind):
-    """One of a public list of values, one-hot; then a place of missing values, and one of all others, if declared.
+class Categories(ColumnKind):
+    """One-hot values of a public list; then a place for missing values, and one for ``unlisted`` ones, if declared."""
 
-    Blanks around a text do not count, but where two of the values differ by them.
-
-    Attributes:
-        unlisted: what rows have for a value that is not listed.
-    """
+    # Blanks around a text do not count, unless two listed values differ by them.
 
     values: tuple[str, ...]
     tokens: tuple[str, ...] | None
@@ -393,21 +365,23 @@ class Categories(Kind):
             raise InvalidInput(field, values, "categories: a list of texts or numbers")
         texts = tuple(token_of(value) for value in values)
         if len(set(texts)) != len(texts) or token in texts or not isinstance(token, str | None):
-            raise InvalidInput(field, values, "categories, each of them once, and a missing_token that is none of them")
+            raise InvalidInput(
+                field, values, "categories without repetition, and a missing_token that is not a category"
+            )
         if not isinstance(other, bool | str | int | float) or _endless(other) or is_blank(other):
-            raise InvalidInput(field, other, "other: true, false, or what rows have for values that are not listed")
+            raise InvalidInput(field, other, "other: true, false, or the text for unlisted values in sampled rows")
         tokens: tuple[str, ...] | None = None if token is None else (token,)
         if entry.get("missing_tokens") is not None:
             several = _tokens(field, "missing_tokens", entry["missing_tokens"])
             if token is not None or set(several) & set(texts):
-                allowed = "missing_tokens that are no categories, and no missing_token beside"
+                allowed = "missing_tokens that are not categories, and no missing_token in addition"
                 raise InvalidInput(field, several, allowed)
             tokens = tuple(several)
         taken = {text.strip() for text in (*texts, *(tokens or ()))}
         unlisted: str | int | float = "other" if isinstance(other, bool) else other
         while token_of(unlisted).strip() in taken:
             if not isinstance(other, bool):
-                raise InvalidInput(field, other, "other: a text that is no category and no missing token")
+                raise InvalidInput(field, other, "other: a text that is neither a category nor a missing token")
             unlisted = f"{unlisted} value"
         return cls(texts, tokens, other is not False, unlisted)
 
@@ -420,7 +394,7 @@ class Categories(Kind):
         return [*(f"{column}={value}" for value in self.values), *missing, *([f"{column} other"] * self.other)]
 
     def _place(self, cell: Any, places: Mapping[str, int]) -> int | None:
-        """Of a cell: its feature's, None where it has none."""
+        """Return the place of a cell's feature, None where it has none."""
         token = "" if cell is None else token_of(cell)
         # Files without types leave a cell empty where others have none.
         if cell is None or (is_blank(cell) and token not in places):
@@ -434,7 +408,7 @@ class Categories(Kind):
 
     def unusual(self, cells: list[Any]) -> Iterator[tuple[int, str]]:
         places, folded = self._places(), {value.strip().casefold() for value in self.values}
-        instead = "taken as other" if self.other else "taken as none"
+        instead = "read as other" if self.other else "read as no category"
         for row, cell in enumerate(cells):
             place, token = self._place(cell, places), "" if cell is None else token_of(cell)
             if place is not None and place < len(self.values):
@@ -442,9 +416,9 @@ class Categories(Kind):
             if self.tokens is not None and place == len(self.values):
                 yield row, _OWN_PLACE
             elif is_blank(cell):
-                yield row, "missing: taken as none of the categories"
+                yield row, "missing: read as no category"
             elif token.strip().casefold() in folded:
-                yield row, f"unknown category, but for its case a known one: {instead}"
+                yield row, f"unknown category, a known one except for case: {instead}"
             else:
                 yield row, f"unknown category: {instead}"
 
@@ -483,7 +457,7 @@ class Truth(_Single):
             raise InvalidInput(field, said, 'boolean: true, or {"true": [...], "false": [...]} with the texts of each')
         true, false = ({_folded(text) for text in _tokens(field, word, said[word])} for word in ("true", "false"))
         if not true or not false or true & false:
-            raise InvalidInput(field, dict(said), "texts for true and others for false")
+            raise InvalidInput(field, dict(said), "different texts for true and false")
         missing = Missing.read(entry, field, lambda said: check_number(field, said, low=0, high=1))
         return cls(frozenset(true), frozenset(false), missing)
 
@@ -522,7 +496,7 @@ class Ranks(_Single):
     def read(cls, entry: Mapping[str, Any], field: str) -> Self:
         values = [text.strip() for text in _tokens(field, "ordinal", entry["ordinal"])]
         if len(values) < 2 or len(set(values)) < len(values) or not all(values) or INDICATOR in values:
-            allowed = f'ordinal: at least two texts or numbers, in order, each once, none of them "{INDICATOR}"'
+            allowed = f'ordinal: at least two different texts or numbers in order, without "{INDICATOR}"'
             raise InvalidInput(field, values, allowed)
 
         def place(said: Any) -> int:
@@ -608,10 +582,10 @@ class Dates(_Single):
         if unknown := [part for part in parts if part not in PARTS]:
             raise InvalidInput(field, unknown, f"parts: a list of some of {', '.join(PARTS)}")
         if "year" in parts and high.year - low.year >= _MOST_YEARS:
-            raise InvalidInput(field, list(bounds), f"year among the parts of at most {_MOST_YEARS} years")
+            raise InvalidInput(field, list(bounds), f"year as a part only for ranges of at most {_MOST_YEARS} years")
         pattern = _ISO if entry.get("format") is None else _date_pattern(entry["format"], field)
         if "y" in pattern.groupindex and high.year - low.year >= _MOST_YEARS:
-            raise InvalidInput(field, list(bounds), f"days of at most {_MOST_YEARS} years where format has %y")
+            raise InvalidInput(field, list(bounds), f"a range of at most {_MOST_YEARS} years if format has %y")
         found = Missing.read(entry, field, lambda said: _iso(field, said))
         return cls(low, high, pattern, tuple(parts), found)
 
@@ -658,8 +632,8 @@ class Dates(_Single):
 
     def cut(self, value: date) -> str | None:
         if value < self.low:
-            return f"before the first day: taken as {self.low}"
-        return f"after the last day: taken as {self.high}" if value > self.high else None
+            return f"before the first day: read as {self.low}"
+        return f"after the last day: read as {self.high}" if value > self.high else None
 
     def encode(self, cells: list[Any], name: str) -> NDArray[np.float64]:
         values = self.values(cells, name)
@@ -677,7 +651,9 @@ class Dates(_Single):
         return self.joined(values, np.concatenate(found, axis=1) / math.sqrt(len(self.parts)))
 
 
-KINDS: Final[Mapping[str, type[Kind]]] = {kind.key: kind for kind in (Numeric, Bins, Categories, Ranks, Truth, Dates)}
+KINDS: Final[Mapping[str, type[ColumnKind]]] = {
+    kind.key: kind for kind in (Numeric, Bins, Categories, Ranks, Truth, Dates)
+}
 
 
 def _tokens(field: str, word: str, given: Any) -> list[str]:
@@ -689,7 +665,7 @@ def _tokens(field: str, word: str, given: Any) -> list[str]:
 
 
 def _whole(entry: Mapping[str, Any], field: str, bounds: Iterable[float]) -> bool:
-    """Whether ``integer`` says that numbers are whole ones; then bounds are, too."""
+    """Return whether ``integer`` declares whole numbers; then bounds are whole, too."""
     integer = entry.get("integer", False)
     exact = (float(bound).is_integer() and abs(bound) <= 2**53 for bound in bounds)
     if not isinstance(integer, bool) or (integer and not all(exact)):
@@ -699,14 +675,14 @@ def _whole(entry: Mapping[str, Any], field: str, bounds: Iterable[float]) -> boo
 
 
 def _mark(entry: Mapping[str, Any], field: str) -> str | None:
-    """The declared mark between thousands."""
+    """Return the declared mark between thousands."""
     if (mark := entry.get("thousands")) is not None and mark not in tuple(MARKS):
         raise InvalidInput(field, mark, "thousands: one of " + " ".join(f'"{known}"' for known in MARKS))
     return mark
 
 
 def _endless(value: Any) -> bool:
-    """Whether this is infinity or no number, which JSON can't say."""
+    """Whether this is infinite or NaN, which JSON lacks."""
     return isinstance(value, float) and not math.isfinite(value)
 
 
@@ -715,7 +691,7 @@ def _folded(text: str) -> str:
 
 
 def _iso(field: str, given: Any) -> date:
-    """A day that a specification names, as 2015-01-31."""
+    """Return a day that a specification names, as 2015-01-31."""
     found = _ISO.fullmatch(given) if isinstance(given, str) and len(given) == len("2015-01-31") else None
     try:
         return date(*map(int, found.group("Y", "m", "d"))) if found else date(0, 0, 0)
@@ -724,10 +700,9 @@ def _iso(field: str, given: Any) -> date:
 
 
 def _date_pattern(text: Any, field: str) -> re.Pattern[str]:
-    """What finds year, month and day in texts of a format such as ``%d.%m.%Y``; it matches in linear time."""
+    """Return a pattern for year, month and day in texts of a format such as ``%d.%m.%Y``; it matches in linear time."""
     allowed = (
-        "format: %Y or %y, and %m, %b or %B, %d, %H, %I, %M, %S, %p, each at most once, with other characters between; "
-        "as %d.%m.%Y"
+        "format: %Y or %y, and %m, %b or %B, %d, %H, %I, %M, %S, %p, each at most once, with separators, as %d.%m.%Y"
     )
     if not isinstance(text, str) or len(text) > _LONGEST_FORMAT:
         raise InvalidInput(field, text, allowed)
@@ -739,7 +714,7 @@ def _date_pattern(text: Any, field: str) -> re.Pattern[str]:
             word, rest = rest[:1], rest[1:]
             if word not in _DIRECTIVES or word in seen:
                 raise InvalidInput(field, text, allowed)
-            # Between digits and digits only a fixed number of them can be told apart.
+            # A boundary between digits and digits needs a fixed number of them.
             close = rest.startswith("%") or (bool(found) and len(found) > 1 and not literal)
             found.append((_TIGHT if close else _DIRECTIVES)[word])
             seen += [word] if word != "%" else []

@@ -1,8 +1,5 @@
-"""What the records of a column look like: a draft of its specification, for owners who accept that they were looked at.
-
-Nothing here is private in the sense of a guarantee: a draft says what is in the records. A specification that is made
-of it says so, see :data:`privmix.features.tabular.DRAFTED`.
-"""
+"""A draft of each column's specification from its records, for owners who accept that they are looked at."""
+# No guarantee covers a draft: it reveals the records. A specification made from it states so.
 
 from __future__ import annotations
 
@@ -17,13 +14,13 @@ from privmix.data.dialect import Dialect
 from privmix.features.table_kinds import INDICATOR, MARKS, SIGNS, Dates, is_blank, number_in, token_of, ungrouped
 
 RAREST: Final = 10
-"""Values of fewer records than this are not listed as categories: who has a rare one is easily known."""
+"""Values of fewer records than this are not listed as categories: a rare value identifies a person easily."""
 
 _MOST_CATEGORIES: Final = 60
 _MOST_VALUES: Final = 2000
 # A longer text, or one of several lines, is no category.
 _LONGEST: Final = 60
-# What forms and programs write where nothing is known.
+# Entries that forms and programs write where a value is unknown.
 _ABSENT: Final = frozenset({"na", "n/a", "#n/a", "n.a.", "nan", "null", "none", "?", "-", "."})
 _SENTINELS: Final = frozenset({-9.0, -99.0, -999.0, -9999.0})
 _TRUTH: Final = ({"true", "false"}, {"yes", "no"}, {"1", "0"})
@@ -39,32 +36,22 @@ _LIKE_DAY: Final = re.compile(
 # Bounds that follow from the last word of a column's name.
 _BOUNDS: Final = {"month": (1, 12), "day": (1, 31), "weekday": (0, 7), "hour": (0, 23), "minute": (0, 59)}
 _NOT_YET: Final = {
-    "comma": "a number with a decimal comma: declare `decimal` as , and look again",
-    "sign": "a number, once signs such as $ and % are out of the data",
+    "comma": "a number with a decimal comma: declare `csv` decimal=comma and look again",
+    "sign": "a number after removal of signs such as $ and % from the data",
 }
-# A column of which nearly all values differ, in so many records at least, tells who it is.
+# A column with nearly all values different, in at least this many records, identifies people.
 _FEWEST, _NEARLY_ALL = 20, 0.95
-# One of so many cells may be of another kind than the column is taken for; formats of days are judged by so many.
+# One in this many cells may be of another kind than the column; formats of days are judged by as many cells.
 _ODD, _ENOUGH = 20, 100
-# Whole numbers of so many values have a bin each.
+# Whole numbers with at most this many values have a bin each.
 _MOST_BINS: Final = 12
 
 
 class Look:
-    """What is seen of one column, cell by cell.
+    """Observations of one column; ``number``: a schema declares numbers, so 1 and 0 are no truth values."""
 
-    Args:
-        name: of the column.
-        tokens: cells that mean a missing value, by the owner's word; numbers with a decimal point.
-        decimal: the mark in texts of numbers. A column that turns out to hold texts keeps the cells that it has.
-        number: a schema declares numbers, so that 1 and 0 are no truth values.
-
-    Example:
-        >>> look = Look("age")
-        >>> look.add(["17", "88.5", "NA"])
-        >>> look.draft()
-        ({'range': [10, 90], 'missing': 'indicator', 'missing_tokens': ['NA']}, 'a number')
-    """
+    # `tokens` are cells that the owner declares missing, numbers with a decimal point. A column of texts keeps its
+    # cells under every `decimal` mark.
 
     def __init__(
         self, name: str = "", tokens: Collection[str] = (), decimal: str = ".", *, number: bool = False
@@ -143,10 +130,7 @@ class Look:
                 self._hits[format_] += times
 
     def draft(self) -> tuple[dict[str, Any], str]:
-        """An entry of a specification, and in words what the column is taken for or why it is left out.
-
-        A placeholder stands where looking does not settle it.
-        """
+        """Return an entry of a specification and its reason; placeholders stand where looking does not decide."""
         entry, words, fit = self._draft()
         if fit < self._count:
             words += f"; {self._count - fit:,} of {self._count:,} cells do not fit: `privmix check` lists them"
@@ -162,7 +146,7 @@ class Look:
             return {"boolean": self._truth(), **self._missing()}, "true or false", count
         if self._all("number") and self._low <= self._high:
             if self._integers and distinct == self._unique_of >= _FEWEST:
-                return {"ignore": True}, "left out: another number in every record", count
+                return {"ignore": True}, "left out: a different number in every record", count
             return *self._range(), self._hits["number"]
         for kind, words in _NOT_YET.items():
             if self._all("number", kind):
@@ -171,9 +155,9 @@ class Look:
         if days:
             return self._days_between(max(days, key=self._hits.__getitem__))
         if self._all("like a day"):
-            return {"declare": 'a date with its "format"; categories; or ignore'}, "days of an unknown format", count
+            return {"declare": 'a date with its "format"; categories; or ignore'}, "dates of an unknown format", count
         if distinct >= _NEARLY_ALL * max(self._unique_of, 1) and count >= _FEWEST:
-            return {"ignore": True}, "left out: nearly every record has another value", count
+            return {"ignore": True}, "left out: nearly every record has a different value", count
         common = sorted(token_of(value) for value, times in self._values.items() if times >= RAREST)
         if any(len(text) > _LONGEST or not text.isprintable() for text in texts):
             return {"ignore": True}, f"left out: texts of several lines, or longer than {_LONGEST} characters", count
@@ -230,7 +214,7 @@ class Look:
         twin = "".join({"d": "m", "m": "d"}.get(sign, sign) for sign in format_)
         if twin != format_ and self._hits[twin] == self._hits[format_]:
             allowed = f'a date: {{"date": [first, last], "format": "{format_}"}} or "{twin}"'
-            return {"declare": allowed}, "days, whose day and month can't be told apart", self._count
+            return {"declare": allowed}, "dates with ambiguous day and month", self._count
         first, last = self._days[format_]
         bounds = [f"{first.year:04}-01-01", f"{last.year:04}-12-31"]
         entry = {"date": bounds, **({"format": format_} if format_ else {}), **self._missing()}
@@ -238,15 +222,10 @@ class Look:
 
 
 def rounded(low: float, high: float) -> tuple[float, float]:
-    """Round numbers below and above: to one digit of the distance between them.
-
-    Example:
-        >>> rounded(17, 88), rounded(0.31, 0.37), rounded(5, 5)
-        ((10, 90), (0.31, 0.37), (4, 6))
-    """
+    """Round numbers below and above: to one digit of the distance between them."""
     if low == high:
         return _plain(math.floor(low) - 1), _plain(math.ceil(high) + 1)
-    # Not finer than what numbers of this size can tell apart.
+    # Not finer than the resolution of numbers of this size.
     finest = max(math.log10(max(-low, high, 1e-290)) - 14, -300)
     digits = math.floor(max(math.log10(high - low), finest))
     step = 10.0**digits

@@ -1,4 +1,4 @@
-"""What the columns of a specification can hold: states, the features of each, and how a cell is drawn of one."""
+"""Possible contents of a specification's columns: states, their features, and the draw of a cell from a state."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from privmix.features.table_kinds import Bins, Categories, Dates, Kind, Numeric, Ranks, Truth, token_of
+from privmix.features.table_kinds import Bins, Categories, ColumnKind, Dates, Numeric, Ranks, Truth, token_of
 from privmix.features.tabular import Tabular
 
-# A number on [0, 1] is at an end, or in one of so many parts of what is between.
+# A number on [0, 1] is at an end, or in one of this many parts between.
 _PARTS: Final = 30
 _DIGITS: Final = 6
-# Days between two bounds are gathered in so many parts, too.
+# Days between two bounds are grouped into this many parts.
 _DAY_PARTS: Final = 32
 
 Draw = Callable[[np.random.Generator, int], list[Any]]
@@ -28,22 +28,17 @@ Draw = Callable[[np.random.Generator, int], list[Any]]
 
 @dataclass(frozen=True, eq=False)
 class States:
-    """What a column can hold.
+    """The values that a column can hold.
 
     Formal guarantees:
         * everything is made of the specification, which is public;
-        * whatever is drawn of a state has that state's features, but for numbers and days, which are told apart within
-          one thirtieth of what is declared.
-
-    Attributes:
-        name: of the column.
-        features: (s, width) float64, one row a state, as :meth:`Tabular.transform` makes them.
-        shares: (s,) of states in a column of which nothing is known.
-        draws: for each state what draws so many cells; None is a missing one.
-        kind: Arrow type of the cells.
-        unlisted: the place of the state that stands for values that are none of the categories, if there is one.
-        open_end: whether a state is an interval with one end, so that its cells are the number at that end.
+        * each cell drawn from a state has that state's features, except that numbers and days are distinguished only to
+          one thirtieth of the declared range.
     """
+
+    # features: (s, width) float64, a row per state, as Tabular.transform makes them. shares: (s,) of an unknown column.
+    # draws: a function per state that draws cells, None for a missing one. kind: Arrow type of the cells. unlisted:
+    # place of the state of unlisted categories. open_end: a state is an interval with one end, the cells' value.
 
     name: str
     features: NDArray[np.float64]
@@ -59,7 +54,6 @@ class States:
         return np.asarray(distance.argmin(axis=1), np.int64)
 
     def without_unlisted(self) -> States:
-        """The same without that state."""
         if self.unlisted is None:
             return self
         keep = np.arange(len(self.shares)) != self.unlisted
@@ -80,13 +74,7 @@ class States:
 
 
 def table_states(tabular: Tabular) -> tuple[States, ...]:
-    """The states of every column that is used, in order.
-
-    Example:
-        >>> [found] = table_states(Tabular({"ward": {"categories": ["a", "b"], "missing_token": "?"}}))
-        >>> found.features.tolist(), found.cells(np.array([1, 0, 2]), np.random.default_rng(0)).to_pylist()
-        ([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0], [0.0, 0.0, 0.0]], ['b', 'a', None])
-    """
+    """Return the states of every used column, in order."""
     entries = {entry["name"]: entry for entry in tabular.options()["columns"]}
     found = []
     for name, kind in tabular.kinds.items():
@@ -97,7 +85,7 @@ def table_states(tabular: Tabular) -> tuple[States, ...]:
 
 
 @singledispatch
-def _states(kind: Kind, entry: Mapping[str, Any]) -> States:
+def _states(kind: ColumnKind, entry: Mapping[str, Any]) -> States:
     raise NotImplementedError(type(kind).__name__)
 
 
@@ -110,7 +98,7 @@ def _(kind: Bins, entry: Mapping[str, Any]) -> States:
     draws = [_within(a, b, kind.integer) for a, b in pairwise(edges)]
     states = _with_missing(_one_hot(draws, pa.int64() if kind.integer else pa.float64()), kind.missing.own)
     if low == kind.edges[0]:
-        # Nothing is below the first edge.
+        # No value is below the first edge.
         states = replace(states, features=states.features[1:], shares=states.shares[1:], draws=states.draws[1:])
     return replace(states, open_end=ends is None)
 
@@ -142,7 +130,7 @@ def _(kind: Categories, entry: Mapping[str, Any]) -> States:
     states = _one_hot(draws, type_)
     if kind.other:
         return states
-    # Where missing values have no place either, they have no feature, as these.
+    # If missing values have no place either, they have no feature, as these.
     named = kind.tokens is not None and type_ == pa.string()
     features = np.vstack([states.features, np.zeros(kind.width)])
     draws.append(_always(kind.unlisted if named else None))
@@ -210,7 +198,7 @@ def _short(number: float, length: float) -> float:
 
 
 def _within(low: float, high: float, integer: bool) -> Draw:
-    """A number from ``low`` on, below ``high``; of an interval with one end the number that is nearest to it."""
+    """Return a number from ``low`` on, below ``high``; of an interval with one end the number that is nearest to it."""
     if low == high or math.isinf(high):
         return _always(int(low) if integer else float(low))
     if math.isinf(low):

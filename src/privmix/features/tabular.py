@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from privmix.data.source import Schema
 from privmix.errors import InvalidInput, StorageError
 from privmix.features.base import LONGEST_NAME, Extractor
-from privmix.features.table_kinds import KINDS, Bins, Kind, Numeric, token_of
+from privmix.features.table_kinds import KINDS, Bins, ColumnKind, Numeric, token_of
 from privmix.fields import is_printable, looks
 from privmix.untrusted import parse_json
 
 PLACEHOLDER: Final = "declare"
-"""The field of a column of which a draft says nothing yet."""
+"""The field of a column without a declaration in a draft."""
 
 DRAFTED: Final = "by looking at the records: no guarantee covers what it says"
-"""What a specification says of itself that was drafted from private records; see :func:`privmix.spec`."""
+"""Mark of a specification that was drafted from private records; see :func:`privmix.spec`."""
 
 _EXAMPLES: Final = (
     '{"range": [0, 120]}, {"bins": [18, 65]}, {"categories": ["a", "b"]}, {"ordinal": ["low", "high"]}, '
@@ -31,12 +31,7 @@ _EXAMPLES: Final = (
 
 
 class DraftedColumns(dict[str, Any]):
-    """Columns that say by themselves that the records were looked at for them; what is made of them says so, too.
-
-    Example:
-        >>> Tabular(DraftedColumns({"age": {"range": [0, 9]}}) | {"dose": {"range": [0, 1]}}).options()["drafted"]
-        'by looking at the records: no guarantee covers what it says'
-    """
+    """Columns whose specification records that private records were looked at; unions keep the mark."""
 
     def copy(self) -> DraftedColumns:
         return DraftedColumns(self)
@@ -50,9 +45,9 @@ class DraftedColumns(dict[str, Any]):
 class Tabular(Extractor):
     """Rows of a table as vectors of norm at most 1, by a public specification.
 
-    The specification has an entry a column: ``range``, ``bins``, ``categories``, ``ordinal``, ``boolean``, ``date``, or
-    ``ignore`` for one that is not read; docs/tables.md has all fields. Bounds and categories must be public knowledge
-    (a code book, a form, physics), not looked up in the private table.
+    Each column has an entry: ``range``, ``bins``, ``categories``, ``ordinal``, ``boolean``, ``date``. The entry
+    ``ignore`` drops a column (docs/tables.md has all fields). Bounds and categories must be public knowledge (a code
+    book, a form, physics), not looked up in the private table.
 
     Formal guarantees:
         - Per record, and nothing fitted: every constant is in the specification, which the spec holds.
@@ -61,14 +56,9 @@ class Tabular(Extractor):
         - Silent: no message shows a value.
 
     Args:
-        columns: mapping from a column's name to its specification, or a list of specifications with a ``"name"`` each;
-            a mapping may say ``"drafted"``, too.
+        columns: mapping from a column's name to its specification, or a list of specifications with a ``"name"`` each.
+            A mapping may also have the key ``"drafted"``.
         drafted: :data:`DRAFTED`, where the records were looked at for the specification.
-
-    Example:
-        >>> colours = Tabular({"size": {"range": [0, 10]}, "colour": {"categories": ["red", "blue"]}})
-        >>> (colours.transform(np.array([[5.0, "blue"]], dtype=object)) * 2**0.5).round(3).tolist()
-        [[0.5, 0.0, 1.0]]
     """
 
     name: ClassVar[str] = "tabular"
@@ -78,7 +68,7 @@ class Tabular(Extractor):
 
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
-        """A specification whose texts are short: names and categories are its author's."""
+        """Raise unless the texts are short: names and categories are the author's."""
         if not {"columns"} <= set(options) <= {"columns", "drafted"}:
             raise InvalidInput("features options", sorted(options), "options of tabular: columns")
         found = cls(**options).options()
@@ -97,7 +87,6 @@ class Tabular(Extractor):
 
     @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """That the records were looked at for the specification, where it says so."""
         if options.get("drafted") is None:
             return ()
         said = (
@@ -123,12 +112,7 @@ class Tabular(Extractor):
 
     @classmethod
     def from_file(cls, path: str | Path) -> Self:
-        """Read the specification from a JSON file.
-
-        Raises:
-            InvalidInput: not a specification, or a column or field stands in it twice.
-            StorageError: it cannot be read.
-        """
+        """Read the specification from a JSON file without repeated keys."""
         try:
             content = Path(path).expanduser().read_bytes()
         except OSError as error:
@@ -138,13 +122,12 @@ class Tabular(Extractor):
             # Some editors put a byte order mark before what they save.
             columns = parse_json(content.removeprefix(codecs.BOM_UTF8), field)
         except InvalidInput:
-            allowed = "a JSON object, one entry a column; each column and field stands once"
-            raise InvalidInput(field, "no JSON, or a name twice in an object", allowed) from None
+            allowed = "a JSON object with one entry for each column, without repeated fields"
+            raise InvalidInput(field, "not JSON, or a repeated name in an object", allowed) from None
         return cls(columns)
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:
-        """``tabular:SPEC.json``."""
         return cls.from_file(argument)
 
     @property
@@ -154,43 +137,38 @@ class Tabular(Extractor):
 
     @property
     def ignored(self) -> tuple[str, ...]:
-        """Names of the columns that are not read."""
         return tuple(name for name, kind in self._kinds.items() if kind is None)
 
     @property
-    def kinds(self) -> Mapping[str, Kind]:
+    def kinds(self) -> Mapping[str, ColumnKind]:
         """Kinds of the :attr:`columns`, by name, in order."""
         return {name: kind for name, kind in self._kinds.items() if kind is not None}
 
     @property
     def scale(self) -> float:
-        """What features of norm at most 1 a column are multiplied by."""
+        """The factor on features of norm at most 1 a column."""
         return self._scale
 
     @property
     def number_columns(self) -> tuple[str, ...]:
-        """Names of those that hold numbers, in which text files may write a decimal comma.
-
-        A mark between thousands that is declared decides for itself.
-        """
+        """Columns of numbers that may have a decimal comma (a declared thousands mark excludes that)."""
         numbers = {name: kind for name, kind in self.kinds.items() if isinstance(kind, Numeric | Bins)}
         return tuple(name for name, kind in numbers.items() if kind.thousands not in (",", "."))
 
     @property
     def values(self) -> tuple[str, ...]:
-        """The declared categories, as texts."""
         named = (
             value for entry in self._entries for kind in ("categories", "ordinal") for value in entry.get(kind, ())
         )
         return tuple(map(token_of, named))
 
     def options(self) -> dict[str, Any]:
-        """The specification, as a list: the order of columns matters."""
+        """Return the specification, as a list: the order of columns matters."""
         columns = {"columns": [dict(entry) for entry in self._entries]}
         return columns if self._drafted is None else {**columns, "drafted": self._drafted}
 
     def check_schema(self, schema: Schema) -> None:
-        """The table's columns must be :attr:`columns`, in the same order."""
+        """Raise unless the table's columns are :attr:`columns`, in the same order."""
         if schema.columns != self.columns:
             given = schema.columns or ()
             lacking = [name for name in self.columns if name not in given]
@@ -203,33 +181,24 @@ class Tabular(Extractor):
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
         """One place a number, one a category; see :meth:`names_of` for all."""
         if tuple(input_shape) != (len(self.columns),):
-            allowed = f"({len(self.columns)},), one value a column of the specification that is not ignored"
+            allowed = f"({len(self.columns)},), one value for each column that the specification does not ignore"
             raise InvalidInput("input shape for tabular", tuple(input_shape), allowed)
         return sum(kind.width for kind in self.kinds.values())
 
     def unusual(self, x: NDArray[Any]) -> Iterator[tuple[int, str, str]]:
-        """Of (b, columns) cells those that are refused, cut, missing or unknown: (row, column, why), no value.
-
-        For the owner's eyes: what it says is about private records.
-
-        Example:
-            >>> colours = Tabular({"size": {"range": [0, 10]}, "colour": {"categories": ["red", "blue"]}})
-            >>> list(colours.unusual(np.array([[5.0, "green"], ["tall", "red"]], dtype=object)))
-            [(1, 'size', 'no number'), (0, 'colour', 'unknown category: taken as none')]
-        """
+        """Cells of (b, columns) that are refused, cut, missing or unknown: (row, column, why). For the owner alone."""
         for place, (name, kind) in enumerate(self.kinds.items()):
             for row, why in kind.unusual(x[:, place].tolist()):
                 yield row, name, why
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, columns) texts, numbers and None -> (b, d) float32."""
         self.output_dim(x.shape[1:])
         parts = [_encoded(kind, x[:, place].tolist(), name) for place, (name, kind) in enumerate(self.kinds.items())]
         return (np.concatenate(parts, axis=1) * self._scale).astype(np.float32)
 
 
-def _encoded(kind: Kind, cells: list[Any], name: str) -> NDArray[np.float64]:
-    """What the kind makes of the cells; of texts, which repeat, once each: all else may be equal and not the same."""
+def _encoded(kind: ColumnKind, cells: list[Any], name: str) -> NDArray[np.float64]:
+    """Encode the cells by their kind; texts repeat and are encoded once each: other equal values may differ."""
     if not set(map(type, cells)) <= {str, type(None)}:
         return kind.encode(cells, name)
     places = {cell: place for place, cell in enumerate(dict.fromkeys(cells))}
@@ -237,7 +206,6 @@ def _encoded(kind: Kind, cells: list[Any], name: str) -> NDArray[np.float64]:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Every text in an entry, keys among them."""
     if isinstance(value, Mapping):
         for key, one in value.items():
             yield str(key)
@@ -259,21 +227,21 @@ def _entries(columns: Any) -> list[dict[str, Any]]:
         raise InvalidInput(field, "an entry without a name or of another type", allowed)
     names = [entry["name"] for entry in columns]
     if len(set(map(looks, names))) != len(names):
-        raise InvalidInput(field, names, "names, each of them once")
+        raise InvalidInput(field, names, "names without repetition")
     texts = [text for entry in columns for text in _texts(entry)]
     if odd := [text for text in texts if not is_printable(text) and text]:
-        raise InvalidInput(field, odd[0], "names, categories and tokens in which every character shows")
+        raise InvalidInput(field, odd[0], "names, categories and tokens of visible characters only")
     return [dict(entry) for entry in columns]
 
 
-def _kind(entry: Mapping[str, Any]) -> Kind | None:
-    """What a column holds; None where it is not used."""
+def _kind(entry: Mapping[str, Any]) -> ColumnKind | None:
+    """Return the kind of a column; None where it is not used."""
     field = f"specification of column {entry['name']}"
     keys = set(entry) - {"name"}
     if keys == {"ignore"} and entry["ignore"] is True:
         return None
     if keys == {PLACEHOLDER}:
-        allowed = f'in place of {{"{PLACEHOLDER}": ...}} what the column holds, by public knowledge: {_EXAMPLES}'
+        allowed = f'a declaration from public knowledge instead of {{"{PLACEHOLDER}": ...}}: {_EXAMPLES}'
         raise InvalidInput(field, "nothing declared yet", allowed)
     for kind in KINDS.values():
         if kind.key in keys and keys <= {kind.key, *kind.fields}:

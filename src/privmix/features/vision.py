@@ -15,7 +15,15 @@ from privmix.errors import InvalidInput, MissingExtra, check_choice, check_integ
 from privmix.features.identity import unit_range
 from privmix.features.models import quiet
 from privmix.features.preprocessing import Preprocessing
-from privmix.features.torch_encoder import PretrainedEncoder, channels_first, freeze, image_tensor, unit_rows
+from privmix.features.torch_encoder import (
+    PretrainedEncoder,
+    channels_first,
+    check_photograph_shape,
+    freeze,
+    image_tensor,
+    stretched,
+    unit_rows,
+)
 from privmix.packages import torch
 
 if TYPE_CHECKING:
@@ -32,37 +40,23 @@ _ALLOWED: Final = "a folder or hub name of a ViT, DINOv2, ConvNeXt or CLIP model
 class VisionEncoder(PretrainedEncoder):
     """Embeddings of images by a model of the transformers library (extra ``vision``).
 
-    Takes ViT, DINOv2, ConvNeXt and CLIP (its image half), and others whose output has the same form. An OpenCLIP model
-    fits when its folder is in the layout of transformers' CLIP, as those of the LAION models on the hub are. Code that
-    comes with a model is never run, and weights must be safetensors.
-
-    Inputs are (b, H, W) or (b, H, W, 1 or 3): uint8, or floats in [0, 1]. Grey images get three equal channels. An
-    image is stretched to the model's size (bicubic with anti-aliasing; no cropping), and normalised by the mean and
-    standard deviation of the model's preprocessor_config.json, or CLIP's or ImageNet's where it has none.
-
-    Outputs with ``pooling="auto"``: CLIP: the projected ``image_embeds``. ViT, DeiT, BEiT, DINOv2, DINOv3: the class
-    token after the last normalisation. ConvNeXt, ResNet, Swin: the model's pooled output. Others: the mean over
-    places.
+    Takes ViT, DINOv2, ConvNeXt and CLIP (its image half; OpenCLIP in the layout of transformers), and others whose
+    output has the same form. Code that comes with a model is never run, and weights must be safetensors. Inputs are (b,
+    H, W) or (b, H, W, 1 or 3): uint8, or floats in [0, 1]. An image is stretched to the model's size (bicubic with
+    anti-aliasing, no cropping) and normalised by its preprocessor_config.json, or by the constants of CLIP or ImageNet.
 
     Formal guarantees:
-        - Per record, to the bit, as :class:`~privmix.features.torch_encoder.TorchEncoder` says. Resizing and
+        - Per record, to the bit, as for :class:`~privmix.features.torch_encoder.TorchEncoder`. Resizing and
           normalisation happen inside the calls of fixed shape too.
 
     Args:
         model: a local folder, or OWNER/NAME on the Hugging Face hub.
-        pooling: ``"auto"``, ``"cls"``, ``"mean"`` or ``"pooler"``.
+        pooling: ``"cls"``, ``"mean"``, ``"pooler"`` or ``"auto"``. Auto takes CLIP's projected ``image_embeds``, the
+            last class token of ViT, DeiT, BEiT and DINO, the pooled output of ConvNeXt, ResNet and Swin, else the mean.
         normalize: divide each embedding by its norm.
-        image_size: side of the square that the model sees; by default what its configuration says.
+        image_size: side of the square that the model sees; by default that of its configuration.
         revision, path: see :class:`~privmix.features.torch_encoder.PretrainedEncoder`.
         precision, device, batch_size: see :class:`~privmix.features.torch_encoder.TorchEncoder`.
-
-    Example:
-        >>> import tempfile
-        >>> from transformers import ConvNextConfig, ConvNextModel
-        >>> folder = tempfile.mkdtemp()
-        >>> ConvNextModel(ConvNextConfig(hidden_sizes=[8, 8, 8, 8], depths=[1, 1, 1, 1])).save_pretrained(folder)
-        >>> VisionEncoder(folder, image_size=32).transform(np.zeros((2, 28, 28), np.uint8)).shape
-        (2, 8)
     """
 
     name: ClassVar[str] = "vision"
@@ -87,7 +81,6 @@ class VisionEncoder(PretrainedEncoder):
         self._image_size = None if image_size is None else check_integer("image_size", image_size, low=8, high=4096)
 
     def options(self) -> dict[str, Any]:
-        """Everything that changes embeddings."""
         return {
             "model": self._public_name,
             "revision": self._located.revision,
@@ -98,20 +91,18 @@ class VisionEncoder(PretrainedEncoder):
         }
 
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """Length of the model's embeddings, found with one black image."""
-        _check_shape(tuple(input_shape))
+        check_photograph_shape(input_shape, self.name)
         return self._dim
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, H, W) or (b, H, W, 1 or 3) -> (b, d) float32."""
-        _check_shape(x.shape[1:])
+        check_photograph_shape(x.shape[1:], self.name)
         if len(x) == 0:
             return np.empty((0, self._dim), np.float32)
         return self._records(image_tensor(unit_range(x)), self._forward)
 
     def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
         """(b, H, W) or (b, H, W, 1 or 3) -> (b, d), with gradients; in float32, one call for all."""
-        _check_shape(tuple(input_shape))
+        check_photograph_shape(input_shape, self.name)
         return lambda x: self._forward(channels_first(x).to(self.device)).float().to(x.device)
 
     @cached_property
@@ -129,15 +120,9 @@ class VisionEncoder(PretrainedEncoder):
         return int(first.shape[1])
 
     def _forward(self, images: Tensor) -> Tensor:
-        """(b, 1 or 3, H, W) in [0, 1] -> (b, d)."""
         seen = self._preprocessing
         mean, std = (torch.tensor(values, device=images.device).view(1, 3, 1, 1) for values in (seen.mean, seen.std))
-        colours = images.expand(-1, 3, -1, -1)
-        side = (seen.side, seen.side)
-        if tuple(colours.shape[2:]) != side:
-            colours = torch.nn.functional.interpolate(
-                colours, size=side, mode="bicubic", antialias=True, align_corners=False
-            ).clamp(0, 1)
+        colours = stretched(images.expand(-1, 3, -1, -1), seen.side)
         output = self._pool(self._model(pixel_values=(colours - mean) / std))
         return unit_rows(output) if self._normalize else output
 
@@ -173,7 +158,7 @@ class VisionEncoder(PretrainedEncoder):
 
     @property
     def _weights(self) -> Mapping[str, Tensor]:
-        # What the checkpoint lacks is drawn anew at each load, and not used.
+        # Weights that the checkpoint lacks are drawn at each load, and not used.
         return {key: value for key, value in self._model.state_dict().items() if key not in self._loaded[2]}
 
     @cached_property
@@ -210,8 +195,3 @@ class VisionEncoder(PretrainedEncoder):
         if used:
             raise InvalidInput("model", self._public_name, f"a model with all its weights; {len(used)} are missing")
         return freeze(model, device), config, missing
-
-
-def _check_shape(shape: tuple[int, ...]) -> None:
-    if len(shape) not in (2, 3) or (len(shape) == 3 and shape[2] not in (1, 3)):
-        raise InvalidInput("input shape for vision", shape, "images (H, W), (H, W, 1) or (H, W, 3)")

@@ -1,11 +1,11 @@
 """The Morlet filter bank of the scattering network, built from its formulas.
 
-A Morlet wavelet at scale j and angle a is a Gaussian envelope times a plane wave, minus the multiple of the
-envelope that makes its mean zero (Oyallon and Mallat 2015; Bruna and Mallat 2013):
+A Morlet wavelet at scale j and angle a is a Gaussian envelope times a plane wave, minus a multiple of the envelope. The
+multiple makes its mean zero (Oyallon and Mallat 2015; Bruna and Mallat 2013):
 
     psi(u) = g(u) (exp(i xi n.u) - beta),     g(u) = exp(-|R u|^2 / (2 sigma^2)) * slant / (2 pi sigma^2)
 
-with n = (cos a, sin a), sigma = 0.8 * 2^j, xi = (3 pi / 4) / 2^j and an envelope 1/slant times longer across the wave,
+with n = (cos a, sin a), sigma = 0.8 * 2^j, xi = (3 pi / 4) / 2^j. The envelope is 1/slant times longer across the wave,
 slant = 4 / L. The low-pass phi is a round Gaussian with sigma = 0.8 * 2^(J-1). Every filter is made periodic on the
 padded image, so its Fourier transform is real.
 """
@@ -30,16 +30,11 @@ _WRAPS = range(-2, 3)
 
 @dataclass(frozen=True)
 class FilterBank:
-    """Filters for images of one size, in the Fourier domain of the padded image.
+    """Filters for images of one size, in the Fourier domain of the padded image."""
 
-    Attributes:
-        shape: (H, W) of the image.
-        padded: (R, C) after reflection padding; multiples of 4.
-        pads: ((top, bottom), (left, right)) rows and columns that the padding adds.
-        psi: (2, 8, R, C) wavelets by scale and angle; real, because the filters are symmetric under
-            conjugation.
-        phi: the low-pass as one factor an axis, (R,) and (C,): a round Gaussian is separable.
-    """
+    # shape: (H, W); padded: (R, C) after reflection padding, multiples of 4; pads: ((top, bottom), (left, right)).
+    # psi: (2, 8, R, C) wavelets by scale and angle, real since the filters are symmetric under conjugation.
+    # phi: the low-pass, a separable round Gaussian, as factors (R,) and (C,).
 
     shape: tuple[int, int]
     padded: tuple[int, int]
@@ -54,15 +49,7 @@ class FilterBank:
 
 
 def filter_bank(height: int, width: int) -> FilterBank:
-    """Build the bank for images of (height, width) pixels, each at least 4.
-
-    Example:
-        >>> bank = filter_bank(28, 28)
-        >>> bank.padded, bank.psi.shape, bank.output_shape
-        ((36, 36), (2, 8, 36, 36), (81, 7, 7))
-        >>> bool(np.abs(bank.psi[:, :, 0, 0]).max() < 1e-12)  # a wavelet has mean zero
-        True
-    """
+    """Build the bank for images of (height, width) pixels, each at least 4."""
     padded = _padded_length(height), _padded_length(width)
     psi = np.empty((SCALES, ANGLES, *padded))
     for scale in range(SCALES):
@@ -81,12 +68,7 @@ def filter_bank(height: int, width: int) -> FilterBank:
 
 
 def halve_band(spectrum: Array) -> Array:
-    """Keep the lower half of the frequencies along the last axis: a filter for a signal sampled half as densely.
-
-    Example:
-        >>> halve_band(np.arange(8.0)).tolist()
-        [0.0, 1.0, 6.0, 7.0]
-    """
+    """Keep the lower half of the frequencies along the last axis: a filter for a signal sampled half as densely."""
     quarter = spectrum.shape[-1] // 4
     return np.concatenate([spectrum[..., :quarter], spectrum[..., -quarter:]], axis=-1)
 

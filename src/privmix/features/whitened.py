@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.source import Schema
 from privmix.errors import InvalidInput, check_integer, check_number
-from privmix.features.base import MOST_OF_TWO, Extractor, Usual
+from privmix.features.base import Extractor, Usual
 from privmix.features.origin import OwnModel
-from privmix.features.spec import check_inner, digest, from_spec, statements_of, wanted_model
+from privmix.features.projected import Continued
+from privmix.features.spec import check_inner, digest, from_spec
 from privmix.features.whitening import NAMES, Whitening, WhiteningConfig
 
 if TYPE_CHECKING:
@@ -26,41 +26,23 @@ _OPTIONS: Final = ("inner", "public", "power", "ridge", "quantile", "norm")
 _PUBLIC: Final = {"source", "version", "seed", "records", "classes", "sha256"}
 
 
-class Whitened(Extractor):
-    """The features of another extractor after a :class:`~privmix.features.whitening.Whitening`, fitted to public data.
+class Whitened(Continued):
+    """Another extractor's features after a :class:`~privmix.features.whitening.Whitening`, fitted to public data.
 
-    A release makes one of its extractor where public data are given; it is not asked for by name. Its spec says what
-    the public data were; its numbers are in ``arrays``, beside the spec.
+    A release makes one where public data are given; it has no name of its own. ``public`` describes these data:
+    ``source``, ``records``, ``classes`` (0: none were used) and ``sha256`` of their content. The source is ``data``, or
+    ``procedural:NAME`` with ``version`` and ``seed``. ``norm`` is the ``quantile`` of their norms.
 
     Formal guarantees:
         - Per record, to the bit, where the inner extractor is: see :class:`~privmix.features.whitening.Whitening`.
         - Public: nothing was fitted to private records.
-
-    Args:
-        inner: the extractor, or its spec.
-        public: what the public data were: ``source`` (``data``, or ``procedural:NAME`` with ``version`` and ``seed``),
-            ``records``, ``classes`` (0: none were used) and ``sha256`` of their content.
-        power, ridge, quantile: of :class:`~privmix.features.whitening.WhiteningConfig`.
-        norm: what that quantile of the public records' norms is.
-        whitening: the numbers.
-
-    Example:
-        >>> from privmix.features import Identity
-        >>> x = np.random.default_rng(0).normal(size=(50, 4)).astype(np.float32)
-        >>> fitted = Whitening.fit(x, np.zeros(50, int), WhiteningConfig(rank=2), norm=1.0)
-        >>> public = {"source": "data", "records": 50, "classes": 0, "sha256": "0" * 64}
-        >>> whitened = Whitened(Identity(), public, whitening=fitted)
-        >>> whitened.transform(x).shape, whitened.reads.name
-        ((50, 2), 'identity')
     """
 
     name: ClassVar[str] = "whitened"
-    decoder: int = 1
-    # Of the usual decay, 1.6, whitening at its usual power leaves a quarter.
+    # Whitening at its usual power leaves a quarter of the usual decay, 1.6.
     usual: ClassVar[Usual] = Usual(spectrum_decay=0.4)
     argument: ClassVar[str] = "EXTRACTOR"
     carries: ClassVar[tuple[str, ...]] = NAMES
-    most_text: ClassVar[int] = MOST_OF_TWO
 
     def __init__(
         self,
@@ -74,23 +56,21 @@ class Whitened(Extractor):
         whitening: Whitening | None = None,
     ) -> None:
         if whitening is None:
-            raise InvalidInput("arrays of the extractor", None, "those that lie beside its spec")
+            raise InvalidInput("arrays of the extractor", None, "the arrays next to its spec")
         self._inner = inner if isinstance(inner, Extractor) else from_spec(inner)
         if self._inner.carries:
-            raise InvalidInput("features", self._inner.name, "an extractor that was not fitted to public data before")
+            raise InvalidInput("features", self._inner.name, "an extractor that was not fitted to public data yet")
         config = WhiteningConfig(power, ridge, whitening.dims[1], quantile)
         self._public, self._config, self._norm, self._whitening = dict(public), config, norm, whitening
         self.check_options(self.options())
 
     @classmethod
     def from_argument(cls, argument: str) -> Self:
-        """Refused: it is fitted, and not only named."""
-        raise InvalidInput("features", f"{cls.name}:{argument}", f"{argument}, beside public data in `public`")
+        raise InvalidInput("features", f"{cls.name}:{argument}", f"{argument}, with public data in `public`")
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any], own: OwnModel | None = None) -> Self:
-        """Refused: options are not all there is."""
-        raise InvalidInput("arrays of the extractor", None, "those that lie beside its spec, in a release or model")
+        raise InvalidInput("arrays of the extractor", None, "the arrays next to its spec in a release or model")
 
     @classmethod
     def from_arrays(
@@ -98,13 +78,10 @@ class Whitened(Extractor):
     ) -> Self:
         """As it was, of its numbers; ``own`` is the inner extractor's model."""
         cls.check_options(options)
-        path, trusted = (None, False) if own is None else (own.path, own.trusted)
-        inner = from_spec(options["inner"], path, trust_model=trusted)
-        return cls(**{**options, "inner": inner}, whitening=Whitening.of(arrays))
+        return cls(**{**options, "inner": cls.inner_of(options, own)}, whitening=Whitening.of(arrays))
 
     @classmethod
     def check_options(cls, options: Mapping[str, Any]) -> None:
-        """Raise :class:`InvalidInput` where options are not ones that this class writes. Opens nothing."""
         if set(options) != set(_OPTIONS):
             raise InvalidInput("extractor options", sorted(options), ", ".join(_OPTIONS))
         WhiteningConfig(options["power"], options["ridge"], 1, options["quantile"])
@@ -127,27 +104,15 @@ class Whitened(Extractor):
             raise InvalidInput("sha256 of public data", public.get("sha256"), "a SHA-256 in hexadecimal")
 
     @classmethod
-    def check_stated(cls, options: Mapping[str, Any]) -> None:
-        """Numbers and specs, each checked as what it is."""
-        cls.check_options(options)
-
-    @classmethod
-    def wants(cls, options: Mapping[str, Any]) -> str | None:
-        """What the inner extractor wants."""
-        return wanted_model(options["inner"])
-
-    @classmethod
     def title(cls, options: Mapping[str, Any]) -> str:
-        """With the inner extractor's name and the source."""
         source = options["public"]["source"]
         by = "public data" if source == DATA else f"{source}, a procedural prior"
         return f"{options['inner']['name']} (whitened by {by})"
 
     @classmethod
     def statements(cls, options: Mapping[str, Any]) -> tuple[str, ...]:
-        """What the public data were, and who vouches for that."""
         public, inner = options["public"], options["inner"]["name"]
-        before = statements_of(options["inner"])
+        before = super().statements(options)
         within = "within-class covariance" if public["classes"] else "covariance"
         used = f"{public['records']} public records (SHA-256 {public['sha256'][:16]}...)"
         fixed = f"Before any private record was read, {inner} features were whitened by the {within} of {used}"
@@ -164,13 +129,7 @@ class Whitened(Extractor):
             "here proves that they are public. Compare figures of this release with those of others that use them.",
         )
 
-    @property
-    def reads(self) -> Extractor:
-        """The inner extractor."""
-        return self._inner.reads
-
     def options(self) -> dict[str, Any]:
-        """Inner spec, public data, and how the fit was made."""
         return {
             "inner": self._inner.spec(),
             "public": dict(self._public),
@@ -181,39 +140,27 @@ class Whitened(Extractor):
         }
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The fit."""
         return self._whitening.arrays
 
     def spec(self) -> dict[str, Any]:
-        """With shapes and digest of the arrays."""
         arrays = self.arrays()
         shapes = {name: list(array.shape) for name, array in sorted(arrays.items())}
         return {**super().spec(), "arrays": shapes, "arrays_sha256": digest(arrays)}
 
-    def runtime(self) -> dict[str, Any]:
-        """As the inner extractor's: the whitening has the same bits everywhere."""
-        return self._inner.runtime()
-
-    def check_schema(self, schema: Schema) -> None:
-        """As the inner extractor's."""
-        self._inner.check_schema(schema)
-
     def output_dim(self, input_shape: tuple[int, ...]) -> int:
-        """r."""
         found, (dim, rank) = self._inner.output_dim(input_shape), self._whitening.dims
         if found != dim:
             raise InvalidInput(
-                "input shape", tuple(input_shape), f"a shape that {self._inner.name} makes {dim} features of"
+                "input shape", tuple(input_shape), f"a shape that gives {dim} features with {self._inner.name}"
             )
         return rank
 
     def transform(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """(b, *input_shape) -> (b, r) float32."""
         self.output_dim(x.shape[1:])
         return self._whitening(self._inner.transform(x))
 
     def differentiable(self, input_shape: tuple[int, ...]) -> Callable[[Tensor], Tensor]:
-        """The inner extractor's, and a product with the weights; without grids."""
+        """Return the inner extractor's, and a product with the weights; without grids."""
         import torch
 
         inner = self._inner.differentiable(input_shape)

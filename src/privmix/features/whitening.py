@@ -1,9 +1,6 @@
-"""Whitening by public data: numbers fitted to records that are nobody's, before a private one is read.
-
-A release's noise has the same size in every direction. Where classes differ little and records of a class vary much,
-features had better be stretched first: by the inverse root of what varies within a class. That covariance is private of
-private records, but public records like them have much the same one.
-"""
+"""Whitening by public data: numbers fitted to public records, before a private one is read."""
+# Noise of a release has the same size in every direction. Features are stretched first by the inverse root of the
+# covariance within a class, of similar public records, since that of private records is private.
 
 from __future__ import annotations
 
@@ -30,17 +27,10 @@ NAMES: Final = ("offset", "step", "weights", "width")
 
 @dataclass(frozen=True)
 class WhiteningConfig(Checked):
-    """How a whitening is fitted; none of it depends on private records.
+    """How a whitening is fitted: (S + ridge * mean variance)^(-p/2), with power p and at most ``rank`` directions."""
 
-    Power and ridge were taken over from a first experiment, which had looked at MNIST's test images; they were not
-    tuned since. The rank is a matter of cost.
-
-    Attributes:
-        power: p of (S + ridge * mean variance)^(-p/2): 1 whitens, 0 only projects.
-        ridge: added to every variance, as a share of their mean.
-        rank: r, directions that are kept, at most.
-        quantile: of the public records' norms, the share that is at most ``norm``.
-    """
+    # Power and ridge come from a first experiment that had looked at MNIST's test images; they were not tuned since.
+    # The rank is a matter of cost. quantile: the share of public records' norms that are at most `norm`.
 
     power: Annotated[float, Number(0, 2)] = 0.75
     ridge: Positive = 0.3
@@ -48,7 +38,7 @@ class WhiteningConfig(Checked):
     quantile: Share = 0.25
 
     def dim(self, features: int) -> int:
-        """Directions kept of so many features."""
+        """Directions kept of this many features."""
         return min(self.rank, features)
 
 
@@ -56,19 +46,14 @@ class WhiteningConfig(Checked):
 class Whitening:
     """x -> (S + ridge * mean variance)^(-p/2) V'(x - mean), for S and mean of public records, on grids of integers.
 
-    Features and weights are rounded to public grids, so fine that accuracy does not notice, and coarse enough that
-    float64 adds their products without rounding: the order of the sum, which differs between processors and with the
-    number of records in a call, then changes nothing.
-
     Formal guarantees:
-        - Per record, to the bit: an output row is the same whatever rows are beside it, and on every machine.
-
-    Attributes:
-        step: (d,) powers of two, the grid of each feature.
-        weights: (d, r) whole numbers.
-        width: (r,) powers of two, what a whole number of each output is worth.
-        offset: (r,) output of the mean record; subtracted.
+        - Per record, to the bit: an output row is the same with any other rows in the call, and on every machine.
     """
+
+    # Public grids are so fine that accuracy does not suffer, and so coarse that float64 adds the products without
+    # rounding. The order of a sum, which differs between processors and with the records of a call, changes nothing.
+    # step: (d,) powers of two, the grid of each feature. weights: (d, r) whole numbers. width: (r,) powers of two, the
+    # unit of each output. offset: (r,) output of the mean record, subtracted.
 
     step: NDArray[np.float32]
     weights: NDArray[np.float32]
@@ -79,25 +64,8 @@ class Whitening:
     def fit(
         cls, features: NDArray[np.float32], labels: NDArray[np.int64], config: WhiteningConfig, norm: float
     ) -> Whitening:
-        """Fit to public records.
-
-        Args:
-            features: (n, d) of public records.
-            labels: (n,) their classes: what varies within these is made equal. All zeros: what varies at all.
-            config: how.
-            norm: what a share ``config.quantile`` of the public records' output norms stays below.
-
-        Raises:
-            InvalidInput: fewer than two records, or all records of a class are the same.
-
-        Example:
-            >>> rng = np.random.default_rng(0)
-            >>> x = (rng.normal(size=(400, 3)) * [10, 1, 0.1]).astype(np.float32)
-            >>> found = Whitening.fit(x, np.zeros(400, int), WhiteningConfig(power=1.0, ridge=1e-6), norm=1.0)
-            >>> variances = found(x).var(axis=0)
-            >>> bool(abs(variances / variances[0] - 1).max() < 0.05)
-            True
-        """
+        """Fit to (n, d) public features; variance within ``labels`` (all zeros: total variance) becomes equal."""
+        # `norm`: the bound for a share `config.quantile` of the public records' output norms.
         from scipy.linalg import eigh
 
         check_number("norm", norm, low=0, low_open=True)
@@ -106,7 +74,7 @@ class Whitening:
         mean, covariance = covariance_within(features, labels)
         variance = float(np.trace(covariance)) / len(covariance)
         if not variance > 0:
-            raise InvalidInput("public records", "all alike within a class", "records that differ")
+            raise InvalidInput("public records", "identical records within each class", "different records in a class")
         rank, dim = config.dim(len(covariance)), len(covariance)
         values, vectors = eigh(covariance, subset_by_index=[dim - rank, dim - 1], overwrite_a=True)
         # The largest first; a sign of their own keeps vectors the same where libraries differ in it.
@@ -140,11 +108,6 @@ class Whitening:
 
     @classmethod
     def of(cls, arrays: Mapping[str, NDArray[Any]]) -> Whitening:
-        """From :meth:`arrays`.
-
-        Raises:
-            InvalidInput: other arrays, or numbers that no fit gives.
-        """
         shapes = {name: array.shape for name, array in arrays.items()}
         dim, rank = shapes.get("weights", (0, 0)) if len(shapes.get("weights", ())) == 2 else (0, 0)
         wanted = {"offset": (rank,), "step": (dim,), "weights": (dim, rank), "width": (rank,)}
@@ -165,12 +128,10 @@ class Whitening:
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """All numbers, by name."""
         return {name: getattr(self, name) for name in NAMES}
 
     @property
     def dims(self) -> tuple[int, int]:
-        """(d, r)."""
         return int(self.weights.shape[0]), int(self.weights.shape[1])
 
     def __call__(self, features: NDArray[Any]) -> NDArray[np.float32]:

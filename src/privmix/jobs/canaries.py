@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -17,11 +17,11 @@ from privmix.attacks.training_canaries import audit_training_canaries, check_aud
 from privmix.certificate.certificate import MODEL
 from privmix.data import FeatureStore
 from privmix.engine import PrivateRecords
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import WITHHELD, InvalidInput, Unquoted
 from privmix.features import Extractor, from_spec
 from privmix.fields import stored
-from privmix.jobs.audited import Audited
-from privmix.jobs.budget import Cost
+from privmix.jobs.audit import AuditResult
+from privmix.jobs.budget import JobCost
 from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job
@@ -29,34 +29,28 @@ from privmix.jobs.kinds import kind_of
 from privmix.jobs.options import CanaryOptions
 from privmix.jobs.persons import check_persons, records_of_each
 from privmix.jobs.recording import Measurement
-from privmix.jobs.work import Key, PlannedJob, Work
+from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.streams import SecretStreams
+from privmix.named import options_in
 from privmix.plans import ReleasePlan, plan_from_dict
 from privmix.progress import Progress
 from privmix.releases import verify_release
 from privmix.releases.certificate import read_certificate
 from privmix.releases.folder import read_extractor
-from privmix.training import (
-    ModelFacts,
-    TrainingConfig,
-    TrainingPlan,
-    TrainingRecords,
-    ViewConfig,
-    load_trained,
-)
+from privmix.training import ModelFacts, TrainingConfig, TrainingPlan, TrainingRecords, ViewConfig, load_trained
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.models import Classifier
 from privmix.training.trained import initial_network
 from privmix.training.verify import plan_of, verify_trained
 
 _PROOF: Final = (
-    "The plan was run once more, on the data with canaries; a proof is about the mechanism and its implementation. "
-    "A low one does not show that less is revealed."
+    "The audit ran the plan again, on the data with canaries. The result is about the mechanism and its "
+    "implementation. A low lower bound does not prove a small privacy loss."
 )
-_OF_PERSONS: Final = "A canary is one person: all of their records are in the data or none."
-_PRIVATE: Final = "These figures were computed from private records and nothing protects them: they are for the owner."
-_UNCHARGED: Final = "The run's cost was charged to no ledger: nothing of it but these figures was kept."
+_OF_PERSONS: Final = "A canary is one person: either all or none of the person's records are in the data."
+_PRIVATE: Final = "These figures come from private records, without any guarantee: only the owner may see them."
+_UNCHARGED: Final = "No ledger was charged for this run: only these figures were kept."
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -69,24 +63,15 @@ class PlannedAudit(PlannedJob["CanaryJob"]):
         return self.job.audited.declared or self.plan.per_person is not None
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class CanaryJob(CanaryOptions, Job[PlannedAudit, AuditResult[CanaryAudit]]):
     """An audit of a release or model with canaries among the owner's records: :meth:`plan` it, then :meth:`carry_out`.
 
-    Formal guarantees: those of :class:`privmix.jobs.job.Job`. Of the run nothing is kept but the figures, which are
-    marked private.
-
-    Attributes:
-        target: folder of the release or trained model.
-        confidence: of what is said to be proven.
-        seed: for tests.
-
-    The rest: :class:`privmix.jobs.options.CanaryOptions`.
+    Formal guarantees: those of :class:`privmix.jobs.job.Job`. Only the figures of the run are kept, and they are marked
+    private.
     """
 
     target: str | Path
-    data: Any = field(repr=False)
-    canaries: int = field()
     confidence: float = 0.95
     seed: int | None = None
 
@@ -94,42 +79,42 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
 
     @cached_property
     def audited(self) -> _TargetRelease | _TargetModel:
-        """What is audited; its certificate holds."""
+        """Audited release or model, with a valid certificate."""
         folder = Path(self.target)
         if kind_of(folder) == MODEL:
             return _TargetModel.of(folder, self.config, self.module)
         if self.module is not None:
-            raise InvalidInput("module", WITHHELD, "nothing for a release")
+            raise InvalidInput("module", Unquoted("a module"), "no module for a release")
         return _TargetRelease.of(folder, self.config)
 
     @cached_property
     def config(self) -> CanaryConfig:
-        """Of the canaries."""
-        kind, each = self.canary_kind, self.canary_records
-        return CanaryConfig(self.canaries, self.confidence, self.guesses, kind, self.evidence, each)
+        count, _, words = str(self.canaries).partition(":")
+        if not count.isdecimal():
+            raise InvalidInput("canaries", self.canaries, "a number, or NUMBER:KEY=VALUE,...")
+        settings = options_in("canaries", words, CanaryConfig, of="canaries")
+        for name in ("canary_kind", "evidence", "canary_records", "guesses"):
+            if (value := getattr(self, name)) is not None:
+                key = "kind" if name == "canary_kind" else name
+                if key in settings:
+                    raise InvalidInput(name, value, "only where `canaries` does not set it, too")
+                settings[key] = value
+        return CanaryConfig(int(count), self.confidence, **settings)
 
     @cached_property
     def extractor(self) -> Extractor:
         """The target's."""
-        model, trusted, found = self.features_model, self.trust_features_model, self.audited
-        return from_spec(found.extractor, model, trust_model=trusted, arrays=found.extractor_arrays)
+        return from_spec(self.audited.extractor, self.features_model, arrays=self.audited.extractor_arrays)
 
     @cached_property
     def opened(self) -> Dataset:
-        """The dataset; opening it reads no record."""
         shape, classes = tuple(self.audited.shape), list(self.audited.classes)
         return open_dataset(
-            self.data, self.extractor, split=self.split, classes=classes, columns=self.columns, input_shape=shape
+            self.data, self.extractor, split=self.split, classes=classes, columns=self.declared, input_shape=shape
         )
 
     def plan(self) -> PlannedAudit:
-        """Check everything that can be checked without a private record and without a charge.
-
-        Raises:
-            InvalidInput: options don't go together, the certificate does not hold, canaries can't audit such a plan, or
-                the data are others.
-            StorageError: something can't be read, or ``store`` not written.
-        """
+        """Check everything that can be checked without a private record and without a charge."""
         self.check()
         target, schema = self.audited, self.opened.schema
         shape, classes = tuple(target.shape), tuple(target.classes)
@@ -140,32 +125,27 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
         self._check_persons()
         counted = not target.declared and target.plan.per_person is None
         if counted and schema.records != target.plan.records:
-            raise InvalidInput("data", WITHHELD, f"the target's {target.plan.records} records: its own data and split")
-        return PlannedAudit(job=self, plan=target.plan, key=Key(self.seed))
-
-    def check_options(self) -> None:
-        """See :meth:`Job.check_options`."""
-        if self.persons.per_person is not None:
-            raise InvalidInput("per_person", self.persons.per_person, "none: it is the target's")
+            raise InvalidInput(
+                "data", WITHHELD, f"the {target.plan.records} records of the target: give its data and split"
+            )
+        return PlannedAudit(job=self, plan=target.plan, key=RunKey(self.seed))
 
     def _check_persons(self) -> None:
-        declared = self.persons.declared(self.columns.person)
+        declared = self.persons.declared(self.declared.person)
         if declared is not (self.audited.plan.per_person is not None):
-            allowed = "whose the records are (`person`, `person_pattern` or `person_file`): the target is of persons"
+            allowed = "the column of persons (`person`): the target protects persons"
             if declared:
-                allowed = "nothing: the target's unit is a record"
+                allowed = "no persons: the target protects records"
             raise InvalidInput("person", "given" if declared else "nothing", allowed)
         self.persons.check(self.opened)
 
     def whose(self) -> NDArray[np.int64] | None:
-        """See :meth:`Job.whose`."""
-        return self.persons.read(self.opened) if self.persons.declared(self.columns.person) else None
+        return self.persons.read(self.opened) if self.persons.declared(self.declared.person) else None
 
-    def cost(self, planned: PlannedAudit) -> Cost:
-        """See :meth:`Job.cost`."""
+    def cost(self, planned: PlannedAudit) -> JobCost:
         target = self.audited
         unit = unit_of(target.plan).one
-        return Cost(target.event, target.plan.adjacency, "canary audit", target.epsilon, target.delta, unit)
+        return JobCost(target.event, target.plan.adjacency, "canary audit", target.epsilon, target.delta, unit)
 
     def read(self, planned: PlannedAudit, work: Work, progress: Progress) -> PrivateRecords | FeatureStore:
         """Features, on disk where asked for; and whose they are."""
@@ -178,17 +158,17 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
         store = features_on_disk(self.opened, self.extractor, Path(self.store), progress)
         return store if whose is None else PrivateRecords(store.features, store.labels, whose)
 
-    def compute(self, planned: PlannedAudit, work: Work, records: Any, progress: Progress) -> Audited[CanaryAudit]:
-        """See :meth:`Job.compute`."""
+    def compute(self, planned: PlannedAudit, work: Work, records: Any, progress: Progress) -> AuditResult[CanaryAudit]:
         assert work.streams is not None
         generator = np.random.default_rng(self.seed)
         audit = self.audited.audit(records, self.config, work.streams, generator, progress)
-        # The certificate's figure, which may be higher than the price, is what the audit stands beside.
+        # The audit is compared with the certificate's figure, which may be higher than the price.
         audit = replace(audit, proof=replace(audit.proof, claimed_epsilon=self.audited.epsilon))
-        return Audited(self._measurement(audit), audit)
+        measured = self._measurement(audit)
+        private = tuple(text for text in measured.statements if text in (_PRIVATE, _UNCHARGED))
+        return AuditResult(measured, audit, warnings=private)
 
-    def noted(self, result: Audited[CanaryAudit]) -> str:
-        """See :meth:`Job.noted`."""
+    def noted(self, result: AuditResult[CanaryAudit]) -> str:
         return "canary audit"
 
     def _measurement(self, audit: CanaryAudit) -> Measurement:
@@ -203,13 +183,13 @@ class CanaryJob(CanaryOptions, Job[PlannedAudit, Audited[CanaryAudit]]):
             private=not self.public_data,
             settings={
                 "plan": self.audited.described,
-                "kind": self.canary_kind,
-                "evidence": self.evidence,
+                "kind": self.config.kind,
+                "evidence": self.config.evidence,
                 "split": self.split,
                 "seed": self.seed,
-                **({"canary_records": self.canary_records} if of_persons else {}),
+                **({"canary_records": self.config.canary_records} if of_persons else {}),
             },
-            title=f"One-run audit with {self.canaries:,} {audit.canaries}",
+            title=f"One-run audit with {self.config.canaries:,} {audit.canaries}",
             statements=statements,
         )
 
@@ -344,14 +324,10 @@ class _TargetModel:
 
 
 def trained_on_records(certificate: Mapping[str, Any]) -> TrainingConfig:
-    """The config of a model that was trained on private records as they are.
-
-    Raises:
-        InvalidInput: views, a bank or public data took part, which a certificate does not hold.
-    """
+    """Return the config of a model trained on plain records; a certificate holds no views, banks or public data."""
     settings = certificate["settings"]
     if settings.get("views") != stored(ViewConfig.plain()) or settings.get("bank_views"):
-        raise InvalidInput("target", "a model trained on views", "one trained on the records themselves")
+        raise InvalidInput("target", "a model trained on views", "a model trained on the records themselves")
     if settings.get("scenario") != "cold" or certificate["public_data"]:
-        raise InvalidInput("target", "a model trained with public data", "one trained on private records alone")
+        raise InvalidInput("target", "a model trained with public data", "a model trained on private records only")
     return TrainingConfig.from_settings(settings)

@@ -1,4 +1,4 @@
-"""What a folder holds, verified: one way for the commands that check and the one that signs."""
+"""Verify a folder: one way for the commands that check and the one that signs."""
 
 from __future__ import annotations
 
@@ -22,29 +22,22 @@ from privmix.rounding import rounded_up
 from privmix.shown import Bars, Shown
 
 _FITTED_UNCHECKED: Final = (
-    "that it was fitted on that release. A fitted model has no guarantee of its own: verify the release, whose "
-    "guarantee is the model's too if it saw nothing else",
+    "that the model was fitted on that release. Verify the release: its guarantee covers a model that used no other "
+    "private data",
 )
 
 
+# Things that are not checked, shown without `full`.
+_MOST: Final = 4
+
+
 @dataclass(frozen=True, repr=False)
-class Checked(Shown):
-    """A folder that holds.
+class CheckedFolder(Shown):
+    """The result of checking a folder that holds."""
 
-    Attributes:
-        subject: what it is.
-        found: figures for machines.
-        files: whose hashes were compared, in words; empty where there are none.
-        unchecked: what this check leaves open, in words.
-        wanted: a model that its features need, from elsewhere.
-        warnings: of the certificate.
-        held: what was verified; None where there is no certificate.
-        total: of a ledger, where that is what was checked.
-        signature: whose it says it is, and whether that was checked; None where there is none, or nobody looked.
-        series: where all releases of one were checked, of which ``held`` is the newest.
-        sealed: of a release whose key was sealed for auditors: whether it still exists, in words; empty elsewhere.
-    """
-
+    # `files`: whose hashes were compared, in words; `unchecked`: what this check leaves open. `wanted`: a model that
+    # its features need, from elsewhere. `held` is None without a certificate; of a `series`, the newest release.
+    # `sealed`: whether a key sealed for auditors still exists, in words.
     subject: Subject
     found: dict[str, Any]
     files: str
@@ -56,27 +49,32 @@ class Checked(Shown):
     signature: dict[str, Any] | None = None
     sealed: str = ""
     series: Chain | None = None
+    full: bool = False
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What holds."""
-        title = f"{self.subject.kind} {self.subject.id}: holds"
+        verdict = "PASS" if self.held is None else self.held.verdict
+        title = f"{verdict}: {self.subject.kind} {self.subject.id}"
         facts: Mapping[str, object] = {}
         if self.total is not None:
-            title, facts = f"Budget of {self.total.dataset}: well formed", jobs.ledger_total.words(self.total)
+            title, facts = f"PASS: budget of {self.total.dataset}, in its form", jobs.ledger_total.words(self.total)
         if self.subject.kind == FITTED:
-            title, facts = "Fitted model: well formed", {"fitted on": f"release {self.subject.id}"}
+            title = "WARNING: a fitted model has no guarantee of its own: verify the release that it was fitted on"
+            facts = {"fitted on": f"release {self.subject.id}"}
         if self.held is not None:
             _, facts = self.held.shown()
             facts = {**facts, "files": f"the hashes of {self.files}"}
         if self.series is not None:
-            facts = {**facts, "series": f"{self.series}; the figures are of the newest, and hold for all together"}
+            facts = {
+                **facts,
+                "series": f"{self.series}; the figures are of the newest step and hold for all steps together",
+            }
         if self.sealed:
             facts = {**facts, "key of the noise": self.sealed}
         return title, {
             **{name: value for name, value in facts.items() if name != "warnings"},
             "signature": self._signature(),
             **({} if self.wanted is None else {"to use it": f"you need {self.wanted}"}),
-            "not checked": f"{len(self.unchecked)} things",
+            "not checked": f"{len(self.unchecked)} item{'s' * (len(self.unchecked) != 1)}",
             **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
         }
 
@@ -84,35 +82,38 @@ class Checked(Shown):
         signature = self.signature
         if signature is None:
             way = "privmix sign" if self.total is None else "privmix ledger statement"
-            return f"none, so who made it is not checked ({way} makes one)"
+            return f"none, so the publisher is not checked ({way} creates one)"
         if signature["checked"]:
             return f"of every {'file' if self.total is None else 'byte'}, by key {signature['key_id']}: checked"
-        return f"it says by key {signature['key_id']}: not checked (give `key`)"
+        return f"by key {signature['key_id']}, as stated: not checked (give `key`)"
 
     @property
     def details(self) -> tuple[str, ...]:
-        """What was tested, what it would have caught, and what is not checked."""
+        """Tests, the noise that they would have caught, and what is not checked."""
         lines = []
         for test in () if self.held is None else self.held.tests:
             lowest, caught = ("-" if one is None else f"{one:.3f}" for one in (test.lowest, test.caught))
             lines.append(
-                f"tested {test.name}: {test.tests:,} tests, least noise found {lowest}, caught below {caught} (shares "
-                "of the certified noise)"
+                f"tested {test.name}: {test.tests:,} tests, smallest noise found {lowest}, detected below {caught} "
+                f"(shares of the certified noise)"
             )
         if self.held is not None and lines:
             alarm = rounded_up(self.held.false_alarm, 2)
             lines.append(
-                f"an honest release fails one of these with probability {alarm} at most, "
-                "whatever its data. If the data add no variation of their own, noise below the last share is detected "
+                f"a correct release fails one of these tests with probability {alarm} at most, for any data. If the "
+                f"data add no variation of their own, noise below the last share is detected "
                 "99% of the time. Variation in the data can hide missing noise of the same size"
             )
         if self.held is not None and not self.held.epsilon:
-            # Of a model of public data, whose maker alone says that they are public.
-            lines.append("no private record was read, and public data were compared with none")
-        return (*lines, *(f"not checked: {text}" for text in self.unchecked))
+            # For a model of public data, its maker alone states that they are public.
+            lines.append("training read no private record; the public data were not compared with private records")
+        left = [f"not checked: {text}" for text in self.unchecked]
+        if self.full:
+            return (*lines, *left)
+        more = len(lines) + len(left[_MOST:])
+        return (*left[:_MOST], *([f"{more} more lines, with the noise that each test detects: `full`"] if more else []))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         more = {"warnings": list(self.warnings), "features_model": self.wanted, "signature": self.signature}
         return {**self.found, **more}
 
@@ -123,13 +124,8 @@ class Checked(Shown):
         return None if self.held is None else self.held.picture()
 
 
-def check_folder(folder: Path, progress: Progress = silent) -> Checked:
-    """Verify a release, a trained model, a model fitted on a release, or all releases of a series.
-
-    Raises:
-        InvalidInput: something does not hold.
-        StorageError: a file is missing or can't be read.
-    """
+def check_folder(folder: Path, progress: Progress = silent) -> CheckedFolder:
+    """Verify a release, a trained model, a model fitted on a release, or all releases of a series."""
     if is_series(folder):
         chain = verify_series(folder, progress)
         checked, files = _of(chain.releases[-1]), sum(one.files for one in chain.releases)
@@ -141,34 +137,30 @@ def check_folder(folder: Path, progress: Progress = silent) -> Checked:
 
         facts = load_model(folder).facts_
         subject, found = Subject(FITTED, facts.release_id), {"fitted_on": facts.release_id}
-        return Checked(subject, found, "", _FITTED_UNCHECKED, wanted_model(facts.extractor))
+        return CheckedFolder(subject, found, "", _FITTED_UNCHECKED, wanted_model(facts.extractor))
     return _of(certified(folder).verify(folder, progress))
 
 
-def _of(held: Verification) -> Checked:
-    """What was verified of a folder with a certificate, in words."""
+def _of(held: Verification) -> CheckedFolder:
+    """Return the verified facts of a folder with a certificate, in words."""
     files = "1 file" if held.files == 1 else f"{held.files} files"
     wanted = wanted_model(held.extractor)
     sealed = "" if held.sealed is None else sealed_words(held.sealed, held.ended)
-    return Checked(Subject.of(held), held.to_dict(), files, held.unchecked, wanted, held.warnings, held, sealed=sealed)
+    return CheckedFolder(
+        Subject.of(held), held.to_dict(), files, held.unchecked, wanted, held.warnings, held, sealed=sealed
+    )
 
 
 def sealed_key_of(folder: str | Path, certificate: Certificate) -> str:
-    """Whether the key of a release's noise still exists, for whom and until when; empty where it was destroyed at once.
-
-    As the certificate and whoever states its end say: neither is checked here.
-
-    Raises:
-        InvalidInput: the statement is malformed, or about something else.
-        StorageError: it can't be read.
-    """
+    """Whether the key of a release's noise still exists, for whom and until when; empty where it was destroyed."""
+    # By the certificate and the statement of the key's end: neither is checked here.
     if (sealed := commitment_of(certificate)) is None:
         return ""
     digest = hashlib.sha256(certificate.to_bytes()).hexdigest()
     return sealed_words(sealed, read_end(Path(folder) / ENDED_FILE, certificate.id, sealed, digest))
 
 
-def remembered(found: list[Checked], progress: Progress = silent) -> Callable[[Path], Subject]:
+def remembered(found: list[CheckedFolder], progress: Progress = silent) -> Callable[[Path], Subject]:
     """:func:`check_folder` for signatures; what it found is put into the list, for printing."""
 
     def check(folder: Path) -> Subject:

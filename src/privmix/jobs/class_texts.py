@@ -1,4 +1,4 @@
-"""What a user says of the classes of a release of texts: their names, or descriptions of them, as a public prior."""
+"""Texts of a text release's classes, given by a user as a public prior: their names, or descriptions of them."""
 
 from __future__ import annotations
 
@@ -37,20 +37,8 @@ Texts = dict[str, tuple[str, ...]]
 
 
 def class_prior(release: ReleasedDataset, given: Any, extractor: Extractor) -> ClassPrior:
-    """The points beside which class means are expected, from names or descriptions of the classes.
-
-    Each text goes where records of the release went: through its extractor, and through its clips and its private
-    centre. A class's point is the mean over its texts. No private record is read.
-
-    Args:
-        release: of texts.
-        given: see :func:`class_texts`.
-        extractor: the release's own.
-
-    Raises:
-        InvalidInput: the release is not of texts, or as :func:`class_texts`.
-        StorageError: a file can't be read.
-    """
+    """Return expected points of class means, from names or descriptions of the classes; per class the mean."""
+    # Each text takes the way of the release's records: extractor, clips, private centre. No private record is read.
     try:
         extractor.check_schema(Schema(records=1, input_shape=(1,), classes=release.classes, columns=("text",)))
     except InvalidInput:
@@ -68,43 +56,28 @@ def class_prior(release: ReleasedDataset, given: Any, extractor: Extractor) -> C
 
 
 def class_texts(given: Any, classes: Sequence[str]) -> Texts:
-    """The texts of each class, in the order of ``classes``.
-
-    Args:
-        given: ``"names"``: the classes' own names in a few plain sentences. Else a mapping from every class to one text
-            or several, or a file of that: a JSON object, or a CSV file (``.csv``) with the columns ``class`` and
-            ``description``, where a class may stand on several lines.
-        classes: K names.
-
-    Raises:
-        InvalidInput: a class has no description, or there is one of no class; a text is empty or too long; names are
-            numbers.
-        StorageError: the file can't be read.
-
-    Example:
-        >>> class_texts({"cat": "It purrs.", "dog": ["It barks.", "It fetches."]}, ("cat", "dog"))
-        {'cat': ('It purrs.',), 'dog': ('It barks.', 'It fetches.')}
-        >>> class_texts("names", ("lost_card", "newCard"))["newCard"][:3]
-        ('new card', 'new card.', 'About new card.')
-    """
+    """Return the texts of each class, in the order of `classes`."""
+    # `given` is "names" (the names in a few plain sentences), a mapping or a file. A mapping has one text or several
+    # for every class. A file is a JSON object, or CSV with the columns `class` and `description`, where a class may
+    # have several lines.
     if isinstance(given, str) and given == NAMES:
         return _of_names(classes)
     found = given if isinstance(given, Mapping) else _read(given)
     unknown = [name for name in found if name not in classes]
     missing = [name for name in classes if name not in found]
     if unknown:
-        raise InvalidInput(FIELD, unknown[0], f"the classes of the release: {', '.join(classes):.200}")
+        raise InvalidInput(FIELD, unknown[0], f"a class of the release: {', '.join(classes):.200}")
     if missing:
-        raise InvalidInput(FIELD, f"nothing for class {missing[0]}", f"a description of each of {len(classes)} classes")
+        raise InvalidInput(FIELD, f"no text for class {missing[0]}", f"a description of each of {len(classes)} classes")
     return {name: _checked(name, found[name]) for name in classes}
 
 
 def _of_names(classes: Sequence[str]) -> Texts:
     words = {name: " ".join(re.sub(r"[\W_]+", " ", _HUMP.sub(" ", name)).split()).lower() for name in classes}
     if not any(any(letter.isalpha() for letter in spoken) for spoken in words.values()):
-        allowed = "descriptions: the classes of this release have numbers for names"
+        allowed = "descriptions: the class names of this release are numbers"
         raise InvalidInput(FIELD, NAMES, allowed)
-    # A name of signs alone says what it says.
+    # A name of signs alone is used as it is.
     return {name: tuple(form.format(words[name] or name) for form in _TEMPLATES) for name in classes}
 
 
@@ -121,7 +94,7 @@ def _checked(name: str, given: Any) -> tuple[str, ...]:
 
 def _read(given: Any) -> Mapping[str, Any]:
     if not isinstance(given, str | Path):
-        raise InvalidInput(FIELD, type(given).__name__, "'names', a mapping from classes to texts, or a file of one")
+        raise InvalidInput(FIELD, type(given).__name__, "'names', a mapping from classes to texts, or a file with one")
     path = Path(given)
     content = read_plain(path, FIELD, _LARGEST_FILE)
     if path.suffix.lower() == ".csv":
@@ -133,11 +106,7 @@ def _read(given: Any) -> Mapping[str, Any]:
 
 
 def csv_rows(content: bytes, field: str) -> list[list[str]]:
-    """The rows of a CSV file in UTF-8, with its header.
-
-    Raises:
-        InvalidInput: the bytes are something else.
-    """
+    """Return the rows of a CSV file in UTF-8, with its header."""
     try:
         return list(csv.reader(io.StringIO(content.decode("utf-8-sig"), newline=""), strict=True))
     except (UnicodeDecodeError, csv.Error):

@@ -14,23 +14,22 @@ from privmix.errors import InvalidInput
 from privmix.jobs.fitting import fitted
 from privmix.jobs.models import Model
 from privmix.jobs.options import AUTO, FitOptions
-from privmix.jobs.released import Release
+from privmix.jobs.release_folder import Release
 from privmix.learning.base import ReleaseLearner
 from privmix.publication import ReleasedDataset
 
 
 class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
-    """What :func:`privmix.fit` makes of a release, as a scikit-learn classifier of raw inputs.
+    """The model that :func:`privmix.fit` makes of a release, as a scikit-learn classifier of raw inputs.
 
-    ``fit(X, y)`` fits to the release and does not look at ``X`` and ``y``: ``cross_val_score`` then says how well the
-    release serves on records of your own, and ``GridSearchCV`` which settings do best on them. However often it is
-    fitted, no privacy is spent of the records that the release is of. Where your own records are private, what you
-    choose by them is not covered by any guarantee.
+    ``fit(X, y)`` fits to the release and ignores ``X`` and ``y``. ``cross_val_score`` then shows how well the release
+    serves on records of your own, and ``GridSearchCV`` which settings do best on them. Repeated fits spend no privacy
+    of the release's records. No guarantee covers your own records, if they are private.
 
     Args:
         release: a release, or its folder; may be left out, and given to ``fit``.
         learner, regularisation, model, epochs, seed: as of :func:`privmix.fit`.
-        features_model, trust_features_model: for an extractor whose model no package brings.
+        features_model: for an extractor whose model no package brings.
 
     Attributes:
         model_: the :class:`privmix.Model`.
@@ -39,11 +38,9 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
     Example:
         >>> import numpy as np
         >>> import privmix as pm
-        >>> rng = np.random.default_rng(0)
-        >>> y = rng.integers(0, 2, 400)
-        >>> x = np.eye(2)[y] + rng.normal(0, 0.1, (400, 2))
+        >>> y = np.arange(400) % 2
         >>> asked = {"features": "identity", "design": "moments", "epsilon": 8, "delta": 1e-4}
-        >>> release = pm.release((x, y), classes=["cat", "dog"], **asked)
+        >>> release = pm.release((np.eye(2)[y], y), classes=["cat", "dog"], **asked)
         >>> ReleaseClassifier(release).fit().predict([[0.0, 1.0]]).tolist()
         ['dog']
     """
@@ -63,7 +60,6 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         epochs: int = 200,
         seed: int = 0,
         features_model: str | Path | None = None,
-        trust_features_model: bool = False,
     ) -> None:
         self.release = release
         self.learner = learner
@@ -72,14 +68,13 @@ class ReleaseClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  
         self.epochs = epochs
         self.seed = seed
         self.features_model = features_model
-        self.trust_features_model = trust_features_model
 
     def fit(self, X: Any = None, y: Any = None) -> Self:
         """Fit to the release.
 
         Args:
-            X: a release, or its folder, in place of the constructor's; anything else is not looked at.
-            y: not looked at.
+            X: a release, or its folder, instead of the constructor's; anything else is ignored.
+            y: ignored.
 
         Raises:
             InvalidInput, StorageError: as :func:`privmix.fit`; or there is no release.

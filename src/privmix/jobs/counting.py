@@ -1,4 +1,4 @@
-"""A private count, of jobs that plan with one: asked once for a run, charged before it is drawn, and told of."""
+"""Private count, of jobs that plan with one: requested once for a run, charged before it is drawn, and reported."""
 
 from __future__ import annotations
 
@@ -16,42 +16,35 @@ from numpy.typing import NDArray
 
 from privmix.accounting import Adjacency, Gaussian, epsilon
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.jobs.budget import Charge, Cost, charged_note, check_held, new_note
+from privmix.jobs.budget import Charge, JobCost, charged_note, check_held, new_note
 from privmix.jobs.job import Job
 from privmix.jobs.persons import records_of_each
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.work import Key
+from privmix.jobs.work import RunKey
 from privmix.mechanisms.plan import unit_of
 from privmix.mechanisms.private_count import PrivateCount, private_count
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_place import RunState
 
 STAND_IN: Final = 2**23
-"""In place of a count that is still to be paid for: more than any setting asks for, no more than any design takes."""
+"""Stand-in for a count that is not paid for yet: above every setting's need, within every design's limit."""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a job was told of its private count.
-
-    Attributes:
-        found: the estimates.
-        charge: for them.
-        persons: a keyed hash of whose the records were that were counted, and its key; None where records are the
-            units. Secret: it stays with the run.
-    """
+    """A private count's estimates and charge; `persons`: a keyed hash of the records' persons, and its key. Secret."""
 
     found: PrivateCount
     charge: Charge
     persons: dict[str, str] | None = None
 
     def note(self) -> dict[str, Any]:
-        """What the run remembers of it."""
+        """Note of the count that the run keeps."""
         return {"counted": asdict(self.found), "persons": self.persons}
 
 
-def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> Counted:
-    """Estimates of the number of units, and of K where that is asked, to plan with; and what that was charged.
+def count(job: Job[Any, Any], asked: Any, key: RunKey, state: RunState | None) -> Counted:
+    """Estimate the number of units, and of K where needed, to plan with; return the charge, too.
 
     Formal guarantees:
         * Once: a run has its key and the id of the charge on disk before the count is charged, and the estimate before
@@ -60,16 +53,10 @@ def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> C
           (:func:`check_same_persons`).
         * The same records: the ledger knows what was counted, by a keyed hash, before the count is drawn.
         * Reserve before reading: the charge is durable before a record or an identifier is read.
-
-    Args:
-        job: of ``epsilon`` and ``delta``.
-        asked: of what :func:`privmix.mechanisms.private_count.private_count` is asked.
-        key: of the job.
-        state: the interrupted run that goes on, if there is one.
     """
     event = Gaussian(asked.records_noise_multiplier)
     price, unit = epsilon(event, job.delta).epsilon, unit_of(asked).one
-    cost = Cost(event, Adjacency.ADD_REMOVE, "private record count", price, job.delta, unit)
+    cost = JobCost(event, Adjacency.ADD_REMOVE, "private record count", price, job.delta, unit)
     if state is not None and state.complete and not state.extra:
         plan = state.settings["plan"]
         most = asked.per_person if asked.person_quantile is None else plan.get("per_person")
@@ -105,8 +92,8 @@ def count(job: Job[Any, Any], asked: Any, key: Key, state: RunState | None) -> C
 
 
 @contextmanager
-def _run_of(job: Job[Any, Any], key: Key, state: RunState | None, note: Any) -> Iterator[Run | None]:
-    """The run that the count is the first part of, for jobs that have a place."""
+def _run_of(job: Job[Any, Any], key: RunKey, state: RunState | None, note: Any) -> Iterator[Run | None]:
+    """Yield the run that the count is the first part of, for jobs that have a place."""
     if job.runs is None or job.out is None:
         yield None
         return
@@ -119,19 +106,14 @@ def _run_of(job: Job[Any, Any], key: Key, state: RunState | None, note: Any) -> 
 
 
 def check_same_persons(counted: Counted | None, whose: NDArray[np.int64] | None) -> None:
-    """Raise unless the persons of a job are those that its private count counted.
-
-    One whose records were counted as several persons' moved the count by more than its noise allows for.
-
-    Raises:
-        InvalidInput: records are dealt to persons in another way; none is shown.
-    """
+    """Raise unless the persons of a job are those of its private count."""
+    # A person counted as several moved the count by more than its noise allows for. The message shows none.
     if counted is None or whose is None:
         return
-    # A run of before this was noted says nothing of its persons, and is not believed.
+    # A run from before this note states nothing of its persons, and is not trusted.
     known = counted.persons
     if known is None or not hmac.compare_digest(_digest(whose, bytes.fromhex(known["key"])), known["digest"]):
-        allowed = "the persons that the private count counted: begin a new run for others"
+        allowed = "the persons of the private count: for other persons start a new run"
         raise InvalidInput("person", WITHHELD, allowed)
 
 
@@ -140,7 +122,7 @@ def _digest(whose: NDArray[np.int64], key: bytes) -> str:
 
 
 def spending(job: Job[Any, Any], noise_multiplier: float | None, counted: Charge | None) -> Spending:
-    """What is to be told of the cost before the job itself is charged: of a count that was drawn for it."""
+    """Return the cost to report before the job itself is charged: of a count that was drawn for it."""
     if counted is None or job.resume:
         return Spending(job.epsilon, job.delta, job.left_over)
     assert noise_multiplier is not None
@@ -151,8 +133,8 @@ def spending(job: Job[Any, Any], noise_multiplier: float | None, counted: Charge
 def check_asked(private_count: bool, records: int | None, *, dry_run: bool, most_per_person: int | None) -> None:
     """Raise :class:`InvalidInput` where a private count does not go with the other options."""
     if private_count and (records is not None or dry_run):
-        raise InvalidInput("private_count", True, "neither with `records` nor with `dry_run`: it reads the count")
+        raise InvalidInput("private_count", True, "only without `records` and `dry_run`, since it reads the count")
     if private_count and most_per_person is not None:
-        # What was done to the records followed from the count; of another count it could cost a person more.
-        allowed = "none with `private_count`: what its plan costs several records together is not known"
+        # The count decided how the records were treated; with another count this could cost a person more.
+        allowed = "no cap with `private_count`: the cost of several records together is not known then"
         raise InvalidInput("most_per_person", most_per_person, allowed)

@@ -1,4 +1,4 @@
-"""What of a private dataset does not fit, for its owner's eyes: the pass that a release makes, before any charge."""
+"""Find misfits in a private dataset, for its owner's eyes: the pass that a release makes, before any charge."""
 
 from __future__ import annotations
 
@@ -31,40 +31,30 @@ from privmix.progress import Progress
 from privmix.shown import Shown
 
 NOT_FOR_OTHERS: Final = (
-    "All of this is about private records: nothing of it may be passed on, and what it makes you change is a choice "
-    "of yours from private data, which no guarantee covers. Mend the data; take ranges, categories and bounds from "
-    "what is public."
+    "Keep this output private: it describes private records, and no guarantee covers choices that you base on it. "
+    "Correct the data; take ranges, categories and bounds from public sources."
 )
-# Of each kind so many places are listed; all are counted.
+# Most places that are listed of each kind; all are counted.
 _MOST_PLACES: Final = 100
-# Where more records than this are cut to one length, what they differ by in length is lost.
+# If more than this share of records are cut to one length, their differences in length are lost.
 _FLATTENED: Final = 0.5
-# Where more texts than this are unknown to the encoder, the language is another one.
+# If more than this share of texts are unknown to the encoder, the language is another one.
 _FOREIGN: Final = 0.1
 _STEP: Final = 4096
 # Classes whose sizes a summary has.
 _MOST_CLASSES: Final = 20
-_BROKEN_QUOTES: Final = (
-    "quotes that are not around whole cells, or not closed: what is behind can't be told apart, and was not looked at"
-)
-_NO_CLASS: Final = "none of the declared classes"
+_BROKEN_QUOTES: Final = "quotes that do not enclose whole cells, or are not closed: the text after them was not checked"
+_NO_CLASS: Final = "not a declared class"
 _NUMBER: Final = Numeric(0, 1, False, Missing())
-_HEADER: Final = "the names of the columns: a header line that stands among the records"
+_HEADER: Final = "column names: a header line among the records"
 
 
 @dataclass(frozen=True)
 class Misfit:
-    """One value that does not fit, or that is taken for another.
+    """One value that does not fit, or that is read as another."""
 
-    Attributes:
-        file: that it is in; of images the image; None where data are in memory.
-        record: which one of the file, from 1 (a CSV file's header line is none).
-        column: its name or place; None where the whole record is meant.
-        why: in words.
-        refused: a release ends here, after its budget is charged; False: the value is taken as ``why`` says.
-        value: as it is written; None unless it was asked for.
-    """
-
+    # `record`: from 1, without a CSV header. `column` is None for the whole record. `refused`: a release ends here,
+    # after its budget is charged; False: the value is taken as `why` states. `value` is None unless it is shown.
     file: str | None
     record: int
     column: str | None
@@ -74,25 +64,17 @@ class Misfit:
 
     @property
     def place(self) -> str:
-        """Where it is, in words."""
         column = f", column {self.column}" if self.column else ""
         return f"{self.file or 'memory'}, record {self.record:,}{column}"
 
     @property
     def told(self) -> str:
-        """What it is, in words."""
         return self.why if self.value is None else f"{self.why}: {self.value!r}"
 
 
 @dataclass(frozen=True)
 class PersonsCheck:
-    """Whose the records are, in numbers. Private.
-
-    Attributes:
-        persons: how many have an identifier.
-        largest: number of records of the one who has most.
-        without: records without an identifier.
-    """
+    """Numbers of persons: with an identifier, largest number of records, records without identifier. Private."""
 
     persons: int
     largest: int
@@ -100,12 +82,7 @@ class PersonsCheck:
 
     @classmethod
     def of(cls, whose: NDArray[np.int64]) -> PersonsCheck:
-        """Of (n,) numbers, -1 where there is no identifier.
-
-        Example:
-            >>> PersonsCheck.of(np.array([0, 1, 0, -1]))
-            PersonsCheck(persons=2, largest=2, without=1)
-        """
+        """From (n,) numbers of persons, -1 where there is no identifier."""
         counts = np.unique(whose[whose >= 0], return_counts=True)[1]
         return cls(len(counts), int(counts.max(initial=0)), int((whose < 0).sum()))
 
@@ -115,21 +92,21 @@ class PersonsCheck:
 
 @dataclass(eq=False, repr=False)
 class DataCheck(Shown):
-    """What a check found. Private: for the owner of the data alone.
+    """Findings of a check. Private: for the owner of the data alone.
 
     Attributes:
-        records: how many were looked at.
+        records: number of checked records.
         misfits: the first 100 of each kind.
-        counts: (column, why, refused) -> how many values; all of them.
+        counts: (column, why, refused) -> number of values; all of them.
         classes: class -> records.
         clip_norm: the bound that norms were compared with.
-        norms: (n,) lengths of the records' features before clipping, of those that fit.
+        norms: (n,) lengths of the fitting records' features before clipping.
         plain_numbers: features are the numbers of the data as they are.
-        persons: of whom they are; None where nobody asked.
-        like_thousands: columns of numbers with decimal marks -> whether each mark has three digits behind it.
-        unread: what lies with the files of records and is not read; see :class:`privmix.data.Source`.
+        persons: of the records; None without persons.
+        like_thousands: columns of numbers with decimal marks -> whether each mark has three digits after it.
+        unread: files that lie with the records and are not read; see :class:`privmix.data.Source`.
         published_names: of columns and classes, which a release states.
-        listed: how many places a summary names.
+        listed: number of places that a summary names.
     """
 
     records: int
@@ -146,7 +123,7 @@ class DataCheck(Shown):
     listed: int = 20
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Counts, and where the first values are. Private."""
+        """Return counts, and where the first values are. Private."""
         counts = sorted(self.counts.items(), key=lambda item: (not item[0][2], -item[1]))
         misfits = {
             f"{column or 'label'}: {why}": f"{count:,}, {'refused' if refused else 'taken'}"
@@ -168,7 +145,7 @@ class DataCheck(Shown):
 
     @property
     def exit_code(self) -> int:
-        """Of the command line: that of wrong input where a release would be refused."""
+        """Exit code of the command line: that of wrong input where a release would be refused."""
         return 0 if self.fits else InvalidInput.exit_code
 
     @property
@@ -183,7 +160,7 @@ class DataCheck(Shown):
             return "a release would be refused"
         if not self.counts:
             return "every record fits"
-        return f"no record is refused; {sum(self.counts.values()):,} values are taken as missing or as others"
+        return f"no record is refused; {sum(self.counts.values()):,} values are read as missing or as other values"
 
     @property
     def clipped(self) -> float:
@@ -192,19 +169,19 @@ class DataCheck(Shown):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What would make a release poor, though every value fits."""
+        """Reasons why a release would be poor, though every value fits."""
         found = []
         if self.plain_numbers and self.clipped > _FLATTENED:
             found.append(
                 f"{100 * self.clipped:.1f}% of the records are longer than the clipping bound {self.clip_norm:g} and "
-                "are cut to it: of plain numbers only the proportions are left. Declare a bound that fits them "
-                "(`clip_norm`), by what is public of their ranges, or give a table's ranges and categories: `features` "
-                "tabular:SPEC.json"
+                "are cut to it, which keeps only the proportions of plain numbers. Declare a larger bound from "
+                "public knowledge (`clip_norm`), or a table's ranges and categories: `features` tabular:SPEC.json"
             )
         for name in (name for name, alike in self.like_thousands.items() if alike):
             found.append(
-                f"column {name}: every decimal mark has three digits behind it. If it parts thousands, each number is "
-                'taken as a thousandth: declare "thousands" for the column in the specification'
+                f"column {name}: every decimal mark is followed by three digits. If it separates thousands, each "
+                f"number is "
+                'read as a thousandth of it: declare "thousands" for the column in the specification'
             )
         empty = [name for name, count in self.classes.items() if not count]
         if empty and sum(self.classes.values()):
@@ -212,8 +189,8 @@ class DataCheck(Shown):
         unknown = sum(count for (_, why, _), count in self.counts.items() if why == UNKNOWN)
         if unknown > _FOREIGN * self.records:
             found.append(
-                f"{100 * unknown / self.records:.1f}% of the texts are in words that the encoder does not know: their "
-                "features say next to nothing. Take an encoder of their language (`features` text:MODEL)"
+                f"{100 * unknown / self.records:.1f}% of the texts consist of words unknown to the encoder: their "
+                f"features carry almost no information. Use an encoder of their language (`features` text:MODEL)"
             )
         return (*found, *filter(None, [self.unread]))
 
@@ -240,12 +217,7 @@ class DataCheck(Shown):
 
 
 def checked(data: Any, asked: CheckOptions, progress: Progress) -> DataCheck:
-    """Look for what does not fit in a private dataset.
-
-    Raises:
-        InvalidInput: the data do not open, as a release of them would not.
-        StorageError: they can't be read.
-    """
+    """Look for values that do not fit in a private dataset."""
     extractor = parse_features(asked.features)
     clip_norm = asked.clip_norm
     check_number("clip_norm", clip_norm, low=0, low_open=True)
@@ -270,7 +242,7 @@ def checked(data: Any, asked: CheckOptions, progress: Progress) -> DataCheck:
                 norms.append(lengths)
                 progress("check", found.records, schema.records)
         except (PrivmixError, OSError, MemoryError) as error:
-            # The reader itself stopped: what its format lets be told apart, is.
+            # The reader itself stopped: records are read singly if their format separates them.
             norms.append(look.singly(declared, error))
     found.norms = np.concatenate(norms) if norms else np.empty(0)
     if persons.declared(declared.person):
@@ -283,7 +255,7 @@ def _person_column(dataset: Dataset) -> str | None:
 
 
 def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None:
-    """Whose the records are, and which have no identifier where each is to have one."""
+    """Count the persons, and list records that lack an identifier where each is to have one."""
     why = "no identifier, where each record has one"
     try:
         whose = persons.read(dataset, "mark")
@@ -291,7 +263,7 @@ def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None
         found.counts[_person_column(dataset), f"not {refusal.allowed}", True] += 1
         return
     found.persons = PersonsCheck.of(whose)
-    if persons.person_missing == "own" or not found.persons.without:
+    if persons.missing == "own" or not found.persons.without:
         return
     kind = (_person_column(dataset), why, True)
     found.counts[kind] = found.persons.without
@@ -301,7 +273,7 @@ def _count_persons(found: DataCheck, persons: Persons, dataset: Dataset) -> None
 
 
 def _parts(source: Source, opened: Callable[[Any], Source]) -> Iterator[tuple[Source, Path | None]]:
-    """The files of a dataset one by one, where each can be opened by itself; else the whole."""
+    """Yield the files of a dataset one by one, where each can be opened by itself; else the whole."""
     tables = [file for file in source.files if _format(file) in _TABLES]
     if len(tables) < 2 or len(tables) != len(source.files):
         yield source, source.files[0] if source.files else None
@@ -369,7 +341,7 @@ class _Look:
                     as_table(np.array([[cell]], dtype=object), (name,))
                 except InvalidInput:
                     bad.add(row)
-                    self._tell(row, name, "neither a text nor a finite number", True, cell)
+                    self._tell(row, name, "neither text nor a finite number", True, cell)
         places = {name: place for place, name in enumerate(schema.columns)}
         for row, name, why in self._extractor.reads.unusual(raw):
             refused = why in REFUSED or why == NO_TEXT
@@ -401,7 +373,7 @@ class _Look:
                 wrong = ~np.isfinite(raw.astype(np.float32)).reshape(len(raw), -1)
             for row, place in np.argwhere(wrong).tolist():
                 value, column = raw[row].reshape(-1)[place], f"number {place + 1} of the record"
-                self._tell(row, column, "no finite number that fits float32", True, value)
+                self._tell(row, column, "not a finite number in the range of float32", True, value)
             return set(np.flatnonzero(wrong.any(axis=1)).tolist())
         return set()
 
@@ -415,11 +387,7 @@ class _Look:
         return np.asarray(np.linalg.norm(np.concatenate(parts).astype(np.float64), axis=1))
 
     def singly(self, columns: Columns, error: BaseException) -> NDArray[np.float64]:
-        """After a reader stopped: the records from there on one by one, where their format lets them be told apart.
-
-        Returns:
-            lengths of the features of those that fit.
-        """
+        """After a reader stopped: look at the other records one by one; return feature lengths of those that fit."""
         before, good = self._refusals(), []
         for number, read in enumerate(self._readers(columns)):
             if number < self._done:
@@ -439,14 +407,14 @@ class _Look:
                 good.append(raw_x)
         if self._refusals() == before:
             allowed = error.allowed if isinstance(error, InvalidInput) else str(error)
-            self._tell(0, None, f"from about here on it can't be read; allowed: {allowed}", True, None)
+            self._tell(0, None, f"cannot be read from about here on; allowed: {allowed}", True, None)
         return self._lengths(np.concatenate(good)) if good else np.empty(0)
 
     def _refusals(self) -> int:
         return sum(count for (_, _, refused), count in self._found.counts.items() if refused)
 
     def _readers(self, columns: Columns) -> Iterator[Callable[[], tuple[NDArray[Any], NDArray[Any]]]]:
-        """What reads each record of the source, whatever becomes of those before it."""
+        """Yield a reader of each record of the source; a record that fails does not stop those after it."""
         source = self._source
         if isinstance(source, ImageFolderSource):
             yield from (partial(source.some, place, place + 1) for place in range(source.schema.records))
@@ -467,7 +435,7 @@ class _Look:
                     yield partial(_line, line, names, inputs, label, numeric, dialect)
 
     def _tell(self, row: int, column: str | None, why: str, refused: bool, value: Any) -> None:
-        """Of a row of the chunk that is looked at."""
+        """Note a misfit in a row of the current chunk."""
         kind = (column, why, refused)
         self._found.counts[kind] += 1
         if self._found.counts[kind] > _MOST_PLACES:
@@ -490,7 +458,7 @@ class _WrongCells(Exception):
 def _line(
     row: list[str] | None, names: list[str], inputs: list[str], label: str, numeric: bool, dialect: Dialect
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """A line of a CSV file as a chunk of one record."""
+    """Return a line of a CSV file as a chunk of one record."""
     if row is None:
         raise _WrongCells([(None, _BROKEN_QUOTES, "")])
     if row == names:
@@ -512,7 +480,7 @@ def _line(
         try:
             numbers.append(float(dialect.point(cells[name])))
         except ValueError:
-            why = _NUMBER.why_refused(cells[name]) if cells[name].strip() else "missing, where only numbers are"
+            why = _NUMBER.why_refused(cells[name]) if cells[name].strip() else "missing in a column of numbers"
             wrong.append((name, why, cells[name]))
     if wrong:
         raise _WrongCells(wrong)
@@ -520,7 +488,7 @@ def _line(
 
 
 def _ranked(found: DataCheck) -> DataCheck:
-    """The same with refusals first, and of these and of the rest the first of each kind before the second of any."""
+    """Return the findings with refusals first, and the first of each kind before the second of any."""
     times: Counter[tuple[str | None, str]] = Counter()
     ranked: list[tuple[bool, int, int]] = []
     for one in found.misfits:

@@ -19,23 +19,12 @@ _UNCLIPPED: Final = 1e30
 
 
 def encoded(release: ReleasedDataset, extractor: Extractor, progress: Progress | None = None) -> ReleasedDataset:
-    """The rows of a release of pixels, put back into images and through an extractor (DPMix with ScatteringNet).
-
-    Li et al. 2022, appendix E.3. The noise of such rows is neither Gaussian nor of known size: learners that correct
-    for it can't use them. What is fitted to them takes raw images by way of the extractor alone; images that were
-    clipped before they were mixed are darker in the rows than there.
-
-    Args:
-        release: of pixels.
-        extractor: of images of its shape.
-        progress: called with (stage, rows done, rows).
-
-    Raises:
-        InvalidInput: the release is not of pixels, or the extractor takes no images of its shape.
-    """
+    """Return the rows of a release of pixels, as images through an extractor (DPMix with ScatteringNet)."""
+    # Li et al. 2022, appendix E.3. The noise of such rows is neither Gaussian nor of known size: learners that
+    # correct for it cannot use them. Images that were clipped before mixing are darker in the rows than raw ones.
     shape, name = tuple(release.input_shape), release.extractor.get("name")
     if name != Pixels.name or len(shape) not in (2, 3) or math.prod(shape) != release.dim:
-        raise InvalidInput("features", extractor.name, f"none: rows of {name} are no pixels of images")
+        raise InvalidInput("features", extractor.name, f"no extractor here: rows of {name} features are not images")
     extractor.check_schema(Schema(release.rows, shape, tuple(release.classes)))
     found = np.empty((release.rows, extractor.output_dim(shape)), np.float32)
     centre = release.transform.centre

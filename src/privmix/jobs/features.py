@@ -28,12 +28,10 @@ from privmix.progress import Progress
 from privmix.releases.folder import read_extractor
 
 
-def extractor_of(
-    release: Path, certificate: Mapping[str, Any], model: str | Path | None = None, trust_model: bool = False
-) -> Extractor:
-    """The extractor of a release in a folder, with what it carries; errors as :func:`privmix.features.from_spec`."""
+def extractor_of(release: Path, certificate: Mapping[str, Any], model: str | Path | None = None) -> Extractor:
+    """Return the extractor of a release in a folder; raise errors as :func:`privmix.features.from_spec` does."""
     arrays = read_extractor(release, certificate)
-    return from_spec(certificate["extractor"], model, trust_model=trust_model, arrays=arrays)
+    return from_spec(certificate["extractor"], model, arrays=arrays)
 
 
 def features_in_memory(source: Source, extractor: Extractor, progress: Progress) -> PrivateRecords:
@@ -70,21 +68,8 @@ def records_of(
     cluster: Cluster | None = None,
     workers: int | None = None,
 ) -> PrivateRecords | FeatureStore:
-    """Features of a dataset as engines take them: on disk where asked for or where they would fill the memory.
-
-    For a cluster they are always on disk, and their store's path travels: no record is in its object store.
-
-    Args:
-        dataset: private, or not.
-        extractor: public, per record.
-        whose: (n,) whose each record is, where persons are the units.
-        store: where features are kept.
-        place: where they may be otherwise, asked for once they have to.
-        memory_gb: what sorting by person may take.
-        progress: called as work proceeds.
-        cluster: where features are made of data in files; None: here.
-        workers: of the cluster.
-    """
+    """Features of a dataset as engines take them: on disk at `store`, or at `place` where memory is too small."""
+    # For a cluster they are always on disk, and their store's path travels: no record is in its object store.
     schema = dataset.schema
     large = 4 * schema.records * extractor.output_dim(schema.input_shape) > default_memory() / 2
     if store is None and not large and cluster is None:
@@ -96,7 +81,7 @@ def records_of(
 def sorted_store(
     store: FeatureStore, whose: NDArray[np.int64] | None, place: Path, memory_gb: float | None, progress: Progress
 ) -> FeatureStore:
-    """The store, by person where persons are the units; another store, at ``place``, then."""
+    """Return the store, by person where persons are the units; another store, at ``place``, then."""
     if whose is None:
         return store
     memory = None if memory_gb is None else int(memory_gb * 2**30)
@@ -112,16 +97,7 @@ def features_on_disk(
     cluster: Cluster | None = None,
     workers: int | None = None,
 ) -> FeatureStore:
-    """Features in a store, made, continued or reused; only for the very files, split, classes and extractor.
-
-    Args:
-        dataset: private, or not.
-        extractor: public, per record.
-        store: where they are kept.
-        progress: called as work proceeds.
-        cluster: where they are made, if the data are files that its machines share; None: here.
-        workers: of the cluster.
-    """
+    """Features in a store, made, continued or reused, for the same files, split, classes and extractor alone."""
     with _origin(dataset, Path(store)) as made_from:
         check = partial(_check_unchanged, dataset, made_from)
         made = partial(write_features, dataset.source, extractor, store, made_from, progress, check=check)
@@ -132,20 +108,18 @@ def features_on_disk(
 
 
 def _check_unchanged(dataset: Dataset, made_from: Mapping[str, Any]) -> None:
-    """Raise where files are others by now than those that were hashed; one that nobody touched isn't hashed again."""
+    """Raise if files differ by now from those that were hashed; untouched files are not hashed again."""
     dataset.source.check_unchanged()
     if dataset.place is None or is_remote(dataset.place):
         return
     if dataset.origin() != made_from:
-        raise InvalidInput("data", dataset.place, "files that stay as they are while they are read")
+        raise InvalidInput("data", dataset.place, "files that do not change while they are read")
 
 
 @contextmanager
 def _origin(dataset: Dataset, store: Path) -> Iterator[Mapping[str, Any]]:
-    """What features belong to; while they are made, hashes of the files are kept beside the store.
-
-    So an interrupted job does not read all data again to hash them.
-    """
+    """Yield the origin of features; while they are made, hashes of the files are kept next to the store."""
+    # So an interrupted job does not read all data again to hash them.
     notes = store.with_name(f".{store.name}.hashes")
     # A copy of what lies at an address is another one each time.
     copied = dataset.place is not None and is_remote(dataset.place) and not dataset.source.travels

@@ -32,13 +32,7 @@ from privmix.releases.at_hand import dataset_of
 def fitted(
     release: HasDataset | ReleasedDataset | str | Path, asked: FitOptions | None = None, tell: Progress = silent
 ) -> Model:
-    """A model of a release.
-
-    Raises:
-        InvalidInput: a setting is out of range, ``out`` exists, descriptions do not fit the classes, or the folder is
-            no release as it was certified.
-        StorageError: a file of it is missing or can't be read, or ``out`` can't be written.
-    """
+    """Return a model of a release."""
     how = FitOptions() if asked is None else asked
     learner, augment = how.learner, how.augment
     if not isinstance(learner, ReleaseLearner):
@@ -58,31 +52,30 @@ def fitted(
         settings |= {"seed": how.seed, "augment": augment, "standardise": how.features is not None}
         learner = _made(name, settings)
     elif augment is not None:
-        raise InvalidInput("augment", augment, "none beside an estimator, which has its own")
+        raise InvalidInput("augment", augment, "no augmentations with an estimator, which has its own")
     if given and not learner.in_epochs:
         raise InvalidInput(next(iter(given)), f"learner {learner.name}", f"learner {GeneralizedKLClassifier.name}")
     if how.features is not None:
         if augment is not None:
-            raise InvalidInput("augment", augment, "none beside `features`, which goes over the images once")
+            raise InvalidInput("augment", augment, "no augmentations with `features`, which reads each image once")
         dataset = encoded(dataset, parse_features(how.features), tell)
     prior = held = None
     if how.class_descriptions is not None or how.validation is not None:
-        arrays, trusted = dataset.extractor_arrays, how.trust_features_model
-        extractor = from_spec(dataset.extractor, how.features_model, trust_model=trusted, arrays=arrays)
+        extractor = from_spec(dataset.extractor, how.features_model, arrays=dataset.extractor_arrays)
         if how.class_descriptions is not None:
             prior = class_prior(dataset, how.class_descriptions, extractor)
         if how.validation is not None:
-            held = _watched(dataset, extractor, how.validation, how.validation_split, how.settled())
+            held = _watched(dataset, extractor, how.validation, how.validation_split, how.as_columns())
     watched = {"validation": held} if learner.in_epochs else {}
     learner.fit(dataset, progress=tell, prior=prior, **watched)
-    found = Model(learner, how.features_model, how.trust_features_model)
+    found = Model(learner, how.features_model)
     if how.out is not None:
         found.save(how.out, overwrite=how.overwrite)
     return found
 
 
 def _name(release: ReleasedDataset, learner: str, asked: Mapping[str, Any], *, told: bool) -> str:
-    """The learner that is meant: of ``"auto"`` the one that takes what is asked for, or is told of classes."""
+    """Return the learner's name: for ``"auto"``, the one that takes the given options or class descriptions."""
     if learner == AUTO and asked:
         return GeneralizedKLClassifier.name
     return DiscriminantClassifier.name if learner == AUTO and told else learner_for(release, learner)
@@ -92,17 +85,17 @@ def _watched(
     release: ReleasedDataset, extractor: Extractor, data: Any, split: str | None, columns: Columns
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Features and labels of data, as a learner of the release takes them; errors as :func:`open_for_model`."""
-    opened = open_for_model(ReleaseFacts.of(release), extractor, data, split_of(data, split), None, columns)
+    opened = open_for_model(ReleaseFacts.of(release), extractor, data, split_of(data, split), columns)
     records = features_in_memory(opened.source, extractor, silent)
     return records.features, records.labels
 
 
 def _made(name: str, settings: Mapping[str, Any]) -> ReleaseLearner:
-    """The learner of that name, with those of the settings that it has."""
+    """Return the learner of that name, with those of the settings that it has."""
     kind = LEARNERS[name]
     own = kind().get_params()
     if "regularisation" not in own and settings["regularisation"] != AUTO:
-        allowed = f"auto for learner {name}, which takes none"
+        allowed = f"auto for learner {name}, which has no regularisation"
         raise InvalidInput("regularisation", settings["regularisation"], allowed)
     return kind(**{setting: value for setting, value in settings.items() if setting in own})
 
@@ -119,6 +112,6 @@ def _strength(given: float | str) -> float | str:
 
 
 def learner_for(release: ReleasedDataset, learner: str) -> str:
-    """The learner meant by ``learner``: for ``"auto"`` the one that the release's design is best learnt from by."""
+    """Return the learner meant by ``learner``: for ``"auto"`` the one that fits the release's design best."""
     check_choice("learner", learner, [AUTO, *LEARNERS])
     return design_named(release.design).learner if learner == AUTO else learner

@@ -16,6 +16,7 @@ from privmix.features.spec import title_of
 from privmix.jobs.checking import sealed_key_of
 from privmix.jobs.kinds import kind_of
 from privmix.mechanisms.plan import RECORD, unit_of
+from privmix.planning.choice import check_choice_record
 from privmix.plans import Plan, made_by
 from privmix.releases.certificate import read_certificate
 from privmix.releases.verify import check_certificate
@@ -23,12 +24,7 @@ from privmix.reports.records import RunRecord
 
 
 def folder_guarantee(folder: Path) -> RunRecord:
-    """The record of what a release or a trained model guarantees; its certificate must keep what it says.
-
-    Raises:
-        StorageError: a file is missing or can't be read.
-        InvalidInput: something was edited, or the certificate states less than its plan costs.
-    """
+    """Return the record of a release's or trained model's guarantee; its certificate must hold."""
     return (_model if kind_of(folder) == MODEL else _release)(folder)
 
 
@@ -45,7 +41,8 @@ def _release(folder: Path) -> RunRecord:
     }
     summary = _release_summary(plan, title_of(certificate["extractor"]))
     state = sealed_key_of(folder, certificate)
-    return _record(certificate, cost.epsilon, summary, settings, "Release", state)
+    classes = {"classes": plan.num_classes, **_forecast(certificate)}
+    return _record(certificate, cost.epsilon, summary, settings, "Release", state, classes)
 
 
 def _model(folder: Path) -> RunRecord:
@@ -54,7 +51,7 @@ def _model(folder: Path) -> RunRecord:
     model = training.load_trained(folder)
     certificate, plan = model.certificate, training.plan_of(model.certificate)
     summary = f"A classifier ({model.network.name}) trained on public data alone: no private record was read, and "
-    summary += "what is taken as public was not compared with private records"
+    summary += "the public data were not compared with private records"
     if plan.steps > 0:
         from privmix.training.mechanisms.base import mechanism_of
 
@@ -63,8 +60,9 @@ def _model(folder: Path) -> RunRecord:
             f"A classifier ({model.network.name}) trained on {plan.records:,} {unit_of(plan).many} in "
             f"{plan.steps:,} noisy steps ({called}), batches of about {plan.batch_size:,}"
         )
+    classes = {"classes": len(model.facts_.classes)}
     settings = {**certificate["plan"], **certificate["settings"], "public_data": certificate["public_data"]}
-    return _record(certificate, verified.recomputed_epsilon, summary, settings, "Trained model")
+    return _record(certificate, verified.recomputed_epsilon, summary, settings, "Trained model", "", classes)
 
 
 def _record(
@@ -73,7 +71,8 @@ def _record(
     summary: str,
     settings: Mapping[str, Any],
     title: str,
-    state: str = "",
+    state: str,
+    utility: Mapping[str, Any],
 ) -> RunRecord:
     stated, digest = certificate["guarantee"], str(certificate["content_sha256"])
     promise = Guarantee.of(certificate)
@@ -99,6 +98,7 @@ def _record(
             "in_ledger": certificate["in_ledger"],
             "warnings": list(certificate["warnings"]),
             "assessment": list(certificate["assessment"]),
+            **utility,
             "certificate_sha256": digest,
         },
         dict(settings),
@@ -109,6 +109,17 @@ def _record(
         # The same certificate gives the same record.
         record_id=digest[:32],
     )
+
+
+def _forecast(certificate: Certificate) -> dict[str, Any]:
+    """Return the planner's forecast, from public facts alone; nothing where the design was named."""
+    if (choice := certificate["choice"]) is None:
+        return {}
+    check_choice_record(choice)
+    name, (_, without, _) = choice["chosen"], choice["attainable"]
+    low, high = choice["ranges"][name]
+    found = {"accuracy": choice["predicted"][name], "low": low, "high": high, "without_privacy": without}
+    return {"forecast": found}
 
 
 def _release_summary(plan: Plan, extractor: str) -> str:

@@ -1,12 +1,12 @@
-"""What a release or a model is and what it guarantees, in words and numbers."""
+"""Facts and guarantees of a release or a model, in words and numbers."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Final
 
 from privmix import training
 from privmix.certificate.about import about_of
@@ -20,59 +20,58 @@ from privmix.features import wanted_model
 from privmix.features.spec import drafted_statements, title_of
 from privmix.jobs.checking import sealed_key_of
 from privmix.jobs.kinds import FITTED, kind_of
-from privmix.jobs.planning import design_facts
+from privmix.jobs.planner import design_facts
 from privmix.learning import ReleaseLearner, describe_model, load_model
 from privmix.mechanisms.plan import unit_of
+from privmix.planning.choice import check_choice_record, forecast_of
 from privmix.plans import Plan, plan_from_dict
 from privmix.releases.certificate import read_certificate
-from privmix.rounding import exact, percent_up, rounded_up
+from privmix.rounding import exact, rounded_up
 from privmix.shown import Picture, Shown
+
+# Facts that are shown without `full`; with the title and the last line they fill 15 lines at most.
+_FIRST: Final = frozenset({
+    "guarantee", "in words", "warnings", "title", "owner", "key of the noise", "expected accuracy", "design", "model",
+    "features", "classes", "records", "weight of all persons", "batches", "public data", "ledger", "to use it",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
 class Inspection(Shown):
-    """What a folder states of itself; privmix verify checks it.
+    """The statements of a folder about itself; privmix verify checks it."""
 
-    Attributes:
-        title: what it is.
-        facts: by the name of each.
-        lines: statements and answers that follow them.
-        content: the certificate; of a model fitted on a release its description.
-        certificate: None of a model fitted on a release, which has none.
-    """
-
+    # `lines` follow `facts`; `content`: the certificate, or a fitted model's description, which has no certificate.
     title: str
     facts: Mapping[str, object]
     lines: Sequence[str]
     content: Mapping[str, Any] = field(repr=False)
     certificate: Certificate | None = None
+    full: bool = False
+    # Facts hold the owner's words.
+    verbatim: ClassVar = True
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """All facts."""
-        return self.title, self.facts
+        """Return the facts that matter most, or all."""
+        return self.title, {name: fact for name, fact in self.facts.items() if self.full or _is_first(name)}
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Statements, and the questions of a reviewer."""
-        return tuple(self.lines)
+        """Statements, and the questions of a reviewer; or how many there are."""
+        later = sum(not _is_first(name) for name in self.facts)
+        brief = [f"{later} more facts and {len(self.lines)} statements: `full`"] if later or self.lines else []
+        return tuple(self.lines if self.full else brief)
 
     def picture(self) -> Picture | None:
-        """What is guaranteed."""
+        """Picture of the guarantee."""
         return None if self.certificate is None else self.certificate.picture()
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return dict(self.content)
 
 
 @dataclass(frozen=True, repr=False)
 class RegistryEntry(Shown):
-    """A draft of an entry for the registry of DP deployments.
-
-    Attributes:
-        content: the entry.
-        warnings: what is left to its curator.
-    """
+    """A draft of an entry for the registry of DP deployments; `warnings`: what is left to its curator."""
 
     content: Mapping[str, Any]
     warnings: tuple[str, ...]
@@ -83,31 +82,33 @@ class RegistryEntry(Shown):
         return as_yaml(self.content)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What is left to do."""
+        """Size of the draft."""
         return "Draft of a registry entry", {"YAML": f"{len(self.document):,} characters, see `document`"}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
-        return dict(self.content)
+        """JSON values: the entry, and the places that are left to its curator."""
+        return {**self.content, "to_state": list(missing(self.content))}
 
 
-def inspection_of(folder: Path) -> Inspection:
-    """What the certificate of a folder says, or what a model of a release is."""
+def inspection_of(folder: Path, *, full: bool = False) -> Inspection:
+    """Return the facts of a folder's certificate, or of a model fitted on a release."""
     kind = kind_of(folder)
     if kind == FITTED:
-        return _of_fitted(load_model(folder))
-    return _of_model(training.load_trained(folder)) if kind == MODEL else _of_release(folder, read_certificate(folder))
+        found = _of_fitted(load_model(folder))
+    elif kind == MODEL:
+        found = _of_model(training.load_trained(folder))
+    else:
+        found = _of_release(folder, read_certificate(folder))
+    return replace(found, full=full)
 
 
 def entry_of(folder: Path) -> RegistryEntry:
-    """An entry for the registry of deployments.
-
-    Raises:
-        InvalidInput: the folder has no certificate, or one that promises nothing.
-    """
+    """Return an entry for the registry of deployments."""
     kind = kind_of(folder)
     if kind == FITTED:
-        raise InvalidInput("registry", "a model made of a release", "the folder of the release, or of a trained model")
+        raise InvalidInput(
+            "registry", "a model fitted on a release", "the folder of the release, or of a trained model"
+        )
     entry = registry_entry(training.load_trained(folder).certificate if kind == MODEL else read_certificate(folder))
     return RegistryEntry(entry, tuple(f"to be stated by the curator: {place}" for place in missing(entry)))
 
@@ -116,11 +117,14 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
     plan, extractor = plan_from_dict(certificate["plan"]), certificate["extractor"]
     state = sealed_key_of(folder, certificate)
     known = "private estimate" if plan.records_noise_multiplier else "public"
+    if (choice := certificate["choice"]) is not None:
+        check_choice_record(choice)
     facts = {
         **{name.replace("_", " "): text for name, text in about_of(certificate).items()},
         **({"key of the noise": state} if state else {}),
+        **({"expected accuracy": forecast_of(choice, choice["chosen"])} if choice else {}),
         "design": plan.design,
-        "features": f"{title_of(extractor)}, {plan.dim} a record, clipped to {plan.clip_norm:g}",
+        "features": f"{title_of(extractor)}, {plan.dim} per record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",
         "classes": _class_names(plan.classes),
         "weight of all persons" if plan.weighed else f"{unit_of(plan).one} count": f"{plan.records:,} ({known})",
@@ -149,7 +153,7 @@ def _of_model(model: training.TrainedModel) -> Inspection:
     ledger = certificate["in_ledger"]
     rows = {
         "model": f"{network.name}, {weights} weights trained",
-        "features": f"{title_of(facts.extractor)}, {facts.dim} a record",
+        "features": f"{title_of(facts.extractor)}, {facts.dim} per record",
         "classes": _class_names(facts.classes),
         f"{certificate.unit.one} count": f"{plan.records:,} ({known})",
         **(private if plan.steps else {"batches": "none: no private record was read"}),
@@ -179,21 +183,21 @@ def _certified(name: str, certificate: Certificate, facts: Mapping[str, object],
 
 
 def _of_fitted(model: ReleaseLearner) -> Inspection:
-    """A model of a release has no certificate of its own: the release's is the one that holds."""
+    """Describe a fitted model; the release's certificate is the one that holds."""
     description, facts = describe_model(model), model.facts_
     drafted = drafted_statements(facts.extractor)
     params = ", ".join(f"{name} {value}" for name, value in description["params"].items() if value is not None)
     rows = {
-        "guarantee": "a model made from a release alone costs no further privacy: the guarantee is the release's own, "
+        "guarantee": "a model fitted on a release only costs no further privacy: it has the release's guarantee, "
         "which privmix verify shows for the release's folder",
         **({"warnings": "; ".join(drafted)} if drafted else {}),
         "model": f"{model.name}" + (f" ({params})" if params else ""),
-        "features": f"{title_of(facts.extractor)}, {facts.dim} a record",
+        "features": f"{title_of(facts.extractor)}, {facts.dim} per record",
         "records": " x ".join(map(str, facts.input_shape)),
         "classes": _class_names(facts.classes),
         **_wanted(facts.extractor),
     }
-    title = f"Model fitted on release {facts.release_id}, as it states itself; nothing in its folder proves it"
+    title = f"Model fitted on release {facts.release_id}, as the model states; its folder holds no proof"
     return Inspection(title, rows, [], description)
 
 
@@ -206,44 +210,46 @@ def _public_data(certificate: Mapping[str, Any]) -> str:
 
 
 def _power(certificate: Certificate) -> dict[str, object]:
-    """What the best test can tell, at one false-alarm rate."""
+    """Power of the best test, at one false-alarm rate."""
     unit, facts = certificate.unit, dict[str, object]()
     promised = Guarantee.of(certificate)
     if (gdp := as_gdp(promised)) is not None:
-        told = "mu says it all" if gdp.faithful else "the curve says more than mu"
+        told = "mu describes the whole curve" if gdp.faithful else "the curve is tighter than mu"
         facts["as Gaussian DP"] = (
             f"mu {rounded_up(gdp.mu, 4)} at every delta of at least {exact(gdp.least_delta)}, "
             f"regret {rounded_up(gdp.regret, 2)}: {told}"
         )
     if math.isfinite(promised.epsilon):
         caught = rounded_up(100 * promised.caught(0.05))
-        facts["in words"] = (
-            f"on an even bet the best attack is right at most {percent_up(promised.right)} of the time; an attack that "
-            f"accuses 5% of the {unit.many} that are absent finds at most {caught}% of those present"
-        )
+        caught_words = f"an attack that accuses 5% of the {unit.many} that are absent finds at most {caught}% of those"
+        facts["in words"] = f"{promised.odds}; {caught_words} present"
         curve = promised.neighbours
         one, ten = (rounded_up(100 * curve.success(0.01, changed)) for changed in (1, 10))
         facts["poisoning"] = (
-            f"whatever happens 1% of the time happens at most {one}% of the time after somebody changed one "
+            f"an outcome that happens 1% of the time happens at most {one}% of the time after a change of one "
             f"{unit.one}, {ten}% after ten"
         )
     return facts
 
 
 def _wanted(extractor: Mapping[str, Any]) -> dict[str, str]:
-    """What the folder does not hold and does not open by itself."""
+    """Model that the folder needs, does not hold and does not open by itself."""
     wanted = wanted_model(extractor)
     return {} if wanted is None else {"to use it": f"you need {wanted}"}
 
 
 def _weights(plan: Plan) -> dict[str, str]:
-    """Up to how many records a person weighs by them, where that is more than one or was estimated."""
+    """How many records of a person count, where that is more than one or was estimated."""
     if plan.per_person is None or (plan.per_person == 1 and plan.person_quantile is None):
         return {}
     found = f"up to {plan.per_person:,}"
     if plan.person_quantile is not None:
-        found += f" (private estimate of what {plan.person_quantile:g} of persons do not pass)"
+        found += f" (private estimate of the {plan.person_quantile:g} quantile over persons)"
     return {"records of a person that count": found}
+
+
+def _is_first(name: str) -> bool:
+    return name in _FIRST or name.endswith(" count")
 
 
 def _class_names(classes: Sequence[str]) -> str:

@@ -1,7 +1,4 @@
-"""The order in which every job on private records goes: check, plan, open run, charge, read, compute, publish, note.
-
-It is written once, here. What a kind of job fills in are steps of it: :class:`Job` lists them.
-"""
+"""The order of every job on private records: check, plan, open run, charge, read, compute, publish, note."""
 
 from __future__ import annotations
 
@@ -14,11 +11,11 @@ from typing import Any, ClassVar, Generic, TypedDict, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.overlap import Contents, Sketch
+from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput, StorageError
 from privmix.jobs.budget import (
     Charge,
-    Cost,
+    JobCost,
     charge,
     charged_note,
     check_budget,
@@ -45,7 +42,7 @@ R = TypeVar("R")
 
 
 class RunArguments(TypedDict):
-    """What every run is opened with; see :class:`privmix.mechanisms.run.Run`."""
+    """Arguments that open every run; see :class:`privmix.mechanisms.run.Run`."""
 
     streams: SecretStreams | None
     extra: Mapping[str, Any]
@@ -56,15 +53,14 @@ class RunArguments(TypedDict):
 class Job(ABC, Generic[P, R]):
     """A job on one private dataset: plan it, then :meth:`carry_out` the plan.
 
-    Each kind of job has a method of its own that makes the plan (type P) from its options and public facts, after
-    :meth:`check`; it comes before this class among the bases of a dataclass that has the options. Then it fills in the
-    steps below, which are called in the order of this list. None of those before :meth:`read` may read a private
-    record.
+    Each kind of job has a method that makes the plan (type P) from its options and public facts, after :meth:`check`.
+    The kind comes before this class among the bases of a dataclass that has the options. It fills in the steps below,
+    called in the order of this list. No step before :meth:`read` may read a private record.
 
     * :meth:`check_options`: what must go together;
     * :meth:`check_resumed`: whether an interrupted run is the one that was planned;
     * :meth:`cost`: what is charged, or None where no private record is read;
-    * :meth:`public_records`: what is called public and must not be the private data, and :meth:`whose` that are;
+    * :meth:`called_public`: what is called public and must not be the private data, and :meth:`whose` that are;
     * :meth:`equip`: what the work needs of other machines, had before the charge;
     * :meth:`open_run`: the run, for jobs that have a place, with the id of the charge that is to be made;
     * :meth:`charge`: the charge under that id, and :meth:`extra`, what the run remembers besides;
@@ -73,30 +69,30 @@ class Job(ABC, Generic[P, R]):
     * :meth:`noted`: what the ledger notes of it, and :meth:`settled`, which charges are used up by it.
 
     Formal guarantees:
-        * Checked first: options that don't go together, places that can't be written, public data that can't be read
-          and plans that cost more than was asked are refused before anything is charged.
-        * Reserve before reading: the ledger is charged, durably, before the first private record is read. What a
-          budget does not hold is refused, and nothing was read.
-        * One charge: a run is on disk before it is charged, under an id of its own. Whatever ends it, it goes on, and
-          is charged once; and only with the data that it began with. One whose records were refused before anything was
-          drawn goes on with mended ones, under a fresh key. What has no place is charged again after a kill.
+        * Checked first: options that don't go together, places that can't be written and public data that can't be read
+          are refused before anything is charged. So are plans that cost more than was asked.
+        * Reserve before reading: the ledger is charged, durably, before the first private record is read. A charge that
+          a budget does not hold is refused, and nothing was read.
+        * One charge: a run is on disk before it is charged, under an id of its own. However it ends, it goes on, and is
+          charged once; and only with the data that it began with. One whose records were refused before anything was
+          drawn goes on with corrected ones, under a fresh key. A job without a place is charged again after a kill.
         * One plan: what is charged, carried out and certified is the same plan, which this very job made, and it is
           carried out once.
         * One seed: a run goes on with the seed that it began with, or without one; none goes with a ledger.
-        * Told: an error after a charge says what was charged, what is left and how to go on: see
+        * Reported: an error after a charge states what was charged, what is left and how to go on: see
           :func:`privmix.jobs.spending.spent_of`.
         * Apart: public records that are private ones end the job, after the charge and before it computes.
         * Nothing for nothing: where nothing is charged for records, none is read, not even to compare it.
         * No core dumps: before a record or a key is in memory, dumps of it are forbidden.
         * The key ends with the job, however that ends; a run that others can go on with has its own, on disk.
         * Done is done: where the ledger can't note at the end what came of it, the result is there, and
-          :attr:`Done.not_noted` tells.
+          :attr:`Done.not_noted` reports it.
         * Together: of several processes the head alone is charged and has the key. The others read nothing before it
           has paid, and where it fails before, all end (:class:`privmix.errors.HeadFailed`).
     """
 
     made: ClassVar[str]
-    """What it makes: "release", "model"."""
+    """Its product: "release", "model"."""
     runs: ClassVar[type[Run] | None] = None
     """How that is made where it has a place; None: nothing of it is kept."""
 
@@ -119,13 +115,7 @@ class Job(ABC, Generic[P, R]):
         """The private dataset; opening it reads no record."""
 
     def check(self) -> None:
-        """Raise where options do not go together or places can't be written; reads no record.
-
-        Raises:
-            InvalidInput: options do not go together or are out of range.
-            StorageError: a place can't be written.
-            MissingExtra: something is asked for that is not installed.
-        """
+        """Raise where options do not go together or places cannot be written; reads no record."""
         check_budget(self.ledger, self.dataset, self.seed, f"{'an' if self.made[0] in 'aeiou' else 'a'} {self.made}")
         check_cap(self.most_per_person, self.ledger)
         self.check_options()
@@ -136,15 +126,7 @@ class Job(ABC, Generic[P, R]):
         check_store(self.store)
 
     def left(self, own: str | None = None) -> RunState | None:
-        """The interrupted run that it goes on with; None where one is to begin, or where there is no place for any.
-
-        Args:
-            own: the id of the run that this job began itself.
-
-        Raises:
-            InvalidInput: there is none, or one that was not asked for, or it has another seed; see :meth:`Run.check`.
-            StorageError: it can't be read.
-        """
+        """Return the interrupted run to resume, or None. `own`: the run that this job began itself."""
         if self.runs is None or self.out is None:
             return None
         state = self.runs.check(self.out, overwrite=self.overwrite, resume=self.resume, own=own)
@@ -153,37 +135,27 @@ class Job(ABC, Generic[P, R]):
         return state
 
     def note(self, state: RunState | None, what: str = "reservation") -> Mapping[str, Any] | None:
-        """The id of a charge, and whether it is made: of an interrupted run, or a new one; None without a ledger.
-
-        Raises:
-            InvalidInput: an interrupted run was charged to another dataset, or with a ledger where none is given.
-        """
+        """Return the id of a charge, and whether it is made; None without a ledger."""
         if state is None:
             return new_note(self.dataset)
         note: Mapping[str, Any] | None = state.extra.get(what)
         check_noted(self.ledger, self.dataset, note)
         return note
 
-    def charge(self, cost: Cost, note: Mapping[str, Any] | None) -> Charge:
+    def charge(self, cost: JobCost, note: Mapping[str, Any] | None) -> Charge:
         """Charge it now, unless that was done under this id."""
         return charge(self.ledger, note, cost, self.opened, self.most_per_person)
 
     def carry_out(self, planned: P, progress: Progress = silent) -> Done[R]:
-        """Charge, read, compute and publish; what is planned is used up by it.
-
-        Raises:
-            BudgetExceeded: the ledger does not hold it; nothing was read.
-            InvalidInput: what is planned is another job's, or used up, or something is in its place by now: nothing is
-                charged then. Or a record is not as declared, or public records are private ones: what was charged is
-                spent.
-            StorageError: reading or writing failed. What was charged is spent; ``resume`` finishes the run.
-            HeadFailed: in the processes beside the head.
-        """
+        """Charge, read, compute and publish; a plan is carried out once."""
+        # A job charges no budget if the ledger lacks it, if the plan is another job's or used up, or if its place is
+        # taken. The charge is spent if a record is refused, public records are private ones, or reading or writing
+        # fails.
         if planned.job is not self:
             # Seed, target and ledger are those of the job that was checked.
-            raise InvalidInput("planned", "another job's", "what `plan` of this job gave")
+            raise InvalidInput("planned", "another job's", "the plan that this job's `plan` returned")
         if planned.key.used:
-            raise InvalidInput("planned", "used up", "a plan that was not carried out yet: plan again")
+            raise InvalidInput("planned", "used up", "a plan that was not carried out yet: call `plan` again")
         no_core_dumps()
         if not planned.world.is_head:
             planned.world.wait_for_head()
@@ -201,10 +173,10 @@ class Job(ABC, Generic[P, R]):
         if state is not None:
             self.check_resumed(planned, state)
         cost, whole = self.cost(planned), state is not None and state.complete
-        public, made_of = ({}, []) if cost is None or whole else self.public_records(planned)
+        public, made_of = ({}, []) if cost is None or whole else self.called_public(planned)
         if not whole:
             self.equip(planned, ends)
-        # Of a run that lost its notes to a kill all that is left is to rename a folder.
+        # A complete run that lost its notes to a kill only needs its folder renamed.
         free = cost is None or (state is not None and whole and not state.extra)
         note, in_ledger = None if free else self.note(state), "none"
         if cost is not None and not free:
@@ -218,9 +190,11 @@ class Job(ABC, Generic[P, R]):
             run = ends.enter_context(self.open_run(planned, in_ledger, given))
             if state is not None and run.id != state.id:
                 # Neither its charge nor its records were looked at.
-                raise StorageError("out: another run took the place of the interrupted one meanwhile; nothing is done")
+                raise StorageError(
+                    "out: another run replaced the interrupted one meanwhile; this one stopped and changed no file"
+                )
             streams = None if run.complete else run.streams
-            # Records that are refused as it is charged again leave it to mended ones, too.
+            # If records are refused as it is charged again, corrected records may finish it, too.
             run.paid = state is not None and note is not None and note.get("charged", True)
         charged = Charge()
         if cost is not None and not free:
@@ -238,7 +212,7 @@ class Job(ABC, Generic[P, R]):
         refuse_overlap(public, self.opened.source, made_of, self.whose)
         work = Work(charged, run, streams)
         if work.complete and planned.world.size > 1:
-            raise InvalidInput("resume", True, "one process for this run, which only has to be put in its place")
+            raise InvalidInput("resume", True, "one process: this run only has to be moved to its folder")
         return work
 
     def _computed(self, planned: P, work: Work, progress: Progress, told: Spending | None = None) -> R:
@@ -251,12 +225,12 @@ class Job(ABC, Generic[P, R]):
         """Raise :class:`InvalidInput` where options do not go together; called by :meth:`check`."""
 
     def spending(self, planned: P) -> Spending:
-        """What is to be told of the cost before the job itself is charged."""
+        """Return the cost to report before the job itself is charged."""
         cost = self.cost(planned)
         return Spending(0.0, 0.0) if cost is None else Spending(cost.epsilon, cost.delta, self.left_over)
 
     def left_over(self) -> RunState | None:
-        """What can go on of the run at its place, whoever began it."""
+        """Return the run at the job's place that can be resumed, whether or not this job began it."""
         return None if self.runs is None or self.out is None else self.runs.interrupted(self.out)
 
     def check_resumed(self, planned: P, state: RunState) -> None:
@@ -266,11 +240,10 @@ class Job(ABC, Generic[P, R]):
         """Have what the work needs of other machines, until ``ends``; raise where that is not there. Reads nothing."""
 
     @abstractmethod
-    def cost(self, planned: P) -> Cost | None:
-        """What is charged; None where no private record is read."""
+    def cost(self, planned: P) -> JobCost | None:
+        """Return the charge, or None where no private record is read."""
 
-    def public_records(self, planned: P) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
-        """See :func:`privmix.jobs.public_data.refuse_overlap`; whatever is public is read here at the latest."""
+    def called_public(self, planned: P) -> tuple[Mapping[str, InputHashes], Iterable[tuple[str, Sketch]]]:
         return {}, []
 
     def whose(self) -> NDArray[np.int64] | None:
@@ -278,11 +251,11 @@ class Job(ABC, Generic[P, R]):
         return None
 
     def extra(self, planned: P) -> dict[str, Any]:
-        """What a run is to remember beside its charge and seed, once it is charged."""
+        """Return notes that a run keeps with its charge and seed, once it is charged."""
         return {}
 
     def open_run(self, planned: P, in_ledger: str, given: RunArguments) -> Run:
-        """The run at ``out``, which is to be charged; ``in_ledger`` is how its budget counts."""
+        """Return the run at ``out``, which is to be charged; ``in_ledger`` is how its budget counts."""
         raise NotImplementedError
 
     @abstractmethod
@@ -291,10 +264,10 @@ class Job(ABC, Generic[P, R]):
 
     @abstractmethod
     def compute(self, planned: P, work: Work, records: Any, progress: Progress) -> R:
-        """What is made of them, published; records are None where none are needed."""
+        """Return the result, made of the records and published; records are None where none are needed."""
 
     def settled(self, planned: P, charged: Charge) -> Sequence[Charge]:
-        """The charges that are used up once it is done."""
+        """Return the charges that are used up once it is done."""
         return (*planned.earlier, charged)
 
     @abstractmethod
@@ -303,21 +276,9 @@ class Job(ABC, Generic[P, R]):
 
 
 def check_same_seed(state: RunState, seed: int | None) -> None:
-    """Raise :class:`InvalidInput` unless the seed is the one that an interrupted run began with.
-
-    A run goes on with its own key, so that another seed would be said and not used.
-
-    Args:
-        state: of the run, whose maker noted its seed in ``extra``; a complete run has no notes any more, and draws
-            nothing.
-        seed: given now, or None.
-
-    Example:
-        >>> check_same_seed(RunState("a", {}, {"seed": None}, False), 3)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: seed: got 3; allowed: no seed, as in the interrupted run
-    """
+    """Raise :class:`InvalidInput` unless the seed is the one that an interrupted run began with."""
+    # A run resumes with its own key, so another seed would be stated and not used. A complete run has no notes any
+    # more, and draws nothing.
     if state.complete and not state.extra:
         return
     before = state.extra.get("seed")

@@ -1,4 +1,4 @@
-"""What a folder is, by its certificate, and what is done with each kind."""
+"""Kinds of folders, by certificate, and the functions for each kind."""
 
 from __future__ import annotations
 
@@ -8,20 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from privmix import training
+from privmix import plans, releases, training
 from privmix.certificate import Certificate, Verification
 from privmix.certificate import read_certificate as read_any
 from privmix.certificate.certificate import CERTIFICATE_FILE, MODEL, RELEASE
 from privmix.mechanisms.plan import Plan
-from privmix.plans import plan_from_dict
 from privmix.progress import Progress, silent
-from privmix.releases import verify_release
-from privmix.releases.certificate import read_certificate as read_release
 
 FITTED: Final = "fitted-model"
 
 
-class Verify(Protocol):
+class VerifyFunction(Protocol):
     """How a folder is verified: every byte, the price recomputed."""
 
     def __call__(self, folder: str | Path, progress: Progress = silent, /) -> Verification: ...
@@ -34,47 +31,37 @@ def _verify_model(folder: str | Path, progress: Progress = silent, /) -> Verific
 
 
 @dataclass(frozen=True)
-class Kind:
-    """What can be asked of every certified folder.
-
-    Attributes:
-        read: its certificate, its shape checked.
-        verify: every byte, the price recomputed.
-        plan: in a certificate.
-    """
+class CertifiedKind:
+    """Functions for every certified folder: `read` checks the shape alone, `verify` every byte and the price."""
 
     read: Callable[[str | Path], Certificate]
-    verify: Verify
+    verify: VerifyFunction
     plan: Callable[[Mapping[str, Any]], Plan]
 
 
-KINDS: Final[Mapping[str, Kind]] = {
-    RELEASE: Kind(read_release, verify_release, lambda certificate: plan_from_dict(certificate["plan"])),
-    # A training's modules take torch, which nobody with a release waits for.
-    MODEL: Kind(lambda folder: training.read_certificate(folder), _verify_model, lambda found: training.plan_of(found)),
+KINDS: Final[Mapping[str, CertifiedKind]] = {
+    # Lambdas, since each function's module takes long to import: a training's modules import torch.
+    RELEASE: CertifiedKind(
+        lambda folder: releases.read_certificate(folder),
+        lambda folder, progress=silent: releases.verify_release(folder, progress),
+        lambda certificate: plans.plan_from_dict(certificate["plan"]),
+    ),
+    MODEL: CertifiedKind(
+        lambda folder: training.read_certificate(folder), _verify_model, lambda found: training.plan_of(found)
+    ),
 }
 
 
 def kind_of(folder: str | Path) -> str | None:
-    """``"release"`` or ``"model"``, as its certificate says; ``"fitted-model"``; or None where it is neither.
-
-    Raises:
-        InvalidInput: there is a certificate, and it is damaged, edited or of another version.
-        StorageError: it can't be read.
-    """
+    """Return ``"release"`` or ``"model"``, by the certificate; ``"fitted-model"``; or None where it is neither."""
     if os.path.lexists(Path(folder) / CERTIFICATE_FILE):
         return read_any(folder).kind
-    # Learners take scikit-learn, whose import nobody with a certificate waits for.
+    # Learners import scikit-learn, which users of a certificate need not wait for.
     from privmix.learning import is_fitted_model
 
     return FITTED if is_fitted_model(folder) else None
 
 
-def certified(folder: str | Path) -> Kind:
-    """The kind of a folder with a certificate.
-
-    Raises:
-        InvalidInput: the certificate is damaged, edited or of another version.
-        StorageError: there is none, or it can't be read.
-    """
+def certified(folder: str | Path) -> CertifiedKind:
+    """Return the kind of a folder with a certificate."""
     return KINDS[read_any(folder).kind]

@@ -1,4 +1,4 @@
-"""Whatever a folder holds: a release, or a model."""
+"""Load any folder of privmix: a release, or a model."""
 
 from __future__ import annotations
 
@@ -8,23 +8,17 @@ from typing import Any
 from privmix.certificate.certificate import MODEL
 from privmix.jobs.kinds import FITTED, kind_of
 from privmix.jobs.models import Model, model_in
-from privmix.jobs.released import Release
+from privmix.jobs.release_folder import Release
 
 
-def load(
-    folder: str | Path,
-    *,
-    features_model: str | Path | None = None,
-    trust_features_model: bool = False,
-    module: Any = None,
-) -> Release | Model:
+def load(folder: str | Path, *, features_model: str | Path | None = None, module: Any = None) -> Release | Model:
     """Read a release, a model fitted on one, or a trained model, by what the folder is.
 
     The folder is data: nothing of it is run, and no path or address that it names is opened.
 
     Args:
         folder: what ``privmix release``, ``privmix fit`` or ``privmix train`` wrote.
-        features_model, trust_features_model: for models; see :class:`Model`.
+        features_model: for models; see :class:`Model`.
         module: of a model that is a network of your own: the ``torch.nn.Module`` that was trained, or
             ``torch:FILE.py:NAME``. Its folder has weights alone: without the module the model predicts nothing.
 
@@ -39,8 +33,8 @@ def load(
         privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
     """
     if kind_of(Path(folder)) in (MODEL, FITTED):
-        return model_in(folder, features_model, trust_features_model, module)
+        return model_in(folder, features_model, module)
     found = Release(folder)
-    # What is damaged shows now, and not when it is used.
+    # Damaged files raise now, and not when they are used.
     _ = found.dataset
     return found

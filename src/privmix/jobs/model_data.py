@@ -1,4 +1,4 @@
-"""Labelled data of whoever has a model, read as the model takes them."""
+"""Labelled data of a model's user, read as the model takes them."""
 
 from __future__ import annotations
 
@@ -19,23 +19,11 @@ if TYPE_CHECKING:
 
 
 def open_for_model(
-    facts: ReleaseFacts | ModelFacts,
-    extractor: Extractor,
-    data: Any,
-    split: str,
-    classes: Any,
-    columns: Columns | None,
+    facts: ReleaseFacts | ModelFacts, extractor: Extractor, data: Any, split: str, columns: Columns | None
 ) -> Dataset:
-    """Open data for a model.
-
-    Raises:
-        InvalidInput: its inputs have another shape than the model's, or its classes are others or in another order.
-        StorageError: it can't be read.
-    """
-    shape, named = tuple(facts.input_shape), classes
+    """Open data for a model; raises for inputs of another shape, or classes that are others or in another order."""
     # An open source has its own, which are compared below.
-    if classes is None and not isinstance(data, Source):
-        named = list(facts.classes)
+    shape, named = tuple(facts.input_shape), None if isinstance(data, Source) else list(facts.classes)
     found = open_dataset(data, extractor, split=split, classes=named, columns=columns, input_shape=shape)
     if tuple(found.schema.input_shape) != shape:
         raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
@@ -51,12 +39,12 @@ def has_splits(data: Any) -> bool:
 
 
 def split_of(data: Any, split: str | None) -> str:
-    """The part that is meant by ``split``: None is the test records, where there are several parts."""
+    """Return the part that ``split`` names; by default the test records, where there are several parts."""
     return split or ("test" if has_splits(data) else "train")
 
 
 def subject_of(classifier: Any) -> dict[str, Any]:
-    """What a classifier's figures are about: the trained model itself, or the release that it was fitted on."""
+    """Subject of a classifier's figures: the trained model itself, or the release that it was fitted on."""
     if is_trained(classifier):
         return {"kind": "model", "id": classifier.certificate.id}
     return {"kind": "release", "id": classifier.facts_.release_id}

@@ -19,7 +19,7 @@ from privmix.data.held import is_indexed, settled
 from privmix.data.images import is_picture
 from privmix.data.memory import as_array, is_sparse
 from privmix.data.source import as_inputs, as_table, encode_labels
-from privmix.errors import WITHHELD, InvalidInput, check_choice
+from privmix.errors import WITHHELD, InvalidInput, Unquoted, check_choice
 from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
 from privmix.features.spec import title_of
 from privmix.held_folders import write_durably
@@ -27,11 +27,10 @@ from privmix.jobs.dataset import open_dataset
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.mechanisms.run_folder import storage_errors
-from privmix.rounding import exact, rounded_up
-from privmix.shown import PriceCurve, Shown
+from privmix.shown import Bars, Shown
 
 if TYPE_CHECKING:
-    # Learners take scikit-learn, whose import nobody with a trained model waits for.
+    # Learners import scikit-learn, which users of a trained model need not wait for.
     from typing_extensions import TypeIs
 
     from privmix.learning.base import ReleaseFacts, ReleaseLearner
@@ -50,18 +49,19 @@ def is_trained(classifier: ReleaseLearner | TrainedModel) -> TypeIs[TrainedModel
 class Model(Shown):
     """A classifier together with its feature extractor: raw inputs in, classes out.
 
-    For scikit-learn's searches and scorers there are :class:`privmix.ReleaseClassifier` and
-    :class:`privmix.DPClassifier`, whose classes are in the order that these expect.
+    :class:`privmix.ReleaseClassifier` and :class:`privmix.DPClassifier` are for scikit-learn's searches and scorers:
+    their classes are in the order that these expect.
 
     Attributes:
-        classifier: what classifies the extractor's output.
-        features_model: the user's own copy of the extractor's model, where it has one that no package brings.
-        trust_features_model: that file may be a program, and may run.
+        classifier: of the extractor's output.
+        features_model: the user's own copy of the extractor's model, where no package brings it; with ``:trust`` behind
+            its path a program there may run.
+        notes: lines that a terminal has below the facts.
     """
 
     classifier: ReleaseLearner | TrainedModel
     features_model: str | Path | None = None
-    trust_features_model: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def facts(self) -> ReleaseFacts | ModelFacts:
@@ -73,46 +73,55 @@ class Model(Shown):
         """K class names; a prediction k means ``classes[k]``."""
         return tuple(self.facts.classes)
 
+    @property
+    def details(self) -> tuple[str, ...]:
+        """Lines below the facts."""
+        return self.notes
+
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What it is, and of what."""
+        """Facts of the model: its origin and its sizes."""
         facts, learner = self.facts, self.classifier
         if is_trained(learner):
-            promise = learner.certificate
-            epsilon = f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.relation}"
-            made: dict[str, object] = {"guarantee": epsilon, "network": learner.network.name}
+            made: dict[str, object] = {**learner.certificate.lead(), "network": learner.network.name}
         else:
             made = {
+                "guarantee": "that of its release: a model made from a release alone costs no further privacy",
                 "learner": f"{learner.name} ({learner.summary})",
                 "fitted on release": learner.facts_.release_id,
             }
             if curve := getattr(learner, "accuracy_curve_", None):
-                epoch, best = learner.best_epoch
+                epoch, best = learner.best_epoch  # type: ignore[attr-defined]
                 last = f"{100 * curve[-1]:.2f}% at the last epoch, which is the model's"
                 made["validation"] = f"{last}; {100 * best:.2f}% at best, epoch {epoch} of {len(curve)}"
                 made["of validation"] = (
-                    "for the owner of these data alone: choosing by private ones is not covered by the guarantee"
+                    "for the owner of these data only: the guarantee does not cover choices that are based on "
+                    "private data"
                 )
         shape = " x ".join(map(str, facts.input_shape))
         size = {"inputs": shape, "features": facts.dim, "classes": len(facts.classes)}
         return "Model", {**made, "extractor": title_of(facts.extractor), **size}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
+        """JSON values; of a trained model those of its certificate."""
+        if is_trained(self.classifier):
+            return self.classifier.certificate.to_dict()
         return {name: str(value) for name, value in self.shown()[1].items()}
 
-    def picture(self) -> PriceCurve | None:
-        """What is guaranteed of a trained model; a fitted one's guarantee is that of its release."""
+    def picture(self) -> Bars | None:
+        """Odds of the best attack on a trained model, or None: a fitted model has its release's."""
         return self.classifier.certificate.picture() if is_trained(self.classifier) else None
 
     @property
     def certificate(self) -> Certificate:
-        """What was guaranteed of a trained model.
+        """The certificate of a trained model.
 
         Raises:
             InvalidInput: the model was fitted on a release, whose guarantee is the model's too.
         """
         if not is_trained(self.classifier):
-            raise InvalidInput("model", "fitted on a release", "a trained one; see the release's certificate")
+            raise InvalidInput(
+                "model", "fitted on a release", "a trained model; for a fitted one see the release's certificate"
+            )
         return self.classifier.certificate
 
     @cached_property
@@ -122,24 +131,19 @@ class Model(Shown):
         Raises:
             InvalidInput: its model must be named in ``features_model``, or is another one.
         """
-        return from_spec(
-            self.facts.extractor,
-            self.features_model,
-            trust_model=self.trust_features_model,
-            arrays=self.facts.extractor_arrays,
-        )
+        return from_spec(self.facts.extractor, self.features_model, arrays=self.facts.extractor_arrays)
 
     def features(self, x: Any) -> NDArray[np.float32]:
-        """(n, d) features of n raw inputs: arrays (n, *input_shape), n texts, n rows of a table's columns, or a frame.
+        """(n, d) features of n raw inputs: arrays (n, *input_shape), texts, rows of a table, or a frame.
 
-        Sparse matrices, Arrow tables, lazy frames, images of Pillow's and datasets of torch's are taken, too.
+        Sparse matrices, Arrow tables, lazy frames, images of Pillow's and datasets of torch's work, too.
 
         Raises:
             InvalidInput: inputs of another shape, or values that the extractor does not take.
         """
         if isinstance(x, str | Path):
             raise InvalidInput(
-                "inputs", WITHHELD, "a list or array of inputs; of a file: privmix.predict(model, data=PATH)"
+                "inputs", WITHHELD, "a list or array of inputs; for a file call privmix.predict(model, data=PATH)"
             )
         extractor = self.extractor
         reads = extractor.reads
@@ -159,12 +163,12 @@ class Model(Shown):
         else:
             raw = as_inputs(as_array(x), tuple(self.facts.input_shape))
         if len(raw) == 0:
-            raise InvalidInput("inputs", 0, "at least one")
+            raise InvalidInput("inputs", 0, "at least one input")
         step = extractor.step
         return np.concatenate([extractor.transform(raw[start : start + step]) for start in range(0, len(raw), step)])
 
     def _read(self, x: Any) -> NDArray[Any]:
-        """Raw inputs by the door that data come in by."""
+        """Return raw inputs, read as datasets are."""
         shape, names = tuple(self.facts.input_shape), list(self.classes)
         found = open_dataset(x, self.extractor, classes=names, input_shape=shape, labelled=False).source
         return np.concatenate(list(found.inputs(_BATCH)))
@@ -188,7 +192,7 @@ class Model(Shown):
         return self.probabilities(self.features(x))
 
     def probabilities(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, K) of (n, d) extractor outputs, calibrated as far as the release or public facts tell."""
+        """(n, K) probabilities of (n, d) extractor outputs, calibrated as far as the release or public facts allow."""
         if is_trained(self.classifier):
             return self.classifier.calibrated_proba(features)
         return self.classifier.predict_proba(features)
@@ -206,7 +210,7 @@ class Model(Shown):
         labels = encode_labels(as_array(y).reshape(-1), self.classes)
         predicted = self.classifier.predict(self.features(x))
         if len(labels) != len(predicted):
-            raise InvalidInput("labels", len(labels), f"{len(predicted)}, one an input")
+            raise InvalidInput("labels", len(labels), f"{len(predicted)}, one for each input")
         return float((predicted == labels).mean())
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -232,7 +236,8 @@ class Model(Shown):
 
         Args:
             out: a file, by its ending: ``.pt2`` (``torch.export.load(FILE).module()``), ``.pt`` (TorchScript,
-                ``torch.jit.load(FILE)``) or ``.safetensors`` (weights alone, ``net.load_state_dict(load_file(FILE))``).
+                ``torch.jit.load(FILE)``). Or ``.safetensors`` (weights alone,
+                ``net.load_state_dict(load_file(FILE))``).
             overwrite: replace the file that is there.
 
         Raises:
@@ -242,7 +247,7 @@ class Model(Shown):
         """
         place = Path(out)
         if not is_trained(self.classifier):
-            raise InvalidInput("model", "fitted on a release", "one that was trained: it has a network")
+            raise InvalidInput("model", "fitted on a release", "a trained model, which has a network")
         from privmix.training.export import FORMS
 
         ending = check_choice("ending of out", place.suffix.lower(), FORMS)
@@ -262,34 +267,24 @@ def _needs_a_source(x: Any) -> bool:
     return images or is_sparse(x) or is_indexed(x) or library_of(x) in ("pyarrow", "datasets")
 
 
-def model_in(
-    model: Model | str | Path,
-    features_model: str | Path | None = None,
-    trust_features_model: bool = False,
-    module: Any = None,
-) -> Model:
-    """A model as it is, or the one in a folder; ``module``: see :func:`privmix.training.load_trained`.
-
-    Raises:
-        InvalidInput: the folder holds a release or no model, or a file of it is damaged.
-        StorageError: a file is missing or can't be read.
-    """
+def model_in(model: Model | str | Path, features_model: str | Path | None = None, module: Any = None) -> Model:
+    """Return a model as it is, or the one in a folder; `module`: see :func:`privmix.training.load_trained`."""
     if isinstance(model, Model):
         if module is not None:
             raise InvalidInput(
-                "module", WITHHELD, "nothing with a loaded model: `pm.load(FOLDER, module=...)` takes it"
+                "module",
+                Unquoted("a module"),
+                "no module with a loaded model: give it to `pm.load(FOLDER, module=...)`",
             )
         return model
     path = Path(model)
     kind = kind_of(path)
     if kind == RELEASE:
-        raise InvalidInput(
-            "model", str(path), "the folder of a model: this is a release, of which `privmix fit` makes one"
-        )
+        raise InvalidInput("model", str(path), "the folder of a model: this is a release. Fit a model with privmix fit")
     if kind == MODEL:
-        return Model(training.load_trained(path, module), features_model, trust_features_model)
+        return Model(training.load_trained(path, module), features_model)
     if module is not None:
-        raise InvalidInput("module", WITHHELD, "nothing for a model that was fitted on a release")
+        raise InvalidInput("module", Unquoted("a module"), "no module for a model that was fitted on a release")
     from privmix.learning.model_io import load_model
 
-    return Model(load_model(path), features_model, trust_features_model)
+    return Model(load_model(path), features_model)

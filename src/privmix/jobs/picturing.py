@@ -1,7 +1,4 @@
-"""What the classes of a release look like: images of their means, or the public texts nearest to them.
-
-All of it is made from the released numbers, and from public texts that a user brings.
-"""
+"""Images of a release's class means, or the public texts nearest to them, from released numbers and public texts."""
 
 from __future__ import annotations
 
@@ -27,48 +24,42 @@ from privmix.progress import Progress
 from privmix.publication import ReleasedDataset
 from privmix.reports.images import data_uri, side_for, small_image, stored_images
 from privmix.reports.pictures import draw_class_pictures
-from privmix.shown import Bar, Bars, Images
+from privmix.shown import Bar, Bars, ImageStrip
 
 KIND: Final = "classes"
 NEAREST: Final = 3
-"""Texts that are shown of a class where nothing is said."""
+"""Default number of texts that are shown for a class."""
 ROWS: Final = ("class mean", "as likely")
-# Values of an image that are put back; larger ones are no thing to look at, and a stranger says how large they are.
+# Values of an image that are put back; larger ones are no thing to look at, and a stranger's file states the size.
 _MOST_VALUES: Final = 2**20
 _MOST_IN_ALL: Final = 2**25
 
 STATEMENTS: Final = (
-    "Made from the released numbers alone: no private record was read, no privacy was spent, and the guarantee of the "
-    "release covers all of it.",
-    "A class mean is what its records have in common. Of a class of few records under a large epsilon that is much of "
-    "each of them: the guarantee says how much, and no picture shows more.",
+    "Made from the released numbers only: no private record was read, no privacy was spent, and the release's "
+    "guarantee covers the pictures.",
+    "A class mean shows features that its records share. With few records and a large epsilon it can reveal much of "
+    "each record: the guarantee bounds how much, and no picture shows more.",
 )
 _OF_IMAGES: Final = (
-    "Below each other stand the likeliest class mean and another one that the noise leaves as likely: what differs "
-    "between them is not known, for the noise or for what features leave open. Brightness is relative, since long "
-    "records were clipped.",
+    "Each column shows the likeliest class mean and another one that is as likely under the noise. Differences between "
+    "them are unknown: the noise or the features hide them. Brightness is relative, since long records were clipped.",
 )
 _OF_TEXTS: Final = (
-    "The texts are the user's, who says that they are public; none of them is a record. A text is near to a class if "
-    "it would be far likelier there than in the others, by what is known of them after the noise.",
+    "The user declared these texts as public; they are not records. A text is near to a class if the class means after "
+    "noise make it far likelier there than in the other classes.",
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PicturedClasses(Measured):
-    """What the classes of a release look like, and how sure that is. Public, as the release is.
-
-    Attributes:
-        classes: K names.
-        sure: (K,) share of what sets a class apart from all others that is known; the rest is noise.
-    """
+    """A picture of the classes and its certainty: `sure` (K,) is the share of what sets a class apart that is known."""
 
     classes: tuple[str, ...]
     sure: NDArray[np.float64]
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What can be seen of each class: ``clear``, ``coarse``, ``nothing`` (noise), ``in part`` (little)."""
+        """Visibility of each class: ``clear``, ``coarse``, ``nothing`` (noise), ``in part`` (little)."""
         return tuple(self.measurement.content["seen"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -77,13 +68,13 @@ class PicturedClasses(Measured):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """Said where there is nothing to see."""
+        """Warning if no class can be seen."""
         nothing = set(self.words) == {"nothing"}
-        return ("nothing can be seen: the noise is larger than what the classes differ by",) if nothing else ()
+        return ("nothing can be seen: the noise exceeds the differences between the classes",) if nothing else ()
 
     @property
     def details(self) -> tuple[str, ...]:
-        """Each class, and what must stand beside the figures."""
+        """Lines about each class, and the caveats of the figures."""
         rows = zip(self.classes, self.sure, self.words, strict=True)
         lines = [
             f"{name}: {100 * share:.0f}% known, seen: {word}{self._nearest_of(name)}" for name, share, word in rows
@@ -109,9 +100,9 @@ class ClassPictures(PicturedClasses):
 
     Attributes:
         images: (K, *image shape) float32 in [0, 1], for the eye: the brightest point is 1.
-        as_likely: (K, *image shape) the same of other means that the release bears out as well.
-        explained: (K,) share of what sets the mean apart, squared, that the features of the image have; 1 for pixels.
-        figure: the picture, where one was asked for.
+        as_likely: (K, *image shape) the same of other means that fit the release as well.
+        explained: (K,) share of the mean's difference, squared, that the features of the image have; 1 for pixels.
+        figure: the picture's file, or None.
     """
 
     images: NDArray[np.float32]
@@ -124,11 +115,11 @@ class ClassPictures(PicturedClasses):
         where = {} if self.figure is None else {"picture": self.figure}
         return f"Pictures of {len(self.classes)} classes", {**self._facts(), **where}
 
-    def picture(self) -> Images:
-        """The images."""
+    def picture(self) -> ImageStrip:
+        """Return the images."""
         told = [f"{name} {100 * share:.0f}%" for name, share in zip(self.classes, self.sure, strict=True)]
         cells = [data_uri(small_image(one, side_for(len(self.images)))) for one in self.images]
-        return Images("Class means, and how sure they are", list(zip(told, cells, strict=True)))
+        return ImageStrip("Class means and their certainty", list(zip(told, cells, strict=True)))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -148,7 +139,7 @@ class ClassTexts(PicturedClasses):
     count: int = NEAREST
 
     def nearest(self, name: str, count: int | None = None) -> list[tuple[str, float]]:
-        """The texts nearest to a class, and the probability of the class for each.
+        """Return the texts nearest to a class, and the probability of the class for each.
 
         Raises:
             InvalidInput: there is no such class.
@@ -163,14 +154,14 @@ class ClassTexts(PicturedClasses):
         return "".join(f"; {text} ({100 * chance:.0f}%)" for text, chance in self.nearest(name))
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The nearest text of each of the first classes."""
+        """Return the nearest text of each of the first classes."""
         first = {name: self.nearest(name, 1)[0][0] for name in self.classes[:_SHOWN]}
         return f"Nearest of {len(self.texts):,} public texts", {**self._facts(), **first}
 
     def picture(self) -> Bars:
         """How sure the first classes are."""
         bars = [Bar(name, share, f"{100 * share:.0f}%") for name, share in zip(self.classes, self.sure, strict=True)]
-        return Bars("Known of what sets a class apart", bars, full=1.0)
+        return Bars("Known share of a class's differences", bars, full=1.0)
 
 
 _SHOWN: Final = 8
@@ -180,7 +171,7 @@ _LIKE: Final = 0.25
 
 
 def words_of(sure: float, explained: float = 1.0) -> str:
-    """What can be seen where so large a share of a difference is known, and an image has so much of that.
+    """Words for the visible: `known` share of a difference, and the share of that which an image has.
 
     Example:
         >>> words_of(0.99), words_of(0.5), words_of(0.02), words_of(0.99, 0.1)
@@ -192,7 +183,7 @@ def words_of(sure: float, explained: float = 1.0) -> str:
 
 
 def centre_noise(dataset: ReleasedDataset) -> float:
-    """Standard deviation of the noise in an entry of the released mean."""
+    """Return the standard deviation of the noise in an entry of the released mean."""
     if dataset.certificate is None or dataset.transform.centre is None:
         return 0.0
     plan = plan_of(dataset)
@@ -227,7 +218,7 @@ def near_texts(dataset: ReleasedDataset, extractor: Extractor, found: ClassMeans
 def _nearest(
     texts: Sequence[str], log_odds: NDArray[np.float64], probabilities: NDArray[np.float64], count: int
 ) -> list[tuple[str, float]]:
-    """The ``count`` texts with the highest odds, and their probabilities."""
+    """Return the ``count`` texts with the highest odds, and their probabilities."""
     order = np.argsort(-log_odds, kind="stable")[:count]
     return [(texts[place], float(probabilities[place])) for place in order]
 
@@ -269,7 +260,7 @@ def class_images(
 
 
 def _image_shape(dataset: ReleasedDataset, extractor: Extractor) -> tuple[int, ...]:
-    """Of raw inputs, if they are images that can be put back and have the release's features."""
+    """Return the shape of raw inputs, if they are images that can be put back and have the release's features."""
     shape = tuple(dataset.input_shape)
     if len(shape) not in (2, 3) or shape[2:] not in ((), (1,), (3,)) or math.prod(shape) > _MOST_VALUES:
         raise InvalidInput("inputs of the release", shape, f"images of at most {_MOST_VALUES:,} values, grey or colour")
@@ -317,4 +308,4 @@ def _own_scale(image: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _named(classes: Sequence[str], sure: NDArray[np.float64], place: int) -> str:
-    return f"{classes[place]}: {100 * sure[place]:.0f}% of what sets it apart is known"
+    return f"{classes[place]}: {100 * sure[place]:.0f}% of its differences from other classes are known"

@@ -15,10 +15,10 @@ _PICTURES: Final = (".svg", ".png", ".pdf")
 
 
 def check_writable(field: str, path: Path) -> None:
-    """Raise :class:`StorageError` where a folder ``path`` can't be made or written in, as far as can be told."""
+    """Raise :class:`StorageError` where a folder ``path`` can't be made or written in, as far as can be known."""
     place = next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise StorageError(f"{field}: can't write {path}: {place} is no folder that may be written")
+        raise StorageError(f"{field}: cannot write {path}: {place} is not a writable folder")
 
 
 def check_store(store: str | Path | None) -> None:
@@ -28,12 +28,7 @@ def check_store(store: str | Path | None) -> None:
 
 
 def check_figure(path: Path | None) -> None:
-    """Raise unless a picture of that name can be drawn.
-
-    Raises:
-        InvalidInput: it has another ending, is a folder, or lies in a release or model.
-        StorageError: its folder can't be written.
-    """
+    """Raise unless a picture of that name can be drawn, outside releases and models."""
     if path is None:
         return
     if path.suffix not in _PICTURES or path.is_dir():
@@ -43,13 +38,13 @@ def check_figure(path: Path | None) -> None:
 
 
 def check_unpublished(field: str, path: Path) -> None:
-    """Raise :class:`InvalidInput` where ``path`` is in a release or a model: such folders are handed to others, whole.
-
-    A file's mode does not survive that.
-    """
+    """Raise :class:`InvalidInput` where `path` is in a release or a model: such folders are handed to others, whole."""
+    # A file's mode does not survive that.
     place = path.resolve()
     if any((above / mark).is_file() for above in (place, *place.parents) for mark in _PUBLISHED):
-        raise InvalidInput(field, str(path), "a place outside of releases and models, which are handed to others")
+        raise InvalidInput(
+            field, str(path), "a place outside of release and model folders, which are shared with others"
+        )
 
 
 def check_device(name: str | None) -> None:
@@ -65,4 +60,6 @@ def check_device(name: str | None) -> None:
     if device.type not in ("cpu", "cuda"):
         raise InvalidInput("device", name, "cpu or cuda")
     if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
-        raise InvalidInput("device", name, f"cpu, or one of {torch.cuda.device_count()} CUDA devices found here")
+        raise InvalidInput(
+            "device", name, f"cpu, or one of the {torch.cuda.device_count()} CUDA devices of this machine"
+        )

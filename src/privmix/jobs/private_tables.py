@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from privmix.errors import InvalidInput, StorageError
 from privmix.held_folders import new_file
@@ -25,30 +27,20 @@ _NUMBER: Final = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
 
 
 class Tabled(Protocol):
-    """What can be written as a table."""
+    """Records that can be written as a table."""
 
     def __len__(self) -> int:
-        """Records."""
+        """Return records."""
 
     def table(self, start: int = 0, stop: int | None = None) -> Any:
-        """Records ``start`` to before ``stop`` as an Arrow table."""
+        """Return records ``start`` to before ``stop`` as an Arrow table."""
 
 
 Writer = Callable[[Any, IO[bytes]], None]
 
 
 def check_out(out: Path, overwrite: bool, more: Sequence[str] = ()) -> None:
-    """Raise unless a table can be written there.
-
-    Args:
-        out: the file.
-        overwrite: whether one that is there may be replaced.
-        more: endings beside those of tables.
-
-    Raises:
-        InvalidInput: another kind of file, one that is there already, or a place in a release or model.
-        StorageError: the folder can't be written.
-    """
+    """Raise unless a table can be written there; `more`: endings in addition to those of tables."""
     endings = (*more, *WRITERS)
     if out.suffix.lower() not in endings:
         raise InvalidInput("out", str(out), "a file name that ends in " + ", ".join(endings))
@@ -59,17 +51,7 @@ def check_out(out: Path, overwrite: bool, more: Sequence[str] = ()) -> None:
 
 
 def write_table(found: Tabled, out: Path, more: Mapping[str, Writer] | None = None, *, private: bool = True) -> None:
-    """Write the file, by its ending.
-
-    Args:
-        found: what it holds.
-        out: the file; see :func:`check_out`.
-        more: writers of further endings.
-        private: it is of private records.
-
-    Raises:
-        StorageError: it can't be written.
-    """
+    """Write the file, by its ending (`more`: writers of further endings); `private`: for its owner alone."""
     writer = {**WRITERS, **(more or {})}[out.suffix.lower()]
     try:
         with file_mode(private=private):
@@ -77,7 +59,17 @@ def write_table(found: Tabled, out: Path, more: Mapping[str, Writer] | None = No
             with new_file(out) as stream:
                 writer(found, stream)
     except OSError as error:
-        raise StorageError(f"out: can't write {out}: {error.strerror or type(error).__name__}") from None
+        raise StorageError(f"out: cannot write {out}: {error.strerror or type(error).__name__}") from None
+
+
+def column(values: NDArray[Any] | Sequence[str]) -> Any:
+    """Return numbers or texts as an Arrow array; ``pa.array`` would import pandas first."""
+    if isinstance(values, np.ndarray):
+        values = np.ascontiguousarray(values)
+        return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+    texts = [value.encode() for value in values]
+    ends = np.cumsum([0, *map(len, texts)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(texts)))
 
 
 def _parts(found: Tabled) -> Iterator[Any]:
@@ -88,7 +80,7 @@ def _parts(found: Tabled) -> Iterator[Any]:
 
 def _csv(found: Tabled, stream: IO[bytes]) -> None:
     schema = found.table(0, 0).schema
-    names = _without_formulas(pa.array(schema.names, pa.string())).to_pylist()
+    names = _without_formulas(column(schema.names)).to_pylist()
     schema = pa.schema([field.with_name(name) for field, name in zip(schema, names, strict=True)])
     with pa_csv.CSVWriter(stream, schema) as writer:
         for part in _parts(found):
@@ -97,12 +89,10 @@ def _csv(found: Tabled, stream: IO[bytes]) -> None:
 
 
 def _without_formulas(texts: Any) -> Any:
-    """Texts that a spreadsheet would run get one apostrophe in front, and so do those with apostrophes in front of one.
-
-    Numbers stay as they are. To undo it, take one apostrophe off each text that begins as :data:`_FORMULA`.
-    """
+    """Put an apostrophe before texts that a spreadsheet would run, also behind apostrophes of their own."""
+    # To undo it, take one apostrophe off each text that begins as `_FORMULA`.
     runs = pc.and_(pc.match_substring_regex(texts, _FORMULA), pc.invert(pc.match_substring_regex(texts, _NUMBER)))
-    return pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)
+    return texts if not pc.any(runs).as_py() else pc.if_else(runs, pc.binary_join_element_wise("'", texts, ""), texts)
 
 
 def _parquet(found: Tabled, stream: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What is called public must not be the private data: by place and files before the charge, by records after it."""
+"""Check that public data are not the private data: by place and files before the charge, by records after it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.data import Source, content_hashes
-from privmix.data.overlap import Contents as RecordHashes
+from privmix.data.overlap import InputHashes as RecordHashes
 from privmix.data.overlap import PersonsContents as PersonsHashes
 from privmix.data.overlap import Sketch, same_files, same_place
 from privmix.data.pool_card import made_of
@@ -18,20 +18,18 @@ from privmix.errors import WITHHELD, InvalidInput, in_terms_of
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns
 from privmix.jobs.dataset import listings_of
-from privmix.ledger import Contents, Ledger
+from privmix.ledger import DataIdentity, Ledger
 
 if TYPE_CHECKING:
     from privmix.training import ModelFacts
 
-_PRIVATE = "public records; this is the private dataset"
+_PRIVATE = "public records: this is the private dataset"
 
 
 def refuse_private(given: Mapping[str, Any], data: Any, split: str) -> None:
-    """Raise :class:`InvalidInput` where what is called public is the private data itself, by its place or files.
-
-    What is called public is read as a training split. Another split of the same place may be private, so that files are
-    compared there and not places. Data in memory are compared by :func:`refuse_overlap`.
-    """
+    """Raise :class:`InvalidInput` where data called public are the private data, by place or files."""
+    # Public data are read as a training split. Another split of the same place may be private: there files are
+    # compared, not places. `refuse_overlap` compares data in memory.
     for flag, place in given.items():
         if place is None:
             continue
@@ -52,29 +50,17 @@ def _same_objects(public: Any, private: Any) -> bool:
 
 
 def refuse_charged(field: str, place: Any, source: Source, ledger: str) -> None:
-    """Raise :class:`InvalidInput` where what is called public was charged to a ledger.
-
-    A ledger keeps hashes of files and of no record, which whoever reads it could guess one by one. So it recognises
-    files byte by byte, and records in memory as they were given: the same records in another format, order or
-    compression, or some of them, pass.
-
-    Args:
-        field: what messages call the data.
-        place: where they are, as it was given.
-        source: the same, opened.
-        ledger: its address.
-
-    Raises:
-        InvalidInput: the data were charged to it; or no data were, so that it could recognise none.
-    """
+    """Raise :class:`InvalidInput` where `source`, which is called public, was charged to a ledger."""
+    # A ledger keeps hashes of files, and of no record: its readers could guess these one by one. So it recognises
+    # files byte by byte, and records in memory as given; another format, order or selection passes.
     book = Ledger.open(ledger)
     if not book.knows_data():
-        allowed = "one that data were charged to: this one recognises no private data yet"
+        allowed = "a ledger that was charged for data: this one cannot recognise private data yet"
         raise InvalidInput("ledger", "a ledger without data", allowed)
     files = content_hashes(source)
     listings = listings_of(str(place), files) if isinstance(place, str | Path) and book.keeps_listings() else ()
-    if book.knows(Contents(files, listings)):
-        raise InvalidInput(field, "data with a budget", "public data; this ledger knows it as private")
+    if book.knows(DataIdentity(files, listings)):
+        raise InvalidInput(field, "data with a budget", "public data: this ledger lists the dataset as private")
 
 
 def sources_of(
@@ -102,11 +88,7 @@ def contents_of(sources: Mapping[str, Source]) -> dict[str, RecordHashes]:
 
 
 def origins_of(sources: Mapping[str, Source]) -> list[tuple[str, Sketch]]:
-    """What public datasets were made of, as far as they are pools of synthetic images that lie here with their cards.
-
-    Raises:
-        InvalidInput, StorageError: a pool's card can't be read.
-    """
+    """Return the origins of public datasets that are pools of synthetic images with their cards."""
     found = []
     for flag, source in sources.items():
         with in_terms_of(part=flag):
@@ -121,17 +103,9 @@ def refuse_overlap(
     made_of: Iterable[tuple[str, Sketch]],
     whose: Callable[[], NDArray[np.int64] | None] = lambda: None,
 ) -> None:
-    """Raise :class:`InvalidInput` where public records are in large part private ones, in whatever format.
-
-    It reads the private records, so budget is charged before it is called, and its answer is for the owner: nothing
-    is published after it is no.
-
-    Args:
-        given: public records, by the field that names them.
-        source: the private ones.
-        made_of: (the field that names synthetic records, what these were made of).
-        whose: gives whose each private record is, where persons are the unit: each counts with one record then.
-    """
+    """Raise :class:`InvalidInput` where public records are in large part private ones, in any format."""
+    # It reads private records, so budget is charged first, and its answer is for the owner: after a refusal nothing
+    # is published. `whose`: each person counts with one record.
     sketches = list(made_of)
     if not given and not sketches:
         return
@@ -139,26 +113,24 @@ def refuse_overlap(
     private = RecordHashes.of(source) if persons is None else PersonsHashes.of(source, persons)
     for flag, contents in given.items():
         if contents.overlaps(private.beside(contents.counts)):
-            raise InvalidInput(flag, WITHHELD, "public records; many of these are records of the private dataset")
+            raise InvalidInput(flag, WITHHELD, "public records: many of these are records of the private dataset")
     for flag, sketch in sketches:
         if sketch.overlaps(private.beside(frozenset(sketch.digests))):
             allowed = (
-                "a pool made of public images; many of those that this one was made of are records of the private "
-                "dataset, and pool and card tell of them"
+                "a pool of public images: many sources of this pool are records of the private dataset, which pool "
+                "and card would reveal"
             )
             raise InvalidInput(flag, WITHHELD, allowed)
 
 
 def pool_options(extractor: Extractor, columns: Columns) -> dict[str, Any]:
-    """How a public dataset beside the private one is opened; its shapes are the private one's."""
-    text = columns.text_column or ("text" if extractor.reads.name in ("minilm", "text") else None)
+    """Return options that open a job's public dataset; its shapes are the private dataset's."""
+    reads, names = extractor.reads, columns.number_names
+    texts = reads.name in ("minilm", "text")
     return {
         "label_column": columns.label,
-        "image_column": columns.image_column,
-        "feature_column": columns.feature_column,
-        "text_column": text,
-        "columns": getattr(extractor.reads, "columns", None),
-        "number_columns": columns.number_names,
-        "decoder": extractor.reads.decoder,
-        "dialect": columns.dialect(getattr(extractor.reads, "number_columns", ()), needed=False),
+        "columns": names or ["text"] if texts else getattr(reads, "columns", None),
+        "number_columns": None if texts else names,
+        "decoder": reads.decoder,
+        "dialect": columns.dialect(getattr(reads, "number_columns", ()), needed=False),
     }

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from privmix.data import ArraySource, Schema, Source
 from privmix.data.fingerprint import records_hash
-from privmix.data.overlap import Contents
+from privmix.data.overlap import InputHashes
 from privmix.errors import InvalidInput, check_integer, in_terms_of
 from privmix.features import Extractor
 from privmix.features.whitened import DATA, Whitened
@@ -28,31 +28,19 @@ _SEED: Final = 0
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
-    """Public data of a release, not read yet.
-
-    Attributes:
-        source: the records.
-        facts: what a spec says of them, beside their number and hash.
-        labelled: whether labels mean anything.
-    """
+class OpenedPublic:
+    """Public data of a release, not read yet, with facts for a spec; `labelled`: whether labels mean anything."""
 
     source: Source
     facts: dict[str, Any]
     labelled: bool
 
-    def contents(self) -> dict[str, Contents]:
-        """What to compare with the private records: nothing where a program made these."""
-        return {"public": Contents.of(self.source)} if self.facts["source"] == DATA else {}
+    def contents(self) -> dict[str, InputHashes]:
+        """Return contents to compare with the private records; empty where a program made these data."""
+        return {"public": InputHashes.of(self.source)} if self.facts["source"] == DATA else {}
 
     def whitened(self, extractor: Extractor, norm: float, progress: Progress) -> Whitened:
-        """The extractor, whitened by these data.
-
-        Args:
-            extractor: of raw inputs.
-            norm: what a quantile of the public records' norms is: see :class:`Whitened`.
-            progress: called as work proceeds.
-        """
+        """Return the extractor, whitened by these data; for `norm` see :class:`Whitened`."""
         config = WhiteningConfig()
         with in_terms_of(part="public"):
             found = features_in_memory(self.source, extractor, progress)
@@ -63,42 +51,22 @@ class Opened:
     def again(
         self, extractor: Extractor, spec: Mapping[str, Any], arrays: Mapping[str, NDArray[np.float32]]
     ) -> Whitened:
-        """The whitened extractor of an interrupted run, as its first attempt fitted it.
-
-        Args:
-            extractor: of raw inputs.
-            spec: of the run's extractor.
-            arrays: what that carries.
-
-        Raises:
-            InvalidInput: it was fitted to other public data than these.
-        """
+        """Return an interrupted run's whitened extractor, as first fitted; raise for other data."""
         options, said = spec.get("options", {}), self._said()
         if options.get("public") != said:
-            raise InvalidInput("public", said["source"], "the public data that the interrupted run began with")
+            raise InvalidInput("public", said["source"], "the public data of the interrupted run")
         how = {name: options[name] for name in ("power", "ridge", "quantile", "norm")}
         return Whitened(extractor, said, **how, whitening=Whitening.of(arrays))
 
     def _said(self) -> dict[str, Any]:
-        """What a spec says of the data."""
+        """Facts of the data, as a spec states them."""
         schema = self.source.schema
         classes = schema.num_classes if self.labelled else 0
         return {**self.facts, "records": schema.records, "classes": classes, "sha256": records_hash(self.source)}
 
 
-def open_public(prior: Prior, extractor: Extractor, schema: Schema, columns: Columns) -> Opened:
-    """Draw, or open without reading, the public data of a release.
-
-    Args:
-        prior: what was asked for.
-        extractor: of raw inputs; decides how data are read.
-        schema: of the private data, whose inputs these must be like.
-        columns: what is declared of the private data's columns.
-
-    Raises:
-        InvalidInput: there is no such generator or dataset, or its inputs are of another shape.
-        StorageError: it can't be read.
-    """
+def open_public(prior: Prior, extractor: Extractor, schema: Schema, columns: Columns) -> OpenedPublic:
+    """Draw, or open without reading, the public data of a release, with inputs like those of `schema`."""
     count = None if prior.public_records is None else check_integer("public_records", prior.public_records, low=2)
     if prior.generator is not None:
         return _drawn(prior, prior.generator, schema, _DRAWN if count is None else count)
@@ -111,20 +79,22 @@ def open_public(prior: Prior, extractor: Extractor, schema: Schema, columns: Col
         if found.schema.input_shape != shape:
             raise InvalidInput("public", found.schema.input_shape, f"inputs of shape {shape}, as the private ones")
     source = found if count is None or count >= found.schema.records else _First(found, count)
-    return Opened(source, {"source": DATA}, labelled=True)
+    return OpenedPublic(source, {"source": DATA}, labelled=True)
 
 
-def _drawn(prior: Prior, name: str, schema: Schema, count: int) -> Opened:
+def _drawn(prior: Prior, name: str, schema: Schema, count: int) -> OpenedPublic:
     if prior.public_classes is not None:
-        raise InvalidInput("public_classes", prior.public_classes, "none: a generator has its own")
+        raise InvalidInput("public_classes", prior.public_classes, "no class list with a generator, which has its own")
     if schema.columns is not None:
-        raise InvalidInput("public", prior.public, "data: generators make images, and the private data are no images")
+        raise InvalidInput(
+            "public", prior.public, "a public dataset: generators make images, and the private data are not images"
+        )
     generator = get_generator(name, schema.input_shape)
     images = generator.draw(count, _SEED)
     labels: NDArray[np.int64] = np.zeros(count, np.int64) if images.y is None else images.y
     source = ArraySource(images.x, labels, generator.classes or ("all",))
     facts = {"source": f"{PROCEDURAL}{generator.name}", "version": generator.version, "seed": _SEED}
-    return Opened(source, facts, images.y is not None)
+    return OpenedPublic(source, facts, images.y is not None)
 
 
 class _First(Source):
@@ -134,14 +104,9 @@ class _First(Source):
         known = source.schema
         self._source, self._schema = source, Schema(count, known.input_shape, known.classes, known.columns)
 
-    @property
-    def schema(self) -> Schema:
-        """That of the other source, with fewer records."""
-        return self._schema
-
-    def _chunks(self, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
-        left = self._schema.records
-        for x, y in self._source._chunks(size):
+    def _chunks(self, first: int, stop: int, size: int) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+        left = self._schema.records - first
+        for x, y in self._source._chunks(first, self._source.schema.records, size):
             yield x[:left], y[:left]
             left -= len(x)
             if left <= 0:

@@ -1,4 +1,4 @@
-"""Public texts that a user sets beside a release: a list, a mapping or a file of them."""
+"""Public texts that a user gives with a release: a list, a mapping or a file of them."""
 
 from __future__ import annotations
 
@@ -18,22 +18,9 @@ _COLUMNS: Final = ("text", "description")
 
 
 def public_texts(given: Any) -> tuple[str, ...]:
-    """The texts, each once, in their order.
-
-    Args:
-        given: a list of texts; a mapping from names to one text or several, as of class descriptions; or a file of
-            either: JSON (``.json``), CSV with a column ``text`` or ``description`` (``.csv``), or a text a line.
-
-    Raises:
-        InvalidInput: there is none, there are too many, or one is empty, too long or something else.
-        StorageError: the file can't be read.
-
-    Example:
-        >>> public_texts(["It purrs.", "It barks.", "It purrs."])
-        ('It purrs.', 'It barks.')
-        >>> public_texts({"cat": "It purrs.", "dog": ["It barks.", "It fetches."]})
-        ('It purrs.', 'It barks.', 'It fetches.')
-    """
+    """Return the texts, each once, in their order."""
+    # `given`: a list; a mapping from names to one text or several; or a file of either. A file is JSON, CSV with a
+    # column `text` or `description`, or a text a line.
     found = _read(Path(given)) if isinstance(given, str | Path) else given
     texts = tuple(dict.fromkeys(_checked(text) for text in _flat(found)))
     if not 1 <= len(texts) <= MOST:
@@ -47,7 +34,9 @@ def _flat(found: Any) -> list[Any]:
         return list(found)
     if isinstance(found, Mapping):
         return [text for one in found.values() for text in (one if isinstance(one, list | tuple) else [one])]
-    raise InvalidInput(FIELD, type(found).__name__, "a list of texts, a mapping from names to texts, or a file of one")
+    raise InvalidInput(
+        FIELD, type(found).__name__, "a list of texts, a mapping from names to texts, or a file with one"
+    )
 
 
 def _checked(text: Any) -> str:
@@ -66,7 +55,7 @@ def _read(path: Path) -> Any:
     try:
         return [line for line in content.decode("utf-8-sig").splitlines() if line.strip()]
     except UnicodeDecodeError:
-        raise InvalidInput(FIELD, "other bytes", "a file of texts in UTF-8") from None
+        raise InvalidInput(FIELD, "other bytes", "a text file in UTF-8") from None
 
 
 def _of_csv(content: bytes) -> list[str]:

@@ -1,4 +1,4 @@
-"""How good predictions are on labelled records, beside what takes no model at all."""
+"""Quality of predictions on labelled records, compared with predictions that take no model."""
 
 from __future__ import annotations
 
@@ -18,13 +18,11 @@ _MOST_SHOWN: Final = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Calibration:
-    """Whether records that are said to be right with probability p are right with frequency p (Guo et al. 2017).
-
-    Records stand in 15 bins of one width, by the probability of their predicted class.
+class Reliability:
+    """Compare stated probabilities p with the frequency of being right, in 15 bins of one width (Guo et al. 2017).
 
     Attributes:
-        counts: (15,) records in each bin.
+        counts: (15,) records in each bin, by the probability of their predicted class.
         confidence: (15,) mean probability in each bin; 0 in an empty one.
         accuracy: (15,) share of each bin's records whose class was found; 0 in an empty one.
 
@@ -39,8 +37,8 @@ class Calibration:
     accuracy: NDArray[np.float64]
 
     @classmethod
-    def of(cls, probabilities: NDArray[Any], labels: NDArray[np.int64]) -> Calibration:
-        """Of (n, K) probabilities and (n,) true class indices."""
+    def of(cls, probabilities: NDArray[Any], labels: NDArray[np.int64]) -> Reliability:
+        """Return the calibration of (n, K) probabilities and (n,) true class indices."""
         told = probabilities.max(axis=1).astype(np.float64)
         right = probabilities.argmax(axis=1) == labels
         bins = np.minimum((told * _BINS).astype(int), _BINS - 1)
@@ -57,28 +55,15 @@ class Calibration:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Quality(Shown):
-    """Figures of one classifier on n labelled records. They are about these records; no guarantee covers them.
+    """Figures of one classifier on n labelled records. They are about these records; no guarantee covers them."""
 
-    Attributes:
-        classes: K names.
-        confusion: (K, K) counts, true class by predicted class.
-        auc: of two classes, the chance that a record of the second gets a higher score for it than one of the first;
-            None for more classes, or where one has no record.
-        log_loss: mean of -log(probability of the true class), in nats, probabilities cut as scikit-learn cuts them;
-            None where no probabilities were given.
-        calibration: of these probabilities.
-
-    Example:
-        >>> found = Quality.of(np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]]), np.array([0, 0, 1]), ("no", "yes"))
-        >>> found.accuracy, found.majority, round(found.majority_accuracy, 2), found.auc
-        (1.0, 'no', 0.67, 1.0)
-    """
-
+    # `confusion`: (K, K), true class by predicted class. `auc` is None for more than two classes, or an empty one.
+    # `log_loss`: in nats, probabilities cut as scikit-learn cuts them; None without probabilities.
     classes: tuple[str, ...]
     confusion: NDArray[np.int64]
     auc: float | None
     log_loss: float | None = None
-    calibration: Calibration | None = None
+    calibration: Reliability | None = None
 
     @classmethod
     def of(
@@ -88,30 +73,22 @@ class Quality(Shown):
         classes: tuple[str, ...],
         probabilities: NDArray[Any] | None = None,
     ) -> Quality:
-        """Of predictions for n records, at least one.
-
-        Args:
-            scores: (n, K), the largest of a row naming its class.
-            labels: (n,) true class indices.
-            classes: K names.
-            probabilities: (n, K) of the classes, where the classifier has some.
-        """
-        # A second of imports, which those who only load a model are spared.
-        from sklearn.metrics import log_loss, roc_auc_score
-
+        """From scores (n, K), true class indices (n,), K names and, where there are some, probabilities (n, K)."""
         size = len(classes)
         predicted = scores.argmax(axis=1)
         matrix = np.bincount(labels * size + predicted, minlength=size * size).reshape(size, size)
         auc = None
         if size == 2 and matrix.sum(axis=1).all():
-            auc = float(roc_auc_score(labels, scores[:, 1].astype(np.float64) - scores[:, 0]))
+            auc = _auc(scores[:, 1].astype(np.float64) - scores[:, 0], labels)
         if probabilities is None:
             return cls(classes, matrix, auc)
-        loss = float(log_loss(labels, probabilities, labels=list(range(size))))
-        return cls(classes, matrix, auc, loss, Calibration.of(probabilities, labels))
+        least = np.finfo(probabilities.dtype).eps
+        likelihoods = np.clip(probabilities[np.arange(len(labels)), labels], least, 1 - least)
+        loss = float(-np.log(likelihoods).mean(dtype=np.float64))
+        return cls(classes, matrix, auc, loss, Reliability.of(probabilities, labels))
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The figures, beside what takes no model."""
+        """Return the figures, compared with those that take no model."""
         return f"Evaluation on {self.n:,} records", {
             "accuracy": f"{100 * self.accuracy:.2f}%",
             f"always {self.majority}": f"{100 * self.majority_accuracy:.2f}%",
@@ -125,7 +102,7 @@ class Quality(Shown):
     def _shown_probabilities(self) -> Mapping[str, object]:
         if self.log_loss is None or self.calibration is None:
             return {}
-        loss = f"{self.log_loss:.3f} ({self.guessing_log_loss:.3f} by the classes' shares alone)"
+        loss = f"{self.log_loss:.3f} ({self.guessing_log_loss:.3f} for the classes' shares only)"
         return {"log loss": loss, "calibration error": f"{100 * self.calibration.error:.1f}%"}
 
     def _shown_recall(self) -> str:
@@ -134,7 +111,7 @@ class Quality(Shown):
         return ", ".join(f"{name} {100 * share:.1f}%" for share, name in known[:_MOST_SHOWN]) + more
 
     def picture(self, without: Quality | None = None) -> Bars:
-        """Accuracy, beside that of a classifier ``without`` privacy where there is one."""
+        """Accuracy, compared with that of a classifier ``without`` privacy where there is one."""
         known = {"accuracy": self.accuracy, "balanced": self.balanced_accuracy}
         bars = [Bar(name, share, f"{100 * share:.1f}%") for name, share in known.items()]
         beside = {f"always {self.majority}": self.majority_accuracy}
@@ -165,7 +142,7 @@ class Quality(Shown):
 
     @property
     def balanced_accuracy(self) -> float:
-        """Mean of the classes' recall, over those that have records: 1/K for whoever always says the same."""
+        """Mean of the classes' recall, over those that have records: 1/K for a constant prediction."""
         return float(np.mean([value for value in self.recall.values() if value is not None]))
 
     @property
@@ -186,18 +163,18 @@ class Quality(Shown):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What makes the accuracy worth less than it looks."""
+        """Reasons why the accuracy is worth less than it looks."""
         said = self.confusion.sum(axis=0) > 0
         found = []
         if said.sum() == 1:
-            found.append(f"the model says {self.classes[int(said.argmax())]} to every record")
+            found.append(f"the model predicts {self.classes[int(said.argmax())]} for every record")
         elif len(self.classes) > 2 and said.sum() < len(self.classes):
-            found.append(f"the model never says {int((~said).sum())} of {len(self.classes)} classes")
+            found.append(f"the model never predicts {int((~said).sum())} of {len(self.classes)} classes")
         if self.accuracy <= self.majority_accuracy:
-            found.append(f"always saying {self.majority} is as accurate or more so")
+            found.append(f"always predicting {self.majority} is at least as accurate")
         if self.log_loss is not None and self.log_loss > self.guessing_log_loss:
-            beside = f"log loss {self.log_loss:.2f}, against {self.guessing_log_loss:.2f} of the classes' shares"
-            found.append(f"its probabilities are worse than none: {beside}")
+            beside = f"log loss {self.log_loss:.2f}, compared with {self.guessing_log_loss:.2f} for the classes' shares"
+            found.append(f"its probabilities are worse than the classes' shares: {beside}")
         return tuple(found)
 
     def to_dict(self) -> dict[str, Any]:
@@ -224,7 +201,7 @@ def evaluation_content(
     groups: Mapping[str, Quality] | None = None,
     words: str = "",
 ) -> dict[str, Any]:
-    """The content of an evaluation's record."""
+    """Return the content of an evaluation's record."""
     return {
         **content_of(quality, reference, groups or {}, words),
         "classes": list(quality.classes),
@@ -236,7 +213,7 @@ def evaluation_content(
 def content_of(
     quality: Quality, reference: Quality | None, groups: Mapping[str, Quality], words: str
 ) -> dict[str, Any]:
-    """The figures of an evaluation, JSON values."""
+    """Return the figures of an evaluation, JSON values."""
     found = {**quality.to_dict(), "reference_accuracy": None if reference is None else reference.accuracy}
     if reference is not None:
         found["reference"] = reference.to_dict()
@@ -244,3 +221,12 @@ def content_of(
     if groups:
         found["groups"] = [{"group": name, **one.to_dict()} for name, one in groups.items()]
     return found
+
+
+def _auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Return the chance that a record of class 1 scores above one of class 0; a tie counts a half."""
+    # scikit-learn's takes a second to import, as long as all the rest of `evaluate`.
+    _, place, counts = np.unique(scores, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - (counts - 1) / 2
+    ones = int(labels.sum())
+    return float((ranks[place][labels == 1].sum() - ones * (ones + 1) / 2) / (ones * (len(labels) - ones)))

@@ -1,7 +1,8 @@
-"""What a job measured, ready to be kept: the figures, what they are about, and what must stand beside them."""
+"""Measurement of a job, ready to be kept: the figures, their subject, and their caveats."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,18 +18,10 @@ _PACKAGES: Final = ("privmix", "dp-accounting", "numpy", "scipy", "scikit-learn"
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measurement and everything that a reader needs to judge it; :func:`privmix.report` makes pages of them.
+    """One measurement with everything that a reader needs to judge it; :func:`privmix.report` makes pages of them."""
 
-    Attributes:
-        kind: see :data:`privmix.reports.records.KINDS`.
-        subject: what it is about: ``{"kind": ..., "id": ...}``.
-        content: figures, JSON values.
-        private: whether any of them was computed from private rows other than through a private release or model.
-        settings: what decided them, JSON values.
-        title: a line for people.
-        statements: sentences that must stand beside the figures.
-    """
-
+    # `kind`: see `privmix.reports.records.KINDS`. `private`: computed from private rows other than through a
+    # private release or model. `statements`: sentences that must stand next to the figures.
     kind: str
     subject: Mapping[str, Any]
     content: Mapping[str, Any]
@@ -38,7 +31,6 @@ class Measurement:
     statements: Sequence[str] = ()
 
     def record(self, command: str = "") -> RunRecord:
-        """The run record; ``command`` makes it again."""
         return RunRecord(
             self.kind,
             dict(self.subject),
@@ -52,12 +44,7 @@ class Measurement:
         )
 
     def keep(self, run: str | Path, command: str = "") -> Path:
-        """Write the record into the run folder ``run``; private ones are readable by their owner only.
-
-        Raises:
-            InvalidInput: the folder is in a release or a model, which are handed to others.
-            StorageError: it can't be written.
-        """
+        """Write the record into the run folder `run`; private ones are readable by their owner only."""
         # Imported here: it takes the readers of data, and help of a command that measures does not.
         from privmix.jobs.places import check_unpublished
 
@@ -67,27 +54,25 @@ class Measurement:
 
 @dataclass(frozen=True, repr=False)
 class Measured(Shown):
-    """What a job found, with its :class:`Measurement`."""
+    """Result of a job, with its :class:`Measurement`."""
 
     measurement: Measurement
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The figures that are a word or a number each."""
+        """Return the figures that are a word or a number each."""
         content = self.measurement.content
         plain = {name: value for name, value in content.items() if isinstance(value, str | int | float)}
         return self.measurement.title, {name.replace("_", " "): value for name, value in plain.items()}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return dict(self.measurement.content)
 
     def keep(self, run: str | Path, command: str = "") -> Path:
-        """:meth:`Measurement.keep`."""
         return self.measurement.keep(run, command)
 
 
 def place(text: str, *, private: bool) -> str:
-    """A file, folder or address as a record names it: no user, password or key, and, for the public, no way to it.
+    """Return a file, folder or address for a record: no user, password or key, and, if public, no path to it.
 
     Example:
         >>> place("https://ann:secret@host/x?token=1", private=True), place("/home/ann/REL", private=False)
@@ -98,3 +83,12 @@ def place(text: str, *, private: bool) -> str:
     from privmix.data.remote import public_name
 
     return public_name(text) if "://" in text else text
+
+
+def command_line(arguments: Sequence[str], *, private: bool) -> str:
+    """Return the command of these arguments, as text to copy; see :func:`place` for its places."""
+    words = ["privmix"]
+    for word in arguments:
+        option, equals, value = word.partition("=") if word.startswith("--") else ("", "", word)
+        words.append(option + equals + place(value, private=private))
+    return shlex.join(words)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,31 +14,32 @@ from numpy.typing import NDArray
 
 from privmix.accounting import PrivacyCost
 from privmix.certificate.certificate import Certificate
+from privmix.certificate.guarantee import Guarantee
 from privmix.data import FeatureStore
-from privmix.data.overlap import Contents, Sketch
+from privmix.data.overlap import InputHashes, Sketch
 from privmix.engine import PrivateRecords
-from privmix.engine.ray import Cluster
 from privmix.engine.shared_places import check_places
-from privmix.errors import WITHHELD, InvalidInput
+from privmix.errors import WITHHELD, InvalidInput, warn
 from privmix.features import Extractor
 from privmix.features.projected import Projected
 from privmix.features.tabular import Tabular
-from privmix.jobs.budget import Cost
+from privmix.jobs.budget import JobCost
 from privmix.jobs.counting import Counted, check_same_persons, count, spending
 from privmix.jobs.dataset import PUBLISHED_NAMES, shown_names
 from privmix.jobs.features import records_of
 from privmix.jobs.job import Job, RunArguments
-from privmix.jobs.options import AUTO, TABLE
+from privmix.jobs.options import TABLE
 from privmix.jobs.persons import check_persons, records_of_each
-from privmix.jobs.planning import Chosen, choose, columns_of, declared_model, design_facts
-from privmix.jobs.release_options import DEFAULT_CLIP_NORM
+from privmix.jobs.planner import Chosen, choose, columns_of, declared_model, design_facts
+from privmix.jobs.release_folder import Release
+from privmix.jobs.release_options import DEFAULT_CLIP_NORM, ReleaseOptions
 from privmix.jobs.release_setting import ReleaseSetting
 from privmix.jobs.spending import Spending, telling
-from privmix.jobs.work import Key, PlannedJob, Work
+from privmix.jobs.work import PlannedJob, RunKey, Work
 from privmix.learning.table_model import LARGEST_TABLE
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.run_place import RunState
-from privmix.planning import Choice, ReleaseConfig
+from privmix.planning import PlannerChoice, ReleaseConfig
 from privmix.planning.config import WHY
 from privmix.planning.table import TableForecast, few_for_noise, forecast_table
 from privmix.plans import Plan, ReleasePlan, made_by
@@ -46,6 +47,7 @@ from privmix.progress import Progress, silent
 from privmix.releases import ReleaseRun
 from privmix.releases.series import SeriesStep
 from privmix.rounding import exact
+from privmix.scratch import ScratchFolder
 from privmix.shown import Picture, Shown
 
 if TYPE_CHECKING:
@@ -54,19 +56,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Planned(PlannedJob["ReleaseJob"], Shown):
-    """A release that is planned: no private record was read, but for a private count, which is paid for.
+    """A release that is planned: no private record was read, except by a private count, which is paid for."""
 
-    Attributes:
-        plan: public.
-        chosen: how the planner came to it; None where the user chose.
-        engine: where it runs.
-        by_theory: whether the mixup degree was left to theory.
-        table: how the planner divided the budget for a table, where that is the goal.
-        counted: what a private count gave, where the plan was made with one.
-
-    The rest: :class:`privmix.jobs.work.PlannedJob`.
-    """
-
+    # `chosen`: how the planner came to it; None where the user chose. `by_theory`: the mixup degree. `table`: the
+    # budget's division, where a table is the goal.
     plan: Plan
     chosen: Chosen | None
     engine: str
@@ -78,14 +71,14 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
 
     @cached_property
     def extractor(self) -> Extractor:
-        """Of what is released; an interrupted run's own fit to public data, where there are any."""
+        """Extractor of the release; an interrupted run's own fit to public data, where there are any."""
         job, state = self.job, self._state
         if (best := self.choice and self.choice.best) and best.project:
             return Projected(job.reader, best.project)
-        if state is None or not state.planned or job.public is None:
+        if state is None or not state.planned or job.whitener is None:
             return job.extractor
         assert job.out is not None
-        return job.public.again(job.reader, state.settings["extractor"], ReleaseRun.kept_arrays(job.out, state))
+        return job.whitener.again(job.reader, state.settings["extractor"], ReleaseRun.kept_arrays(Path(job.out), state))
 
     @property
     def count_is_private(self) -> bool:
@@ -93,7 +86,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         return self.job.records is not None or self.job.private_count
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> PlannerChoice | None:
         """Every design's prediction, and the best, where the planner was asked."""
         return None if self.chosen is None else self.chosen.choice
 
@@ -108,13 +101,23 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         return found
 
     @property
+    def told(self) -> tuple[str, ...]:
+        """Notes on its making, a line each: the reason for the plan, and the place of the sealed key."""
+        names = f"{PUBLISHED_NAMES}: {shown_names(self.job.opened.published_names)}"
+        found = [*([f"design: {self.reasons[0]}"] if self.reasons else []), names]
+        if (auditor := self.job.auditor) is not None:
+            told = f"for {auditor.terms.whom} until {auditor.until}: give it to no other person"
+            found.append(f"sealed key: {self.job.sealed_key}, {told}")
+        return tuple(found)
+
+    @property
     def cost(self) -> PrivacyCost:
         """Epsilon at the delta asked for, an upper bound."""
         return self.plan.cost()
 
     @cached_property
     def forecast(self) -> TableForecast | None:
-        """What the noise does to pairs of a table's columns; None where the release has no table of pairs."""
+        """Noise in pairs of a table's columns; None where the release has no table of pairs."""
         reader = self.job.reader
         if not isinstance(reader, Tabular) or self.job.public is not None or self.plan.dim > LARGEST_TABLE:
             return None
@@ -123,7 +126,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its owner should know before it is carried out, a sentence each."""
+        """Warnings for the owner before it is carried out, a sentence each."""
         found = []
         if (few := few_for_noise(self.plan, self.job.epsilon, self.job.delta)) is not None:
             found.append(few)
@@ -134,14 +137,14 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
             found.append(f"delta {exact(self.job.delta)} is not below 1/{unit_of(self.plan).many} = {least:.3g}")
         if self.job.plain_numbers and self.job.clip_norm == DEFAULT_CLIP_NORM and not self.job.resume:
             found.append(
-                f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default: of a longer "
-                "record only the proportions are left, so a column of large numbers hides the others. Give a bound by "
-                "what is public of their ranges (`clip_norm`), or ranges and categories (`features` tabular:SPEC.json)"
+                f"features are plain numbers and the clipping bound is {DEFAULT_CLIP_NORM:g}, its default. Longer "
+                f"records keep only their proportions, so a column of large numbers hides the others. Choose a bound "
+                f"from public ranges (`clip_norm`), or declare ranges and categories (`features` tabular:SPEC.json)"
             )
         if (auditor := self.job.auditor) is not None:
             found.append(
-                f"the run's key is not destroyed but sealed for {auditor.terms.whom}, until {auditor.until}: whoever "
-                "opens it can take off all the noise"
+                f"the run's key is not destroyed but sealed for {auditor.terms.whom}, until {auditor.until}: anyone "
+                f"who opens it can remove all noise"
             )
         if self.job.seed is not None:
             found.append("`seed` makes the noise reproducible: this release is NOT private")
@@ -164,10 +167,17 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         """For people, by what each is called."""
         plan, job = self.plan, self.job
         relation = relation_of(plan.adjacency.value, unit_of(plan))
+        expected: dict[str, str] = {}
+        if (choice := self.choice) is not None:
+            forecast = choice.shown()[1]
+            told = f"{forecast['forecast']}; without privacy {forecast['without privacy']}; from public facts alone"
+            expected = {"expected accuracy": told}
         return {
+            "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {relation}",
+            **({} if job.seed is not None else {"in words": Guarantee.of_plan(plan).odds}),
+            **expected,
             "design": plan.design,
             f"{plan.counted}, features, classes": f"{plan.records:,}, {plan.dim:,}, {plan.num_classes:,}",
-            "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {relation}",
             **design_facts(plan),
             PUBLISHED_NAMES: shown_names(self.job.opened.published_names),
         }
@@ -181,7 +191,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         }
 
     def picture(self) -> Picture | None:
-        """What the planner expects of each design; else the price."""
+        """Return the planner's forecast of each design; else the price."""
         return self.plan.picture() if self.choice is None else self.choice.picture()
 
     def __str__(self) -> str:
@@ -189,7 +199,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         return "\n".join([*(f"{name}: {value}" for name, value in self.facts().items()), *self.reasons, *told])
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
     """A release of one private dataset: :meth:`plan` it, then :meth:`carry_out` the plan.
 
@@ -201,33 +211,26 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
     runs: ClassVar = ReleaseRun
 
     def plan(self, progress: Progress = silent, made: Planned | None = None) -> Planned:
-        """Check everything and make the plan from public facts. Only a private count is read, once it is paid for.
-
-        Args:
-            progress: called while the planner works.
-            made: by a job of the same settings before; it is taken, if the data are as it was made for.
-
-        Raises:
-            InvalidInput, StorageError, MissingExtra: as :meth:`check`; or the data do not open, or an interrupted run
-                is not as ``resume`` says.
-            BudgetExceeded: the ledger does not hold a private count.
-        """
+        """Make the plan from public facts, after all checks; `made` by a job of the same settings is reused."""
+        # Only a private count is read, once it is paid for.
         self.check()
         self.persons.check(self.opened)
         config = self.config
         state = None if self.dry_run else self.left()
         identity = None
         if state is not None and "data" in state.extra:
-            # What was paid for is a release of the data that the run began with: before the ledger notes any other.
+            # A paid run releases the data that it began with: compare them before the ledger notes any other.
             identity = self.opened.identity()
             if state.extra["data"] != identity and not state.refused:
-                raise InvalidInput("resume", WITHHELD, "the records of the interrupted run: its data, split, columns")
+                raise InvalidInput(
+                    "resume", WITHHELD, "the records of the interrupted run: the same data, split and columns"
+                )
         if state is not None and state.refused and self.private_count and self.auditor is not None:
             # The records that take the place of the refused ones get a fresh key, which drew no count.
-            raise InvalidInput("resume", True, "a new run: with a private count no other records can be replayed")
+            raise InvalidInput("resume", True, "a new run: a run with a private count needs the same records")
         # A card that can't be read is found before anything is paid for.
         _ = self.origins
-        key, chosen, engine, counted = Key(self.seed), None, self.engine, None
+        key, chosen, engine, counted = RunKey(self.seed), None, self.machine.name, None
         table = None if made is None else made.table
         if made is not None:
             plan, chosen, by_theory = self._fitting(made, config), made.chosen, made.by_theory
@@ -242,11 +245,11 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
                 if self.goal == TABLE:
                     table = self._for_table(config)
                     config = table.config if self.rows is None else replace(table.config, rows=self.rows)
-                elif self.design == AUTO:
+                elif self.given_design is None:
                     chosen, config = self._chosen(config, progress)
                 plan, by_theory = self._calibrated(config), config.design.left_to_theory
-        if made is not None or self.design == AUTO:
-            # Moments need no cluster, and whoever lets the planner choose does not choose against it.
+        if made is not None or self.given_design is None:
+            # Moments need no cluster, and a user who lets the planner choose does not choose against it.
             engine = engine if engine in made_by(plan).engines else "local"
         return Planned(
             job=self,
@@ -263,19 +266,19 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         )
 
     def _calibrated(self, config: ReleaseConfig) -> Plan:
-        """The plan that meets the target."""
+        """Return the plan that meets the target."""
         return config.calibrate(self.epsilon, self.delta)
 
     def _step_for(self, planned: Planned) -> SeriesStep | None:
-        """Of which series the release is a step."""
+        """Step of a series that the release makes, or None."""
         return None
 
     def _chosen(self, config: ReleaseConfig, progress: Progress) -> tuple[Chosen, ReleaseConfig]:
-        """What the planner chose, and what is to be released then."""
+        """Return the planner's choice, and the config of the release."""
         shape = tuple(self.opened.schema.input_shape)
-        # What whitens features need not be read where the planner has no records to look at.
-        extractor = self.reader if self.assumptions.proxy is None else self.extractor
-        given = (config, self.epsilon, self.delta, self.assumptions, extractor, self.columns, shape, progress)
+        # Data for whitening need not be read where the planner has no records to look at.
+        extractor = self.reader if self.assumed.proxy is None else self.extractor
+        given = (config, self.epsilon, self.delta, self.assumed, extractor, self.declared, shape, progress)
         # A store serves other releases too, and what was fitted to public data belongs to the features as they are.
         chosen = choose(*given, project=self.store is None and self.public is None)
         best = chosen.choice.best.config
@@ -286,72 +289,65 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
         from privmix.planning.table_choice import choose_table
 
         assert isinstance(self.reader, Tabular)
-        model, _ = declared_model(config, self.assumptions, self.reader)
+        model, _ = declared_model(config, self.assumed, self.reader)
         return choose_table(config, self.epsilon, self.delta, columns_of(self.reader), model)
 
     @staticmethod
     def _fitting(made: Planned, config: ReleaseConfig) -> Plan:
-        """The plan, if it is one of these public facts."""
+        """Return the plan, if it is one of these public facts."""
         if made.plan.records_noise_multiplier is not None:
             # The count was estimated and paid for by that job, and is noise about that job's data.
-            raise InvalidInput("plan", "one made with a private count", "one of public facts alone")
+            raise InvalidInput("plan", "a plan with a private count", "a plan of public facts only")
         facts = {name: getattr(made.plan, name) for name in ("records", "dim", "classes", "per_person")}
         if made.choice is not None and made.choice.best.project:
             facts["dim"] = made.job.config.dim
         for name, value in facts.items():
             if value != getattr(config, name):
-                # The count may be one that nobody declared public.
-                raise InvalidInput("plan", WITHHELD, f"one made for this dataset: its {name} differ")
+                # The count may be one that was not declared public.
+                raise InvalidInput("plan", WITHHELD, f"a plan for this dataset: {name} differ")
         return made.plan
 
     def spending(self, planned: Planned) -> Spending:
-        """See :meth:`Job.spending`: what a private count cost."""
         if not planned.earlier:
             return super().spending(planned)
         return spending(self, planned.plan.records_noise_multiplier, planned.earlier[0])
 
     def check_resumed(self, planned: Planned, state: RunState) -> None:
-        """See :meth:`Job.check_resumed`."""
         if planned._state is None or planned._state.id != state.id:
-            raise InvalidInput("planned", "another run's", "a plan that the interrupted run was there for: plan again")
+            raise InvalidInput("planned", "another run's", "the plan of the interrupted run: call `plan` again")
 
-    def cost(self, planned: Planned) -> Cost:
-        """See :meth:`Job.cost`."""
+    def cost(self, planned: Planned) -> JobCost:
         plan = planned.plan
-        return Cost(plan.charge, plan.adjacency, "release", self.epsilon, self.delta, unit_of(plan).one)
+        return JobCost(plan.charge, plan.adjacency, "release", self.epsilon, self.delta, unit_of(plan).one)
 
     def whose(self) -> NDArray[np.int64] | None:
-        """See :meth:`Job.whose`."""
         return self.persons.read(self.opened) if self.of_persons else None
 
-    def public_records(self, planned: Planned) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
-        """See :meth:`Job.public_records`."""
-        # What it is fitted to is read before anything is charged.
+    def called_public(self, planned: Planned) -> tuple[Mapping[str, InputHashes], Iterable[tuple[str, Sketch]]]:
+        # Public data that it is fitted to are read before anything is charged.
         _ = planned.extractor
-        chosen, public = planned.chosen, {} if self.public is None else self.public.contents()
+        chosen, public = planned.chosen, {} if self.whitener is None else self.whitener.contents()
         if chosen is None:
             return public, self.origins
         return {**chosen.public, **public}, [*self.origins, *chosen.made_of]
 
     def equip(self, planned: Planned, ends: ExitStack) -> None:
-        """See :meth:`Job.equip`: one cluster for features and sums; its machines see the data and the store's place."""
         if planned.engine == "ray":
             assert self.out is not None
             source = self.opened.source
-            ends.enter_context(Cluster(self.ray_address).open())
-            place = self.out if self.store is None else Path(self.store)
+            assert self.machine.cluster is not None
+            ends.enter_context(self.machine.cluster.open())
+            place = Path(self.out if self.store is None else self.store)
             check_places(place.parent, source.manifest().files if source.travels else ())
 
     def extra(self, planned: Planned) -> dict[str, Any]:
-        """See :meth:`Job.extra`."""
         return {"data": planned._identity or self.opened.identity()}
 
     def open_run(self, planned: Planned, in_ledger: str, given: RunArguments) -> ReleaseRun:
-        """See :meth:`Job.open_run`."""
         assert self.out is not None
         extractor, chosen, state = planned.extractor, planned.chosen, planned._state
         return ReleaseRun(
-            self.out,
+            Path(self.out),
             planned.plan,
             extractor=extractor.spec(),
             extractor_arrays=extractor.arrays(),
@@ -380,27 +376,44 @@ class ReleaseJob(ReleaseSetting, Job[Planned, Certificate]):
             self.opened,
             planned.extractor,
             whose,
-            self.store,
+            None if self.store is None else Path(self.store),
             lambda: run.features_folder,
-            self.memory_gb,
+            self.machine.memory_gb,
             progress,
-            cluster=Cluster(self.ray_address) if planned.engine == "ray" else None,
-            workers=self.workers,
+            cluster=self.machine.cluster if planned.engine == "ray" else None,
+            workers=self.machine.workers,
         )
 
     def compute(self, planned: Planned, work: Work, records: Any, progress: Progress) -> Certificate:
-        """See :meth:`Job.compute`."""
         assert isinstance(work.run, ReleaseRun)
         return work.run.release(
             records,
             reservation=work.charged.reserved,
             engine=planned.engine,
-            memory_gb=self.memory_gb,
-            workers=self.workers,
-            address=self.ray_address,
+            memory_gb=self.machine.memory_gb,
+            workers=self.machine.workers,
+            address=getattr(self.machine, "address", None),
             progress=progress,
         )
 
     def noted(self, result: Certificate) -> str:
-        """See :meth:`Job.noted`."""
         return f"release {result.id}"
+
+
+def job_of(asked: Any, kind: type[ReleaseJob] = ReleaseJob, **more: Any) -> ReleaseJob:
+    """Return the job of a command's options; `more` overrides these, and adds others of `kind`."""
+    names = [item.name for item in fields(ReleaseOptions) if item.init and hasattr(asked, item.name)]
+    return kind(**{**{name: getattr(asked, name) for name in names}, **more})
+
+
+def made_release(
+    job: ReleaseJob, made: Planned | None, progress: Progress, scratch: ScratchFolder | None = None
+) -> Release:
+    """Plan a job, or take its plan, and make the release; warnings for its owner come before the charge."""
+    assert job.out is not None
+    planned = job.plan(progress, made)
+    for text in planned.warnings:
+        warn(text)
+    for text in job.carry_out(planned, progress).warnings:
+        warn(text)
+    return Release(job.out, scratch, planned.told)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from privmix.errors import InvalidInput, check_choice, check_integer
 from privmix.features.table_states import States, table_states
 from privmix.features.tabular import Tabular
-from privmix.jobs.planning import columns_of
+from privmix.jobs.planner import columns_of
 from privmix.jobs.private_tables import check_out, write_table
 from privmix.learning.table_model import FINE, ColumnStates, PairFit, TableModel, fit_table
 from privmix.planning.table import TableForecast, forecast_table, listed, untold_note
@@ -26,36 +26,36 @@ from privmix.releases.at_hand import dataset_of
 from privmix.shown import Shown
 
 LABEL: Final = "label"
-"""What the column of classes is called where nothing is said: a release knows no name of it."""
+"""Default name of the column of classes: a release holds no name of it."""
 
 MOST_ROWS: Final = 10_000_000
 
-_OPEN_END: Final = 'of the outer intervals of {}; rows have the number there ("range" beside the bins declares both)'
+_OPEN_END: Final = (
+    'of the outer intervals of {}; rows have the end that is declared (declare both: "range" with the bins)'
+)
 # Exit code of rows that do not meet the release, as of a claim that an audit refutes.
 _LOST: Final = 4
 
-# A share that is so many standard deviations of its noise above 0 is one.
+# A share that is this number of standard deviations of its noise above 0 counts as present.
 _SEEN: Final = 4.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledTable(Shown):
-    """Rows of a table that a release could be of, in the columns that its specification declares.
+    """Rows of a table that fit a release, in the columns that its specification declares.
 
-    They are made of the released numbers alone: public as the release is, whatever is done with them, and no row of
-    them is a record.
+    They are made of the released numbers alone: public as the release is, and no row is a record.
 
     Attributes:
         arrow: an Arrow table: the declared columns that are used, and the classes.
         label: name of the column of classes.
-        pairs: how well the released numbers are met, for each pair of columns, see
-            :class:`privmix.learning.table_model.PairFit`.
+        pairs: fit to the released numbers, by pair of columns, see :class:`privmix.learning.table_model.PairFit`.
         ignored: declared columns that are not in the release, and so not here.
-        open_ended: columns of bins whose first and last interval have one end: there cells are the number at that end.
+        open_ended: columns whose first and last bin have one end: there cells are the number at that end.
         model: the mixture that rows are drawn from.
         told: for each column whether the shares of its values were released, or its mean and spread alone.
         share_error: standard deviation of the noise in a class's share, as its released count has it.
-        forecast: what the noise does to pairs of columns, from the release's plan; None where no shares were released.
+        forecast: the noise's effect on pairs of columns, by the plan; None where no shares were released.
         out: the file that was written, if any.
     """
 
@@ -96,9 +96,9 @@ class SampledTable(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the release's noise is worth in the rows' terms, a sentence each."""
+        """Effect of the release's noise in the rows' terms, a sentence each."""
         untold = untold_note([name for name, told in self.told.items() if not told])
-        counts = f"Class counts alone tell a class's share to about {self.share_error:.2g}."
+        counts = f"From class counts alone, a class's share is known to about {self.share_error:.2g}."
         return (*(untold if self.forecast is None else self.forecast.notes), counts)
 
     @property
@@ -108,14 +108,14 @@ class SampledTable(Shown):
         if lost := self.model.lost:
             names = listed(f"{' x '.join(pair.columns)} ({pair.beyond:.2f})" for pair in lost)
             found.append(
-                f"the fit missed {len(lost)} of {len(self.pairs)} pairs of columns by more than noise and rounding "
-                f"explain, in total variation: {names}. Do not use the rows for these; another `seed` may meet them"
+                f"the fit missed {len(lost)} of {len(self.pairs)} pairs of columns by more total variation than "
+                f"noise and rounding explain: {names}. Do not use the rows for these; another `seed` may meet them"
             )
         return tuple(found)
 
     @property
     def exit_code(self) -> int:
-        """Of the command line: other than 0 where the fit missed a pair of columns."""
+        """Exit code of the command line: other than 0 where the fit missed a pair of columns."""
         return _LOST if self.model.lost else 0
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,7 +137,7 @@ class SampledTable(Shown):
         return self.arrow.slice(start, None if stop is None else stop - start)
 
     def to_frame(self, library: str = "pandas") -> Any:
-        """The rows as a frame: whole numbers that can be missing as ``Int64``, missing cells as missing.
+        """Return the rows as a frame: whole numbers that can be missing as ``Int64``, missing cells as missing.
 
         Args:
             library: ``"pandas"``, ``"pyarrow"`` or ``"polars"``.
@@ -169,9 +169,9 @@ class SampledTable(Shown):
             "columns": len(self.columns),
             **{f"quality {place}": text for place, text in enumerate(self.notes, 1)},
             "fit": self.fit,
-            **({"off beyond the noise, in total variation": worst} if worst else {}),
+            **({"error beyond the noise (total variation)": worst} if worst else {}),
             **({"not in the release": ", ".join(self.ignored)} if self.ignored else {}),
-            **({"one end alone is declared": _OPEN_END.format(", ".join(self.open_ended))} if self.open_ended else {}),
+            **({"only one end is declared": _OPEN_END.format(", ".join(self.open_ended))} if self.open_ended else {}),
             **({} if self.out is None else {"file": self.out}),
         }
         return f"Sampled table: {len(self):,} rows", facts
@@ -186,13 +186,7 @@ def sampled(
     overwrite: bool = False,
     progress: Progress | None = None,
 ) -> SampledTable:
-    """Rows of a release of a table; see :class:`privmix.commands.sample.Sample`.
-
-    Raises:
-        InvalidInput: the release has no second moments or is of no table, a number is out of range, or the file can't
-            be one, is there already or lies in a release or model.
-        StorageError: something can't be read or written.
-    """
+    """Rows of a release of a table; see :class:`privmix.commands.sample.Sample`."""
     if place is not None:
         check_out(place, overwrite)
     dataset = dataset_of(release)
@@ -230,7 +224,7 @@ def sampled(
 
 
 def plan_of(dataset: ReleasedDataset) -> Plan:
-    """The plan that a release carried out."""
+    """Return the plan that a release carried out."""
     if dataset.certificate is None:
         raise InvalidInput("release", "rows without a certificate", "a release, or its folder")
     return plan_from_dict(dataset.certificate["plan"])
@@ -239,17 +233,13 @@ def plan_of(dataset: ReleasedDataset) -> Plan:
 def checked_table(
     dataset: ReleasedDataset, records: int | None, label: str, seed: int
 ) -> tuple[Tabular, SecondMoments]:
-    """What the columns of the rows that are asked for are, and the released moments. Arguments as :func:`sampled`.
-
-    Raises:
-        InvalidInput: :func:`sampled` can make no such rows.
-    """
+    """Return the columns of the rows to sample, and the released moments; raise where sampling is impossible."""
     check_integer("seed", seed, low=0)
     if records is not None:
         check_integer("records", records, low=1, high=MOST_ROWS)
     tabular, moments = _table_of(dataset)
     if label in tabular.columns or not label:
-        raise InvalidInput("label", label, "a name that no other column has")
+        raise InvalidInput("label", label, "a name that no other column has: choose another one")
     plan_of(dataset)
     return tabular, moments
 
@@ -262,7 +252,9 @@ def _table_of(dataset: ReleasedDataset) -> tuple[Tabular, SecondMoments]:
         )
         raise InvalidInput("design", dataset.design, allowed)
     if dataset.extractor.get("name") != Tabular.name:
-        allowed = "tabular: other features have no columns to go back to; `release.sample()` draws records of features"
+        allowed = (
+            "tabular features: others cannot be turned back into columns (Python: release.sample() draws features)"
+        )
         raise InvalidInput("features of the release", dataset.extractor.get("name"), allowed)
     return Tabular(**dataset.extractor["options"]), dataset.moments
 

@@ -1,7 +1,4 @@
-"""What a job that failed had cost, for its owner: what was charged, what is left, and how to go on.
-
-All of it are figures of the plan and of the ledger, and what became of the run; nothing is said of a record.
-"""
+"""Cost of a failed job, for its owner: what was charged, what is left, and how to resume. It describes no record."""
 
 from __future__ import annotations
 
@@ -23,19 +20,11 @@ _ATTRIBUTE: Final = "spent"
 
 @dataclass(frozen=True)
 class Spent:
-    """What a failed job had cost. Its text is the last note of the error (``__notes__``), which tracebacks show.
+    """The cost of a failed job. Its text is the last note of the error (``__notes__``), which tracebacks show."""
 
-    Attributes:
-        epsilon, delta: what its charge pays for.
-        dataset: in the ledger; None where none is used, and nothing was recorded.
-        budget: of the dataset, with this charge; None without a ledger, or where it can't be asked.
-        drawn: noise may have been drawn for the records, so that answers may exist; False: nobody can have seen any.
-        kept: the run is there, and goes on with ``resume``.
-        mended: it goes on with mended data, too.
-        known: whether it is known that it was charged: an answer of the ledger may be lost.
-        pending: whether a charge for it is still to be made, or found.
-    """
-
+    # `budget`: with this charge; None without a ledger, or where it cannot be read. `drawn`: noise may have been
+    # drawn, so answers may exist. `kept`: `resume` continues the run; `mended`: with corrected data, too. `known`:
+    # False where the ledger's answer may be lost. `pending`: a charge is still to be made, or found.
     epsilon: float
     delta: float
     dataset: str | None
@@ -52,12 +41,12 @@ class Spent:
     def _charged(self) -> str:
         cost = f"epsilon {rounded_up(self.epsilon, 4)} at delta {exact(self.delta)}"
         if self.dataset is None:
-            none = "no ledger was given, so nothing is recorded;"
+            none = "no ledger was given, so no charge is recorded."
             if self.drawn:
-                return f"{none} noise was drawn, so count {cost} as spent."
-            return f"{none} no noise was drawn and nothing was published: nothing is spent."
+                return f"{none} Noise was drawn: count {cost} as spent."
+            return "nothing was spent: no noise was drawn and nothing was published."
         if not self.known:
-            return f"whether {cost} was charged to dataset {self.dataset!r} is not known. No record was read."
+            return f"{cost} may have been charged to dataset {self.dataset!r}: see the ledger. No record was read."
         seen = "" if self.drawn else " No noise was drawn and nothing was published."
         return f"{cost} was charged to dataset {self.dataset!r} and stays charged{self._left()}.{seen}"
 
@@ -74,31 +63,25 @@ class Spent:
     def _way_on(self) -> str:
         if self.kept and self.mended:
             return (
-                "The run is kept: mend the data, as many records as before, and give the same command with `resume`; "
-                "that is not charged again. privmix check finds what does not fit, for your eyes alone."
+                "The run is kept: correct the data (same number of records) and run the same command with `resume`. "
+                "The resumed run is not charged again. privmix check lists values that do not fit; keep its output "
+                "private."
             )
         if self.kept and self.pending:
-            return "The run is kept: the same command with `resume` goes on; what was charged is not charged again."
+            return "The run is kept: continue it with the same command and `resume`. No amount is charged twice."
         if self.kept:
-            return "The run is kept: the same command with `resume` finishes it and costs nothing more."
+            return "The run is kept: finish it with the same command and `resume`, at no further cost."
         if self.dataset is None and not self.drawn:
-            return "No run is kept: begin anew."
-        return "No run is kept: another one costs its epsilon again."
+            return "Run the command again."
+        return "No run is kept: a new run costs its epsilon again."
 
 
 @dataclass(eq=False)
 class Spending:
-    """What of a job's cost is to be told if it fails now; the job fills it in as it goes.
+    """The cost to report if a job fails now; the job fills it in."""
 
-    Attributes:
-        epsilon, delta: what its charge pays for.
-        left: gives the run that can go on, if there is one.
-        charged: what was charged; None before: then there is nothing to tell.
-        asked: the dataset that is being charged: whether it was may not be known.
-        run: whose records are bound where noise was drawn for them.
-        drawn: whether noise was drawn beside what the run knows of.
-    """
-
+    # `left`: gives the run that can resume. `charged` is None before the charge. `asked`: the dataset being charged,
+    # where it may not be known whether it was. `drawn`: noise was drawn that the run does not know of.
     epsilon: float
     delta: float
     left: Callable[[], RunState | None] = lambda: None
@@ -108,7 +91,7 @@ class Spending:
     drawn: bool = False
 
     def spent(self) -> Spent | None:
-        """What is to be told, looked up now."""
+        """Return the cost to report, looked up now."""
         charged, run = self.charged, self.run
         if charged is None and self.asked is None:
             return None
@@ -137,18 +120,7 @@ class Spending:
 
 @contextmanager
 def telling(spending: Spending) -> Iterator[Spending]:
-    """An error that leaves the block carries what was spent; see :func:`spent_of`. It is the same error otherwise.
-
-    Example:
-        >>> with telling(Spending(2.0, 1e-5)) as spending:
-        ...     spending.charged = Charge()
-        ...     raise ValueError("a record that is none")
-        Traceback (most recent call last):
-        ...
-        ValueError: a record that is none
-        budget: no ledger was given, so nothing is recorded; no noise was drawn and nothing was published: nothing is \
-spent. No run is kept: begin anew.
-    """
+    """Add what was spent to an error that leaves the block; see :func:`spent_of`."""
     try:
         yield spending
     except BaseException as error:
@@ -158,18 +130,13 @@ spent. No run is kept: begin anew.
 
 
 def spent_of(error: BaseException) -> Spent | None:
-    """What a job that ended with this error had cost; None where nothing was charged for it.
-
-    Example:
-        >>> spent_of(ValueError("something else")) is None
-        True
-    """
+    """Return the cost of a job that ended with this error; None where nothing was charged for it."""
     found: Any = getattr(error, _ATTRIBUTE, None)
     return found if isinstance(found, Spent) else None
 
 
 def not_kept(error: BaseException) -> None:
-    """Say that there is no run to go on with: its place is gone, too."""
+    """Report that no run can be resumed: its place is gone, too."""
     spent = spent_of(error)
     if spent is not None and spent.kept:
         error.__notes__.remove(str(spent))

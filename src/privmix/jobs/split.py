@@ -22,19 +22,12 @@ _PERSON: Final = "person"
 _HOW: Final = ("per-class", "uniform")
 
 
-_PUBLIC: Final = "protected by nothing: use the private file in place of the whole dataset from now on"
+_PUBLIC: Final = "without any protection: from now on use the private file instead of the whole dataset"
 
 
 @dataclass(frozen=True, repr=False)
 class Parted(Shown):
-    """Two datasets of one.
-
-    Attributes:
-        public: the file of the records that are public from now on.
-        public_records: how many.
-        private: the file of those that stay private.
-        private_records: how many.
-    """
+    """Two files of one dataset: the records that are public from now on, and those that stay private."""
 
     public: Path
     public_records: int
@@ -42,32 +35,23 @@ class Parted(Shown):
     private_records: int
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Which file holds how many."""
         files = {"public": (self.public, self.public_records), "private": (self.private, self.private_records)}
         told = {name: f"{path}, {count:,} records" for name, (path, count) in files.items()}
         return "Parted", {**told, "the public records": _PUBLIC}
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
         return {**vars(self), "public": str(self.public), "private": str(self.private), "warning": _PUBLIC}
 
 
 def parted(data: Any, asked: SplitOptions) -> Parted:
-    """Part a random share of a private dataset off as PUBLIC records; see :mod:`privmix.data.public_share`.
-
-    Raises:
-        InvalidInput: an option is out of range, or a file is there already or would lie in what is handed to others.
-        StorageError: the data can't be read, or a file can't be written.
-    """
+    """Split a random share of a private dataset off as PUBLIC records; see :mod:`privmix.data.public_share`."""
     check_choice("how", asked.how, _HOW)
     public, private = Path(asked.public), Path(asked.private)
     for field, path in (("public", public), ("private", private)):
         check_unpublished(field, path)
-    if asked.text_column is not None and asked.table_columns is not None:
-        raise InvalidInput("text_column, table_columns", "both", "one of them or neither")
     persons, columns = said_of(asked, data)
     wanted = PublicShare(asked.share, asked.count, asked.how == "per-class", asked.seed)
-    with in_terms_of({"columns": "table_columns" if asked.text_column is None else "text_column"}):
+    with in_terms_of({"columns": "columns" if asked.table_columns is None else "table_columns"}):
         source = _opened(data, columns, asked)
     whose = None
     if persons.declared(columns.person):
@@ -83,10 +67,10 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
     table = asked.table_columns
     wanted = None if table is None else listed(table)
     numbers = columns.number_names
-    if wanted is not None and columns.decimal == ",":
+    if wanted is not None and columns.csv_said["decimal"] == ",":
         # Both parts are written with a decimal point, and a text that looks like a number is still a text.
         if numbers is None or not set(numbers) <= set(wanted):
-            allowed = "those of table_columns in which `decimal` counts: all other cells are kept as they are"
+            allowed = "columns of table_columns in which `csv` converts the decimal mark; other cells stay as they are"
             raise InvalidInput("columns", numbers, allowed)
         dialect = columns.dialect(numbers)
         numbers = None
@@ -97,9 +81,6 @@ def _opened(data: Any, columns: Columns, asked: SplitOptions) -> Source:
         split=asked.split,
         classes=class_list(asked.classes) if isinstance(asked.classes, str) else asked.classes,
         label_column=columns.label,
-        image_column=columns.image_column,
-        feature_column=columns.feature_column,
-        text_column=asked.text_column,
         columns=wanted,
         number_columns=numbers,
         feature_length=columns.feature_length,

@@ -14,19 +14,14 @@ from sklearn.metrics import roc_auc_score
 
 Places = NDArray[np.int64]
 
-# Of more triples than these, as many are drawn; the same ones for every table of as many columns.
+# If there are more triples than this, this number is drawn; the same ones for every table of as many columns.
 _TRIPLES: Final = 200
 _FOLDS: Final = 2
 
 
 @dataclass(frozen=True)
 class TreeQuality:
-    """Of a gradient-boosted tree on real records.
-
-    Attributes:
-        accuracy: share of the real records whose class it finds.
-        auc: of two classes; else None.
-    """
+    """Accuracy and, of two classes, AUC of a gradient-boosted tree on real records."""
 
     accuracy: float
     auc: float | None
@@ -34,19 +29,12 @@ class TreeQuality:
 
 @dataclass(frozen=True)
 class TableQuality:
-    """How near rows are to real ones, column by state.
+    """How near rows are to real ones, column by state."""
 
-    Attributes:
-        one_way: (mean, largest) total variation between the shares of a column's states, over columns.
-        two_way: the same of pairs of columns.
-        three_way: of triples; of more than 200 a random choice.
-        worst_pair: the pair of columns that is furthest off.
-        association: mean absolute difference of Cramer's V over pairs of columns.
-        tree: a gradient-boosted tree trained on the rows and tested on the real records.
-        real_tree: one trained on one half of the real records and tested on the other, and the other way round: what
-            no rows can do much better than; None where it was not asked for.
-    """
-
+    # `one_way`, `two_way`, `three_way`: (mean, largest) total variation over columns, pairs, triples (of more than
+    # 200 a random choice). `association`: mean absolute difference of Cramer's V over pairs. `tree`: trained on the
+    # rows, tested on real records; `real_tree`: trained on one half of the real ones, tested on the other, and vice
+    # versa.
     one_way: tuple[float, float]
     two_way: tuple[float, float]
     three_way: tuple[float, float]
@@ -56,7 +44,6 @@ class TableQuality:
     real_tree: TreeQuality | None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         named = {"one": self.one_way, "two": self.two_way, "three": self.three_way}
         trees = {"rows": self.tree, **({} if self.real_tree is None else {"real": self.real_tree})}
         return {
@@ -76,22 +63,7 @@ def table_quality(
     test: Places | None = None,
     real_tree: bool = True,
 ) -> TableQuality:
-    """Compare rows with real records, both as states of columns, the label last.
-
-    Args:
-        rows: (n, c).
-        real: (m, c).
-        sizes: of the columns, how many states.
-        names: of the columns.
-        test: (t, c) real records that trees are tested on; None: ``real``.
-        real_tree: also train trees on real records.
-
-    Example:
-        >>> rows = np.tile([[0, 0], [1, 1]], (20, 1))
-        >>> found = table_quality(rows, rows, (2, 2), ("a", "b"))
-        >>> found.two_way, found.tree.accuracy
-        ((0.0, 0.0), 1.0)
-    """
+    """Compare rows (n, c) with real records (m, c), as states of columns, label last; `test` is for trees."""
     columns = range(len(sizes))
     triples = list(combinations(columns, 3))
     if len(triples) > _TRIPLES:

@@ -1,4 +1,4 @@
-"""What is said of a table's columns, made entries of its specification; or proposed from its records."""
+"""Entries of a table's specification, from a user's options for its columns or proposed from its records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from privmix.progress import Progress
 
 _STEP: Final = 4096
 _MOST_INTERVALS: Final = 100
-# What stands in a draft where nothing was said, by what a schema declares.
+# Placeholders in a draft for columns without an option, by what a schema declares.
 HINTS: Final = {
     NUMBER: "a number: range or bins; or ignore",
     BOOLEAN: "boolean; or ignore",
@@ -32,20 +32,8 @@ HINTS: Final = {
 
 
 def declared_table(names: Sequence[str], asked: SpecOptions, *, apart: Sequence[str] = ()) -> Tabular:
-    """The features of a table by word alone, without a file: what :func:`spec` would write of these columns.
-
-    Args:
-        names: of the columns.
-        asked: what is said of them.
-        apart: the labels' column and the persons', which are not specified.
-
-    Raises:
-        InvalidInput: something is said of another column, or twice, or makes no sense; or a column is undeclared.
-
-    Example:
-        >>> declared_table(["age"], SpecOptions(number=["age=0:120"])).columns
-        ('age',)
-    """
+    """Return the features of a table by option alone: what :func:`spec` would write for these columns."""
+    # `apart`: the labels' column and the persons', which are not specified.
     entries = entries_of(asked, list(names), tuple(apart))
     return Tabular({name: entries.get(name, {PLACEHOLDER: HINTS[""]}) for name in names})
 
@@ -57,7 +45,7 @@ def _texts(given: Any) -> list[str]:
 
 
 def entries_of(asked: SpecOptions, known: list[str] | None, apart: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """The entries that the owner gives."""
+    """Return the entries that the owner gives."""
     gone = missing_texts(asked.missing, known)
 
     def absent(name: str, single: bool) -> dict[str, Any]:
@@ -81,17 +69,17 @@ def entries_of(asked: SpecOptions, known: list[str] | None, apart: tuple[str, ..
                 # They are no inputs.
                 continue
             if name in found or name in apart:
-                raise InvalidInput(field, name, "each column once, and not the labels' or the persons'")
+                raise InvalidInput(field, name, "each column once, except the columns of labels and persons")
             if known is not None and name not in known:
-                raise no_column(field, name, known, "a column that the header of the data names")
+                raise no_column(field, name, known, "a column of the data's header")
             found[name] = entry(field, what) | (absent(name, field != "category") if field != "ignore" else {})
     for name, _ in pairs("integer", asked.integer, known):
         if not {"range", "bins"} & set(found.get(name, ())):
-            raise InvalidInput("integer", name, "columns that number or bins declares")
+            raise InvalidInput("integer", name, "a column declared with number or bins")
         found[name]["integer"] = True
     for column in () if asked.look else gone:
         if column is not None and "ignore" in found.get(column, {"ignore": True}):
-            raise InvalidInput("missing", column, "columns whose content is declared")
+            raise InvalidInput("missing", column, "a declared column")
     return found if known is None else {name: found[name] for name in known if name in found}
 
 
@@ -109,7 +97,7 @@ def missing_texts(given: Any, known: list[str] | None) -> dict[str | None, list[
 
 
 def pairs(field: str, given: Said, known: list[str] | None) -> Iterable[tuple[str, Any]]:
-    """(column, what is said of it) of an option."""
+    """Return pairs (column, value) of an option."""
     if given is None:
         return []
     if isinstance(given, Mapping):
@@ -146,12 +134,12 @@ def _bins(field: str, what: Any) -> dict[str, Any]:
     numbers = _numbers(what.replace(":", ",") if ends else what, ",")
     marks = [":", *("," * (len(numbers) - 3)), ":"] if ends else []
     if not numbers or (ends and [mark for mark in what if mark in ":,"] != marks):
-        raise InvalidInput(field, what, "COLUMN=EDGE,EDGE,..., rising, or COLUMN=LOW:EDGE,...,EDGE:HIGH")
+        raise InvalidInput(field, what, "COLUMN=EDGE,EDGE,... in rising order, or COLUMN=LOW:EDGE,...,EDGE:HIGH")
     return {"bins": numbers[1:-1], "range": [numbers[0], numbers[-1]]} if ends else {"bins": numbers}
 
 
 def _numbers(what: Any, mark: str) -> list[float]:
-    """The numbers that a text or a list holds; none where it holds anything else."""
+    """Return the numbers that a text or a list holds; none where it holds anything else."""
     try:
         return [_plain(float(part)) for part in (what.split(mark) if isinstance(what, str) else what)]
     except (TypeError, ValueError):
@@ -165,14 +153,14 @@ def _plain(number: float) -> float:
 def values(field: str, what: Any) -> list[Any]:
     found = _texts(what) if isinstance(what, str) else list(what)
     if not all(isinstance(value, str | int | float) and value != "" for value in found):
-        raise InvalidInput(field, what, "COLUMN=VALUE,VALUE,..., none of them empty")
+        raise InvalidInput(field, what, "COLUMN=VALUE,VALUE,... without empty values")
     return found
 
 
 def _days(field: str, what: Any) -> dict[str, Any]:
     parts = what.split(":", 2) if isinstance(what, str) else [str(part) for part in what]
     if len(parts) not in (2, 3):
-        raise InvalidInput(field, what, "COLUMN=FIRST:LAST with days as 2015-01-31, or FIRST:LAST:%d.%m.%Y")
+        raise InvalidInput(field, what, "COLUMN=FIRST:LAST with dates as 2015-01-31, or FIRST:LAST:%d.%m.%Y")
     return {"date": [day.strip() for day in parts[:2]], **({"format": parts[2]} if len(parts) > 2 else {})}
 
 
@@ -221,7 +209,7 @@ def looked_at(
 ) -> tuple[dict[str, tuple[dict[str, Any], str]], int]:
     """Drafts of the columns from all records, and how many of these are no records but header lines."""
     source = _opened(data, names, declared, split)
-    mark, other = declared.decimal or ".", tokens.get(None, [])
+    mark, other = declared.csv_said["decimal"] or ".", tokens.get(None, [])
     looks = {name: Look(name, tokens.get(name, other), mark, number=hints.get(name) == NUMBER) for name in names}
     done = again = 0
     for part in source.inputs(_STEP):

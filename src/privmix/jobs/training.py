@@ -2,45 +2,38 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Final, Unpack
+from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from privmix.accounting.pricing import count_noise
-from privmix.bars import Asked, callback, shows_bars
+from privmix.certificate.guarantee import Guarantee
 from privmix.data import Source
-from privmix.data.overlap import Contents, Sketch
+from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput, in_terms_of
 from privmix.features import Extractor, parse_features
-from privmix.jobs.arguments import TrainingArguments
-from privmix.jobs.budget import Cost
-from privmix.jobs.columns import Columns
+from privmix.jobs.budget import JobCost
 from privmix.jobs.counting import STAND_IN, Counted, check_asked, check_same_persons, count, spending
 from privmix.jobs.dataset import PUBLISHED_NAMES, Dataset, open_dataset, shown_names
 from privmix.jobs.features import features_in_memory, features_on_disk
 from privmix.jobs.job import Job, RunArguments
-from privmix.jobs.models import Model
-from privmix.jobs.persons import Persons
 from privmix.jobs.places import check_device
 from privmix.jobs.public_data import contents_of, origins_of, pool_options, refuse_private, sources_of
 from privmix.jobs.spending import Spending, telling
 from privmix.jobs.training_options import TrainingOptions
-from privmix.jobs.work import Done, Key, PlannedJob, Work
+from privmix.jobs.work import Done, PlannedJob, RunKey, Work
 from privmix.mechanisms.plan import relation_of, unit_of
 from privmix.mechanisms.private_count import CountQuery
 from privmix.mechanisms.run_place import RunState
-from privmix.options import names_of
 from privmix.progress import Progress, silent
 from privmix.rounding import exact
-from privmix.shown import PriceCurve, Shown
-from privmix.signatures import spelt_out
+from privmix.shown import Bars, Shown
 from privmix.training import (
     ModelFacts,
     PublicData,
@@ -52,7 +45,7 @@ from privmix.training import (
     TrainingRun,
     Watch,
 )
-from privmix.training.config import OWN, named_model
+from privmix.training.config import OPTIONS, OWN, named_model
 from privmix.training.dp_sgd import share_streams
 from privmix.training.mechanisms.base import mechanism_of
 from privmix.training.models import OwnNetwork
@@ -61,20 +54,11 @@ from privmix.training.views.bank import extract_bank
 from privmix.world import World, current_world
 
 _SHARED: Final = ("pool", "public", "synthetic", "validation")
-_NAMES: Final = names_of(TrainingConfig)
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PlannedTraining(PlannedJob["TrainingJob"], Shown):
-    """A training that is planned: no private record was read.
-
-    Attributes:
-        trainer: network, views and public data, ready.
-        watch: who is told how it proceeds.
-        counted: what a private count gave, where the plan was made with one.
-
-    The rest: :class:`privmix.jobs.work.PlannedJob`.
-    """
+    """A training that is planned: no private record was read. `trainer` has network, views and public data, ready."""
 
     plan: TrainingPlan
     trainer: Trainer
@@ -87,8 +71,8 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
         return self.plan.records_declared
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """What its owner should know before it is carried out, a sentence each."""
+    def cautions(self) -> tuple[str, ...]:
+        """Warnings for the owner before it is carried out, a sentence each."""
         plan, found = self.plan, []
         if plan.steps and plan.delta >= 1 / plan.most_units:
             found.append(f"delta {exact(plan.delta)} is not below 1/{unit_of(plan).many} = {1 / plan.most_units:.3g}")
@@ -97,7 +81,6 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
         return (*found, *filter(None, [self.job.opened.source.unread]))
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         plan = self.plan
         return {
             "plan": plan.to_dict(),
@@ -113,9 +96,10 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
         asked = f"epsilon {exact(config.epsilon)}, delta {exact(plan.delta)}, adjacency {relation}"
         without = {"batches": "none: no private record is read", "public data": config.scenario}
         known = {
+            "target": asked,
+            **({"in words": Guarantee.of_plan(plan).odds} if plan.steps and self.job.seed is None else {}),
             "model": f"{config.model}, {trainer.weights} trained",
             "records, features, classes": f"{plan.records:,}, {trainer.facts.dim}, {len(trainer.facts.classes)}",
-            "target": asked,
             PUBLISHED_NAMES: shown_names(self.job.opened.published_names),
         }
         if plan.steps == 0:
@@ -132,12 +116,12 @@ class PlannedTraining(PlannedJob["TrainingJob"], Shown):
         """As it prints; what is planned is public, its data are not."""
         return "Planned training", self.facts()
 
-    def picture(self) -> PriceCurve | None:
-        """The price."""
+    def picture(self) -> Bars | None:
+        """Return the price."""
         return self.plan.picture()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
     """A training on one private dataset: join its :meth:`processes`, :meth:`plan` it, then :meth:`carry_out` the plan.
 
@@ -149,17 +133,14 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
 
     @cached_property
     def extractor(self) -> Extractor:
-        """The public extractor."""
         return parse_features(self.features)
 
     @cached_property
     def opened(self) -> Dataset:
-        """The dataset; opening it reads no record."""
-        return open_dataset(self.data, self.extractor, split=self.split, classes=self.classes, columns=self.columns)
+        return open_dataset(self.data, self.extractor, split=self.split, classes=self.classes, columns=self.declared)
 
     @cached_property
     def facts(self) -> ModelFacts:
-        """Public facts of the dataset."""
         schema, extractor = self.opened.schema, self.extractor
         shape = tuple(schema.input_shape)
         return ModelFacts(tuple(schema.classes), extractor.spec(), shape, extractor.output_dim(shape))
@@ -167,50 +148,48 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
     @cached_property
     def own(self) -> Any:
         """The user's own module, where `model` is one or names one; else None."""
-        model = self.model  # type: ignore[attr-defined]
+        model = self.model
         if named_model(model) != OWN or model == OWN:
             return None
         # Initial weights are those of a resumed run only if they are drawn from the same seed.
-        return own_module(model, self.given.get("model_seed", 0)) if isinstance(model, str) else model
+        return own_module(model, self.model_seed or 0) if isinstance(model, str) else model
 
     def _network(self) -> OwnNetwork | None:
-        """The same, checked and ready to be trained."""
+        """Return the same, checked and ready to be trained."""
         return None if self.own is None else OwnNetwork.of(self.own, self.facts)
 
     @property
     def _shared(self) -> dict[str, Any]:
-        """What is called public, by the option that names it."""
+        """Public data, by the option that names them."""
         return {name: getattr(self, name) for name in _SHARED}
 
     @cached_property
     def _opened_public(self) -> dict[str, Source]:
-        """The same, opened."""
-        return sources_of(self._shared, self.extractor, self.facts, self.columns)
+        return sources_of(self._shared, self.extractor, self.facts, self.declared)
 
     @cached_property
     def _origins(self) -> list[tuple[str, Sketch]]:
-        """What public data were made of, where they are synthetic."""
+        """Sources of the public data, where they are synthetic."""
         return origins_of(self._opened_public)
 
     def check_options(self) -> None:
-        """See :meth:`Job.check`."""
         if self.epsilon == 0:
             self._check_without_steps()
         elif self.of_persons and self.records is None and not self.private_count:
-            allowed = "how many persons there are, which no header tells: declare it, or estimate it by `private_count`"
+            allowed = "the number of persons: declare it, or estimate it with `private_count`"
             raise InvalidInput("records", None, allowed)
         check_asked(self.private_count, self.records, dry_run=self.dry_run, most_per_person=self.most_per_person)
-        if self.given.get("bank") and self.store is not None:
-            raise InvalidInput("store", str(self.store), "none with `bank`: its views are drawn anew for each run")
+        if self.bank and self.store is not None:
+            raise InvalidInput("store", str(self.store), "no store with `bank`, which draws new views for each run")
         if self.out is None and self.resume:
-            raise InvalidInput("resume", True, "the `out` of an interrupted run")
+            raise InvalidInput("resume", True, "only with the `out` of an interrupted run")
         check_device(self.device)
         refuse_private(self._shared, self.data, self.split)
 
     @property
     def of_persons(self) -> bool:
         """Whether a person with all records is the unit of privacy."""
-        return self.persons.declared(self.columns.person)
+        return self.persons.declared(self.declared.person)
 
     def _check_without_steps(self) -> None:
         """Raise :class:`InvalidInput` where an option is for private records, of which none is read."""
@@ -218,28 +197,24 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         given["private_count"] = self.private_count or None
         for name, value in given.items():
             if value is not None:
-                raise InvalidInput(name, value, "none with `epsilon` 0, for which no private record is read")
+                raise InvalidInput(name, value, "no value with `epsilon` 0, since no private record is read")
 
     def processes(self) -> AbstractContextManager[World]:
-        """The processes that do it: each of several has its own CUDA device from here on; a plan alone needs one."""
+        """Return the processes that do it, each with its own CUDA device from here on; a plan alone needs one."""
         return nullcontext(World()) if self.dry_run else current_world(self.device)
 
-    @in_terms_of(_NAMES)
+    @in_terms_of(OPTIONS)
     def plan(self, world: World) -> PlannedTraining:
-        """Check everything, and make the plan from public facts. Only a private count is read, once it is paid for.
-
-        Raises:
-            InvalidInput: as :meth:`check`; or settings, data and public data do not fit, or no noise meets the budget.
-            StorageError, MissingExtra: something can't be read.
-            BudgetExceeded: the ledger does not hold a private count.
-        """
+        """Make the plan from public facts, after all checks. Only a private count is read, once it is paid for."""
         self.check()
         self.persons.check(self.opened)
-        key, counted, facts = Key(self.seed), None, self.facts
+        key, counted, facts = RunKey(self.seed), None, self.facts
         if self.private_count:
             if world.size > 1:
-                raise InvalidInput("private_count", True, "one process: give several what a release estimates")
-            # Whatever else is wrong shows before the count is paid for, by a run of one step for a stand-in.
+                raise InvalidInput(
+                    "private_count", True, "one process: for several, first estimate the count and give it as `records`"
+                )
+            # A run of one step for a stand-in shows all other errors before the count is paid for.
             self._trainer(replace(self.config(facts, STAND_IN), epochs=1e-9), STAND_IN).check_world(world)
             query = CountQuery(count_noise(self.epsilon, self.delta), 1 if self.of_persons else None)
             counted = count(self, query, key, self.left())
@@ -283,44 +258,37 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         if data is None:
             return None
         with in_terms_of(part=name):
-            options = pool_options(self.extractor, self.columns)
+            options = pool_options(self.extractor, self.declared)
             return PublicData.open(data, self.extractor, facts.classes, input_shape=facts.input_shape, **options)
 
-    @in_terms_of(_NAMES)
+    @in_terms_of(OPTIONS)
     def carry_out(self, planned: PlannedTraining, progress: Progress = silent) -> Done[TrainedModel]:
-        """See :meth:`Job.carry_out`."""
         return super().carry_out(planned, progress)
 
     def spending(self, planned: PlannedTraining) -> Spending:
-        """See :meth:`Job.spending`: what a private count cost."""
         if not planned.earlier:
             return super().spending(planned)
         return spending(self, planned.plan.records_noise_multiplier, planned.earlier[0])
 
     def check_resumed(self, planned: PlannedTraining, state: RunState) -> None:
-        """See :meth:`Job.check_resumed`."""
         TrainingRun.check_settings(state, planned.trainer.settings())
 
-    def cost(self, planned: PlannedTraining) -> Cost | None:
-        """See :meth:`Job.cost`: nothing where there are no steps."""
-        # Of what it runs, whatever else is called planned.
+    def cost(self, planned: PlannedTraining) -> JobCost | None:
+        # The plan that the trainer runs, even if another plan is called planned.
         plan = planned.trainer.plan
         if not plan.steps:
             return None
-        return Cost(plan.charge, plan.adjacency, "training", self.epsilon, self.delta, unit_of(plan).one)
+        return JobCost(plan.charge, plan.adjacency, "training", self.epsilon, self.delta, unit_of(plan).one)
 
     def whose(self) -> NDArray[np.int64] | None:
-        """See :meth:`Job.whose`."""
         return self.persons.read(self.opened) if self.of_persons else None
 
-    def public_records(self, planned: PlannedTraining) -> tuple[Mapping[str, Contents], Iterable[tuple[str, Sketch]]]:
-        """See :meth:`Job.public_records`."""
+    def called_public(self, planned: PlannedTraining) -> tuple[Mapping[str, InputHashes], Iterable[tuple[str, Sketch]]]:
         return contents_of(self._opened_public), self._origins
 
     def open_run(self, planned: PlannedTraining, in_ledger: str, given: RunArguments) -> TrainingRun:
-        """See :meth:`Job.open_run`."""
         assert self.out is not None
-        return TrainingRun(self.out, planned.trainer.settings(), **given)
+        return TrainingRun(Path(self.out), planned.trainer.settings(), **given)
 
     def read(self, planned: PlannedTraining, work: Work, progress: Progress) -> TrainingRecords | None:
         """Features in memory or in a store, or a bank of views."""
@@ -350,7 +318,6 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         return TrainingRecords.of(kept.features, kept.labels, classes=classes, persons=whose)
 
     def compute(self, planned: PlannedTraining, work: Work, records: Any, progress: Progress) -> TrainedModel:
-        """See :meth:`Job.compute`."""
         assert work.run is None or isinstance(work.run, TrainingRun)
         return planned.trainer.run(
             records,
@@ -363,67 +330,4 @@ class TrainingJob(TrainingOptions, Job[PlannedTraining, TrainedModel]):
         )
 
     def noted(self, result: TrainedModel) -> str:
-        """See :meth:`Job.noted`."""
         return f"model {result.certificate.id}"
-
-
-@shows_bars
-@spelt_out(Columns, TrainingOptions, Persons, types=TrainingArguments, grows=TrainingOptions, refused=("dry_run",))
-def train(
-    data: Any,
-    *,
-    epsilon: float,
-    delta: float,
-    progress: Asked = None,
-    **options: Unpack[TrainingArguments],
-) -> Model:
-    """Train a private model with DP-SGD: mixup, augmentation, public data.
-
-    The plan (batches, steps, noise) is made from public facts before any private record is read, and one plan serves
-    the sampler, the noise and the accountant. With ``ledger`` and ``dataset`` the budget is charged before that, too.
-
-    Args:
-        data: private records: file, folder, pattern or address; ``(x, y)`` with ``classes=``, a frame or a Dataset.
-        epsilon, delta: the target.
-        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
-        options: the options below; what is None takes the model's own default. With ``out`` a killed run is finished by
-            ``resume``. ``person`` is the name of a column, or an array of identifiers: privacy is then for persons, and
-            ``records`` is how many there are. In place of single options a whole config is taken, such as
-            ``views=ViewConfig(...)``: :class:`privmix.training.config.TrainingConfig` says which there are.
-
-    Returns:
-        a model that takes raw inputs and has its ``certificate``; without ``out`` it is in memory until it is saved.
-
-    Raises:
-        InvalidInput: options don't go together, the data are not as declared, or no noise meets the budget.
-        BudgetExceeded: the ledger does not hold it; nothing was read.
-        StorageError: reading or writing failed.
-
-    Example:
-        >>> import numpy as np
-        >>> x = np.random.default_rng(0).normal(size=(400, 4))
-        >>> y = (x[:, 0] > 0).astype(int)
-        >>> model = train((x, y), epsilon=8.0, delta=1e-4, classes=range(2), features="identity", epochs=5)
-        >>> model.certificate["guarantee"]["epsilon"] <= 8.0, model.predict(x).shape
-        (True, (400,))
-    """
-    given: dict[str, Any] = dict(options)
-    if given.pop("dry_run", False):
-        raise InvalidInput("dry_run", True, "False: a plan alone is made by TrainingJob.plan")
-    for name in ("out", "store"):
-        if given.get(name) is not None:
-            given[name] = Path(given[name])
-    persons, person = Persons.taken_from(given, data)
-    columns = Columns.taken_from(given, person)
-    job = TrainingJob(data, epsilon, delta, columns=columns, persons=persons, **given)
-    with job.processes() as world:
-        planned = job.plan(world)
-        if job.opened.source.unread:
-            warnings.warn(job.opened.source.unread, stacklevel=4)
-        done = job.carry_out(planned, callback(progress))
-    for text in done.warnings:
-        warnings.warn(text, stacklevel=4)
-    model = Model(done.result)
-    # The user's own, whose model may lie where a certificate may not point.
-    model.__dict__["extractor"] = job.extractor
-    return model

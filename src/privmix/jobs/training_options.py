@@ -1,18 +1,33 @@
-"""What is asked of a DP-SGD run: data, places and running here, and the options of its config, which says them."""
+"""Options of a DP-SGD run: data, places and running here, and the options of its config, which describes them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from privmix.jobs.columns import Columns
-from privmix.jobs.options import CAP_HELP, CLASSES_HELP, JobOptions
-from privmix.jobs.persons import Persons
-from privmix.options import described, given_in, option, said, with_leaves
-from privmix.training.config import LINEAR, TrainingConfig
+from privmix._registry import options_of
+from privmix.jobs.options import (
+    CAP_HELP,
+    CLASSES_HELP,
+    DATA_HELP,
+    DATA_IN_PYTHON,
+    DELTA_HELP,
+    EPSILON_HELP,
+    FEATURES_HELP,
+    LEDGER_HELP,
+    STORE_HELP,
+)
+from privmix.jobs.persons import PrivateColumns
+from privmix.options import described, option, with_default
+from privmix.training.config import LINEAR, MECHANISMS_PLACE, OPTIONS, OptimiserConfig, TrainingConfig
+from privmix.training.gradients.config import ExecutionConfig
+from privmix.training.public.config import METHODS_PLACE, ExtendedConfig, WarmUpConfig
+from privmix.training.views.config import ViewConfig
 
 if TYPE_CHECKING:
+    from privmix.features import Extractor
+    from privmix.ledger import Ledger
     from privmix.training import ModelFacts
 
 _PRIVACY: Final = "Privacy"
@@ -21,75 +36,84 @@ _PUBLIC: Final = "Public data"
 _RUNNING: Final = "Running"
 
 
+MECHANISM_KINDS: Final = options_of(*MECHANISMS_PLACE)
+METHOD_KINDS: Final = {"NAME": ExtendedConfig, **options_of(*METHODS_PLACE)}
+OPTIMISER_KINDS: Final = {"NAME": OptimiserConfig}
+STRATEGY_KINDS: Final = {"NAME": ExecutionConfig}
+VIEW_KINDS: Final = {"NAME": ViewConfig}
+WARM_UP_KINDS: Final = {"NAME": WarmUpConfig}
+_FIELDS: Final = {option: own for own, option in OPTIONS.items()}
+
+
+def _setting(name: str, kinds: str = "") -> dict[str, Any]:
+    """Metadata of an option that is a field of the config; None leaves it to the model."""
+    item = TrainingConfig.__dataclass_fields__[_FIELDS.get(name, name)]
+    text = item.metadata["help"]
+    plain = item.default is not MISSING and item.default is not None and "Default" not in text
+    words = {"help": text if plain else with_default(text, item.default), "setting": True}
+    shown = {"shown": item.default} if plain else {}
+    more = {"kinds": f"{__name__}:{kinds}"} if kinds else {}
+    return {**item.metadata, **words, **shown, **more}
+
+
 @described
-@dataclass(frozen=True, eq=False)
-@with_leaves(TrainingConfig, after="seed", but=("epsilon", "delta"))
-class TrainingOptions(JobOptions):
-    """What is asked of a DP-SGD run. What is None takes the model's own default.
+@dataclass(frozen=True, eq=False, repr=False)
+class TrainingOptions(PrivateColumns):
+    """Options of a DP-SGD run. Options that are None take the model's own default."""
 
-    Options of :class:`privmix.training.config.TrainingConfig` have their flat names here.
-    """
-
-    split: str = option("train", "Which part of the dataset.")
+    data: Any = option(MISSING, DATA_HELP, in_python=DATA_IN_PYTHON)
+    _: KW_ONLY
+    epsilon: float = option(MISSING, EPSILON_HELP)
+    delta: float = option(MISSING, DELTA_HELP)
+    out: str | Path | None = option(None, "Folder to create.", needed=True)
+    features: str | Extractor = option("pixels", FEATURES_HELP)
+    split: str = option("train", "Split of the dataset.")
     classes: Any = option(None, CLASSES_HELP)
-    columns: Columns = field(default_factory=Columns)
-    records: int | None = option(
-        None,
-        "A public record count to plan with; the real one then stays private. With persons: how many there are.",
-        _PRIVACY,
-    )
+    records: int | None = option(None, "Public record count (or person count); the real one stays private.", _PRIVACY)
     private_count: bool = option(
-        False, "Keep the record count private: estimate it with noise, for a tenth of the budget.", _PRIVACY
+        False, "Keep the record count private: estimate it, using 10% of the budget.", _PRIVACY
     )
-    persons: Persons = field(default_factory=Persons)
-    ledger: Any = field(
-        default=None,
-        repr=False,
-        metadata=said("Charge this ledger before reading: sqlite:///FILE or postgresql://...", _PRIVACY, common=True),
-    )
-    dataset: str | None = option(None, "With `ledger`: the dataset's name there.", _PRIVACY, common=True)
+    ledger: str | Ledger | None = option(None, LEDGER_HELP, _PRIVACY, common=True)
+    dataset: str | None = option(None, "Name of the dataset in `ledger`.", _PRIVACY, common=True)
     most_per_person: int | None = option(None, CAP_HELP, _PRIVACY)
-    seed: int | None = option(None, "Tests and benchmarks only: the model is then NOT private.", _PRIVACY)
-    pool: Any = option(None, "Public labelled examples to mix with: a dataset.", _VIEWS)
-    public: Any = option(None, "Real public records of the same classes: a dataset.", _PUBLIC, common=True)
-    synthetic: Any = option(None, "Synthetic records, made from public data only.", _PUBLIC)
-    validation: Any = option(None, "Public labelled records: `callbacks` get accuracy and loss on them.", _RUNNING)
+    seed: int | None = option(None, "Seed for tests and benchmarks: the model is then NOT private.", _PRIVACY)
+    model: Any = field(default=None, metadata=_setting("model"))
+    batch_size: int | None = field(default=None, metadata=_setting("batch_size"))
+    epochs: float | None = field(default=None, metadata=_setting("epochs"))
+    clip_norm: float | None = field(default=None, metadata=_setting("clip_norm"))
+    clipping: str | None = field(default=None, metadata=_setting("clipping"))
+    feature_norm: float | None = field(default=None, metadata=_setting("feature_norm"))
+    mechanism: Any = field(default=None, metadata=_setting("mechanism", "MECHANISM_KINDS"))
+    microbatch: int | None = field(default=None, metadata=_setting("microbatch"))
+    adjacency: str | None = field(default=None, metadata=_setting("adjacency"))
+    optimiser: str | OptimiserConfig | None = field(default=None, metadata=_setting("optimiser", "OPTIMISER_KINDS"))
+    views: str | ViewConfig | None = field(default=None, metadata=_setting("views", "VIEW_KINDS"))
+    bank: int | None = field(default=None, metadata=_setting("bank"))
+    scenario: str | None = field(default=None, metadata=_setting("scenario"))
+    warm_up: str | WarmUpConfig | None = field(default=None, metadata=_setting("warm_up", "WARM_UP_KINDS"))
+    public_method: str | ExtendedConfig | None = field(default=None, metadata=_setting("public_method", "METHOD_KINDS"))
+    strategy: str | ExecutionConfig | None = field(default=None, metadata=_setting("strategy", "STRATEGY_KINDS"))
+    model_seed: int | None = field(default=None, metadata=_setting("model_seed"))
+    pool: Any = option(None, "PUBLIC labelled dataset to mix with.", _VIEWS)
+    public: Any = option(None, "PUBLIC dataset with real records of the same classes.", _PUBLIC, common=True)
+    synthetic: Any = option(None, "Dataset of synthetic records, made from public data only.", _PUBLIC)
+    validation: Any = option(None, "PUBLIC labelled dataset, for accuracy and loss in `callbacks`.", _RUNNING)
     callbacks: Any = option(
         None,
-        "Get steps, epsilon so far and figures of `validation`: tensorboard:FOLDER, mlflow:EXPERIMENT; in Python "
-        "functions, too.",
+        "Receivers of progress figures: tensorboard:FOLDER or mlflow:EXPERIMENT.",
         _RUNNING,
+        in_python="Also functions.",
     )
-    dry_run: bool = option(False, "Show the plan; read no private row.", _RUNNING, common=True)
-    resume: bool = option(False, "Finish an interrupted run with the same options.", _RUNNING, common=True)
+    dry_run: bool = option(False, "Show the plan without reading a private row.", _RUNNING, common=True, terminal=True)
+    resume: bool = option(False, "Resume an interrupted run (same options).", _RUNNING, common=True)
     overwrite: bool = option(False, "Replace an existing `out`; discard an interrupted run.", _RUNNING, common=True)
-    store: Path | None = option(None, "Keep extracted features here (private!) and reuse them.", _RUNNING)
-    device: str | None = option(None, "cpu or cuda. Default: cuda if there is one.", _RUNNING)
-
-    @property
-    def given(self) -> dict[str, Any]:
-        """What is said of the config, by flat names."""
-        return given_in(TrainingConfig, self)
+    store: str | Path | None = option(None, STORE_HELP, _RUNNING)
+    device: str | None = option(None, "Device: cpu or cuda. Default: cuda if available.", _RUNNING)
 
     def config(self, facts: ModelFacts, records: int) -> TrainingConfig:
-        """What these mean for a dataset.
-
-        Args:
-            facts: public facts of the data.
-            records: n, public or declared.
-
-        Raises:
-            InvalidInput: a value is out of range, or these don't go together.
-
-        Example:
-            >>> from privmix.training import ModelFacts
-            >>> facts = ModelFacts(("cat", "dog"), {"name": "pixels"}, (32, 32, 3), dim=3072)
-            >>> said = {"model": "cnn", "views": "dp-mix-self", "k_base": 4}
-            >>> config = TrainingOptions("cifar10", 8.0, 1e-5, **said).config(facts, 50_000)
-            >>> config.views.views, config.batch_size
-            (20, 4096)
-        """
-        given = {"model": LINEAR, **self.given, "epsilon": self.epsilon, "delta": self.delta}
-        if self.persons.declared(self.columns.person):
+        """Return the config for a dataset of these public facts and n `records`, public or declared."""
+        given = {item.name: getattr(self, item.name) for item in fields(self) if item.metadata.get("setting")}
+        given |= {"model": LINEAR if self.model is None else self.model}
+        if self.persons.declared(self.declared.person):
             given["per_person"] = self.persons.per_person or 1
-        return TrainingConfig.for_model(records=records, facts=facts, **given)
+        return TrainingConfig.for_model(records=records, facts=facts, epsilon=self.epsilon, delta=self.delta, **given)

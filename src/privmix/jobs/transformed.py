@@ -21,14 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Transformed(Shown):
-    """Records as a release's rows are. They are as private as the records that they were made of.
-
-    Attributes:
-        features: (n, d) float32, in the order of the data.
-        feature_names: d names.
-        names: the images' file names, where each record is a file.
-        out: the file that was written, if any.
-    """
+    """Records in the form of a release's rows, (n, d) float32. As private as the records."""
 
     features: NDArray[np.float32]
     feature_names: tuple[str, ...]
@@ -39,26 +32,23 @@ class Transformed(Shown):
         return len(self.features)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """How many there are, and where."""
         facts = {"features": f"{len(self.feature_names):,}"}
         return f"Transformed: {len(self):,} records", facts if self.out is None else {**facts, "file": self.out}
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         out = None if self.out is None else str(self.out)
         return {"records": len(self), "features": len(self.feature_names), "out": out}
 
     def table(self, start: int = 0, stop: int | None = None) -> Any:
-        """Records ``start`` to before ``stop`` as an Arrow table: a column a feature.
-
-        Where each record is a file, its name is in a first column ``record``.
-        """
+        """Return records `start` to before `stop` as an Arrow table: file names (`record`), if any, then features."""
         import pyarrow as pa
 
+        from privmix.jobs.private_tables import column
+
         part = slice(start, stop)
-        arrays, names = [pa.array(column) for column in self.features[part].T], list(self.feature_names)
+        arrays, names = [column(one) for one in self.features[part].T], list(self.feature_names)
         if self.names is not None:
-            arrays, names = [pa.array(self.names[part], pa.string()), *arrays], ["record", *names]
+            arrays, names = [column(self.names[part]), *arrays], ["record", *names]
         return pa.Table.from_arrays(arrays, names)
 
 
@@ -68,15 +58,9 @@ def transformed(
     columns: Columns,
     split: str | None,
     features_model: str | Path | None,
-    trust_features_model: bool,
     progress: Progress,
 ) -> Transformed:
-    """Records through a release's extractor, clipped, centred by the released mean and clipped again.
-
-    Raises:
-        InvalidInput: the data have other inputs than the release.
-        StorageError: something can't be read.
-    """
+    """Return records through a release's extractor, clipped, centred by the released mean and clipped again."""
     # Imported here: help takes none of it.
     from privmix.features import from_spec
     from privmix.features.spec import feature_names
@@ -85,8 +69,7 @@ def transformed(
     from privmix.releases.at_hand import dataset_of
 
     facts = ReleaseFacts.of(dataset_of(release))
-    trust, arrays = trust_features_model, facts.extractor_arrays
-    extractor = from_spec(facts.extractor, features_model, trust_model=trust, arrays=arrays)
+    extractor = from_spec(facts.extractor, features_model, arrays=facts.extractor_arrays)
     opened = open_unlabelled(data, extractor, facts.input_shape, facts.classes, split=split, columns=columns)
     total = opened.schema.records
     found, done = np.empty((total, facts.dim), np.float32), 0

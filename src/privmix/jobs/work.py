@@ -1,4 +1,4 @@
-"""What a job has in its hands: its key, its price, its plan, what its records are read with, and what came of it."""
+"""State of a job: its key, its price, its plan, the readers of its records, and its result."""
 
 from __future__ import annotations
 
@@ -18,22 +18,10 @@ J = TypeVar("J")
 R = TypeVar("R")
 
 
-class Key:
-    """The key of one plan that is carried out: made when it is first needed, gone when the job ends, and made once.
+class RunKey:
+    """The key of one plan that is carried out: made once, when it is first needed, and gone when the job ends."""
 
-    Args:
-        seed: of tests and benchmarks; None: from the operating system's entropy.
-
-    Attributes:
-        run: the id of the run that has it on disk, where it served a private count.
-
-    Example:
-        >>> key = Key(None)
-        >>> streams = key.streams()
-        >>> key.end()
-        >>> streams.live, key.used
-        (False, True)
-    """
+    # `seed` is for tests. `run`: the id of the run that has the key on disk, where it served a private count.
 
     def __init__(self, seed: int | None) -> None:
         self._seed, self.used = seed, False
@@ -41,9 +29,8 @@ class Key:
         self._streams: SecretStreams | None = None
 
     def streams(self) -> SecretStreams:
-        """The one key's streams."""
         if self.used:
-            raise RuntimeError("this key has served its job")
+            raise RuntimeError("this key was used by another job already")
         if self._streams is None:
             # Before a key is in memory.
             no_core_dumps()
@@ -52,7 +39,6 @@ class Key:
         return self._streams
 
     def end(self) -> None:
-        """Overwrite it."""
         self.used = True
         if self._streams is not None:
             self._streams.destroy()
@@ -60,19 +46,12 @@ class Key:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PlannedJob(ABC, Generic[J]):
-    """A job that is planned: no private record was read for it, but for what ``earlier`` paid for.
+    """A job that is planned: no private record was read for it, except what `earlier` paid for."""
 
-    Attributes:
-        job: that it is of.
-        plan: public; what is charged, carried out and certified.
-        key: of the one time that it is carried out.
-        world: the processes that do it.
-        earlier: what was charged for planning it.
-    """
-
+    # `key`: of the one time that it is carried out; `world`: the processes that do it.
     job: J
     plan: Plan
-    key: Key
+    key: RunKey
     world: World = field(default_factory=World)
     earlier: tuple[Charge, ...] = ()
 
@@ -84,13 +63,7 @@ class PlannedJob(ABC, Generic[J]):
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What a job has in its hands once its records may be read.
-
-    Attributes:
-        charged: for it.
-        run: where it is carried out, if it has a place.
-        streams: its secret ones; None beside the head, and where a run has only to be put in its place.
-    """
+    """The tools of a job once its records may be read; `streams` are secret, None outside the head."""
 
     charged: Charge = field(default_factory=Charge)
     run: Run | None = None
@@ -104,13 +77,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Done(Generic[R]):
-    """A job that is done.
-
-    Attributes:
-        result: of it.
-        made: what that is.
-        not_noted: why a charge for it could not be noted as done, though it was made; one error each.
-    """
+    """A job that is done: result, what it is, and the errors of charges that could not be noted as done."""
 
     result: R
     made: str
@@ -118,5 +85,8 @@ class Done(Generic[R]):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its owner should know, a sentence each."""
-        return tuple(f"the {self.made} is made and charged, but not noted as done: {one}" for one in self.not_noted)
+        """Warnings for the owner, a sentence each."""
+        return tuple(
+            f"the {self.made} is made and charged, but the ledger does not list it as done: {one}"
+            for one in self.not_noted
+        )

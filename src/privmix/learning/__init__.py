@@ -1,7 +1,5 @@
 """Learners on a release: scikit-learn estimators that see released rows only, so learning costs no privacy."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily

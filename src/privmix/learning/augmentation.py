@@ -17,43 +17,19 @@ _PADDING: Final = 4
 
 
 def augmentations(text: str | None) -> frozenset[str]:
-    """The ones meant by ``"flip"``, ``"crop"`` or both with a comma; None means none.
-
-    Raises:
-        InvalidInput: another name, or one twice.
-
-    Example:
-        >>> sorted(augmentations("flip,crop"))
-        ['crop', 'flip']
-    """
+    """Parse "flip", "crop" or both with a comma between; None gives none."""
     named = text.split(",") if isinstance(text, str) else []
     if not (text is None or named) or not set(named) <= set(AUGMENTATIONS) or len(set(named)) != len(named):
-        raise InvalidInput("augment", text, f"{', '.join(AUGMENTATIONS)}, or both with a comma")
+        raise InvalidInput("augment", text, f"{', '.join(AUGMENTATIONS)}, or both, separated by a comma")
     return frozenset(named)
 
 
 @dataclass(frozen=True)
 class ImageRows:
-    """Random horizontal flips and crops, as Li et al. 2022 (appendix E.3) take of released images of CIFAR.
+    """Random horizontal flips and crops of rows that are images (Li et al. 2022, appendix E.3), drawn for each row."""
 
-    A flip has probability 1/2. A crop is a window of the image's size, at any place, of the image with 4 pixels more on
-    all sides, in which it is mirrored: zeros there would have no noise. Each row is drawn for by itself.
-
-    Args:
-        which: of :data:`AUGMENTATIONS`.
-        shape: (H, W) or (H, W, channels) of an image, channels last in a row.
-        dim: numbers in a row.
-        centre: (d,) what was subtracted from every record; an image is a row and this.
-
-    Raises:
-        InvalidInput: rows are no images of that shape, or these are too small to be mirrored.
-
-    Example:
-        >>> flips = ImageRows(frozenset(["flip"]), (1, 2), 2)
-        >>> found = flips(torch.tensor([[1.0, 2.0]] * 8), torch.Generator().manual_seed(0))
-        >>> sorted({tuple(row) for row in found.tolist()})
-        [(1.0, 2.0), (2.0, 1.0)]
-    """
+    # A flip has probability 1/2. A crop is a window of the image's size, at any place, of the image with 4 mirrored
+    # pixels on all sides: zeros there would have no noise. ``centre`` (d,) was subtracted from every record.
 
     which: frozenset[str]
     shape: tuple[int, ...]
@@ -62,13 +38,13 @@ class ImageRows:
 
     def __post_init__(self) -> None:
         if len(self.shape) not in (2, 3) or math.prod(self.shape) != self.dim:
-            allowed = f"none: {self.dim} numbers a row are no pixels of inputs of shape {self.shape}"
+            allowed = f"no augmentation: rows of {self.dim} numbers are not images of shape {self.shape}"
             raise InvalidInput("augment", ",".join(sorted(self.which)), allowed)
         if "crop" in self.which and min(self.shape[:2]) <= _PADDING:
-            raise InvalidInput("augment", "crop", f"flip: images of {self.shape[:2]} pixels have no margin to mirror")
+            raise InvalidInput("augment", "crop", f"flip only: images of {self.shape[:2]} pixels are too small to crop")
 
     def __call__(self, rows: Tensor, generator: torch.Generator) -> Tensor:
-        """(b, d) rows -> (b, d), drawn anew at every call."""
+        """(b, d) rows -> (b, d), with new draws at every call."""
         height, width, channels = (*self.shape, 1)[:3]
         whole = rows if self.centre is None else rows + self.centre
         images = whole.reshape(-1, height, width, channels).permute(0, 3, 1, 2)
@@ -82,7 +58,6 @@ class ImageRows:
 
 
 def _cropped(images: Tensor, generator: torch.Generator) -> Tensor:
-    """(b, c, H, W) windows of as many mirrored ones."""
     count, channels, height, width = images.shape
     wide = torch.nn.functional.pad(images, (_PADDING,) * 4, mode="reflect")
     top, left = torch.randint(2 * _PADDING + 1, (2, count), generator=generator)

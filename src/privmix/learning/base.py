@@ -1,4 +1,4 @@
-"""What every learner shares: it sees a release once, then classifies raw extractor output."""
+"""Base of every learner: it sees a release once, then classifies raw extractor output."""
 
 from __future__ import annotations
 
@@ -12,10 +12,6 @@ from typing import Any, ClassVar, Final, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import softmax
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 
 from privmix._registry import Registry
 from privmix.errors import InvalidInput, NotPrivateWarning
@@ -23,6 +19,7 @@ from privmix.learning.calibration import temperature_of
 from privmix.learning.class_prior import ClassPrior
 from privmix.learning.class_statistics import class_statistics
 from privmix.learning.data_model import DataModel
+from privmix.learning.estimator import Estimator
 from privmix.learning.forecast import LinearRule
 from privmix.learning.rows import as_release, slices
 from privmix.plans import Plan
@@ -32,22 +29,12 @@ from privmix.publication.dataset import HasDataset, RecordTransform, ReleasedDat
 NOT_PRIVATE: Final = "fitted to records themselves: this model is NOT private, and for their owner alone"
 
 # Records classified at once.
-_PREDICTION_BATCH = 4096
+PREDICTION_BATCH = 4096
 
 
 @dataclass(frozen=True)
 class ReleaseFacts:
-    """The public facts of a release that a model carries to classify raw inputs on its own.
-
-    Attributes:
-        classes: K class names; a prediction k means ``classes[k]``.
-        transform: applied to extractor output before the model sees it.
-        extractor: description of the feature extractor, enough to rebuild it.
-        input_shape: shape of one raw input of that extractor.
-        release_id: the release that the model was fitted on.
-        dim: d, the number of features.
-        extractor_arrays: what the extractor carries, by name; mostly nothing.
-    """
+    """The public facts of a release with which a model classifies raw inputs; k means ``classes[k]``."""
 
     classes: tuple[str, ...]
     transform: RecordTransform
@@ -59,7 +46,6 @@ class ReleaseFacts:
 
     @classmethod
     def of(cls, release: ReleasedDataset) -> Self:
-        """The facts of ``release``."""
         return cls(
             classes=tuple(release.classes),
             transform=release.transform,
@@ -71,29 +57,25 @@ class ReleaseFacts:
         )
 
 
-class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no type hints
-    """Base of the scikit-learn estimators that learn from a release.
+class ReleaseLearner(Estimator):
+    """Base of the scikit-learn estimators that learn from a release, at no privacy cost: learning is post-processing.
 
-    Learning is post-processing: a learner reads a :class:`ReleasedDataset`, so fitting as often as you like costs no
-    privacy. (``fit(X, y)`` takes records themselves, without privacy, and says so.) Every learner applies the release's
-    ``transform`` to the features it is asked to classify; give it the extractor's raw output.
+    A learner applies the release's ``transform`` to the features that it classifies: give it the extractor's output.
 
     Attributes:
         facts_: :class:`ReleaseFacts` of the release, set by ``fit``.
-        rows_: how many rows the release has, set by ``fit`` and not kept on disk.
-        classes_: (K,) int64, the class indices 0 .. K-1 that ``predict`` returns; of records, their labels.
+        rows_: number of released rows, set by ``fit`` and not saved.
+        classes_: (K,) int64, class indices 0 .. K-1; fitted to records, their labels.
         n_features_in_: d.
         private_: whether it was fitted to a release, and not to records.
-        temperature_: what scores are multiplied by before the softmax makes probabilities of them; see
-            :func:`privmix.learning.calibration.temperature_of`; 1 where an extractor changed the rows after the noise.
-        told_: what ``fit`` was told of the classes beside the release, and what came of it, in JSON values; None for
-            nothing.
+        temperature_: factor on scores before the softmax (:func:`privmix.learning.calibration.temperature_of`).
+        told_: JSON values of the class prior that ``fit`` used and its weight, or None.
     """
 
     name: ClassVar[str]
-    # Whether it can be told where class means are expected.
+    # Whether it takes a prior on class means.
     takes_prior: ClassVar[bool] = False
-    # Whether it learns from rows, or from what is released beside them alone.
+    # Whether it learns from rows, or only from the other released arrays.
     reads_rows: ClassVar[bool] = True
     # Whether second moments alone would do, where it reads rows too.
     reads_moments: ClassVar[bool] = False
@@ -109,12 +91,12 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
     told_: dict[str, Any] | None = None
     _prior: ClassPrior | None = None
     _temperature: float | None = None
-    # Held until somebody asks for the temperature, which takes a while on large releases.
+    # Held until a caller reads the temperature, which takes a while on large releases.
     _fitted_to: ReleasedDataset | None = None
 
     @property
     def summary(self) -> str:
-        """What fitting chose or found, in a few words for people."""
+        """The choices and results of fitting, in a few words for people."""
         return "its own settings"
 
     def fit(
@@ -125,26 +107,24 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         progress: Progress | None = None,
         prior: ClassPrior | None = None,
     ) -> Self:
-        """Fit to a release; or, as scikit-learn's estimators, to records themselves, which is NOT PRIVATE.
+        """Fit to a release, or with ``y`` to clean records, which is NOT PRIVATE.
 
-        With ``y`` the learner is given clean records in place of a release, by
-        :func:`privmix.learning.rows.as_release`: what ``Pipeline``, ``cross_val_score`` and
-        ``GridSearchCV`` do, and what the learner reaches without privacy. Such a model can't be saved. To search over
-        settings of a learner on a release, see :class:`privmix.ReleaseClassifier`.
+        With ``y``, ``Pipeline``, ``cross_val_score`` and ``GridSearchCV`` work as usual; such a model cannot be saved.
+        To search over settings on a release, see :class:`privmix.ReleaseClassifier`.
 
         Args:
-            release: the released rows and their public facts, or what has these as ``dataset``; with ``y``, (n, d)
-                records.
-            y: (n,) their labels; None with a release.
+            release: the released rows and their public facts, or an object with these as ``dataset``; with ``y``, (n,
+                d) records.
+            y: (n,) labels; None with a release.
             progress: called after each step with (stage, steps done, steps in all).
-            prior: public points beside which class means are expected, for learners that can use them.
+            prior: public points near which class means are expected, for learners that use them.
 
         Returns:
             the estimator itself.
 
         Raises:
-            InvalidInput: a parameter of the estimator is out of range, a released number is not finite, the learner
-                takes no prior or one of other classes or features, or learns from its own design's releases alone.
+            InvalidInput: a parameter is out of range, or a released number is not finite. Also if the learner takes no
+                prior or one of other classes or features, or learns from its own design's releases alone.
         """
         self._check_params()
         names = None
@@ -177,9 +157,12 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return self
 
     def _of_records(self, x: Any, y: Any) -> tuple[ReleasedDataset, NDArray[Any]]:
-        """Records as the learner takes them, and the classes that they are of."""
         if isinstance(y, np.ndarray) and y.ndim == 2 and y.shape[1] > 1:
-            raise InvalidInput("y", np.shape(y), "labels (n,); rows of a release are learnt from as fit(release)")
+            raise InvalidInput("y", np.shape(y), "labels (n,); for a release call fit(release)")
+        # scikit-learn takes a second to import: few callers fit records.
+        from sklearn.utils.multiclass import check_classification_targets
+        from sklearn.utils.validation import validate_data
+
         x, y = validate_data(self, x, y, dtype=np.float32)
         check_classification_targets(y)
         names, labels = np.unique(y, return_inverse=True)
@@ -187,7 +170,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
             raise InvalidInput("y", f"{len(names)} class", "records of two classes or more")
         warnings.warn(NOT_PRIVATE, NotPrivateWarning, stacklevel=3)
         if not self.takes_records:
-            raise InvalidInput("y", "records", f"a release: learner {self.name} learns from its own design's alone")
+            raise InvalidInput("y", "records", f"a release: learner {self.name} cannot be fitted to records")
         return as_release(x, labels, tuple(map(str, names)), rows=self.reads_rows and not self.reads_moments), names
 
     @property
@@ -196,7 +179,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         if self._temperature is None:
             known = self._fitted_to
             if known is None or math.isnan(known.noise_std_x):
-                # What an extractor made of a release's noise nobody knows.
+                # The effect of an extractor on a release's noise is unknown.
                 self._temperature = 1.0
             else:
                 bound = known.transform.final_clip_norm
@@ -209,32 +192,31 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         self._temperature = value
 
     def __getstate__(self) -> dict[str, Any]:
-        # What is pickled takes no release along.
+        # A pickled learner takes no release along.
         if hasattr(self, "facts_"):
             _ = self.temperature_
-        return dict(super().__getstate__())
+        return dict(self.__dict__)
 
     def decision_function(self, features: NDArray[Any]) -> NDArray[np.float32]:
-        """(n, K) scores of (n, d) raw extractor outputs; the largest of a row names its class.
-
-        Raises:
-            InvalidInput: ``features`` is not (n, d) or holds a number that is not finite.
-            NotFittedError: called before ``fit``.
-        """
+        """Return (n, K) scores of (n, d) raw extractor outputs; the largest of a row names its class."""
         scores = self._all_scores(features)
-        # As scikit-learn has it. Of a release there is a column for each class, however many there are.
+        # As scikit-learn has it. Models of a release have a column for each class, for any number of classes.
         return scores if self.private_ or scores.shape[1] > 2 else scores[:, 1] - scores[:, 0]
 
     def _all_scores(self, features: Any) -> NDArray[np.float32]:
         if not hasattr(self, "facts_"):
+            from sklearn.exceptions import NotFittedError
+
             raise NotFittedError(f"this {type(self).__name__} is not fitted yet: call fit(release) first")
         if not self.private_:
+            from sklearn.utils.validation import validate_data
+
             features = validate_data(self, features, dtype=np.float32, reset=False)
         features = np.asarray(features)
         if features.ndim != 2 or features.shape[1] != self.facts_.dim:
             raise InvalidInput("features", features.shape, f"an array of shape (n, {self.facts_.dim})")
         scores = np.empty((len(features), len(self.facts_.classes)), dtype=np.float32)
-        for part in slices(len(features), _PREDICTION_BATCH):
+        for part in slices(len(features), PREDICTION_BATCH):
             scores[part] = self._scores(self.facts_.transform.rows(features[part]))
         return scores
 
@@ -248,10 +230,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
         return np.asarray(self.classes_[scores.argmax(axis=1)])
 
     def predict_proba(self, features: NDArray[Any]) -> NDArray[np.float32]:
-        """(n, K) class probabilities of (n, d) raw extractor outputs; errors as :meth:`decision_function`.
-
-        They are calibrated by the release alone: its noise is known, and how sure a classifier of it may be follows.
-        """
+        """Return (n, K) class probabilities of (n, d) raw extractor outputs, calibrated by the release alone."""
         return np.asarray(softmax(np.float32(self.temperature_) * self._all_scores(features), axis=1))
 
     def _set_facts(self, facts: ReleaseFacts) -> None:
@@ -261,33 +240,14 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     @classmethod
     def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
-        """What the learner would make of a release by ``plan`` if the records were as ``model`` says.
-
-        A planner asks every learner about every plan, and takes the best: a learner that offers this is tried, with no
-        change elsewhere. It reads no record. How large the noise is, the plan's design says:
-        ``made_by(plan).forecast(plan, model.assumed)``.
-
-        Args:
-            plan: with the noise that is to be added.
-            model: the assumed records, along k axes; ``model.accuracy`` judges the rule.
-            seed: of noise and of the records that are a sample of the model. The same seed must draw the same noise, up
-                to its size, whatever the plan: what tells plans apart is then not chance.
-
-        Returns:
-            the rule along the model's axes; None where the learner can't learn from such a release or can't tell.
-        """
+        """Forecast the learner's rule for a release by ``plan``, along the k axes of ``model``; None: it cannot."""
+        # The planner calls this for every learner and plan and takes the best. It reads no record. The same seed must
+        # draw the same noise, up to its size, for every plan, so that differences between plans are not chance.
         return None
 
     @classmethod
     def errors_left(cls, plan: Plan, model: DataModel) -> float:
-        """How many of the errors of :meth:`forecast`'s rule are left by what the learner does beyond that rule.
-
-        Args:
-            plan, model: as of :meth:`forecast`, which had an answer.
-
-        Returns:
-            a share, 1 where the rule is all that the learner makes of a release; more where the rest misleads it.
-        """
+        """Share of :meth:`forecast`'s errors that the learner's further steps leave; above 1 where these mislead."""
         return 1.0
 
     @abstractmethod
@@ -304,7 +264,7 @@ class ReleaseLearner(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # s
 
     @abstractmethod
     def _arrays(self) -> dict[str, NDArray[np.float32]]:
-        """The learnt numbers by name: all that :meth:`_restore` needs beside parameters and facts."""
+        """Return the learnt numbers by name: all that :meth:`_restore` needs in addition to parameters and facts."""
 
     @abstractmethod
     def _restore(self, arrays: Mapping[str, NDArray[np.float32]], facts: ReleaseFacts) -> None:
@@ -318,12 +278,7 @@ LEARNERS: Final[Registry[type[ReleaseLearner]]] = Registry(
 
 
 class LinearLearner(ReleaseLearner):
-    """Base of learners whose scores are linear in the records.
-
-    Attributes:
-        coef_: (d, K) float32.
-        intercept_: (K,) float32.
-    """
+    """Base of learners with linear scores: ``coef_`` (d, K) and ``intercept_`` (K,), float32."""
 
     coef_: NDArray[np.float32]
     intercept_: NDArray[np.float32]
@@ -343,11 +298,7 @@ class LinearLearner(ReleaseLearner):
 def check_arrays(
     arrays: Mapping[str, NDArray[np.float32]], shapes: Mapping[str, tuple[int, ...]], what: str = "model arrays"
 ) -> None:
-    """Raise InvalidInput unless ``arrays`` has exactly these names and shapes, in float32, all finite.
-
-    Example:
-        >>> check_arrays({"a": np.zeros(2, np.float32)}, {"a": (2,)})
-    """
+    """Raise InvalidInput unless ``arrays`` has exactly these names and shapes, in float32, all finite."""
     found = {name: tuple(array.shape) for name, array in arrays.items()}
     if found != dict(shapes):
         wrong = sorted(set(found.items()) ^ set(shapes.items()))

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from privmix.learning.class_statistics import Between, ClassStatistics, ClassSums
@@ -17,7 +17,7 @@ Reals = NDArray[np.float64]
 # How far log odds of real records spread at most, as a standard deviation over records and classes. Chosen on digits,
 # banking77 and Adult, on records held out of their training data (benchmarks/bench_calibration.py).
 SUREST: Final = 4.0
-# Of numerics: twice as many records, or a wider range of temperatures, change none by more than a few percent.
+# Numerical settings: twice as many records, or a wider range of temperatures, change none by more than a few percent.
 _RECORDS: Final = 4000
 _RECORDS_A_CLASS: Final = 40
 _WIDEST: Final = 12.0
@@ -29,22 +29,10 @@ _LEAST_WITHIN: Final = 0.1
 def temperature_of(
     scores: Callable[[NDArray[np.float32]], NDArray[Any]], found: ClassStatistics | ClassSums, bound: float
 ) -> float:
-    """What a learner's scores are multiplied by before the softmax, so that probabilities mean what they say.
-
-    The discriminant's scores are log odds by what a release says of its classes and their noise. Records are drawn that
-    the release could be of: class means from what is known of them after its noise, and the scatter within classes. The
-    temperature is the one at which the learner's probabilities of these records are nearest to the discriminant's, in
-    cross entropy (Guo et al. 2017 take it from labelled records, which a release has none of to spare). Nothing but the
-    release is read, so this costs no privacy; one seed makes it the same every time.
-
-    Args:
-        scores: (n, d) transformed records -> (n, K).
-        found: what the release says of its classes.
-        bound: norm that transformed records are clipped to; those that are drawn are clipped alike.
-
-    Returns:
-        a number > 0; 1 where the scores tell no record from another.
-    """
+    """Return the factor on scores (> 0) that calibrates the softmax's probabilities; 1 for uninformative scores."""
+    # The factor minimises the cross entropy of records drawn, with a fixed seed, from the released class means and
+    # scatter and clipped to ``bound``. Guo et al. 2017 use labelled records; here only the release is read, at no
+    # privacy cost.
     weights, offsets = found.discriminants(found.between())
     records = _imagined(found) @ found.basis.T + found.origin
     records *= np.minimum(1, bound / np.maximum(np.linalg.norm(records, axis=1), bound))[:, None]
@@ -58,14 +46,11 @@ def temperature_of(
     def loss(logarithm: float) -> float:
         return -float((wanted * log_softmax(np.exp(logarithm) * given / spread, axis=1)).sum(axis=1).mean())
 
-    return float(np.exp(minimize_scalar(loss, bounds=(-_WIDEST, _WIDEST), method="bounded").x)) / spread
+    return float(np.exp(scipy.optimize.minimize_scalar(loss, bounds=(-_WIDEST, _WIDEST), method="bounded").x)) / spread
 
 
 def temperature_of_discriminant(found: ClassStatistics | ClassSums) -> float:
-    """That of the discriminant itself: 1, or less where its log odds spread further than those of real records do.
-
-    It takes classes for Gaussian, which real ones are the less the further a record lies out.
-    """
+    # The discriminant takes classes for Gaussian; its log odds spread further than those of real records do: at most 1.
     weights, offsets = found.discriminants(found.between())
     return _capped(_imagined(found) @ (found.basis.T @ weights) + offsets)
 
@@ -76,12 +61,12 @@ def _capped(own: Reals) -> float:
 
 
 def _spread(scores: Reals) -> float:
-    """Standard deviation over records and classes, the mean of each record's scores taken off."""
+    """Return the standard deviation over records and classes, the mean of each record's scores taken off."""
     return float((scores - scores.mean(axis=1, keepdims=True)).std())
 
 
 def _imagined(found: ClassStatistics | ClassSums) -> Reals:
-    """:func:`imagined`: so many that the temperature is sure, and the same ones every time."""
+    """:func:`imagined`: enough for a stable temperature, and the same ones every time."""
     classes = len(found.left) if isinstance(found, ClassSums) else len(found.shares)
     return imagined(found, max(_RECORDS, _RECORDS_A_CLASS * classes), np.random.default_rng(_SEED))
 
@@ -105,7 +90,7 @@ def _of_statistics(found: ClassStatistics, between: Between) -> tuple[Reals, Rea
 
 
 def _of_sums(found: ClassSums, between: Between) -> tuple[Reals, Reals, Reals, Reals]:
-    """The same of class sums, along their singular vectors."""
+    """Return the same of class sums, along their singular vectors."""
     classes = len(found.left)
     kept = found.apart / np.maximum(np.square(found.lengths), np.finfo(float).tiny)
     means = found.left * (found.lengths * kept)

@@ -1,4 +1,4 @@
-"""Where a release's classes lie among its features, once the noise is taken out, and how sure that is."""
+"""The places of a release's classes among its features, once the noise is taken out, and their uncertainty."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from privmix.publication.dataset import ReleasedDataset
 Reals = NDArray[np.float64]
 
 NOTHING: Final = 0.25
-"""Less than this share of a difference that is known, and nothing can be seen of it: noise alone stays below."""
+"""A difference of which a smaller share is known cannot be seen: noise alone stays below this share."""
 COARSE: Final = 0.8
 """More than this, and it is shown faithfully."""
 _FALSE_ALARM: Final = 1e-6
@@ -25,22 +25,12 @@ _FALSE_ALARM: Final = 1e-6
 
 @dataclass(frozen=True, eq=False)
 class ClassMeans:
-    """Class means as a release has them, each drawn towards the mean of all classes by as much as is noise.
+    """Class means of a release, each shrunk towards the mean of all classes by its share of noise."""
 
-    Where noise alone could have made them as different as they are, none is shown to differ from the others.
-
-    Given the release, a true class mean is thought to be spread about the one here: with variance ``unsure`` along
-    ``basis``, and ``rest`` along every feature. They are those of what was released: of clipped records.
-
-    Attributes:
-        middle: (d,) the mean of all classes, as features.
-        apart: (K, d) class means less the middle.
-        basis: (d, k) orthonormal directions.
-        unsure: (K, k) variances along them.
-        rest: variance in every feature beside.
-        middle_error: expected squared distance of the middle from the true one.
-        noise: (K,) expected squared length of the noise that is left in ``apart``: less than that of ``apart`` itself.
-    """
+    # If noise alone explains the differences, no class differs. Given the release, a true class mean has variance
+    # ``unsure`` (K, k) along ``basis`` (d, k), and ``rest`` along every feature. It lies around ``middle`` (d,) +
+    # ``apart`` (K, d). middle_error: expected squared distance of the middle from the true one. noise (K,): the same
+    # left in ``apart``.
 
     middle: Reals
     apart: Reals
@@ -62,10 +52,7 @@ class ClassMeans:
 
     @property
     def sure(self) -> Reals:
-        """(K,) share of each class's difference from all classes that is known: 0 nothing, 1 all of it.
-
-        The squared length of the difference shown, over the one that the true difference is thought to have.
-        """
+        """(K,) share of each class's difference that is known: its squared length over the expected true one."""
         shown = np.square(self.apart).sum(axis=1)
         return np.asarray(shown / np.maximum(shown + self.errors, np.finfo(float).tiny))
 
@@ -81,24 +68,7 @@ class ClassMeans:
 
 
 def class_means(release: ReleasedDataset, centre_noise_std: float = 0.0) -> ClassMeans:
-    """What a release tells of where its classes lie.
-
-    From the release alone: no record is read, and no privacy is spent.
-
-    Args:
-        release: rows, second moments or class sums, with noise of known size.
-        centre_noise_std: of an entry of the released mean, where there is one.
-
-    Raises:
-        InvalidInput: the release holds something else, numbers that are not finite, or rows that do not differ.
-
-    Example:
-        >>> from privmix.learning.rows import as_release
-        >>> x, y = np.eye(2, dtype=np.float32).repeat(50, axis=0), np.arange(2).repeat(50)
-        >>> found = class_means(as_release(x, y, ("cat", "dog"), rows=False))
-        >>> found.means.round(1).tolist(), bool((found.sure > 0.9).all())
-        ([[1.0, 0.0], [0.0, 1.0]], True)
-    """
+    """Estimate class means from the rows, moments or class sums of a release, at no privacy cost."""
     found = statistics_of(release)
     centre = 0.0 if release.transform.centre is None else release.transform.centre.astype(np.float64)
     made = _of_sums(found) if isinstance(found, ClassSums) else _of_statistics(found, release)
@@ -117,7 +87,7 @@ def class_means(release: ReleasedDataset, centre_noise_std: float = 0.0) -> Clas
 def statistics_of(release: ReleasedDataset) -> ClassStatistics | ClassSums:
     """:func:`class_statistics` of releases whose noise it knows."""
     if release.beside is not None and release.moments is None:
-        allowed = "rows, second moments or class sums: how much noise is in features made of anything else is not known"
+        allowed = "rows, second moments or class sums: only for these is the noise in features known"
         raise InvalidInput("design", release.design, allowed)
     if not (np.isfinite(release.x).all() and np.isfinite(release.y).all()):
         raise InvalidInput("released rows", "NaN or infinity", "finite numbers")
@@ -126,7 +96,7 @@ def statistics_of(release: ReleasedDataset) -> ClassStatistics | ClassSums:
 
 def _of_statistics(found: ClassStatistics, release: ReleasedDataset) -> ClassMeans:
     classes, basis = len(found.means), found.basis.astype(np.float64)
-    # What all classes share says nothing of any of them: it is taken off before it is asked how far classes spread.
+    # The shared part of all classes is no evidence on a single class: it is taken off before the spread is estimated.
     shared = found.means.mean(axis=0)
     noise = (1 - 2 / classes) * found.noise + found.noise.sum(axis=0) / classes**2
     apart = replace(found, means=found.means - shared, noise=noise)
@@ -136,14 +106,14 @@ def _of_statistics(found: ClassStatistics, release: ReleasedDataset) -> ClassMea
     if not _differ(np.square(apart.means) / np.maximum(noise, np.finfo(float).tiny), kept):
         means, left = 0 * means, 0 * left
     if release.moments is not None and release.label_offset > 0:
-        # X'Y of centred labels adds up to nothing but noise: the released mean alone tells what classes share.
+        # X'Y of centred labels adds up to noise alone: only the released mean shows the shared part of classes.
         return ClassMeans(found.origin, means @ basis.T, basis, unsure, 0.0, 0.0, left)
     error = float(found.noise.sum()) / classes**2
     return ClassMeans(found.origin + basis @ shared, means @ basis.T, basis, unsure, 0.0, error, left)
 
 
 def _of_sums(found: ClassSums) -> ClassMeans:
-    """Of class sums, which tell nothing of directions: one share of all differences is kept, what is no noise."""
+    """Estimate from class sums, which give no directions: of all differences keep one share, the part beyond noise."""
     apart = (found.left * found.lengths) @ found.basis.T
     classes, dim = apart.shape
     energy, noise = float(np.square(apart).sum()), found.noise * (1 - 1 / classes)
@@ -156,11 +126,9 @@ def _of_sums(found: ClassSums) -> ClassMeans:
 
 
 def _differ(squares: Reals, weights: Reals) -> bool:
-    """Whether classes differ by more than noise would have them, at a false alarm below 1e-6.
-
-    A weighted sum of (K, k) squares of noise of deviation 1, whose K have sum 0, is about a multiple of a chi-square
-    (Satterthwaite 1946).
-    """
+    """Whether classes differ by more than noise, at a false-alarm rate below 1e-6."""
+    # A weighted sum of (K, k) squares of noise, whose K have sum 0, is about a multiple of a chi-square (Satterthwaite
+    # 1946).
     free = 1 - 1 / len(squares)
     mean, spread = float(weights.sum()), float(np.square(weights).sum()) / free
     return mean > 0 and bool(chdtrc(mean**2 / spread, float((weights * squares).sum()) * mean / spread) < _FALSE_ALARM)
@@ -168,35 +136,18 @@ def _differ(squares: Reals, weights: Reals) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class ClassScores:
-    """How n records that are no record of the release go with its K classes.
-
-    Attributes:
-        log_odds: (K, n) natural logarithm of the odds of the class against all others, for each record.
-        probabilities: (K, n) of the classes, each record's summing to 1; classes are taken to be equally likely.
-    """
+    """(K, n) log odds of each class against the others, and probabilities, for n records outside the release."""
 
     log_odds: Reals
     probabilities: Reals
 
 
 def class_scores(release: ReleasedDataset, records: NDArray[Any]) -> ClassScores:
-    """How records go with the classes of a release, as far as its noise lets that be told.
-
-    Scores are those of the learner ``discriminant``: inner products with class means, in units of the scatter and of
-    the noise along each direction, so that what is noise counts for nothing; its calibration makes log odds of them
-    (:func:`privmix.learning.calibration.temperature_of_discriminant`).
-
-    Args:
-        release: rows, second moments or class sums.
-        records: (n, d), transformed as those of the release were.
-
-    Raises:
-        InvalidInput: as :func:`class_means`.
-    """
+    """Score (n, d) transformed records by the classes of a release, as the calibrated discriminant does."""
     found = statistics_of(release)
     weights, offsets = found.discriminants(found.between())
     if isinstance(found, ClassStatistics) and found.sized:
-        # How many records a class has says nothing of where others come from.
+        # The number of records in a class is no evidence on the place of others.
         offsets = offsets - np.log(found.shares)
     scores = temperature_of_discriminant(found) * ((records - found.origin) @ weights + offsets)
     logs = log_softmax(scores, axis=1)
@@ -206,7 +157,7 @@ def class_scores(release: ReleasedDataset, records: NDArray[Any]) -> ClassScores
 def _against_others(scores: Reals) -> Reals:
     """(n, K) log odds of (n, K) scores: each less the log of the sum of the others' exponentials."""
     rows, best = np.arange(len(scores)), scores.argmax(axis=1)
-    # Of the largest, whose share may be all but 1, the others are added up by themselves.
+    # For the largest, whose share may be all but 1, the others are added up by themselves.
     rest = scores.copy()
     rest[rows, best] = -np.inf
     logs = log_softmax(scores, axis=1)

@@ -1,4 +1,4 @@
-"""What public words about the classes say of where their means lie, trusted as far as the release bears them out."""
+"""Places of class means from public words about the classes, trusted as far as the release confirms them."""
 
 from __future__ import annotations
 
@@ -13,36 +13,18 @@ from privmix.errors import InvalidInput
 
 Reals = NDArray[np.float64]
 
-# What a model may say of the texts that points were made from; all of it or a part.
+# Fields of a model on the texts that points were made from; all of them or a part.
 SOURCE: Final[dict[str, type]] = {"from": str, "texts": int, "sha256": str}
 
 
 @dataclass(frozen=True, eq=False)
 class ClassPrior:
-    """Points beside which class means are expected before a release is looked at.
+    """Public points near which class means are expected, made of names or descriptions of the classes."""
 
-    Class k's mean is taken for a draw from N(a p_k, D), with p_k its point, counted from the mean of all classes, and D
-    the learner's own covariance of class means. The number a is the same for all classes and directions, and is drawn
-    from N(0, 1). Under the noisy means z_k ~ N(a p_k, D + V) it has a posterior of its own
-    (:func:`regression_on_prior`): points that say nothing of the release get a near 0, and the learner is then the one
-    that it is without them.
-
-    The points are public: they come from names or descriptions of the classes, and from no record. That costs no
-    privacy, and a release that was published long ago can be learnt from with new words.
-
-    Attributes:
-        means: (K, d) points, as records of the release are: extracted, centred and clipped alike.
-        source: what they were made from, for those who get the model: ``from`` (names or descriptions), ``texts``, how
-            many, and ``sha256`` of them.
-
-    Raises:
-        InvalidInput: the points are no matrix of finite numbers, or the source says something else.
-
-    Example:
-        >>> prior = ClassPrior(np.eye(2))
-        >>> prior.around(np.array([0.5, 0.5])).tolist()
-        [[0.5, -0.5], [-0.5, 0.5]]
-    """
+    # Class k's mean is taken for a draw from N(a p_k, D), with p_k its point, counted from the mean of all classes. D
+    # is the learner's covariance of class means. The number a ~ N(0, 1) is the same for all classes and directions; its
+    # posterior follows from the noisy means (:func:`regression_on_prior`). Points without information get a near 0.
+    # means (K, d): clipped as the release's records. source: ``from``, ``texts`` (their number), ``sha256``.
 
     means: Reals
     source: dict[str, Any] = field(default_factory=dict)
@@ -64,26 +46,9 @@ class ClassPrior:
 
 
 def regression_on_prior(points: Reals, means: Reals, variance: Reals) -> tuple[float, float]:
-    """The coefficient a of noisy class means on their points, and what the points add to the means' log likelihood.
-
-    With z ~ N(a p, v) entry by entry and a ~ N(0, 1), a has posterior mean f / h and precision h = 1 + sum p^2 / v with
-    f = sum p z / v, and log N(z; a p, v) averaged over a is that of a = 0 plus f^2 / (2 h) - log(h) / 2.
-
-    Args:
-        points: p, of any shape.
-        means: z, of the same shape.
-        variance: v > 0, of the same shape.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> points = rng.normal(size=(20, 50))
-        >>> weight, gain = regression_on_prior(points, 0.5 * points + rng.normal(size=(20, 50)), np.ones((20, 50)))
-        >>> abs(weight - 0.5) < 0.1, gain > 50
-        (True, True)
-        >>> weight, gain = regression_on_prior(points, rng.normal(size=(20, 50)), np.ones((20, 50)))
-        >>> abs(weight) < 0.1, gain < 1
-        (True, True)
-    """
+    """Return the coefficient a of noisy class means on their points, and the gain in log likelihood by the points."""
+    # Let z ~ N(a p, v) entry by entry and a ~ N(0, 1). Then a has posterior mean f / h and precision h = 1 + sum p^2 /
+    # v, with f = sum p z / v. Averaged over a, log N(z; a p, v) is its value at a = 0 plus f^2 / (2 h) - log(h) / 2.
     weighted = points / variance
     precision = 1 + float((weighted * points).sum())
     fit = float((weighted * means).sum())
@@ -91,32 +56,10 @@ def regression_on_prior(points: Reals, means: Reals, variance: Reals) -> tuple[f
 
 
 def measured_twice(means: Reals, noise: float, points: Reals) -> tuple[float, Reals, float]:
-    """Noisy class means and their points as two measurements of one thing, for where no covariance is known.
-
-    Along each singular vector u of the points they are taken for p = g m + e. By moments g = sum p z / sum m^2, with
-    sum m^2 = sum z^2 less the noise, and the variance of e is what p has beyond g m; p / g then measures m with that
-    variance over g^2. The mean of both measurements goes by their precision. Points that say nothing have g near 0, and
-    with it no weight.
-
-    Args:
-        means: z, (K, d), counted from their mean.
-        noise: variance of the noise in an entry of z.
-        points: p, (K, d), counted from their mean.
-
-    Returns:
-        the weight of the points, averaged as they are long along u; the (K, d) means of both measurements; the variance
-        of the noise in an entry of these, averaged over all directions.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> true = rng.normal(size=(80, 10))
-        >>> noisy = true + rng.normal(size=(80, 10))
-        >>> weight, _, noise = measured_twice(noisy, 1.0, 0.5 * true + rng.normal(0, 0.5, size=(80, 10)))
-        >>> round(weight, 1), round(noise, 1)
-        (0.5, 0.5)
-        >>> measured_twice(noisy, 1.0, rng.normal(size=(80, 10)))[0] < 0.05
-        True
-    """
+    """Combine class means and points without a covariance; return the points' weight, means (K, d) and variance."""
+    # Along each singular vector u of the points they are taken for p = g m + e. By moments g = sum p z / sum m^2, with
+    # sum m^2 = sum z^2 less the noise. The variance of e is the rest of p; p / g then measures m with that variance
+    # over g^2. Both measurements are averaged by precision. Points without information have g near 0, and no weight.
     classes, dim = means.shape
     _, lengths, right = np.linalg.svd(points, full_matrices=False)
     # K - 1 of K rows are free, and with the slope one less.

@@ -1,4 +1,4 @@
-"""What a release tells of its classes, and the discriminants that follow: see the learner ``discriminant``."""
+"""Class statistics of a release, and the discriminants that follow: see the learner ``discriminant``."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _CLOSEST: Final = 0.99
 _SHARES: Final = np.geomspace(1e-6, 1.0, 56)
 # Powers of the variance that class means spread by, likewise: from nearly as wide in every direction to the widest few.
 _POWERS: Final = (0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 2.5)
-# Of rows, where errors of variances and of means go together, a wide spread in few directions is found where it is not.
+# In rows, errors of variances and of means go together, and a wide spread in few directions is found where it is not.
 _POWERS_OF_ROWS: Final = _POWERS[:4]
 # Entries of class means that are weighed at once, over all shares and powers.
 _AT_ONCE: Final = 2**15
@@ -36,13 +36,7 @@ _FEWEST: Final = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Between:
-    """What class means are taken for before their noise: draws from N(a p, b t), direction by direction.
-
-    Attributes:
-        along: (k,) b, the share of each direction's variance that lies between classes; one number where all have one.
-        share: of the whole variance.
-        weight: a, how far class means are at the points p that a class prior expects them at.
-    """
+    """Prior of class means without noise: N(a p, b t) along each direction, with a ``weight`` and b ``along``."""
 
     along: Reals
     share: float
@@ -51,22 +45,13 @@ class Between:
 
 @dataclass(frozen=True, eq=False)
 class ClassStatistics:
-    """What a release says of its records, along the eigenvectors of their noisy second moments.
+    """Class statistics of a release, along the eigenvectors ``basis`` (d, k) of its noisy second moments."""
 
-    Attributes:
-        basis: (d, k) eigenvectors.
-        known: variances along them.
-        means: (K, k) noisy class means, the origin taken off.
-        noise: (K, k) variance of the noise in them and of what sampling the records adds.
-        shares: (K,) of the classes among the records.
-        origin: (d,) where means and second moments are counted from.
-        scale: of the scatter within classes, as a share of what ``known`` has it.
-        turned: whether it can be told from the scatter between classes, which step 3 takes out.
-        sized: whether means are those of classes, not of an equal share of the records.
-        points: (K, k) points beside which class means are expected, counted from their mean; None for the origin.
-        doubt: (K,) squared relative errors of the numbers of records that means were divided by.
-        powers: of the variance, that class means may spread by.
-    """
+    # known: variances along them. means (K, k): noisy, less ``origin`` (d,). noise (K, k): variance of noise and
+    # sampling. shares (K,) of the classes. scale: scatter within classes, as a share of that in ``known``. turned:
+    # whether step 3 of the discriminant can separate it from the scatter between classes. sized: whether means are
+    # those of classes, not of an equal share of the records. points (K, k): of a class prior. doubt (K,): squared
+    # relative errors of the counts. powers: of the variance, that class means may spread by.
 
     basis: NDArray[np.float32]
     known: KnownVariance
@@ -82,16 +67,14 @@ class ClassStatistics:
     powers: tuple[float, ...] = _POWERS
 
     def expecting(self, prior: ClassPrior) -> ClassStatistics:
-        """The same with the points of ``prior``."""
+        """Return the same with the points of ``prior``."""
         return replace(self, points=prior.around(self.shares) @ self.basis)
 
     def between(self) -> Between:
-        """How class means spread, by what is likeliest."""
         return _likeliest(self.means, self.known.variance, self.noise, self.points, self._doubts, self.powers)
 
     @property
     def _doubts(self) -> Reals:
-        """(K, 1) of :attr:`doubt`."""
         return np.broadcast_to(np.asarray(self.doubt, np.float64), len(self.means))[:, None]
 
     def _noise_of(self, share: Reals) -> Reals:
@@ -102,7 +85,7 @@ class ClassStatistics:
         """(K, k) class means once their noise is taken out, and the variance of what is still unknown of them."""
         variance, share = self.known.variance, between.along
         expected = np.zeros_like(self.means) if self.points is None else between.weight * self.points
-        # z ~ N(m, v), m ~ N(a p, b t): m given z is N(a p + (z - a p) b t / (b t + v), v b t / (b t + v))
+        # Let z ~ N(m, v), m ~ N(a p, b t). Posterior m ~ N(a p + (z - a p) b t / (b t + v), v b t / (b t + v))
         noise = self._noise_of(share)
         kept = share * variance / np.maximum(share * variance + noise, np.finfo(float).tiny)
         return expected + kept * (self.means - expected), kept * noise
@@ -137,19 +120,12 @@ class ClassStatistics:
 
 @dataclass(frozen=True, eq=False)
 class ClassSums:
-    """Sums of whole classes, divided by an equal class's number of records: nothing else is known.
+    """Sums of whole classes, divided by an equal class's number of records, since class sizes are unknown."""
 
-    Scatter within classes is unknown but for its size: with the scatter between them it is no more than the clipping
-    bound lets a record have, and it is taken as the same in all directions. How large classes are is unknown, too.
-    Their means are taken to be equally far from the origin, as draws in many dimensions are.
-
-    Attributes:
-        left, lengths, basis: (K, K) and (K,) and (d, K): sums less their mean are left diag(lengths) basis'.
-        noise: variance of the noise in an entry.
-        largest: mean squared norm that records may have.
-        origin: (d,) mean of the sums.
-        weight: of points in the sums, beside what was released.
-    """
+    # The clipping bound limits the scatter within classes, taken as equal in all directions. Means are taken to be
+    # equally far from the origin, as draws in many dimensions are. left, lengths, basis: (K, K), (K,), (d, K): sums
+    # less their mean are left diag(lengths) basis'. noise: variance in an entry. largest: mean squared norm that
+    # records may have.
 
     left: Reals
     lengths: Reals
@@ -172,7 +148,7 @@ class ClassSums:
         return cls(left, lengths, right.T, noise, largest, origin)
 
     def expecting(self, prior: ClassPrior) -> ClassSums:
-        """The same with the points of ``prior`` for another measurement of the sums."""
+        """Return the same with the points of ``prior`` for another measurement of the sums."""
         sums, points = (
             (self.left * self.lengths) @ self.basis.T,
             prior.around(np.full(len(self.left), 1 / len(self.left))),
@@ -203,11 +179,7 @@ class ClassSums:
 
 
 def class_statistics(release: ReleasedDataset) -> ClassStatistics | ClassSums:
-    """What a release tells of its classes.
-
-    Raises:
-        InvalidInput: its numbers are not finite, or its rows do not differ.
-    """
+    """Estimate the class statistics of a release; raise where numbers are not finite or rows do not differ."""
     if release.moments is not None:
         return _of_moments(release, release.moments)
     return ClassSums.of(release) if _has_class_sums(release) else _of_rows(release)
@@ -229,7 +201,7 @@ def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatis
     means = (moments.cross / counts).T.astype(np.float64)
     origin = np.zeros(moments.dim)
     if release.transform.centre is None:
-        # Where no mean was released the labels, then not centred, have it: X'Y 1 = X'1.
+        # If no mean was released the labels, then not centred, have it: X'Y 1 = X'1.
         origin = shares @ means
         second -= np.outer(origin, origin)
         means = means - origin
@@ -241,7 +213,7 @@ def _of_moments(release: ReleasedDataset, moments: SecondMoments) -> ClassStatis
 
 
 def _of_rows(release: ReleasedDataset) -> ClassStatistics:
-    """The same from rows: to their moments a mixed record adds its own, times a known number, and noise."""
+    """Return the same from rows: to their moments a mixed record adds its own, times a known number, and noise."""
     rows, classes = CentredRows.of(release), release.num_classes
     spread = rows.y.var(axis=0, dtype=np.float64)
     shares = np.maximum(rows.mean_y.astype(np.float64) + release.label_offset, _FEWEST / classes)
@@ -249,7 +221,9 @@ def _of_rows(release: ReleasedDataset) -> ClassStatistics:
     unit = _record_unit(release, float(spread.sum()) - classes * rows.label_noise_variance)
     values, basis, cross = _eigen(rows)
     if not values.any():
-        raise InvalidInput("released rows", "all the same", "rows that differ: these say nothing of any class")
+        raise InvalidInput(
+            "released rows", "identical rows", "different rows: identical rows hold no information about classes"
+        )
     # Directions in which rows hardly differ have eigenvalues of rounding, of either sign.
     values = np.maximum(values, values[-1] * np.finfo(np.float32).eps)
     known = known_variance(values, SamplingNoise(rows.dim, rows.count - 1), rows.noise_variance)
@@ -263,7 +237,7 @@ def _of_rows(release: ReleasedDataset) -> ClassStatistics:
     means -= shares @ means
     known = KnownVariance(known.variance / unit, known.spread / unit**2)
     scale = min(1.0, 1 / (release.mixup_degree * unit))
-    # Where rows hold some classes only, their counts make most of T; noisy labels then hardly tell what is left.
+    # If rows hold some classes only, their counts make most of T; noisy labels then hardly show the rest.
     sized = release.noise_std_y > 0
     turned = release.mixes_all_classes or not sized
     origin = rows.mean_x.astype(np.float64)
@@ -271,12 +245,7 @@ def _of_rows(release: ReleasedDataset) -> ClassStatistics:
 
 
 def _record_unit(release: ReleasedDataset, spread: float) -> float:
-    """What a record's variance is multiplied by in that of rows: 1 / m, and more where classes vary together.
-
-    Args:
-        release: whose labels vary between rows.
-        spread: variance of the label columns without noise, all together.
-    """
+    """Factor on a record's variance in that of rows: 1 / m, and more where classes vary together."""
     if release.noise_std_y == 0:
         # A row has the records of one class: its label is that class.
         return 1.0
@@ -304,19 +273,10 @@ def _eigen(rows: CentredRows) -> tuple[Reals, NDArray[np.float32], Reals]:
 def _likeliest(
     means: Reals, variance: Reals, noise: Reals, points: Reals | None, doubts: Reals, powers: tuple[float, ...]
 ) -> Between:
-    """Posterior means of b_i and a, weighed together: z ~ N(a p, b_i t_i + v) entry by entry, p = 0 without points.
-
-    Class means spread as b T^q does, scaled so that b is the share of the whole variance that is theirs, and in no
-    direction by more than there is: b_i = min(1, b c t_i^(q - 1)). All b from 0 to 1 and all ``powers`` q count alike.
-
-    Args:
-        means: z, (K, k).
-        variance: t, (k,).
-        noise: v, (K, k).
-        points: p, (K, k).
-        doubts: (K, 1) squared relative errors of the numbers of records that means were divided by.
-        powers: q.
-    """
+    """Posterior means of b_i and a, weighed together: z ~ N(a p, b_i t_i + v) entry by entry, p = 0 without points."""
+    # Class means spread as b T^q does, scaled so that b is their share of the whole variance. In no direction they
+    # spread by more than there is: b_i = min(1, b c t_i^(q - 1)). All b from 0 to 1 and all ``powers`` q count alike.
+    # Shapes: (K, k) z, v and p, (k,) t, (K, 1) ``doubts``, the errors of the counts.
     squares, sizes = np.square(means), variance / variance.max()
     total = float(sizes.sum())
     shapes = [sizes ** (power - 1) for power in powers]
@@ -343,10 +303,8 @@ def _likeliest(
 
 
 def _equally_far(weights: Reals, means: Reals) -> Reals:
-    """Weights of means that are made equally long, m' T^-1 m = w'm: what their lengths differ by is the classes' size.
-
-    Sums of a class of n_k records, divided as if it had n / K, are n_k K / n times as long as its mean.
-    """
+    """Weights of means that are made equally long, m' T^-1 m = w'm."""
+    # Sums of a class of n_k records, divided as if it had n / K, are n_k K / n times as long as its mean.
     lengths = (weights * means).sum(axis=1)
     scale = np.divide(lengths.mean(), lengths, where=lengths > 0, out=np.ones_like(lengths))
     return np.asarray(np.sqrt(scale)[:, None] * weights)

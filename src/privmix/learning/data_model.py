@@ -1,10 +1,6 @@
-"""What records are assumed to be before any is looked at: a declared spectrum, or what public data show.
-
-How much noise a release bears is known exactly beforehand, and so is what a learner makes of it. How well the classes
-can be told apart is not: no extractor, number of records or number of classes says it. A model therefore has it as a
-number of its own, the accuracy that a learner reaches WITHOUT privacy, which may be declared (a published figure, a
-guess) or measured on public data. What is predicted from a model is what privacy takes off that.
-"""
+"""Assumed records for planning: a declared spectrum, or what public data show; no private record is read."""
+# The noise and a learner's rule are known beforehand, the separability of classes is not. A model has it as the
+# accuracy WITHOUT privacy, declared or measured on public data.
 
 from __future__ import annotations
 
@@ -20,19 +16,19 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning.holdings import ONE_EACH, Holdings
 from privmix.learning.public_records import along_principal_axes, mixture, own_shapes, unlimited_accuracy
-from privmix.plans.setting import Assumed
+from privmix.plans.setting import AssumedRecords
 from privmix.publication.dataset import RecordTransform
 
 Reals = NDArray[np.float64]
 
 ATTAINABLE: Final = 0.9
-"""Accuracy without privacy where nothing is declared: what linear classifiers on public features often reach."""
+"""Default accuracy without privacy: a common result of linear classifiers on public features."""
 
 # Half the logarithm of 12: they reach 99% on digits and 40% on photographs, odds twelve times better and worse.
 _UNKNOWN: Final = 1.25
 
 DIRECTIONS: Final = 256
-"""Axes that are simulated; noise is made larger to stand for those that are not."""
+"""Number of simulated axes; larger noise stands for the other axes."""
 
 _TEST_RECORDS = 4000
 # A declared spectrum: variance along axis i is (i + 4)^-decay (1 - i/d)^2, and between classes in proportion to a power
@@ -40,17 +36,17 @@ _TEST_RECORDS = 4000
 # and breast cancer (benchmarks/bench_planner_constants.py).
 _OFFSET = 4.0
 _END = 2.0
-# No axis tells classes apart entirely.
+# No axis separates classes entirely.
 _MOST_BETWEEN = 0.9
-# Classes lie apart by 1 - K^-0.25 of the variance at most: 16% of it with two, 44% with ten, 66% with 77. Where less is
-# enough for the accuracy, with the tail that is usual for so many classes (0.2 + 0.2 log K, from 0.3 to 1), they lie
-# apart by that: a planner would otherwise see classes far above noise that hides real ones.
+# Classes lie apart by 1 - K^-0.25 of the variance at most: 16% of it with two, 44% with ten, 66% with 77. If less is
+# enough for the accuracy with the usual tail, they lie apart by that; a planner would otherwise see classes far above
+# noise that hides real ones. The usual tail for K classes is 0.2 + 0.2 log K, from 0.3 to 1.
 _GATHERING = 0.25
 _TAIL = (0.2, 0.2)
 _LEAST_APART = 1e-3
 # Logarithms of the classes' sizes differ by this much.
 _UNEVEN = 0.4
-# Of a declared spectrum: what lies beyond is next to nothing.
+# Limit on a declared spectrum: the axes beyond hold next to no variance.
 _MOST_AXES = 2**20
 # Keeps variances above what rounding makes of them.
 _ROUNDING = 1e-12
@@ -67,22 +63,15 @@ class DataModel:
         means: (K, k) means of the classes, adding up to 0 over all records.
         shares: (K,) of the classes among the records.
         dim: d, the real number of features.
-        spread: how many times wider the records that are to be classified lie about their class's mean.
-        tail: how unevenly they do: each lies spread exp(tail z) times as wide, with a normal z of its own. Real classes
-            have tails and neighbours, so that some records are mistaken whatever is known of the rest.
-        sampled: whether private records are thought of as a sample of these, which err as samples do. Where not,
-            :attr:`attainable` is what a learner reaches from as many records as there are, their sampling error in it.
-        doubt: standard error of the logarithm of :attr:`attainable`'s odds, where it is no declared figure.
-        own_shapes: what a linear rule gains by each class's own scatter along q directions: exp(-own_shapes q) of its
-            errors are left. Below 0 where classes' scatters mislead.
-        holdings: where persons are the unit of privacy, how many records they have.
-
-    Example:
-        >>> model = DataModel.declared(dim=1000, classes=10, generator=np.random.default_rng(0))
-        >>> model.means.shape, round(float(model.within.sum() + model.between.sum()), 2)
-        ((10, 256), 0.99)
-        >>> round(model.attainable, 2)
-        0.9
+        spread: factor on the distance of records to classify from their class's mean.
+        tail: unevenness of that distance: each lies spread exp(tail z) times as wide, z normal. Some records are then
+            mistaken even if all else is known, as in real classes.
+        sampled: whether private records err as a sample of these does. If not, :attr:`attainable` includes the sampling
+            error of all records.
+        doubt: standard error of the logit of :attr:`attainable`, where it is no declared figure.
+        own_shapes: exp(-own_shapes q) of a linear rule's errors remain with each class's scatter along q directions;
+            below 0 where scatters mislead.
+        holdings: records of each person, where the unit of privacy is a person.
     """
 
     within: Reals
@@ -107,27 +96,19 @@ class DataModel:
         return np.asarray(np.diag(self.within) + (self.means.T * self.shares) @ self.means)
 
     @property
-    def assumed(self) -> Assumed:
-        """What a design is told."""
-        return Assumed(self.within, self.between, self.dim)
+    def assumed(self) -> AssumedRecords:
+        return AssumedRecords(self.within, self.between, self.dim)
 
     def sampling_error(self, units: float, most: int = 1, *, one_class: bool = False) -> Reals:
-        """(K,) what a class's mean errs by as that of a sample, as a share of the variance over the class's share.
-
-        Where :attr:`attainable` has the sampling error of all records in it, what is left is by how much persons of
-        whom some have many make a worse sample than their records do.
-
-        Args:
-            units: what the units of privacy weigh together: their number, where K is 1.
-            most: K, of :class:`privmix.plans.Setting`'s ``per_person``.
-            one_class: whether a person shows records of one class alone.
-        """
+        """(K,) squared sampling error of class means, as a share of the variance over the class's share."""
+        # If `attainable` includes the sampling error of all records, only the excess by uneven holdings remains.
+        # `units` is the weight of the units of privacy together: their number, where K is 1.
         found = self.holdings.class_errors(self.shares) if one_class else np.full(len(self.shares), 1.0)
         if not one_class:
             found *= self.holdings.error(most)
         if not self.sampled:
             found -= self.holdings.weight(most) / self.holdings.mean
-        # What rounding leaves is no error.
+        # A remainder of rounding is no error.
         return np.asarray(np.where(found > 1e-9, found, 0.0) / units)
 
     @cached_property
@@ -136,30 +117,15 @@ class DataModel:
         return self.accuracy(*self._discriminants(), seed=0)
 
     def accuracy(self, weights: Reals, offsets: Reals, seed: int) -> float:
-        """Accuracy of the linear rule that takes the class of the largest of x'weights + offsets.
-
-        Args:
-            weights: (k, K), along the model's axes.
-            offsets: (K,).
-            seed: of the records that are drawn; the same one draws the same.
-
-        Returns:
-            a share from 0 to 1; its standard error is below a point.
-        """
+        """Accuracy (0 to 1, standard error below 0.01) of the rule argmax(x'weights + offsets), by sampling."""
         labels, means, noise, widths = self._scores(weights, offsets, seed)
         scores = means + (self.spread * np.exp(self.tail * widths))[:, None] * noise
         return float((scores.argmax(axis=1) == labels).mean())
 
     def attaining(self, accuracy: float) -> DataModel:
-        """The model with the tail, or where that can't be the spread, at which :attr:`attainable` is ``accuracy``.
-
-        Tails rather than spread: where Gaussian classes would be told apart better than real ones are, some records
-        are hard and most easy. On embeddings of 77 intents and on digits this keeps what noise takes off the accuracy
-        within two points; a spread, the same for all records, makes it two to four times as much.
-
-        Args:
-            accuracy: in (0, 1), that a learner reaches without privacy.
-        """
+        """Return the model whose tail, or else spread, makes :attr:`attainable` equal to ``accuracy``, in (0, 1)."""
+        # Tails, since real classes have some hard records and many easy ones. On embeddings of 77 intents and on digits
+        # the predicted loss by noise is then within two points. With a spread it is two to four times as large.
         check_number("attainable", accuracy, low=0, high=1, low_open=True, high_open=True)
         labels, means, noise, widths = self._scores(*self._discriminants(), seed=0)
 
@@ -178,17 +144,13 @@ class DataModel:
         return replace(self, spread=spread, tail=tail)
 
     def with_odds(self, factor: float) -> DataModel:
-        """The model whose attainable accuracy has ``factor`` times the odds."""
+        """Return the model whose attainable accuracy has ``factor`` times the odds."""
         odds = factor * self.attainable / max(1 - self.attainable, 1e-3)
         return self.attaining(odds / (1 + odds))
 
     @lru_cache(maxsize=16)  # noqa: B019  # few models, each of some kilobytes
     def projected(self, dim: int) -> DataModel:
-        """The model of these records' features after a random projection to ``dim`` numbers.
-
-        Lengths are kept on average. What narrow axes hold is folded onto the others, so that classes are told apart
-        less well.
-        """
+        """Return the model of these features after a random projection to ``dim`` numbers; mean lengths are kept."""
         drawn = np.random.default_rng((dim, 2)).standard_normal((dim, len(self.within))) / math.sqrt(dim)
         # No more axes are left than there were.
         kept = np.asarray(np.linalg.qr(drawn, mode="r")) if dim > len(self.within) else drawn
@@ -200,15 +162,12 @@ class DataModel:
 
     @lru_cache(maxsize=16)  # noqa: B019  # as above
     def shortened(self, error: float) -> DataModel:
-        """The model of records about a centre that errs by ``error``, squared: they are clipped by as much more."""
+        """Return the model of records about a centre that errs by ``error``, squared: clipped by as much more."""
         part = 1 / (1 + error)
         return replace(self, within=self.within * part, means=self.means * math.sqrt(part))
 
     def with_share_odds(self, factor: float) -> DataModel:
-        """The model in which the share of the variance between classes has ``factor`` times the odds.
-
-        The variance of all records along each axis is kept, and the accuracy.
-        """
+        """Return the model whose share of variance between classes has ``factor`` times the odds; accuracy is kept."""
         total = self.within + self.between
         ratio = factor * self.between.sum() / self.within.sum()
         wanted = min(ratio / (1 + ratio), 0.999 * _MOST_BETWEEN) * total.sum()
@@ -240,21 +199,11 @@ class DataModel:
         between_share: float | None = None,
         attainable: float | None = None,
     ) -> DataModel:
-        """A model from public constants.
-
-        Args:
-            dim: d.
-            classes: K.
-            generator: draws the directions of the classes' means, and the classes' sizes.
-            spectrum_decay: the variance of records along axis i falls as (i + 4)^-decay, and to nothing at the last.
-                Features of public networks and scattering transforms have decays of 1.0 to 1.8.
-            concentration: the variance of the classes' means along an axis falls as that power of the records' does: 1
-                where they differ along all axes alike, more where they differ most along those of much variance.
-            own_shapes: see the attribute.
-            between_share: share of the variance that lies between classes; None takes what ``attainable`` asks for, and
-                1 - K^-0.25 at most, since more classes are finer ones.
-            attainable: accuracy that a learner reaches without privacy; None takes :data:`ATTAINABLE`, in doubt.
-        """
+        """Make a model of ``dim`` features and ``classes`` classes from public constants."""
+        # spectrum_decay: the variance along axis i falls as (i + 4)^-decay; public networks and scattering have 1.0 to
+        # 1.8. concentration: the variance of class means falls as that power of the records'. between_share: of the
+        # variance, between classes; None follows from ``attainable``, at most 1 - K^-0.25. attainable: accuracy without
+        # privacy.
         check_integer("dim", dim, low=1)
         check_integer("classes", classes, low=2)
         check_number("spectrum_decay", spectrum_decay, low=0, high=10)
@@ -293,19 +242,8 @@ class DataModel:
         transform: RecordTransform,
         generator: np.random.Generator,
     ) -> DataModel:
-        """A model of what a PUBLIC dataset is a sample of, as its records look after the release's clipping.
-
-        How well a learner that has many records tells its classes apart is estimated from these by cross-validation
-        (:func:`privmix.learning.public_records.unlimited_accuracy`).
-
-        Args:
-            features: (n, d) features of public records, extracted as those of the release will be.
-            labels: (n,) their classes 0, 1, ...; there may be another number of them than ``classes``. Class means are
-                then drawn anew with the same variance along each axis.
-            classes: K of the release.
-            transform: clipping bounds; the public mean takes the place of the released one.
-            generator: divides the records, and draws directions where they must be drawn.
-        """
+        """Make a model from PUBLIC (n, d) features and (n,) labels, as they look after the release's clipping."""
+        # If labels lack some of ``classes``, class means are drawn again. The public mean replaces the released one.
         if features.ndim != 2 or labels.shape != features.shape[:1] or len(labels) < 2:
             raise InvalidInput("public data", (features.shape, labels.shape), "features (n, d) and labels (n,)")
         clipped = transform.clip(features)
@@ -332,14 +270,14 @@ class DataModel:
 
 @lru_cache(maxsize=4)
 def _draws(axes: int, seed: int) -> tuple[Reals, NDArray[np.float32], Reals]:
-    """What test records are drawn from, the same for all models and plans: uniform, (t, k) normal, normal."""
+    """Draws that test records are made of, the same for all models and plans: uniform, (t, k) normal, normal."""
     generator = np.random.default_rng((seed, 1))
     normal = generator.standard_normal((_TEST_RECORDS, axes), dtype=np.float32)
     return generator.random(_TEST_RECORDS), normal, generator.standard_normal(_TEST_RECORDS)
 
 
 def _level(reached: Callable[[float], float], accuracy: float, low: float, high: float) -> float:
-    """Where a falling function comes down to ``accuracy``."""
+    """Return the point at which a falling function comes down to ``accuracy``."""
     for _ in range(25):
         middle = math.sqrt(low * high)
         low, high = (middle, high) if reached(middle) > accuracy else (low, middle)

@@ -23,39 +23,35 @@ Reals = NDArray[np.float64]
 class DiscriminantClassifier(LinearLearner):
     """Empirical-Bayes linear discriminant analysis from noisy second moments and noisy class means.
 
-    A release gives, with Gaussian noise of known size, the second moments S of its records and the sum of each class,
-    by themselves (design ``moments``) or as sample moments of its rows. With U the eigenvectors of S and z_k the noisy
-    mean of class k, in their basis, all is done direction by direction:
+    A release gives the second moments S of its records and the sum of each class, with Gaussian noise of known size.
+    They stand on their own (design ``moments``) or are sample moments of its rows. With U the eigenvectors of S and z_k
+    the noisy mean of class k in their basis, each direction is treated alone:
 
     1. *Variances* (:mod:`privmix.learning.spectrum`). With T the covariance without noise, t_i = (U'TU)_ii is the
-       variance along direction i, and spread_i = (U'T^2U)_ii - t_i^2 is what T shares between it and others.
-       Coefficients proportional to z_ki have the least expected squared error, over class means whose covariance is
-       proportional to T, if they are divided by r_i = t_i + spread_i / t_i, not by t_i. T is known along i to a share
-       of t_i / r_i.
-    2. *Class means.* They are taken for draws from N(0, b_i t_i), so that z_ki ~ N(0, b_i t_i + v_ki) with v_ki the
-       noise and a sampling error of t_i / n_k. The shares are b_i = b c t_i^(q - 1), at most 1, c such that b is the
-       share of the whole variance: class means may gather where records vary most, or spread evenly. Each b_i is its
-       posterior mean, all b from 0 to 1 and a grid of powers q being equally likely before.
-       A noisy number of records makes a mean too long or too short: its squared relative error, times b_i t_i, is a
-       part of v_ki (:func:`~privmix.publication.second_moments.estimated_shares`).
-       Given b_i, the mean of class k is m_ki = z_ki b_i t_i / (b_i t_i + v_ki), and the regression's coefficients are
-       z_ki b_i / (b_i r_i + v_ki): a ridge regression with ridge v_ki / b_i (Balle and Wang 2018 so denoise the
-       Gaussian mechanism by what is known of its noise).
-    3. *Discriminants.* What makes the regression a discriminant analysis is (I - E)^-1 on the classes' side, with
-       E = P^1/2 M T^-1 M' P^1/2 and P the classes' shares (Hastie, Buja and Tibshirani 1995): it takes the scatter
-       between classes out of T. A term of E counts by the shares to which matrix and mean are known. The score of class
-       k is w_k'x - w_k'm_k / 2 + log p_k.
+       variance along direction i. T shares spread_i = (U'T^2U)_ii - t_i^2 between i and other directions. Coefficients
+       proportional to z_ki are divided by r_i = t_i + spread_i / t_i, not by t_i. This has the least expected squared
+       error over class means whose covariance is proportional to T. T is known along i to a share of t_i / r_i.
+    2. *Class means* are draws from N(0, b_i t_i), so z_ki ~ N(0, b_i t_i + v_ki), with v_ki the noise and a sampling
+       error of t_i / n_k. The shares are b_i = b c t_i^(q - 1), at most 1, with c such that b is the share of the whole
+       variance. Each b_i is its posterior mean, with all b from 0 to 1 and a grid of powers q equally likely. The
+       squared relative error of a noisy number of records, times b_i t_i, is a part of v_ki
+       (:func:`~privmix.publication.second_moments.estimated_shares`). Given b_i, the mean of class k is m_ki = z_ki b_i
+       t_i / (b_i t_i + v_ki). The regression's coefficients are z_ki b_i / (b_i r_i + v_ki): a ridge regression with
+       ridge v_ki / b_i (compare Balle and Wang 2018).
+    3. *Discriminants.* The factor (I - E)^-1 on the classes' side makes the regression a discriminant analysis (Hastie,
+       Buja and Tibshirani 1995). Here E = P^1/2 M T^-1 M' P^1/2, with P the classes' shares: it takes the scatter
+       between classes out of T. A term of E counts by the shares to which matrix and mean are known. Class k has the
+       score w_k'x - w_k'm_k / 2 + log p_k.
 
-    A :class:`~privmix.learning.class_prior.ClassPrior` gives step 2 public points p_k, counted from their mean: class
-    means are then draws from N(a p_k, b_i t_i), with a from N(0, 1) and known by the released means alone. What steps
-    2 and 3 say of z_ki holds for z_ki - a p_ki, to which a p_ki is added again (a p_ki / r_i in the coefficients).
-    Beside class sums, which have no T, points are another measurement of the means
-    (:func:`~privmix.learning.class_prior.measured_twice`).
+    A :class:`~privmix.learning.class_prior.ClassPrior` gives step 2 public points p_k, counted from their mean. Class
+    means are then draws from N(a p_k, b_i t_i), with a ~ N(0, 1) inferred from the released means. Steps 2 and 3 hold
+    for z_ki - a p_ki, to which a p_ki is added again (a p_ki / r_i in the coefficients). With class sums, which have no
+    T, points are another measurement of the means (:func:`~privmix.learning.class_prior.measured_twice`).
 
     Without noise this is linear discriminant analysis, up to the sampling error in step 2. No constant is chosen by
-    accuracy: the noise is known, and b, q and the spectrum of T follow from the released numbers by their likelihood.
-    Rows of a single class each have no counts of the classes: class means are then made equally long in units of T.
-    Class sums alone say nothing of the scatter within classes, which the clipping bound then sets.
+    accuracy: b, q and the spectrum of T maximise the likelihood of the released numbers. Rows of a single class each
+    have no counts of the classes: class means are then made equally long in units of T. With class sums alone, the
+    clipping bound sets the scatter within classes.
 
     Attributes:
         coef_: (d, K) float32.
@@ -95,11 +91,10 @@ class DiscriminantClassifier(LinearLearner):
 
     @classmethod
     def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
-        """The rule, from statistics that are drawn as the plan's noise has them.
+        """Return the rule, from statistics that are drawn with the plan's noise.
 
-        Variances along the noisy eigenvectors are taken as known. Of released moments they are also found out, as
-        :mod:`privmix.learning.spectrum` does it, and the worse rule is the forecast: what has to be found out is no
-        better than what is known, and where little of the budget goes to X'X it is worse.
+        Variances along the noisy eigenvectors are taken as known. Released moments also have theirs estimated, as in
+        :mod:`privmix.learning.spectrum`, and the worse rule is the forecast.
         """
         rules = []
         for found_out in (False, True) if made_by(plan).released else (False,):

@@ -1,4 +1,4 @@
-"""What learners would see of a release if its records were as a model says: drawn, with the noise of a plan."""
+"""Releases as learners would see them if the records came from a model: drawn, with the noise of a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privmix.learning.class_statistics import ClassStatistics, ClassSums
 from privmix.learning.data_model import DataModel
 from privmix.learning.spectrum import COARSE, AdditiveNoise, KnownVariance, known_variance
 from privmix.plans import Plan, made_by
-from privmix.plans.setting import Forecast
+from privmix.plans.setting import MomentForecast
 from privmix.publication.second_moments import SecondMoments, estimated_shares, regression
 
 Reals = NDArray[np.float64]
@@ -27,19 +27,13 @@ _JUDGING = 1000
 
 @dataclass(frozen=True, eq=False)
 class DrawnMoments:
-    """Moments of n records of a model, per record, and the same with a plan's noise.
+    """Moments of n records of a model, per record, without and with a plan's noise."""
 
-    Attributes:
-        noise: of the plan.
-        covariance: (k, k) of the records; scatter between classes is as large as among the records.
-        noisy: the same with noise; None where the plan tells nothing of it.
-        means: (K, k) of the classes, noisy.
-        deviation: (k,) standard deviation of the noise in the means of a class that has all the records.
-        shares: (K,) of the classes, as the release tells them; equal where it does not.
-        doubt: (K,) squared relative errors of them.
-    """
+    # covariance (k, k) of the records; noisy: absent where the plan releases no second moments. means (K, k): noisy.
+    # deviation (k,): of the noise in the means of a class that has all the records. shares (K,): released, or equal
+    # ones; doubt (K,): their squared relative errors.
 
-    noise: Forecast
+    noise: MomentForecast
     covariance: Reals
     noisy: Reals | None
     means: Reals
@@ -79,13 +73,8 @@ class DrawnMoments:
 
 
 def drawn_regression(plan: Plan, model: DataModel, seed: int, strengths: Sequence[float] = ()) -> LinearRule:
-    """Ridge regression of labels on features, its spectrum cleaned, from moments that are drawn.
-
-    Args:
-        plan, model, seed: of :meth:`privmix.learning.base.ReleaseLearner.forecast`.
-        strengths: regularisations, as shares of the largest eigenvalue, of which a learner finds a good one by itself;
-            none leaves the one that follows from the noise.
-    """
+    """Ridge regression of labels on features from drawn moments, its spectrum cleaned."""
+    # strengths: shares of the largest eigenvalue, of which the learner finds a good one; none: the one of the noise.
     drawn = DrawnMoments.of(plan, model, seed)
     classes = len(drawn.means)
     cross = (drawn.means * drawn.shares[:, None] * plan.records).T.astype(np.float32)
@@ -111,12 +100,8 @@ def drawn_regression(plan: Plan, model: DataModel, seed: int, strengths: Sequenc
 
 
 def drawn_statistics(plan: Plan, model: DataModel, seed: int, *, found: bool = False) -> ClassStatistics | ClassSums:
-    """What the learner ``discriminant`` makes of a release, drawn from ``model``.
-
-    Args:
-        plan, model, seed: of :meth:`privmix.learning.base.ReleaseLearner.forecast`.
-        found: variances are found out of the noisy eigenvalues, not known; for noise that is the same along all axes.
-    """
+    """Class statistics of a release drawn from ``model``."""
+    # found: variances are estimated from the noisy eigenvalues, not known; for noise that is the same along all axes.
     drawn = DrawnMoments.of(plan, model, seed)
     if drawn.noisy is None:
         variance = float(np.square(drawn.deviation / drawn.shares[0]).mean())

@@ -19,22 +19,11 @@ _ALLOWED: Final = f"a number of records from 1, or up to {_MOST_PARTS} of them, 
 
 @dataclass(frozen=True)
 class Holdings:
-    """Records of persons: equally many persons have each of these numbers, which are quantiles from a public source.
+    """Records of persons: equally many persons have each of these ``counts``, quantiles from a public source."""
 
-    The records of a person are taken for no more alike than those of different persons. A person with k records adds
-    min(1, K / k) / K times each of them to a sum, so the sum of many persons is as noisy as theirs is, and what it errs
-    by as a sample is less, the more records there are. With w = min(1, k / K), what the person weighs, and persons
-    enough to weigh n together, it errs as that of n E[w] / E[w^2 / k] single records does.
-
-    Attributes:
-        counts: k, of each part of the persons.
-
-    Example:
-        >>> Holdings((5,)).error(), Holdings((1, 3)).error()
-        (0.2, 0.6666666666666666)
-        >>> Holdings((1, 3)).error(most=3), Holdings((1, 3)).weight(most=3)
-        (0.3333333333333333, 0.6666666666666666)
-    """
+    # Records of a person are taken for no more alike than others. A person with k records adds min(1, K / k) / K times
+    # each to a sum. Let w = min(1, k / K) be a person's weight. With persons that weigh n together, the sum errs as
+    # that of n E[w] / E[w^2 / k] single records does.
 
     counts: tuple[int, ...] = (1,)
 
@@ -46,15 +35,7 @@ class Holdings:
 
     @classmethod
     def of(cls, said: Any) -> Holdings:
-        """What a user says: a number, several, or a text with several and commas between them.
-
-        Raises:
-            InvalidInput: it is nothing of these, or below 1.
-
-        Example:
-            >>> Holdings.of("1, 20,5").counts, Holdings.of(3).counts
-            ((1, 5, 20), (3,))
-        """
+        """Parse a number, several, or a text with commas between; below 1 is an error."""
         parts: list[Any]
         if isinstance(said, str):
             try:
@@ -67,7 +48,6 @@ class Holdings:
 
     @property
     def mean(self) -> float:
-        """Records of a person, on average."""
         return float(np.mean(self.counts))
 
     def weight(self, most: int = 1) -> float:
@@ -81,18 +61,12 @@ class Holdings:
         return float((weights**2 / counts).mean() / weights.mean())
 
     def class_errors(self, shares: Reals) -> Reals:
-        """(K,) the same for each class of these shares where a person shows their records of one class alone.
-
-        The class is that of one of their records, drawn, and k - 1 others are of it with its share s each: they are
-        1 + B, and E[1 / (1 + B)] = (1 - (1 - s)^k) / (k s).
-
-        Example:
-            >>> Holdings((2,)).class_errors(np.array([0.5, 0.5])).tolist()
-            [0.75, 0.75]
-        """
+        """(K,) :meth:`error` of classes of these shares, where a person shows records of one class alone."""
+        # The class is that of one drawn record; each of the other k - 1 is of it with probability s. So it has k s
+        # records on average, and E[1 / (1 + B)] = (1 - (1 - s)^k) / (k s).
         counts = np.array(self.counts, float)[:, None]
         return np.asarray((-np.expm1(counts * np.log1p(-np.minimum(shares, 1 - 1e-12))) / (counts * shares)).mean(0))
 
 
 ONE_EACH: Final = Holdings()
-"""Single records, or persons of whom no more is known."""
+"""Single records, or persons with unknown numbers of records."""

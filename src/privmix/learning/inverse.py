@@ -1,14 +1,13 @@
-"""Images whose features are given ones: a public extractor is inverted by its gradients.
+"""Images with given features: gradients invert a public extractor.
 
-From a grey image, Adam goes down
+From a grey image, Adam minimises
 
     max(0, |a F(x) - z|^2 - e) / |z|^2 + weight TV(x) / (side of the image),
 
-F being the extractor, z the features asked for, known up to a squared distance e, a >= 0 the length that fits best, and
-TV the total variation (Rudin, Osher and Fatemi 1992; Mahendran and Vedaldi 2015 invert features of photographs so). A
-mean of features is shorter than the features of any image, which is why their length is free. Nothing draws an image
-nearer than e (Morozov's discrepancy principle), where it would be a picture of the noise: it becomes the smoothest of
-those that are so near.
+with the extractor F, features z known up to a squared distance e, and the best length a >= 0. TV is the total variation
+(Rudin, Osher and Fatemi 1992; Mahendran and Vedaldi 2015). The length is free because a mean of features is shorter
+than the features of any image. Below e an image would show the noise (Morozov's discrepancy principle), so the search
+then only smooths.
 """
 
 from __future__ import annotations
@@ -36,24 +35,15 @@ FeatureMap = Callable[["Tensor"], "Tensor"]
 _SMOOTH: Final = 1e-8
 _TINY: Final = 1e-12
 _GREY: Final = 0.5
-# Of the first image: some networks have no slope at an image that is the same everywhere.
+# Noise in the first image: some networks have no slope at an image that is the same everywhere.
 _JITTER: Final = 0.02
 
 
 @dataclass(frozen=True)
 class InverseConfig(Checked):
-    """How images are looked for.
+    """Settings of the search for images; ``at_once`` images share memory and do not influence each other."""
 
-    Attributes:
-        steps: of Adam.
-        learning_rate: of the first step; it falls along a cosine.
-        variation: weight of the total variation; settled on digits that privmix renders.
-        at_once: images in memory at a time; they do not influence each other.
-
-    Example:
-        >>> InverseConfig(steps=10).variation
-        0.03
-    """
+    # variation: weight of the total variation; chosen on digits that privmix renders.
 
     steps: Count = 200
     learning_rate: Positive = 0.1
@@ -63,12 +53,7 @@ class InverseConfig(Checked):
 
 @dataclass(frozen=True, eq=False)
 class InverseImages:
-    """What was found.
-
-    Attributes:
-        images: (n, *image shape) float32 in [0, 1].
-        distances: (n,) squared distances of their features, at their best length, from those asked for.
-    """
+    """Images (n, image shape) float32 in [0, 1], and squared distances (n,) of their features at best length."""
 
     images: NDArray[np.float32]
     distances: NDArray[np.float64]
@@ -84,26 +69,7 @@ def inverse_images(
     config: InverseConfig | None = None,
     progress: Progress = silent,
 ) -> InverseImages:
-    """Look for an image for each row of features.
-
-    Args:
-        features: the extractor.
-        wanted: (n, d), finite.
-        within: (n,) squared distances up to which the features are known.
-        image_shape: (H, W) or (H, W, colours).
-        seed: of the first images, which are grey but for a touch.
-        config: how to look.
-        progress: called with (stage, steps done, steps in all).
-
-    Raises:
-        InvalidInput: shapes do not fit, or features are not finite.
-
-    Example:
-        >>> found = inverse_images(lambda x: x.flatten(1), np.array([[0.2, 0.8]]), np.zeros(1), (1, 2),
-        ...                        config=InverseConfig(variation=0.0))
-        >>> bool(found.distances[0] < 1e-4), round(float(found.images[0, 0, 1] / found.images[0, 0, 0]))
-        (True, 4)
-    """
+    """Find an image for each (n, d) row ``wanted`` of features, known up to the squared distances ``within`` (n,)."""
     config = config or InverseConfig()
     if len(image_shape) not in (2, 3):
         raise InvalidInput("image shape", tuple(image_shape), "(H, W) or (H, W, colours)")
@@ -162,18 +128,7 @@ def _descend(misfit: _Misfit, near: Tensor, images: Tensor, config: InverseConfi
 
 
 def total_variation(images: Tensor) -> Tensor:
-    """Isotropic total variation (Rudin, Osher and Fatemi 1992): the length of all edges times their height.
-
-    Args:
-        images: (b, H, W) or (b, H, W, colours).
-
-    Returns:
-        (b,), summed over pixels and colours; differences across the border count as zero.
-
-    Example:
-        >>> total_variation(torch.tensor([[[0.0, 0.0, 1.0], [0.0, 0.0, 1.0]]])).round(decimals=3).tolist()
-        [2.0]
-    """
+    """Isotropic total variation (b,) of images (b, H, W[, colours]), zero across the border (Rudin et al. 1992)."""
     planes = images.unsqueeze(-1) if images.ndim == 3 else images
     down = torch.nn.functional.pad(planes[:, 1:] - planes[:, :-1], (0, 0, 0, 0, 0, 1))
     right = torch.nn.functional.pad(planes[:, :, 1:] - planes[:, :, :-1], (0, 0, 0, 1))

@@ -30,22 +30,7 @@ _BATCH: Final = 4096
 
 
 def generalised_kl(p: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    """Generalised KL divergence D(p || softmax(logits)) of each row (Li et al. 2022, equation 6).
-
-    Args:
-        p: (b, K) non-negative targets that need not sum to 1.
-        logits: (b, K) classifier outputs before the softmax.
-
-    Returns:
-        (b,) divergences, each >= 0 and 0 exactly when p = softmax(logits).
-
-    Example:
-        >>> p = torch.tensor([[0.25, 0.75]])
-        >>> bool(generalised_kl(p, p.log()).abs() < 1e-6)
-        True
-        >>> round(generalised_kl(torch.tensor([[2.0, 0.0]]), torch.zeros(1, 2)).item(), 4)  # 2 log 4 - 2 + 1
-        1.7726
-    """
+    """(b,) generalised KL divergence D(p || softmax(logits)) (Li et al. 2022, equation 6); p >= 0, any sum."""
     log_q = torch.log_softmax(logits, dim=1)
     divergence: torch.Tensor = (torch.special.xlogy(p, p) - p * log_q - p).sum(dim=1) + 1.0
     return divergence
@@ -55,25 +40,25 @@ def generalised_kl(p: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
 class GeneralizedKLClassifier(ReleaseLearner):
     """Linear or convolutional softmax classifier on a release, trained as in Li et al. 2022 (appendices D and E).
 
-    Negative label entries are cut to 0 and Adam minimises the generalised KL divergence between the noisy label
-    row and the softmax output. The learning rate falls tenfold at 40%, 60% and 80% of the epochs (80, 120 and 160
-    of the paper's 200). A label offset in the release (labels centred by 1/K) is added back before the cut.
+    Negative label entries are cut to 0. Adam minimises the generalised KL divergence between noisy label row and
+    softmax output; its learning rate falls tenfold at 40%, 60% and 80% of the epochs. A label offset in the release
+    (labels centred by 1/K) is added back before the cut.
 
     Args:
-        model: ``"linear"``, or ``"cnn"``, the network of the paper's Table 5, for releases of images that are
-            (H, W) or (H, W, channels) with H and W divisible by 4, mixed as flat pixels.
+        model: ``"linear"``, or ``"cnn"``, the network of the paper's Table 5. The latter is for releases of images, (H,
+            W) or (H, W, channels) with H and W divisible by 4, mixed as flat pixels.
         epochs: passes over the released rows.
         batch_size: rows a step.
         learning_rate: of Adam, before the first decay.
-        seed: of the initial weights, the order of rows and augmentations; torch's global generator is left alone.
-        augment: ``"flip"``, ``"crop"`` or ``"flip,crop"`` of rows that are pixels, drawn anew in every epoch; see
-            :class:`~privmix.learning.augmentation.ImageRows`. None: none.
-        standardise: give every feature mean 0 and standard deviation 1 over the released rows, and records alike.
+        seed: of initial weights, order of rows and augmentations; torch's global generator is not used.
+        augment: ``"flip"``, ``"crop"`` or ``"flip,crop"`` of rows that are pixels, drawn again in every epoch; None:
+            none.
+        standardise: scale features, of rows and records, to mean 0 and standard deviation 1 over the released rows.
 
     Attributes:
         network_: the trained ``torch.nn.Module``.
         loss_curve_: mean divergence over each epoch's batches.
-        accuracy_curve_: accuracy after each epoch on the records that ``fit`` was given to watch; empty without.
+        accuracy_curve_: accuracy after each epoch on ``validation``; empty without.
 
     Example:
         >>> from privmix.publication.dataset import RecordTransform
@@ -134,10 +119,9 @@ class GeneralizedKLClassifier(ReleaseLearner):
             release: the released rows and their public facts; with ``y``, (n, d) records.
             y: their labels; None with a release.
             progress: called after each epoch with ("epochs", epochs done, epochs in all).
-            prior: refused: it takes none.
-            validation: (n, d) raw extractor outputs and (n,) class indices, looked at after every epoch for
-                ``accuracy_curve_``. They change nothing in the model, which is that of the last epoch. Where they are
-                private no guarantee covers the curve, nor an epoch that is chosen by it.
+            prior: refused: this learner takes none.
+            validation: (n, d) raw extractor outputs and (n,) class indices for ``accuracy_curve_``. The model does not
+                depend on them. If they are private, no guarantee covers the curve, nor an epoch chosen by it.
         """
         self._watched = validation
         try:
@@ -256,11 +240,7 @@ def _columns(x: NDArray[np.float32]) -> dict[str, torch.Tensor]:
 def _records(
     release: ReleasedDataset, features: NDArray[Any], labels: NDArray[np.int64]
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Records to watch, as the network takes them.
-
-    Raises:
-        InvalidInput: they have other features than the release, or a label is no class of it.
-    """
+    """Return records to watch, as the network takes them; raise where features or labels do not fit."""
     features, labels = np.asarray(features), np.asarray(labels)
     if features.ndim != 2 or features.shape[1] != release.dim or len(features) != len(labels) or not len(labels):
         raise InvalidInput("validation", (features.shape, labels.shape), f"(n, {release.dim}) features and n labels")
@@ -278,7 +258,6 @@ def _accuracy(network: Module, records: torch.Tensor, labels: torch.Tensor) -> f
 
 @contextmanager
 def _threads(number: int) -> Iterator[None]:
-    """Give torch this many threads for a while."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:

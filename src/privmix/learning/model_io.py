@@ -25,7 +25,7 @@ from privmix.untrusted import array_shapes, check_texts, open_plain, read_json
 FORMAT: Final = "privmix-model"
 SCHEMA_VERSION: Final = 1
 _JSON, _WEIGHTS = "model.json", "weights.safetensors"
-# Pictures of its evaluation may lie beside a model.
+# Pictures of its evaluation may lie in a model's folder.
 MODEL_FOLDER: Final = FolderKind("model folder", "a model", frozenset({_JSON, _WEIGHTS}))
 # A centre is as long as a record: it is stored with the weights, under a name no layer has.
 _CENTRE: Final = "transform.centre"
@@ -34,28 +34,20 @@ _CARRIED: Final = "extractor."
 
 
 def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Write a fitted model to a new folder, whole or not at all.
-
-    Everything written stems from the release and the learner's parameters, so the folder is as public as the
-    release. The files are written beside ``folder`` and renamed into place.
+    """Write a fitted model to a new folder, whole or not at all; return its path.
 
     Args:
         model: a fitted learner of :data:`~privmix.learning.base.LEARNERS`.
-        folder: where to; its parent is made when missing.
+        folder: its parent is made when missing.
         overwrite: replace ``folder``, and all in it, if it holds a model; any other folder is never replaced.
-
-    Returns:
-        the folder's path.
-
-    Raises:
-        InvalidInput: the folder exists (or is no model, with ``overwrite``), or the model cannot be saved.
-        StorageError: writing failed; nothing is left behind.
     """
     target = Path(folder)
     if type(model) not in LEARNERS.all() or not hasattr(model, "facts_"):
         raise InvalidInput("model", type(model).__name__, "a fitted learner: " + ", ".join(LEARNERS))
     if not model.private_:
-        raise InvalidInput("model", "one fitted to records themselves", "one fitted to a release: this is not private")
+        raise InvalidInput(
+            "model", "one fitted to records themselves", "a model fitted to a release: this one is not private"
+        )
     MODEL_FOLDER.check_target(target, overwrite=overwrite)
     arrays = {name: np.ascontiguousarray(array) for name, array in model._arrays().items()}
     centre = model.facts_.transform.centre
@@ -71,11 +63,11 @@ def save_model(model: ReleaseLearner, folder: str | os.PathLike[str], *, overwri
 
 
 def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
-    """Read a model that :func:`save_model` wrote; it predicts exactly what the saved one did.
+    """Read a model that :func:`save_model` wrote; it predicts exactly as the saved one did.
 
     Formal guarantees:
         * The folder is data: nothing of it is run, no path or address that it names is opened, and no link followed.
-        * Memory: arrays are compared with what ``model.json`` says before anything is made for them.
+        * Memory: arrays are compared with the content of ``model.json`` before anything is made for them.
 
     Raises:
         StorageError: the folder or a file in it is missing, unreadable or not in the model format.
@@ -86,7 +78,7 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
     if found.get("format") != FORMAT:
         raise StorageError(f"{path / _JSON}: not a privmix model")
     if found.get("schema_version") != SCHEMA_VERSION:
-        raise InvalidInput("schema_version", found.get("schema_version"), f"{SCHEMA_VERSION}, what this version reads")
+        raise InvalidInput("schema_version", found.get("schema_version"), f"{SCHEMA_VERSION}, which this version reads")
     arrays = _read_weights(path / _WEIGHTS)
     learner = LEARNERS[found.get("learner")]
     # Parameters that a model lacks are younger than it is, and their defaults are what was before.
@@ -103,12 +95,7 @@ def load_model(folder: str | os.PathLike[str]) -> ReleaseLearner:
 
 
 def is_fitted_model(folder: str | os.PathLike[str]) -> bool:
-    """Whether a folder looks like one that :func:`save_model` wrote: it has a model of this format, and no certificate.
-
-    Example:
-        >>> is_fitted_model("no-such-folder")
-        False
-    """
+    """Whether a folder has a model of this format, and no certificate."""
     path = Path(folder) / _JSON
     try:
         found = read_json(path, path.name)
@@ -118,7 +105,7 @@ def is_fitted_model(folder: str | os.PathLike[str]) -> bool:
 
 
 def describe_model(model: ReleaseLearner) -> dict[str, Any]:
-    """What ``model.json`` says of a fitted model: learner, parameters, classes, features, release; JSON values."""
+    """Content of ``model.json`` on a fitted model: learner, parameters, classes, features, release; JSON values."""
     facts = model.facts_
     return {
         "format": FORMAT,
@@ -137,13 +124,12 @@ def describe_model(model: ReleaseLearner) -> dict[str, Any]:
         },
         "release_id": facts.release_id,
         "temperature": model.temperature_,
-        # Only where there is something to say: models without are as they ever were.
+        # Only if there are class texts: models without are unchanged.
         **({} if model.told_ is None else {"class_texts": dict(model.told_)}),
     }
 
 
 def _plain(value: Any) -> Any:
-    """A NumPy number as Python's, which JSON can hold."""
     return value.item() if isinstance(value, np.generic) else value
 
 
@@ -197,15 +183,13 @@ def _facts(found: Mapping[str, Any], centre: NDArray[Any] | None, carried: Mappi
 
 
 def _shapes(extractor: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
-    """Of what the extractor carries, as its spec states them."""
     stated = extractor.get("arrays", {})
     if not all(isinstance(shape, list) and all(_is_size(size) for size in shape) for shape in stated.values()):
-        raise InvalidInput("extractor", "arrays of other shapes", "what save_model writes there (lists of sizes)")
+        raise InvalidInput("extractor", "arrays of other shapes", "lists of sizes, as save_model writes them")
     return {name: tuple(shape) for name, shape in stated.items()}
 
 
 def _are_told(value: Mapping[str, Any]) -> bool:
-    """Whether this is what a class prior leaves behind."""
     kinds = {**SOURCE, "weight": float}
     return all(isinstance(found, kinds.get(name, ())) for name, found in value.items())
 
@@ -213,7 +197,7 @@ def _are_told(value: Mapping[str, Any]) -> bool:
 def _field(found: Mapping[str, Any], name: str, kind: type, fits: Callable[[Any], Any]) -> Any:
     value = found.get(name)
     if not isinstance(value, kind) or not fits(value):
-        raise InvalidInput(name, value, f"what save_model writes there (a JSON {_JSON_KINDS[kind]})")
+        raise InvalidInput(name, value, f"a JSON {_JSON_KINDS[kind]}, as save_model writes it")
     return value
 
 

@@ -12,7 +12,6 @@ from privmix.learning.base import ReleaseFacts
 
 
 def built(model: str, facts: ReleaseFacts) -> nn.Module:
-    """The untrained network, its weights unset."""
     if model == "linear":
         return _bare(nn.Linear, facts.dim, len(facts.classes))
     return _cnn(facts)
@@ -44,7 +43,7 @@ def _cnn(facts: ReleaseFacts) -> nn.Module:
 
 
 def _bare(layer: type[nn.Module], *sizes: int, **options: int) -> nn.Module:
-    """A layer with its weights unset: torch's own initialisation would draw from the global generator."""
+    """Return a layer with its weights unset: torch's own initialisation would draw from the global generator."""
     device = torch.get_default_device()
     made: nn.Module = nn.utils.skip_init(layer, *sizes, device=device, **options)  # type: ignore[no-untyped-call]
     return made

@@ -1,4 +1,4 @@
-"""What public records are a sample of: a mixture of Gaussians, one a class, and how well a learner tells them apart."""
+"""The population of public records, a mixture of Gaussians, one a class, and a learner's accuracy on it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import math
 from typing import Any, Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 Reals = NDArray[np.float64]
 LinearRule = tuple[Reals, Reals]
@@ -19,7 +19,7 @@ _SHAPED: Final = 20
 _RECORDS_A_DIRECTION: Final = 5
 # The variance of records along directions that hold next to nothing, as a share of the mean.
 _LEAST: Final = 1e-4
-# What stands for that variance where no record differs from others of its class.
+# Value of that variance if no record differs from others of its class.
 _NOTHING: Final = 1e-12
 
 
@@ -28,22 +28,13 @@ def along_principal_axes(x: NDArray[Any], axes: int) -> Reals:
     centred = np.asarray(x - x.mean(axis=0), dtype=np.float64)
     count, dim = centred.shape
     kept = min(axes, dim)
-    _, basis = eigh(centred.T @ centred / count, subset_by_index=(dim - kept, dim - 1))
+    _, basis = scipy.linalg.eigh(centred.T @ centred / count, subset_by_index=(dim - kept, dim - 1))
     return np.asarray(centred @ basis[:, ::-1])
 
 
 def shrunk_covariance(residuals: Reals, freedom: int) -> Reals:
-    """(k, k) covariance of n residuals, drawn towards a multiple of the identity (Ledoit and Wolf 2004, Lemma 3.3 ff.).
-
-    Args:
-        residuals: (n, k), counted from the means of their classes.
-        freedom: n less the number of means that were fitted.
-
-    Example:
-        >>> found = shrunk_covariance(np.random.default_rng(0).normal(size=(40, 30)), 40)
-        >>> bool(np.linalg.cond(found) < 5)
-        True
-    """
+    """(k, k) covariance of (n, k) residuals, shrunk to the identity (Ledoit and Wolf 2004, Lemma 3.3 ff.)."""
+    # freedom: n less the number of means that were fitted.
     count, dim = residuals.shape
     sample = residuals.T @ residuals / count
     level = np.trace(sample) / dim
@@ -55,12 +46,7 @@ def shrunk_covariance(residuals: Reals, freedom: int) -> Reals:
 
 
 def mixture(x: Reals, labels: NDArray[np.int64]) -> tuple[Reals, Reals, Reals]:
-    """Variances (k,) within classes along their own axes, means (K, k) and shares (K,) of what records are drawn from.
-
-    Args:
-        x: (n, k), counted from their mean.
-        labels: (n,), 0 to K - 1, each at least once.
-    """
+    """Within-class variances (k,) along their own axes, class means (K, k) and shares (K,) of (n, k) records."""
     counts, means, residuals = _classes(x, labels, int(labels.max()) + 1)
     within, turn = np.linalg.eigh(shrunk_covariance(residuals, len(x) - len(counts)))
     within, means = within[::-1], (means @ turn)[:, ::-1]
@@ -74,18 +60,7 @@ def mixture(x: Reals, labels: NDArray[np.int64]) -> tuple[Reals, Reals, Reals]:
 
 
 def discriminants(x: Reals, labels: NDArray[np.int64], classes: int) -> LinearRule:
-    """Linear discriminant analysis of records without privacy, their covariance shrunk.
-
-    Args:
-        x: (n, k).
-        labels: (n,), 0 to ``classes`` - 1; a class without a record is never chosen.
-        classes: K.
-
-    Example:
-        >>> weights, offsets = discriminants(np.array([[0.0], [0.2], [1.0], [1.2]]), np.array([0, 0, 1, 1]), 2)
-        >>> (np.array([[0.3], [0.9]]) @ weights + offsets).argmax(axis=1).tolist()
-        [0, 1]
-    """
+    """Linear discriminant analysis without privacy, covariance shrunk; a class without records is never chosen."""
     counts, means, residuals = _classes(x, labels, classes)
     covariance = shrunk_covariance(residuals, len(x) - int((counts > 0).sum()))
     covariance[np.diag_indices_from(covariance)] += max(_NOTHING, _LEAST * np.trace(covariance) / len(covariance))
@@ -96,26 +71,10 @@ def discriminants(x: Reals, labels: NDArray[np.int64], classes: int) -> LinearRu
 
 
 def unlimited_accuracy(x: Reals, labels: NDArray[np.int64], generator: np.random.Generator) -> float:
-    """Accuracy of :func:`discriminants` that have learnt from any number of records, estimated from these few.
-
-    On the n records that a model with p parameters was fitted to it seems better than it will ever be, by as much as it
-    is worse on others: both by p / n of the error, to first order (Mallows 1973; Akaike 1974). Halfway between the two
-    is what it reaches without end. Both are means over five folds, and half a record more is taken to be mistaken.
-
-    Args:
-        x: (n, k), n at least 2.
-        labels: (n,), 0 to K - 1.
-        generator: divides the records.
-
-    Returns:
-        above 0 and below 1.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> labels = rng.integers(0, 2, 60)
-        >>> 0.8 < unlimited_accuracy(rng.normal(size=(60, 20)) + 2 * np.eye(2, 20)[labels], labels, rng) < 0.999
-        True
-    """
+    """Estimate the accuracy of :func:`discriminants` from unlimited records, in (0, 1), by the (n, k) records here."""
+    # On its n training records a model with p parameters seems better than it will ever be, and is as much worse on
+    # others. Both differ by p / n of the error, to first order (Mallows 1973; Akaike 1974). The estimate is halfway
+    # between the two, over five folds, with half a mistaken record added.
     fold = generator.permutation(len(x)) % _FOLDS
     seen = unseen = 0.0
     folds = min(_FOLDS, len(x))
@@ -129,27 +88,11 @@ def unlimited_accuracy(x: Reals, labels: NDArray[np.int64], generator: np.random
 
 
 def own_shapes(x: Reals, labels: NDArray[np.int64], generator: np.random.Generator) -> float:
-    """What :func:`discriminants` gain by each class's own scatter: exp(-a q) of their errors are left by q directions.
-
-    Along the first q axes, scaled so that the scatter within all classes is 1 there, residuals are cut off at their
-    usual length; -(v'S_k^-1 v - v'v) / 2 is added to the score of class k, S_k being its scatter there, of determinant
-    1: what the learner of releases in three stages does, without noise. Errors are counted on five folds.
-
-    Args:
-        x: (n, k) along axes of falling variance.
-        labels: (n,), 0 to K - 1.
-        generator: divides the records.
-
-    Returns:
-        a, less its standard error: 0 where classes have too few records to tell, below 0 where scatters may mislead.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> labels = rng.integers(0, 2, 2000)
-        >>> widths = np.where(labels[:, None] == 0, [1.0, 0.1], [0.1, 1.0])
-        >>> own_shapes(widths * rng.normal(size=(2000, 2)), labels, rng) > 0.5
-        True
-    """
+    """Gain a of :func:`discriminants` by each class's own scatter: exp(-a q) of the errors remain with q directions."""
+    # The first q axes are scaled so that the scatter within all classes is 1 there; residuals are cut off at their
+    # usual length. The score of class k gets -(v'S_k^-1 v - v'v) / 2, with its scatter S_k there, of determinant 1, as
+    # in the learner of releases in three stages. Errors are counted on five folds. The result is less its standard
+    # error, 0 with too few records and below 0 where scatters may mislead. ``x`` (n, k) has axes of falling variance.
     counts = np.bincount(labels)
     axes = min(_SHAPED, x.shape[1], int(counts.min() * (_FOLDS - 1) / _FOLDS / _RECORDS_A_DIRECTION))
     if axes < 2:
@@ -160,7 +103,7 @@ def own_shapes(x: Reals, labels: NDArray[np.int64], generator: np.random.Generat
         held, seen = fold == index, fold != index
         weights, offsets = discriminants(x[seen], labels[seen], len(counts))
         _, means, residuals = _classes(x[seen][:, :axes], labels[seen], len(counts))
-        values, basis = eigh(residuals.T @ residuals / len(residuals))
+        values, basis = scipy.linalg.eigh(residuals.T @ residuals / len(residuals))
         root = basis / np.sqrt(np.maximum(values, _LEAST * values[-1]))
         cut = residuals @ root
         cut /= np.maximum(1.0, np.sqrt(np.square(cut).sum(axis=1, keepdims=True) / axes))
@@ -170,7 +113,7 @@ def own_shapes(x: Reals, labels: NDArray[np.int64], generator: np.random.Generat
         plain += int((scores.argmax(axis=1) != labels[held]).sum())
         for number, mean in enumerate(means):
             own = cut[labels[seen] == number]
-            values, basis = eigh(own.T @ own)
+            values, basis = scipy.linalg.eigh(own.T @ own)
             told = np.log(np.maximum(values, _LEAST * values[-1]))
             apart = (x[held][:, :axes] - mean) @ root
             unlike = np.square(apart @ basis) @ (np.exp(told.mean() - told) - 1)

@@ -1,4 +1,4 @@
-"""What the same learner makes of records without any privacy: the ceiling that a release is compared with."""
+"""The same learner on records without any privacy: the ceiling for comparison with a release."""
 
 from __future__ import annotations
 
@@ -17,12 +17,7 @@ from privmix.publication.dataset import RecordTransform
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """A classifier that was fitted to private records, and may not be handed on.
-
-    Attributes:
-        classifier: takes (n, d) extractor output.
-        words: what it is, for people.
-    """
+    """A classifier of (n, d) extractor output that was fitted to private records; not for recipients."""
 
     classifier: ReleaseLearner
     words: str
@@ -36,26 +31,9 @@ def without_privacy(
     learner: ReleaseLearner | None = None,
     input_shape: tuple[int, ...] | None = None,
 ) -> Reference:
-    """Fit to clean records what would be fitted to a release of them.
-
-    In place of a learner of noisy second moments, stages or class sums stands the discriminant on exact second moments,
-    which then is linear discriminant analysis. A learner of noisy rows gets the records as rows of one record each.
-
-    NOT PRIVATE: what comes back has seen the records. It is for their owner, to compare with.
-
-    Args:
-        features: (n, d) extractor output.
-        labels: (n,) class indices.
-        classes: K names.
-        transform: what the release does to records, for a learner of rows; second moments need no bound here.
-        learner: fitted to the release; None for a linear discriminant.
-        input_shape: of a raw input, for a learner that takes rows as images.
-
-    Example:
-        >>> x = np.float32([[0, 0], [0, 1], [4, 0], [4, 1]])
-        >>> without_privacy(x, np.array([0, 0, 1, 1]), ("a", "b")).classifier.predict(x).tolist()
-        [0, 0, 1, 1]
-    """
+    """Fit to clean records the counterpart of a release's learner: NOT PRIVATE, for their owner to compare."""
+    # Linear discriminant analysis replaces learners of noisy moments, stages or class sums; a learner of noisy rows
+    # gets the records as rows of one record each.
     rows = learner is not None and learner.reads_rows and not learner.reads_moments
     if not rows:
         transform = None

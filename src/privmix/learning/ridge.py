@@ -21,7 +21,7 @@ from privmix.publication.second_moments import eigh_lower
 
 AUTO: Final = "auto"
 _GRID: Final = np.logspace(-5, 0, 41)
-# Of them, for a forecast.
+# Values of r for a forecast.
 _FEW: Final = (1e-3, 1e-2, 0.1, 0.5)
 _FOLDS: Final = 10
 _MIN_FOLD: Final = 5
@@ -37,28 +37,25 @@ class NoiseAwareRidgeClassifier(LinearLearner):
 
         G = X'X - (T - 1) s^2 I, its negative eigenvalues cut to 0,   W = (G + r g_max I)^-1 X'Y,
 
-    where g_max is G's largest eigenvalue and r the regularisation. Subtracting s^2 undoes what the noise adds to
-    X'X on average; noise in Y is independent of X and needs no correction. A record f is scored by
-    (f - column mean of x) W + column mean of y + label offset: m records over m average to a record, so one
-    record stands to the mean row as it does to the mean record.
+    where g_max is G's largest eigenvalue and r the regularisation. Subtracting s^2 corrects the noise in X'X on
+    average; noise in Y is independent of X and needs no correction. A record f has the score
+    (f - column mean of x) W + column mean of y + label offset: m records over m average to a record.
 
     With ``regularisation="auto"`` the release alone chooses r, in three steps.
 
-    1. Each r on a grid from 1e-5 to 1 is fitted without a part of the rows and rated by its loss on them less
-       what noise adds to it, mean |y - x W|^2 - s^2 |W|_F^2 - K s_y^2, which is unbiased for the loss without
-       noise, since the held-out noise is independent of W. With at most 1024 rows or features, every tenth takes
-       a turn; beyond, a half is held out once. One standard error of the loss is added: it is large at
-       small r, where the correction is.
-    2. Coming from r = 1, the first minimum is taken, and no r whose corrected loss is below 0, which is chance. As
-       the noise counts for less among more rows, r shrinks by the share of rows it was fitted to.
-    3. Squared loss wants more shrinkage than the arg max where records are told apart well, and less where they
-       are not: r is multiplied by 2 (1 - R^2) / R^2, within [1/4, 2], with R^2 the share of squared labels
-       explained at the minimum. The factor is empirical: MNIST and digits releases with R^2 from 0.2 to 0.8
-       had their best accuracy near it. It is 2 for designs whose rows do not mix all classes, because their
-       R^2 is not that of single records.
+    1. Each r on a grid from 1e-5 to 1 is fitted without a part of the rows. Its loss on them is corrected for their
+       noise: mean |y - x W|^2 - s^2 |W|_F^2 - K s_y^2. This is unbiased, since the held-out noise is independent of W.
+       With at most 1024 rows or features there are ten folds; beyond, half of the rows is held out once. One standard
+       error of the loss is added: it is large at small r, where the correction is.
+    2. From r = 1 downwards the first minimum is taken, and no r whose corrected loss is below 0, which is chance. r
+       shrinks by the share of rows it was fitted to, as noise counts for less among more rows.
+    3. Squared loss needs more shrinkage than the arg max where records are separated well, and less elsewhere. So r is
+       multiplied by 2 (1 - R^2) / R^2, within [1/4, 2], with R^2 the share of squared labels explained at the minimum.
+       The factor is empirical: MNIST and digits releases with R^2 from 0.2 to 0.8 had their best accuracy near it. It
+       is 2 for designs whose rows do not mix all classes, because their R^2 is not that of single records.
 
-    Where a tenth of the rows is fewer than 5 or K there is too little to hold out: r is 3 d s^2 / g_max, at least
-    0.1 (0.3 for designs whose rows do not mix all classes) and at most 1, close to assigning by class means.
+    If a tenth of the rows is fewer than 5 or K, no rows are held out. Then r is 3 d s^2 / g_max, close to assigning by
+    class means. It is at least 0.1 (0.3 for designs whose rows do not mix all classes) and at most 1.
 
     Args:
         regularisation: ``"auto"`` or r > 0, relative to the largest eigenvalue.
@@ -93,7 +90,7 @@ class NoiseAwareRidgeClassifier(LinearLearner):
 
     @classmethod
     def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
-        """The rule at the best of a few regularisations, as held-out rows find it."""
+        """Return the rule at the best of a few regularisations, as held-out rows find it."""
         return drawn_regression(plan, model, seed, _FEW)
 
     def _check_params(self) -> None:
@@ -129,14 +126,9 @@ class NoiseAwareRidgeClassifier(LinearLearner):
 
 @dataclass(frozen=True)
 class _Spectrum:
-    """Noise-corrected eigenvalues of X'X, eigenvectors, and X'Y in their basis: every r is then one product.
+    """Noise-corrected eigenvalues (k,) of X'X, eigenvectors (d, k), and X'Y in their basis (k, K)."""
 
-    Attributes:
-        values: (k,) eigenvalues less the noise, not below 0.
-        basis: (d, k) orthonormal columns.
-        projected: (k, K), basis' X'Y.
-        scale: g_max, the largest of ``values`` (1 where noise is all there is).
-    """
+    # Every r is then one product. `scale` is g_max, the largest eigenvalue (1 where there is only noise).
 
     values: NDArray[np.float32]
     basis: NDArray[np.float32]
@@ -154,11 +146,10 @@ class _Spectrum:
 
 
 class _Moments:
-    """Spectra of the rows, all of them or without a fold, from one pass over the rows.
+    """Spectra of the rows, all of them or without a fold, from one pass over the rows."""
 
-    The pass sums X'X when there are at least d rows. Fewer rows are decomposed by their own, smaller XX'.
-    ``folds`` are contiguous and end with the last row.
-    """
+    # The pass sums X'X when there are at least d rows. Fewer rows are decomposed by their own, smaller XX'. ``folds``
+    # are contiguous and end with the last row.
 
     def __init__(self, rows: CentredRows, folds: list[slice]) -> None:
         self._rows = rows
@@ -176,7 +167,7 @@ class _Moments:
             self._folds[fold.start] = (xx.astype(np.float32), xy)
 
     def spectrum(self, *, without: slice | None = None) -> _Spectrum:
-        """The spectrum of all rows, or of those outside the fold ``without``."""
+        """Return the spectrum of all rows, or of those outside the fold ``without``."""
         return self._of_inner(without) if self._few else self._of_sums(without)
 
     def _of_sums(self, without: slice | None) -> _Spectrum:
@@ -198,11 +189,7 @@ class _Moments:
         return self._corrected(len(kept), values[sound], x.T @ (left / lengths), lengths[:, None] * (left.T @ y))
 
     def _corrected(
-        self,
-        count: int,
-        values: NDArray[np.float32],
-        basis: NDArray[np.float32],
-        projected: NDArray[np.float32],
+        self, count: int, values: NDArray[np.float32], basis: NDArray[np.float32], projected: NDArray[np.float32]
     ) -> _Spectrum:
         noise = np.float32(count * self._rows.noise_variance)
         return _Spectrum(np.maximum(values - noise, np.float32(0)), basis, projected)
@@ -210,11 +197,7 @@ class _Moments:
 
 @dataclass(frozen=True)
 class _Trial:
-    """How every r of the grid, and W = 0, did on the rows of one fold.
-
-    Attributes:
-        losses: (grid + 1, rows) squared loss of each row less the expected share of noise; the last line is W = 0.
-    """
+    """Squared losses (grid + 1, rows) on the rows of one fold, less the expected noise; the last line is W = 0."""
 
     losses: NDArray[np.float64]
 
@@ -246,20 +229,17 @@ def _folds(rows: CentredRows, classes: int) -> list[slice]:
 def _corrected_losses(
     predicted: NDArray[np.float32], y: NDArray[np.float32], coef: NDArray[np.float32], rows: CentredRows
 ) -> NDArray[np.float64]:
-    """Squared loss of each row, whose noise ``coef`` has not seen, less what noise adds to it on average.
-
-    ``predicted`` is the row times ``coef``.
-    """
+    """Squared loss of each row, independent of ``coef``, less the expected share of its noise."""
     noise = y.shape[1] * rows.label_noise_variance
     noise += rows.noise_variance * float(np.square(coef, dtype=np.float64).sum())
     return np.asarray(np.square(y - predicted, dtype=np.float64).sum(axis=1) - noise)
 
 
 def _choose(trials: list[_Trial], rows: CentredRows, mixes_all_classes: bool) -> float:
-    """The r that the class's steps 1 to 3 describe."""
+    """Return the r that the class's steps 1 to 3 describe."""
     losses = np.concatenate([trial.losses for trial in trials], axis=1)
     means = losses.mean(axis=1)
-    # The loss of W = 0 varies with the rows' labels alone; what is left of the error tells the grid points apart.
+    # The loss of W = 0 varies with the rows' labels alone; the rest of the error separates the grid points.
     errors = (losses - losses[-1]).std(axis=1) / np.sqrt(losses.shape[1])
     rating = np.where(means > 0, means + errors, np.inf)
     best = len(_GRID) - 1

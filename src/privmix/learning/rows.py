@@ -13,19 +13,12 @@ from scipy.linalg.blas import ssyrk
 from privmix.publication.dataset import RecordTransform, ReleasedDataset
 from privmix.publication.second_moments import SecondMoments
 
-_ROW_BLOCK: Final = 4096
+ROW_BLOCK: Final = 4096
 
 
 @dataclass(frozen=True)
 class CentredRows:
-    """The released rows, their column means, and what noise is left in an entry once a mean is subtracted.
-
-    Attributes:
-        x: (T, d) features.
-        y: (T, K) labels.
-        mean_x, mean_y: their column means.
-        noise_variance, label_noise_variance: of an entry less its column's mean.
-    """
+    """Released rows x (T, d) and y (T, K), column means, and variances of the noise in an entry less its mean."""
 
     x: NDArray[np.float32]
     y: NDArray[np.float32]
@@ -36,8 +29,8 @@ class CentredRows:
 
     @classmethod
     def of(cls, release: ReleasedDataset) -> CentredRows:
-        # The mean of T rows carries 1/T of a row's noise, and subtracting it takes that share out of each row:
-        # over T rows this is the T - 1 of a sample variance.
+        # The mean of T rows carries 1/T of a row's noise, and subtracting it takes that share out of each row. Over T
+        # rows this is the T - 1 of a sample variance.
         share = 1 - 1 / release.rows
         return cls(
             x=release.x,
@@ -64,7 +57,7 @@ class CentredRows:
         # Fortran order is LAPACK's own and spares copies; float64 keeps what float32 would lose between the blocks.
         xx = np.zeros((self.dim, self.dim), dtype=np.float64, order="F")
         xy = np.zeros((self.dim, self.y.shape[1]), dtype=np.float64)
-        for block in slices(part.stop, _ROW_BLOCK, start=part.start):
+        for block in slices(part.stop, ROW_BLOCK, start=part.start):
             x, y = self.centred(block)
             xx += ssyrk(1.0, x.T, lower=1)
             xy += x.T @ y
@@ -72,12 +65,7 @@ class CentredRows:
 
 
 def slices(stop: int, size: int, *, start: int = 0) -> Iterator[slice]:
-    """``range(start, stop)`` cut into slices of at most ``size``.
-
-    Example:
-        >>> [(part.start, part.stop) for part in slices(5, 2)]
-        [(0, 2), (2, 4), (4, 5)]
-    """
+    """Cut ``range(start, stop)`` into slices of at most ``size``."""
     return (slice(first, min(first + size, stop)) for first in range(start, stop, size))
 
 
@@ -93,18 +81,7 @@ def as_release(
     rows: bool,
     input_shape: tuple[int, ...] | None = None,
 ) -> ReleasedDataset:
-    """Clean records in the form that a learner takes: exact second moments, or rows of one record each.
-
-    NOT PRIVATE: what is fitted to it has seen the records.
-
-    Args:
-        features: (n, d).
-        labels: (n,) class indices.
-        classes: K names.
-        transform: what is done to records; None: nothing.
-        rows: they are to be rows.
-        input_shape: of a raw input, for a learner that takes rows as images.
-    """
+    """Clean records as a learner takes them, NOT PRIVATE: exact second moments, or rows of one record each."""
     transform = unclipped(features) if transform is None else transform
     offset = 0.0 if transform.centre is None else 1 / len(classes)
     hot = np.eye(len(classes), dtype=np.float32) - np.float32(offset)
@@ -127,14 +104,12 @@ def as_release(
 
 
 def unclipped(features: NDArray[Any]) -> RecordTransform:
-    """A bound that no record reaches."""
     return RecordTransform(float(np.linalg.norm(features, axis=1).max(initial=0.0)) or 1.0)
 
 
 def _moments(
     features: NDArray[np.float32], labels: NDArray[np.int64], hot: NDArray[np.float32], transform: RecordTransform
 ) -> SecondMoments:
-    """Exact second moments of the transformed records."""
     dim, classes = features.shape[1], hot.shape[1]
     second, cross = np.zeros((dim, dim), np.float32), np.zeros((dim, classes))
     for part in slices(len(features), _BATCH):

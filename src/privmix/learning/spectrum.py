@@ -1,10 +1,9 @@
-"""What a noisy matrix says of the covariance behind it: its spectrum, and how far each noisy eigenvector is its own.
+"""Estimate the spectrum behind a noisy matrix, and the reliability of each noisy eigenvector.
 
-A released or sampled matrix S has other eigenvectors than the covariance A that it stands for. For an eigenvector u of
-S two numbers say what a learner may rely on: u'Au, the variance of records along it, and |Au|^2, which is larger than
-the square of the first by as much as u is no eigenvector of A. In high dimension both follow from S's eigenvalue, the
-law of the noise and the spectrum of A alone, and that spectrum is found as the one under which S's eigenvalues are
-likeliest. No constant is fitted to data.
+A released or sampled matrix S has other eigenvectors than the covariance A behind it. For an eigenvector u of S a
+learner needs u'Au, the variance of records along it, and |Au|^2, which exceeds its square as u is no eigenvector of A.
+In high dimension both follow from S's eigenvalue, the law of the noise and A's spectrum, which is the one of highest
+likelihood. No constant is fitted to data.
 
 Sources: for additive noise Bun, Allez, Bouchaud and Potters (2016); for samples Silverstein (1995), Ledoit and Peche
 (2011). The second number is derived here in the same way.
@@ -18,8 +17,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.optimize import isotonic_regression
 
 Reals = NDArray[np.float64]
 Complexes = NDArray[np.complex128]
@@ -34,14 +33,7 @@ _STILL: Final = 1e-14
 
 @dataclass(frozen=True)
 class Fineness:
-    """Of the numerics: how finely spectra are searched.
-
-    Attributes:
-        atoms: variances on the grid of a spectrum.
-        apart: the largest eigenvalues, which are taken one by one.
-        groups: by rank, of the other eigenvalues.
-        rounds: of the search for the likeliest spectrum.
-    """
+    """Fineness of the search: ``atoms`` of the grid, ``apart`` single eigenvalues, ``groups`` of others, ``rounds``."""
 
     atoms: int
     apart: int
@@ -57,17 +49,13 @@ COARSE: Final = Fineness(64, 16, 32, 40)
 
 @dataclass(frozen=True)
 class NoiseLaw(ABC):
-    """How S comes from A: with t(z) = tr (S - z)^-1 / d, it is (1/k) tr (A - Z)^-1 / d for some Z and k of z and t.
-
-    Attributes:
-        dim: d, of A.
-    """
+    """Law of S given A (d x d): t(z) = tr (S - z)^-1 / d. This is (1/k) tr (A - Z)^-1 / d for some Z, k of z and t."""
 
     dim: int
 
     @abstractmethod
     def scale(self, values: Reals) -> float:
-        """Standard deviation of an entry of S off the diagonal; with it ends what can be told apart in a spectrum."""
+        """Return the standard deviation of an entry of S off the diagonal; it limits the resolution of a spectrum."""
 
     @abstractmethod
     def shifted(self, z: Complexes, trace: Complexes) -> tuple[Complexes, Complexes]:
@@ -80,11 +68,7 @@ class NoiseLaw(ABC):
 
 @dataclass(frozen=True)
 class AdditiveNoise(NoiseLaw):
-    """S = A + N, with N symmetric and Gaussian: what a Gaussian mechanism adds to second moments.
-
-    Attributes:
-        deviation: standard deviation of an entry off the diagonal.
-    """
+    """S = A + N, with N symmetric and Gaussian; ``deviation`` is that of an entry off the diagonal."""
 
     deviation: float
 
@@ -103,11 +87,7 @@ class AdditiveNoise(NoiseLaw):
 
 @dataclass(frozen=True)
 class SamplingNoise(NoiseLaw):
-    """S = X'X / T for T independent rows of covariance A.
-
-    Attributes:
-        rows: T.
-    """
+    """S = X'X / T for T independent rows of covariance A."""
 
     rows: int
 
@@ -132,35 +112,15 @@ class SamplingNoise(NoiseLaw):
 
 @dataclass(frozen=True, eq=False)
 class KnownVariance:
-    """What is known of A along the eigenvectors of S.
-
-    Attributes:
-        variance: (k,) u'Au less the floor, > 0.
-        spread: (k,) |Au|^2 - (u'Au)^2, >= 0: what A has outside the diagonal, in the basis of S's eigenvectors.
-    """
+    """Along S's eigenvectors (k,): ``variance`` u'Au less the lower bound, ``spread`` |Au|^2 - (u'Au)^2."""
 
     variance: Reals
     spread: Reals
 
 
 def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0, fineness: Fineness = FINE) -> KnownVariance:
-    """What the eigenvalues of S say of A along the eigenvectors of S.
-
-    Args:
-        values: (k,) eigenvalues of S, ascending; k < d where the others are 0.
-        law: of the noise.
-        floor: A is at least this in every direction, as where rows carry noise of their own.
-        fineness: :data:`COARSE` will do for a forecast.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> variances = np.geomspace(0.01, 1, 200)
-        >>> noise = rng.normal(0, 0.02, (200, 200))
-        >>> values, basis = np.linalg.eigh(np.diag(variances) + (noise + noise.T) / np.sqrt(2))
-        >>> found = known_variance(values, AdditiveNoise(200, 0.02)).variance
-        >>> bool(np.abs(found - variances @ basis**2).mean() < 0.02)  # eigenvalues themselves: -0.5 to 1.1
-        True
-    """
+    """Estimate A along the eigenvectors of S from S's k eigenvalues, ascending; k < d where others are 0."""
+    # `floor`: A is at least this in every direction, as where rows carry noise of their own.
     scale = law.scale(values)
     top = max(float(values[-1]) - floor, scale, np.finfo(float).tiny)
     if scale <= top * np.finfo(np.float32).eps:
@@ -179,12 +139,10 @@ def known_variance(values: Reals, law: NoiseLaw, floor: float = 0.0, fineness: F
 
 
 def _rising(variance: Reals, counts: Reals) -> NDArray[np.bool_]:
-    """Where the variance along eigenvectors rises with the eigenvalue, as it does under both laws.
-
-    A lone eigenvalue just above the others may be given the variance of next to none, by a spectrum that is not quite
-    right there; a learner would divide by it. Such points are left to their neighbours.
-    """
-    fitted = isotonic_regression(variance, weights=counts).x
+    """Mark the points where the variance along eigenvectors rises with the eigenvalue, as under both laws."""
+    # A spectrum that is slightly wrong may give a lone eigenvalue a variance near 0, by which a learner would divide.
+    # Neighbours replace such points.
+    fitted = scipy.optimize.isotonic_regression(variance, weights=counts).x
     return np.asarray(variance >= fitted - 1e-9 * np.abs(fitted))
 
 
@@ -201,10 +159,8 @@ def _grouped(values: Reals, dim: int, fineness: Fineness) -> tuple[Reals, Reals]
 
 
 def _likeliest(points: Reals, counts: Reals, atoms: Reals, law: NoiseLaw, blur: float, rounds: int) -> Reals:
-    """Weights of a spectrum on ``atoms``, by expectation and maximisation over which variance is behind which point.
-
-    They start as a power law with the trace of S, which noise hardly moves: where noise hides all else it stays.
-    """
+    """Weights of a spectrum on ``atoms``, by expectation maximisation."""
+    # The start is a power law with the trace of S, which noise hardly moves: it remains where noise hides all else.
     weights = _power_law(atoms, float(counts @ points))
     z = (points + 1j * blur).astype(np.complex128)
     trace, room = _trace(z, atoms, weights, law, _MANY_STEPS), np.empty((2, len(z), len(atoms)))
@@ -240,7 +196,7 @@ def _power_law(atoms: Reals, mean: float) -> Reals:
 def _trace(
     z: Complexes, atoms: Reals, weights: Reals, law: NoiseLaw, steps: int, start: Complexes | None = None
 ) -> Complexes:
-    """tr (S - z)^-1 / d for a spectrum of A: the fixed point of :meth:`NoiseLaw.shifted`, by damped steps."""
+    """Return tr (S - z)^-1 / d for a spectrum of A: the fixed point of :meth:`NoiseLaw.shifted`, by damped steps."""
     trace, room = -1 / z if start is None else start, np.empty((2, len(z), len(atoms)))
     for number in range(steps):
         last, (shift, k) = trace, law.shifted(z, trace)
@@ -253,10 +209,8 @@ def _trace(
 
 
 def _apart(atoms: Reals, shift: Complexes, room: Reals) -> tuple[Reals, Reals]:
-    """(k, atoms) d and 1 / (d^2 + y^2), so that 1 / (a - x - iy) is their product and i y times the second, d = a - x.
-
-    Complex numbers would be divided one by one. Both lie in ``room``: large arrays are dear to get.
-    """
+    """(k, atoms) d = a - x and 1 / (d^2 + y^2): 1 / (a - x - iy) is their product and i y times the second."""
+    # NumPy divides complex numbers one by one. Both are written into `room`: large arrays are slow to allocate.
     apart, inverse = room
     np.subtract(atoms, shift.real[:, None], out=apart)
     np.square(apart, out=inverse)

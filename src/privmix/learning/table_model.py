@@ -30,7 +30,7 @@ PARTS: Final = 400
 """Parts of the mixture."""
 
 FINE: Final = 0.005
-"""Total variation that drawing rows and ending a fit leave where the noise is next to nothing."""
+"""Total variation that row sampling and the end of a fit leave at almost no noise."""
 
 LOST: Final = 0.05
 """Total variation beyond the noise by which a fit may miss a pair, before it is tried again."""
@@ -38,23 +38,23 @@ LOST: Final = 0.05
 # Chosen on two public tables of no other benchmark (bench_table_steps.py): rows are no better with three times as many.
 _STEPS, _TRIAL_STEPS, _AGAIN_STEPS = 300, 150, 100
 _RATE, _MOMENTUM = 0.08, (0.9, 0.99)
-# What is divided by, or a logarithm is taken of, is no less.
+# The least divisor, and the least argument of a logarithm.
 _TINY: Final = 1e-12
 # How far the parts' columns start from those of the whole table, in logarithms of shares.
 _APART: Final = 1.0
 _RAREST: Final = 1e-4
-# What a unit of information that the parts hold is weighed with, in units of the likelihood. From loose to stiff: parts
-# that a stiff fit has made alike stay so in a looser one, with a class or a state that none of them has any more.
+# The weight on a unit of information that the parts hold, in units of the likelihood. From loose to stiff: parts that a
+# stiff fit has made alike stay so in a looser one, with a class or a state that no part has any more.
 _STIFF: Final = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 # Share of the noise's standard deviation that is added to make what a trial is fitted to, see `_halves`.
 _THINNED: Final = 0.5
-# Trials end where so many in a row have not been better.
+# Trials end after this number in a row without a better one.
 _WORSE: Final = 2
 # Rows of which the effect of clipping is taken, those of a trial, and how often.
 _CLIPPED_ROWS, _TRIAL_ROWS, _CLIPPED_ROUNDS = 50_000, 10_000, 3
 # A pair of columns is met where chance alone would leave more in a case out of a thousand.
 _MET: Final = 0.999
-# Where a fit loses a pair: how many starts there are, and how much looser each is.
+# If a fit loses a pair: the number of starts, and how much looser each is.
 _STARTS, _LOOSER = 4, 3.0
 # Features that are multiplied at once: those of different columns meet nowhere, so that wide tables go in blocks.
 _BLOCK: Final = 64
@@ -64,13 +64,7 @@ _CLIPPED_NUMBERS: Final = 20_000_000
 
 @dataclass(frozen=True, eq=False)
 class ColumnStates:
-    """What a column can hold, as features.
-
-    Attributes:
-        name: of the column.
-        features: (s, width) float64, one row a state, before clipping.
-        shares: (s,) what is taken for the states' shares where the release says nothing; they add up to 1.
-    """
+    """States of a column: (s, width) ``features`` before clipping, and (s,) default ``shares`` that sum to 1."""
 
     name: str
     features: Reals
@@ -78,22 +72,17 @@ class ColumnStates:
 
     @property
     def one_hot(self) -> bool:
-        """Whether each feature tells of one state."""
+        """Whether each feature belongs to one state."""
         return bool((np.count_nonzero(self.features, axis=0) <= 1).all())
 
 
 @dataclass(frozen=True)
 class PairFit:
-    """How well a pair of columns is met.
+    """Fit of a pair of columns (the second may be the label's) to the released ``numbers`` about it."""
 
-    Attributes:
-        columns: their names; of a pair with the classes the second is the label's.
-        numbers: how many released numbers tell of the pair.
-        ratio: mean of (model - released)^2 / variance of the noise over these numbers: about 1 is noise alone, less is
-            a model that follows the noise, more is what the model does not know.
-        met: whether noise alone could leave as much, once in a thousand pairs, or ``beyond`` is at most :data:`FINE`.
-        beyond: estimated total variation, beyond the noise, between the model and the released numbers; from 0 to 1.
-    """
+    # ratio: mean of (model - released)^2 / variance of the noise: about 1 is noise alone, less follows the noise. met:
+    # noise alone could leave as much, once in a thousand pairs, or ``beyond`` is at most :data:`FINE`. beyond:
+    # estimated total variation, beyond the noise, between model and released numbers; 0 to 1.
 
     columns: tuple[str, str]
     numbers: int
@@ -109,14 +98,7 @@ class PairFit:
 
 @dataclass(frozen=True, eq=False)
 class TableModel:
-    """A mixture: a part is drawn, then each column on its own.
-
-    Attributes:
-        weights: (k,) of the parts.
-        states: for each column, the label last, (k, s) shares of its states within each part.
-        pairs: how well the released numbers are met, pair by pair.
-        stiffness: what information of the parts was weighed with.
-    """
+    """Mixture of k parts with independent columns; ``states`` are (k, s) shares for each column, the label last."""
 
     weights: Reals
     states: tuple[Reals, ...]
@@ -129,7 +111,7 @@ class TableModel:
         return tuple(sorted((pair for pair in self.pairs if pair.lost), key=lambda pair: -pair.beyond))
 
     def sample(self, records: int, generator: np.random.Generator) -> NDArray[np.int64]:
-        """(records, columns) states; see :func:`privmix.learning.table_model.draw`."""
+        """Return (records, columns) states; see :func:`privmix.learning.table_model.draw`."""
         return draw(self.weights, self.states, records, generator)
 
 
@@ -143,10 +125,8 @@ class _Numbers:
     weights: tuple[float, float, float]
 
     def misfit(self, of: _Sums) -> tuple[float, _Sums]:
-        """Sum of squares over the noise's variance, and half its slopes.
-
-        An entry off the diagonal of X'X stands twice, with twice the variance.
-        """
+        """Sum of squares over the noise's variance, and half its slopes."""
+        # An entry off the diagonal of X'X stands twice, with twice the variance.
         parts = zip((self.second, self.cross, self.counts), of, self.weights, strict=True)
         left = [((found - released) * weight, weight) for released, found, weight in parts]
         second, cross, counts = (part * weight for part, weight in left)
@@ -202,7 +182,7 @@ class _Fit:
         self.beyond: tuple[Any, Any] = (np.float32(0), np.float32(0))
 
     def _start(self, moments: SecondMoments) -> Floats:
-        """Logarithms of the shares that each state has in the whole table, as far as single numbers tell them."""
+        """Logarithms of the shares that each state has in the whole table, as far as single numbers show them."""
         found = []
         for column, span in zip(self.columns, self.spans, strict=True):
             shares = column.shares
@@ -213,7 +193,7 @@ class _Fit:
                     told = self.transform.centre[span] / top
                 else:
                     told = np.diag(moments.second)[span] / moments.records / top**2
-                # States that no feature tells of have what is left.
+                # States without a feature of their own have the rest.
                 shares = column.features / top @ told
                 shares = np.where(column.features.any(axis=1), shares, 1 - told.sum())
             found.append(np.maximum(shares, _RAREST))
@@ -226,7 +206,7 @@ class _Fit:
         return weights, within
 
     def _shares(self) -> tuple[Floats, Floats, Floats]:
-        """These, and (k,) sums of shares times their logarithms: softmax of each column, of all columns in one go."""
+        """Return these, and (k,) sums of shares times their logarithms: softmax of all columns at once."""
         left = self.logits - self.highest
         terms = np.exp(left)
         sums = _by_block(terms, self.member)
@@ -240,20 +220,14 @@ class _Fit:
         return np.repeat(of_columns, self.sizes, axis=1)
 
     def _keep_small(self) -> None:
-        """Take each column's largest off its logarithms, so that their exponentials stay finite: shares are the same.
-
-        A few steps change little of it.
-        """
+        """Subtract each column's largest logarithm, so that exponentials stay finite: shares are the same."""
         starts = np.cumsum([0, *self.sizes[:-1]])
         self.highest = self._spread(np.maximum.reduceat(self.logits, starts, axis=1))
 
     def expected(
         self, weights: Floats, within: Floats
     ) -> tuple[_Sums, Floats, Callable[[_Sums, Floats], tuple[Floats, Floats]]]:
-        """X'X, X'Y and label sums per record, and the features' mean; clipped as a part's mean length says.
-
-        The third maps slopes in these numbers to those in the weights and in the shares.
-        """
+        """Return X'X, X'Y and label sums per record, the features' mean, and the map of slopes to parameters."""
         x, y, lengths = (
             _by_block(within, self.features),
             within[:, -self.classes :] - self.offset,
@@ -266,7 +240,7 @@ class _Fit:
             left = (first**2 * lengths - 2 * first * along + centre @ centre).clip(min=_TINY)
             second = np.minimum(self.transform.final_clip_norm**2 / left, 1)
         once, twice, scaled = weights * np.sqrt(second), weights * second, first[:, None] * x
-        # Of one column a record has one state.
+        # A record has one state in each column.
         own = self._split((twice * first**2) @ within)
         alone = [part.T @ (share[:, None] * part) for part, share in zip(self.features, own, strict=True)]
         outer = scaled.T @ (twice[:, None] * scaled) * self.apart + _blocks(alone)
@@ -316,7 +290,7 @@ class _Fit:
         )
 
     def loss(self, target: _Numbers, stiffness: float) -> tuple[float, tuple[Floats, Floats, float]]:
-        """Half the misfit, and ``stiffness`` times what parts tell of a record; slopes in logits, parts and total."""
+        """Half the misfit, and ``stiffness`` times the parts' information; slopes in logits, parts and total."""
         weights, within, ordered = self._shares()
         numbers, mean, back = self.expected(weights, within)
         loss, slopes = target.misfit(numbers)
@@ -324,7 +298,7 @@ class _Fit:
         in_weights, in_within = back(slopes, off * self.mean_weight)
         whole = weights @ within
         spread, some = np.log(whole.clip(min=_TINY)), whole > _TINY
-        # Of numbers the release tells little but mean and spread: what else they are stays as it is declared.
+        # The release gives little but mean and spread of numbers: the rest of their law stays as it is declared.
         apart, some, columns = spread[: len(self.base)] - self.base, some.astype(np.float32), slice(len(self.base))
         told = weights @ ordered - whole @ spread + (whole[columns] * apart) @ self.loose
         in_whole = -spread - some
@@ -373,7 +347,7 @@ class _Fit:
                 progress(step + 1)
 
     def take_clipping(self, seed: int, rows: int = _CLIPPED_ROWS) -> None:
-        """Add to what is expected from now on what clipping does beyond :meth:`expected`, measured on so many rows."""
+        """Add clipping effects beyond :meth:`expected` to all later expectations, measured on this number of rows."""
         weights, within = self.shares()
         rows = min(rows, _CLIPPED_NUMBERS // len(self.apart))
         drawn = draw(*_arrays(weights, within, self.sizes), rows, np.random.default_rng(seed))
@@ -387,7 +361,6 @@ class _Fit:
 
 
 def _blocks(parts: Sequence[NDArray[Any]]) -> Floats:
-    """A matrix with these on its diagonal."""
     rows, columns = (np.cumsum([0, *(part.shape[axis] for part in parts)]) for axis in (0, 1))
     whole = np.zeros((rows[-1], columns[-1]), parts[0].dtype)
     for place, part in enumerate(parts):
@@ -407,35 +380,13 @@ def fit_table(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> TableModel:
-    """Fit a mixture to released moments: relaxed projection, each part a record whose columns are in several states.
-
-    With p_k a part's shares of all columns' states, the expected X'X, X'Y and label sums are polynomials of the parts,
-    and records of the mixture have the same sums. Their distance from the released numbers, each divided by its noise,
-    is lowered by gradient descent (Aydore et al. 2021, with parts that are drawn from and not rounded, and with the
-    noise known). To follow noise a mixture needs parts that tell much of a record: their information about records
-    is weighed against the distance. By how much is found on the released numbers themselves: Gaussian noise of a known
-    size makes two of each number whose noises are independent; the one is fitted, the other judges.
-
-    Where records were clipped, as after a private mean is subtracted, sums are no longer those of the table. Rows of
-    the model go through the same clipping, and what it changes is added to what the model expects.
-
-    Post-processing of a release: it costs no privacy.
-
-    Args:
-        moments: the released moments; of a release in stages those of its first.
-        label_offset: what was subtracted from one-hot labels.
-        transform: what was done to features.
-        columns: what each column can hold; widths add up to the features of the release.
-        label: name of the column of classes.
-        mean_noise_std: standard deviation of the noise in each number of the released mean, if there is one.
-        free_total: records weigh other than 1 in total, as where their number is declared or weighed by persons.
-        seed: of the start, and of what judges.
-        progress: called as work proceeds.
-
-    Raises:
-        InvalidInput: the release has more than 2,048 features, numbers that are not finite, or other features than the
-            columns.
-    """
+    """Fit a mixture to released moments (in stages: of the first) by relaxed projection, at no privacy cost."""
+    # With p_k a part's shares of all columns' states, the expected X'X, X'Y and label sums are polynomials of the
+    # parts. Gradient descent lowers their distance from the released numbers, each divided by its noise (after Aydore
+    # et al. 2021). The parts' information about records is weighed against the distance, since a mixture that follows
+    # noise has much of it. The weight is found on the released numbers: Gaussian noise of known size splits each into
+    # two with independent noises; one half is fitted, the other judges. Rows of the model are clipped as records were.
+    # free_total: records' total weight is not their number (declared counts, persons).
     width = sum(column.features.shape[1] for column in columns)
     if width != moments.dim:
         raise InvalidInput("columns", width, f"columns of the release's {moments.dim} features")
@@ -475,7 +426,7 @@ def fit_table(
 
 
 def _judged(fit: _Fit, seed: int, tell: Any) -> float:
-    """The stiffness whose fit of one half of the noise is nearest to the other."""
+    """Return the stiffness whose fit of one half of the noise is nearest to the other."""
     fitted, judge = _halves(fit.released, seed)
     best, least, worse = _STIFF[0], math.inf, 0
     for place, stiffness in enumerate(_STIFF):
@@ -492,10 +443,8 @@ def _judged(fit: _Fit, seed: int, tell: Any) -> float:
 
 
 def _halves(released: _Numbers, seed: int) -> tuple[_Numbers, _Numbers]:
-    """Two of each number: with z the noise's size times a standard normal, one has a z added, one z / a taken off.
-
-    Their noises are uncorrelated, and so, being Gaussian, independent.
-    """
+    """Split each number in two: with z the noise's size times a standard normal, add a z, subtract z / a."""
+    # Their noises are uncorrelated and Gaussian, hence independent.
     generator = np.random.default_rng(seed + 1)
 
     def noise(like: Floats, weight: float) -> Floats:
@@ -526,7 +475,7 @@ def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str) -> tuple[PairFit,
     released, names = fit.released, [column.name for column in fit.columns]
     second = np.square((found[0] - released.second) * released.weights[0]).astype(np.float64)
     cross = np.square((found[1] - released.cross) * released.weights[1]).astype(np.float64)
-    # What a cell's share adds to a number: its columns' largest features, shortened as records are by clipping.
+    # The share of a cell in a number: its columns' largest features, shortened as records are by clipping.
     mean = np.square(_by_block(whole[None], fit.features)).sum() if fit.centre is not None else 0.0
     length = float(whole @ fit.lengths - mean)
     kept = min(1.0, fit.transform.final_clip_norm / math.sqrt(max(length, 1e-12)))
@@ -542,7 +491,7 @@ def _pairs(fit: _Fit, found: _Sums, whole: Floats, label: str) -> tuple[PairFit,
 
 
 def _pair(columns: tuple[str, str], parts: Reals, noise: float) -> PairFit:
-    """Of the squares of what is left, in units of the noise's variance; ``noise`` is its size in shares of cells."""
+    """Fit of the squared remainders, in units of the noise's variance; ``noise`` is its size in shares of cells."""
     left = float(parts.sum())
     beyond = float(np.sqrt(parts).sum()) / 2 * noise * math.sqrt(max(0.0, 1 - parts.size / max(left, 1e-12)))
     met = left <= _most_left(parts.size) or beyond <= FINE
@@ -562,26 +511,11 @@ def _arrays(weights: Floats, within: Floats, sizes: Sequence[int]) -> tuple[Real
 
 
 def draw(weights: Reals, states: Sequence[Reals], records: int, generator: np.random.Generator) -> NDArray[np.int64]:
-    """Draw rows of a mixture in whose parts columns are independent.
-
-    Every part gets its number of rows but for rounding, and so does every state of a column within a part; which of a
-    part's rows get it is drawn. What chance adds to the mixture is less than in independent draws: on Adult at epsilon
-    8 half as much of the distance between pairs of columns is left.
-
-    Args:
-        weights: (k,) of the parts.
-        states: for each column (k, s) shares within each part.
-        records: how many rows.
-        generator: randomness; it needs no secret.
-
-    Returns:
-        (records, columns) states, in an order that says nothing.
-
-    Example:
-        >>> draw(np.ones(1), [np.array([[0.5, 0.5]])], 4, np.random.default_rng(0)).sum()
-        np.int64(2)
-    """
-    # Places that are evenly spread from a start that is drawn: each part is met as often as its weight says.
+    """Draw ``records`` rows of a mixture in whose parts columns are independent: (records, columns), shuffled."""
+    # Every part, and every state of a column within a part, gets its expected number of rows up to rounding; chance
+    # decides which rows. On Adult at epsilon 8 half as much of the distance between pairs of columns is left as by
+    # independent draws.
+    # Places that are evenly spread from a start that is drawn: each part is met as often as its weight demands.
     places = (np.arange(records) + generator.random()) / records
     if records < len(weights):
         places = generator.random(records)

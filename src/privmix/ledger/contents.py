@@ -1,4 +1,4 @@
-"""Which private data a budget is for: the hashes of its files, each of which has one budget only."""
+"""Identity of private data: the hashes of its files, each of which has one budget only."""
 
 from __future__ import annotations
 
@@ -19,13 +19,8 @@ _AT_ONCE: Final = 500
 
 
 @dataclass(frozen=True)
-class Contents:
-    """What tells the data that a reservation is for.
-
-    Attributes:
-        files: SHA-256 of each of its files, in hex.
-        listings: hashes that an earlier version may have known the same data by; looked up, never written.
-    """
+class DataIdentity:
+    """Identity of a reservation's data: SHA-256 of each file; ``listings`` of earlier versions, for look-up."""
 
     files: tuple[str, ...] = ()
     listings: tuple[str, ...] = ()
@@ -35,13 +30,13 @@ class Contents:
             raise InvalidInput("contents", WITHHELD, "SHA-256 hashes in hexadecimal")
 
 
-def bind(connection: Connection, dataset: Row[Any], contents: Contents) -> list[str]:
+def bind(connection: Connection, dataset: Row[Any], contents: DataIdentity) -> list[str]:
     """Record that the files belong to ``dataset``; returns those that no dataset had."""
     owners = _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
     for owner in owners.values():
         if owner != dataset.id:
             name = connection.execute(select(datasets.c.name).where(datasets.c.id == owner)).scalar_one()
-            raise InvalidInput("dataset", dataset.name, f"{name}, under which this data has its budget")
+            raise InvalidInput("dataset", dataset.name, f"{name}, the name with this data's budget")
     new = sorted(set(contents.files) - set(owners))
     try:
         for start in range(0, len(new), _AT_ONCE):
@@ -49,13 +44,12 @@ def bind(connection: Connection, dataset: Row[Any], contents: Contents) -> list[
             rows = [{"fingerprint": value, "dataset_id": dataset.id, "kind": "file"} for value in part]
             connection.execute(insert(fingerprints), rows)
     except sqlalchemy.exc.IntegrityError:
-        # Someone bound it under another name since we looked.
-        raise InvalidInput("dataset", dataset.name, "the name under which this data has its budget") from None
+        # Another call bound it under another name since the check.
+        raise InvalidInput("dataset", dataset.name, "the name with this data's budget") from None
     return new
 
 
-def is_known(connection: Connection, contents: Contents) -> bool:
-    """Whether any of the files has a budget."""
+def is_known(connection: Connection, contents: DataIdentity) -> bool:
     owners = _owners(connection, contents.files, "file") | _owners(connection, contents.listings, "listing")
     return bool(owners)
 
@@ -79,7 +73,7 @@ def bound_by(entry: dict[str, Any]) -> Iterable[tuple[str, str]]:
 
 
 def _owners(connection: Connection, hashes: Sequence[str], kind: str) -> dict[str, int]:
-    """The dataset of each of ``hashes`` that has one."""
+    """Return the dataset of each of ``hashes`` that has one."""
     found: dict[str, int] = {}
     for start in range(0, len(hashes), _AT_ONCE):
         rows = connection.execute(

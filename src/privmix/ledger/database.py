@@ -26,7 +26,7 @@ datasets: Final = Table(
     Column("epsilon", Float(53), nullable=False),
     Column("delta", Float(53), nullable=False),
     Column("adjacency", String(20), nullable=False),
-    # What neighbours differ by: one record, or one person with all of their records.
+    # The difference between neighbours: one record, or one person with all of their records.
     Column("unit", String(20), nullable=False, server_default="record"),
     # A privacy filter as JSON; nothing where plans are fixed in advance and priced together.
     Column("filter", Text, nullable=True),
@@ -58,7 +58,7 @@ FIRST_HASH: Final = "0" * 64
 
 
 def canonical(content: Mapping[str, Any]) -> str:
-    """The one JSON text of an entry, which is stored and hashed."""
+    """Return the one JSON text of an entry, which is stored and hashed."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -71,10 +71,8 @@ _ALLOWED = "sqlite:///FILE or postgresql://USER@HOST/DATABASE"
 
 
 def open_engine(url: str, *, create: bool, patience: float, upgrade: bool = False) -> Engine:
-    """Connect to the ledger at ``url``; waits up to ``patience`` seconds for others that hold it.
-
-    ``create`` makes one where there is none; that, or ``upgrade``, brings one of an earlier version to this one.
-    """
+    """Connect to the ledger at ``url``; wait up to ``patience`` seconds for others that hold it."""
+    # `create` makes one where there is none; that, or `upgrade`, brings one of an earlier version to this one.
     try:
         parsed = sqlalchemy.make_url(url)
     except (sqlalchemy.exc.ArgumentError, ValueError):
@@ -94,7 +92,7 @@ def open_engine(url: str, *, create: bool, patience: float, upgrade: bool = Fals
 
 
 def shown_url(url: sqlalchemy.URL) -> str:
-    """The URL without password and options, for messages."""
+    """Return the URL without password and options, for messages."""
     return url.set(query={}).render_as_string(hide_password=True)
 
 
@@ -110,7 +108,7 @@ def storage_errors(shown: str) -> Iterator[None]:
 
 @contextmanager
 def writing(engine: Engine) -> Iterator[Connection]:
-    """A transaction that may write and, once it is over without an error, is on disk."""
+    """Yield a transaction that may write and, once it is over without an error, is on disk."""
     with engine.connect().execution_options(privmix_writes=True) as connection, connection.begin():
         if engine.dialect.name == "postgresql":
             connection.exec_driver_sql("SET LOCAL synchronous_commit = on")
@@ -119,7 +117,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def snapshot(engine: Engine) -> Iterator[Connection]:
-    """A transaction that only reads, and sees one moment whatever others write meanwhile."""
+    """Yield a read-only transaction that sees one moment while others write."""
     # SQLite's transactions are like that anyway.
     level = {"isolation_level": "REPEATABLE READ"} if engine.dialect.name == "postgresql" else {}
     with engine.connect().execution_options(**level) as connection, connection.begin():
@@ -129,9 +127,9 @@ def snapshot(engine: Engine) -> Iterator[Connection]:
 def _sqlite(url: sqlalchemy.URL, path: Path, create: bool, patience: float) -> Engine:
     if not os.path.exists(path):
         if not create:
-            raise InvalidInput("ledger", str(path), "a ledger that exists (privmix ledger init makes one)")
+            raise InvalidInput("ledger", str(path), "an existing ledger (create one with privmix ledger init)")
         try:
-            # The history tells what was done with private data: it is the owner's only.
+            # The history shows every use of private data: it is the owner's only.
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
         except OSError as error:
             raise StorageError(f"ledger {path}: {error.strerror}") from None
@@ -185,7 +183,7 @@ def _migrate(engine: Engine, shown: str, create: bool, upgrade: bool) -> None:
         held = "no ledger" if found is None else f"a ledger of version {found}"
         advice = "privmix ledger upgrade" if found in known else "privmix ledger init"
         if found not in (None, *known):
-            advice = "of another privmix"
+            advice = "written by another version of privmix"
         raise InvalidInput("ledger", shown, f"a ledger of version {newest}, not {held} ({advice})")
     with writing(engine) as connection:
         if engine.dialect.name == "postgresql":

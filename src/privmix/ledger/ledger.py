@@ -1,4 +1,4 @@
-"""The ledger: what each private dataset may cost in all, and what was spent of it."""
+"""The ledger: the total budget of each private dataset, and what was spent of it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ import sqlalchemy
 from sqlalchemy import Connection, Engine, Row, insert, select, update
 
 from privmix.accounting.events import Adjacency, Event, event_from_dict, event_to_dict
-from privmix.accounting.filters import Filter, filter_to_dict, make_filter
+from privmix.accounting.filters import Filter, make_filter
 from privmix.errors import WITHHELD, InvalidInput, check_choice, check_number
-from privmix.fields import is_printable
-from privmix.ledger.contents import Contents, bind, is_known, keeps_any, keeps_listings
+from privmix.fields import is_printable, stored
+from privmix.ledger.contents import DataIdentity, bind, is_known, keeps_any, keeps_listings
 from privmix.ledger.database import (
     FIRST_HASH,
     canonical,
@@ -38,7 +38,7 @@ from privmix.ledger.pricing import (
     PLANNED,
     RECORD,
     UNITS,
-    Spending,
+    TotalCost,
     cap_of,
     check_dataset,
     check_first,
@@ -54,7 +54,7 @@ from privmix.rounding import exact, rounded_up
 from privmix.shown import Bars, Shown, spent_bars
 
 _LONGEST = 200
-# What an entry of each kind holds besides its time.
+# Fields of an entry of each kind, besides its time.
 _FIELDS: dict[Any, set[str]] = {
     "init": {"name", "epsilon", "delta", "adjacency"},
     "reserve": {"id", "purpose", "event", "spent"},
@@ -62,32 +62,32 @@ _FIELDS: dict[Any, set[str]] = {
     "bind": {"id"},
     "commit": {"id", "result"},
 }
-# Seconds to wait for the lock: everyone who reserves on the same dataset prices its history in turn.
+# Seconds to wait for the lock: everyone who reserves on the same dataset prices its history in turn. This is slower
+# than an optimistic retry for one process, but never wrong, and linear in time for many.
 _PATIENCE = 300.0
 
 
 @dataclass(frozen=True, repr=False)
 class Budget(Shown):
-    """A dataset's budget and what is gone of it.
+    """A dataset's budget and what was spent of it.
 
     Attributes:
         dataset: its name.
         epsilon: the total budget.
         delta: at this delta.
-        adjacency: which pairs of datasets both are about.
+        adjacency: the neighbouring relation of both.
         spent: epsilon of everything reserved, composed. Planned: an upper bound, if all of it was fixed before the
-            first result was seen. Adaptive: what a filter of the size that is spent would guarantee.
+            first result was seen. Adaptive: the guarantee of a filter of the spent size.
         reservations: how many, committed or not.
         uncommitted: how many of them never reported success; they count as spent all the same.
-        head: hash of the newest entry: kept elsewhere, it shows later that no entry was taken away.
+        head: hash of the newest entry: a copy elsewhere shows later that no entry was removed.
         mode: ``"planned"``: the total holds for plans fixed in advance, or chosen without seeing earlier results;
             ``"adaptive"``: for plans chosen after seeing them, too.
         filter: the adaptive budget's filter, gdp, rdp or pure.
         share: how much of the filter is spent, in [0, 1].
-        unit: ``"record"``, or ``"person"``: what the datasets of a pair differ by, one record or one person with all
-            of their records.
-        most_per_person: persons with more records than this are not covered: a charge for records was made by the
-            owner's word that there are none. None: all are.
+        unit: ``"record"``, or ``"person"`` with all of their records.
+        most_per_person: persons with more records than this are not covered: the owner declared that there are none,
+            for a charge for records. With None, all are covered.
     """
 
     dataset: str
@@ -105,7 +105,6 @@ class Budget(Shown):
     most_per_person: int | None = None
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Budget and spent."""
         return f"Budget of {self.dataset}", {
             "spent": f"epsilon {rounded_up(self.spent, 4)} of {exact(self.epsilon)}, at delta {exact(self.delta)}",
             "charges": f"{self.reservations:,}, {self.uncommitted:,} of them not committed",
@@ -115,7 +114,6 @@ class Budget(Shown):
         }
 
     def picture(self) -> Bars:
-        """What is gone of it."""
         return spent_bars(self.epsilon, self.spent, self.share)
 
 
@@ -138,22 +136,22 @@ class Ledger:
         * composed, not added: what counts for a planned budget is the epsilon of all events together at its delta, by
           the PLD accountant (pure DP where delta is 0), an upper bound for plans that were fixed in advance or chosen
           without seeing earlier results;
-        * adaptive budgets hold whatever plans were chosen by: costs add up in a privacy filter
+        * adaptive budgets hold for any choice of plans: costs add up in a privacy filter
           (:mod:`privmix.accounting.filters`), which was fixed when the budget was made;
         * as it was set: a budget that is no longer what its first entry set, or a history without its end, is refused
-          by whatever reads or charges it;
+          by every read and every charge;
         * one adjacency and one unit: a plan priced for other pairs of datasets is refused, not converted. One exception
-          is asked for by name: where nobody has more than a known number of records, a plan priced for records is
-          charged to persons at what so many records together cost;
+          is asked for by name. If every person has at most a known number of records, a plan priced for records is
+          charged to persons at the price of this number of records together;
         * nothing comes back: no entry is ever changed or removed, and a reservation that was not used stays spent;
-        * one budget for one content: a file that is known under a name, byte by byte, is refused under another, in
-          whatever company and place it is found. A refusal charges nothing. This is against mistakes; the same
-          records in other files, and a file of which one record was changed, are other content to it.
+        * one budget for one content: a file that is known under a name, byte by byte, is refused under another, with
+          any other files and in any place. A refusal charges nothing. This is against mistakes; the same records in
+          other files, and a file of which one record was changed, are other content to it.
 
-    Not covered: a planned budget is no privacy filter. Whoever picks a plan after seeing an earlier result can spend
-    more than its total; only an adaptive budget is safe from that.
+    Not covered: a planned budget is not a privacy filter. A user who picks a plan after seeing an earlier result can
+    spend more than its total; only an adaptive budget is valid then.
 
-    Not covered: someone who can write to the database can replace all of it. :func:`verify_ledger` with a hash kept
+    Not covered: a user who can write to the database can replace all of it. :func:`verify_ledger` with a hash kept
     elsewhere notices that.
     """
 
@@ -170,7 +168,7 @@ class Ledger:
 
         Raises:
             InvalidInput: there is none, or one of another version.
-            StorageError: it can't be reached.
+            StorageError: it cannot be reached.
         """
         return cls(open_engine(url, create=False, patience=patience))
 
@@ -198,14 +196,14 @@ class Ledger:
         adaptive: str | None = None,
         unit: str = RECORD,
     ) -> Filter | None:
-        """Give dataset ``name`` a total budget, once and for all.
+        """Give dataset ``name`` a total budget, once.
 
         Args:
             name: the dataset.
             epsilon, delta: the total.
-            adjacency: which pairs of datasets it is about.
+            adjacency: the neighbouring relation.
             adaptive: the name of a privacy filter (gdp or rdp): the total then holds for plans chosen after seeing
-                earlier results, too. None: for plans fixed in advance.
+                earlier results, too. With None, for plans fixed in advance.
             unit: ``"record"``, or ``"person"``: charges are then for persons with all of their records.
 
         Returns:
@@ -222,7 +220,7 @@ class Ledger:
         made = None if adaptive is None else make_filter(adaptive, epsilon, delta)
         row = {"name": name, "epsilon": epsilon, "delta": delta, "adjacency": adjacency.value}
         if made is not None:
-            row["filter"] = canonical(filter_to_dict(made))
+            row["filter"] = canonical(stored(made))
         if unit != RECORD:
             row["unit"] = unit
         with storage_errors(self._shown), writing(self._engine) as connection:
@@ -244,7 +242,7 @@ class Ledger:
         unit: str = RECORD,
         most_per_person: int | None = None,
         purpose: str,
-        contents: Contents | None = None,
+        contents: DataIdentity | None = None,
         id: str | None = None,
         again: bool = False,
     ) -> Reservation:
@@ -255,20 +253,20 @@ class Ledger:
         Args:
             name: the dataset.
             event: all that will run, such as ``plan.event``.
-            adjacency, unit: what the event's figures are about; must be the budget's.
-            most_per_person: an event of records, to a budget of persons: no person has more records than this, which
-                is known without the data; so many together are charged, see
-                :func:`privmix.accounting.groups.group_event`.
+            adjacency, unit: of the event's figures; must be the budget's.
+            most_per_person: for an event of records and a budget of persons: public upper bound on the records of a
+                person; that many together are charged (:func:`privmix.accounting.groups.group_event`).
             purpose: a word for the history, such as ``"release"``.
-            contents: which data it is for.
-            id: of the reservation, 32 hexadecimal digits that nobody else draws. Asked again for the same id, it
-                charges nothing and answers the same. None draws one.
+            contents: identity of the data.
+            id: of the reservation, 32 hexadecimal digits that no other caller draws. A second call with the same id
+                charges nothing and returns the same. With None, the method draws one.
             again: it was charged under this id before, and is not charged here.
 
         Raises:
-            BudgetExceeded: everything so far and this event would cost more than the budget. Nothing is charged.
-            InvalidInput: no such dataset, another adjacency or unit, or the data has its budget under another name; or
-                the id was charged on other terms, or, with ``again``, was not.
+            BudgetExceeded: everything so far and this event would cost more than the budget. The method charges
+                nothing.
+            InvalidInput: no such dataset, another adjacency or unit, or the data has its budget under another name.
+                Also if the id was charged on other terms, or, with ``again``, was not.
             UnsupportedEvent: the event has no price under the budget's adjacency and delta, or by its filter.
         """
         with storage_errors(self._shown), writing(self._engine) as connection:
@@ -282,10 +280,10 @@ class Ledger:
             if known is not None:
                 terms = {field: known[1].get(field) for field in ("purpose", "event", CAP, "record_event")}
                 if known[0] != dataset.id or canonical(terms) != canonical(dict.fromkeys(terms) | charge):
-                    raise InvalidInput("reservation", id, "one on the terms that it was made on")
+                    raise InvalidInput("reservation", id, "a reservation with unchanged terms")
                 reservation = Reservation(known[1]["id"], name, known[1]["spent"])
             elif again:
-                raise InvalidInput("reservation", id, "one of this ledger and dataset")
+                raise InvalidInput("reservation", id, "a reservation of this ledger and dataset")
             else:
                 spending = self._spending(connection, dataset, charged)
                 reservation = Reservation(id or uuid.uuid4().hex, name, spending.epsilon)
@@ -293,7 +291,7 @@ class Ledger:
                 entry = {"kind": "reserve", "id": reservation.id, **charge, "spent": spending.epsilon}
                 _append(connection, dataset, entry)
             if new is not None:
-                # A row is read anew: the entry above moved the end of the history.
+                # A row is read again: the entry above moved the end of the history.
                 _append(connection, self._dataset(connection, name), _binding(reservation, contents, new))
         return reservation
 
@@ -312,7 +310,7 @@ class Ledger:
             self._spending(connection, dataset, event_for(dataset, event, unit, adjacency, most_per_person))
 
     def bind(self, reservation: Reservation, steps: Sequence[str]) -> None:
-        """Record which records a charge serves, before anything is drawn for the last of ``steps``.
+        """Record which records a charge serves, before the first draw of the last of ``steps``.
 
         Args:
             reservation: for all steps.
@@ -325,7 +323,7 @@ class Ledger:
             dataset = self._dataset(connection, reservation.dataset, lock=True)
             known = _reserved(connection, reservation.id)
             if known is None or known[0] != dataset.id:
-                raise InvalidInput("reservation", reservation.id, "one of this dataset")
+                raise InvalidInput("reservation", reservation.id, "a reservation of this dataset")
             bound = {
                 one["step"]: one["content"]
                 for one in _contents(connection, dataset.id, "bind")
@@ -335,16 +333,16 @@ class Ledger:
                 if bound.get(step, content) != content:
                     # The difference of two releases under one noise is free of noise.
                     allowed = (
-                        f"the records that step {step} of this charge began with, under the same key, as the ledger "
-                        "knows them: a copy or backup of a run's or series' folder serves no others"
+                        f"the records with which step {step} of this charge began, as the ledger lists them. A copy "
+                        "or backup of a folder of a run or series cannot be used for other records"
                     )
                     raise InvalidInput("data", WITHHELD, allowed)
                 if step not in bound:
                     entry = {"kind": "bind", "id": reservation.id, "files": [], "content": content, "step": step}
                     _append(connection, self._dataset(connection, reservation.dataset), entry)
 
-    def knows(self, contents: Contents) -> bool:
-        """Whether any of the files was charged to a budget here, byte by byte: the same records saved anew were not."""
+    def knows(self, contents: DataIdentity) -> bool:
+        """Whether any of the files, byte by byte, was charged here; a copy in another form is not known."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             return is_known(connection, contents)
 
@@ -364,7 +362,7 @@ class Ledger:
             return _mode(self._dataset(connection, name))
 
     def charged(self, reservation: Reservation) -> Event:
-        """What a reservation paid for; of one for records, to persons, what was done to one record.
+        """Return the event that a reservation paid for; for records charged to persons, that of one record.
 
         Raises:
             InvalidInput: the dataset has no such reservation, or it was committed before.
@@ -375,11 +373,13 @@ class Ledger:
             reserved = {one["id"]: one.get("record_event", one["event"]) for one in entries}
             committed = {content["id"] for content in _contents(connection, dataset.id, "commit")}
             if reservation.id not in reserved.keys() - committed:
-                raise InvalidInput("reservation", reservation.id, "one of this dataset that is not committed yet")
+                raise InvalidInput(
+                    "reservation", reservation.id, "a reservation of this dataset that is not committed yet"
+                )
             return event_from_dict(reserved[reservation.id])
 
     def commit(self, reservation: Reservation, *, result: str) -> None:
-        """Record that what was reserved is done, and what came of it. The cost is the same without it.
+        """Record that a reservation is done, and its result. The cost is the same without it.
 
         Raises:
             InvalidInput: no such reservation, or it was committed before.
@@ -389,26 +389,28 @@ class Ledger:
             reserved = {content["id"] for content in _contents(connection, dataset.id, "reserve")}
             committed = {content["id"] for content in _contents(connection, dataset.id, "commit")}
             if reservation.id not in reserved - committed:
-                raise InvalidInput("reservation", reservation.id, "one of this dataset that is not committed yet")
+                raise InvalidInput(
+                    "reservation", reservation.id, "a reservation of this dataset that is not committed yet"
+                )
             _append(connection, dataset, {"kind": "commit", "id": reservation.id, "result": result})
 
     def names(self) -> list[str]:
-        """The datasets that have a budget."""
+        """Return the datasets that have a budget."""
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             return [row.name for row in connection.execute(select(datasets.c.name).order_by(datasets.c.name))]
 
     def budget(self, name: str) -> Budget:
-        """What dataset ``name`` may cost and has cost, priced anew."""
+        """Budget and spending of dataset ``name``, priced again."""
         return self._budget(name, check_dataset, spent_of)
 
     def stated_budget(self, name: str) -> Budget:
-        """What dataset ``name`` may cost and has cost, as its newest charge was priced: at once, with many too.
+        """Return budget and spending of dataset ``name`` as its newest charge was priced: fast with many charges, too.
 
-        :func:`verify_ledger` prices everything anew, and refuses a statement that is too small.
+        :func:`verify_ledger` prices everything again, and refuses a statement that is too small.
         """
         return self._budget(name, check_row, stated_of)
 
-    def _budget(self, name: str, check: Callable[[Row[Any]], None], spending_of: Callable[..., Spending]) -> Budget:
+    def _budget(self, name: str, check: Callable[[Row[Any]], None], spending_of: Callable[..., TotalCost]) -> Budget:
         with storage_errors(self._shown), snapshot(self._engine) as connection:
             dataset = self._dataset(connection, name, check=check)
             reserves = _contents(connection, dataset.id, "reserve")
@@ -448,7 +450,7 @@ class Ledger:
                 list(connection.execute(select(fingerprints))),
             )
 
-    def _spending(self, connection: Connection, dataset: Row[Any], event: Event) -> Spending:
+    def _spending(self, connection: Connection, dataset: Row[Any], event: Event) -> TotalCost:
         return with_event(dataset, _contents(connection, dataset.id, "reserve"), event)
 
     def _dataset(
@@ -459,17 +461,17 @@ class Ledger:
         lock: bool = False,
         check: Callable[[Row[Any]], None] = check_dataset,
     ) -> Row[Any]:
-        """The dataset's row, once it says what its history's first and last entries do."""
+        """Return the dataset's row, checked against the first and last entries of its history."""
         found = self._row(connection, name, lock=lock)
         check(found)
         own = select(entries).where(entries.c.dataset_id == found.id)
         first = connection.execute(own.order_by(entries.c.number)).first()
         last = connection.execute(own.order_by(entries.c.number.desc())).first()
         if first is None or last is None or first.hash != chained(FIRST_HASH, first.content):
-            raise InvalidInput(f"budget of {name}", "no first entry, or another one", "what the first entry set")
+            raise InvalidInput(f"budget of {name}", "no first entry, or another one", "the terms in the first entry")
         check_first(found, parse(first.content))
         if (last.number, last.hash) != (found.entries, found.head):
-            raise InvalidInput(f"ledger history of {name}", last.number, f"{found.entries} entries, as its row says")
+            raise InvalidInput(f"ledger history of {name}", last.number, f"{found.entries} entries, as in its row")
         return found
 
     def _row(self, connection: Connection, name: str, *, lock: bool = False) -> Row[Any]:
@@ -485,8 +487,8 @@ def _mode(dataset: Row[Any]) -> str:
     return PLANNED if dataset.filter is None else ADAPTIVE
 
 
-def _binding(reservation: Reservation, contents: Contents | None, new: list[str]) -> dict[str, Any]:
-    """A bind entry: which files are new, and one hash for all of them, which tells two bindings apart."""
+def _binding(reservation: Reservation, contents: DataIdentity | None, new: list[str]) -> dict[str, Any]:
+    """Return a bind entry: which files are new, and one hash for all of them, which distinguishes bindings."""
     files = () if contents is None else contents.files
     known = hashlib.sha256("\n".join(sorted(files)).encode()).hexdigest()
     return {"kind": "bind", "id": reservation.id, "files": new, "content": known}
@@ -500,7 +502,7 @@ def _contents(connection: Connection, dataset_id: int, kind: str) -> list[dict[s
 
 
 def _reserved(connection: Connection, id: str) -> tuple[int, dict[str, Any]] | None:
-    """The dataset and entry of the reservation of that id, in whatever dataset it is."""
+    """Return the dataset and entry of the reservation of that id, in any dataset."""
     if re.fullmatch("[0-9a-f]{32}", id) is None:
         raise InvalidInput("reservation", id, "32 hexadecimal digits")
     found = connection.execute(select(entries.c.dataset_id, entries.c.content).where(entries.c.content.contains(id)))
@@ -512,7 +514,6 @@ def _reserved(connection: Connection, id: str) -> tuple[int, dict[str, Any]] | N
 
 
 def parse(text: str) -> dict[str, Any]:
-    """The content of an entry."""
     try:
         content = json.loads(text)
     except (ValueError, TypeError, RecursionError):

@@ -1,4 +1,4 @@
-"""What a dataset's reservations cost together, in both modes of a budget."""
+"""Cost of a dataset's reservations together, in both modes of a budget."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RECORD: Final = "record"
 PERSON: Final = "person"
 UNITS: Final = (RECORD, PERSON)
 CAP: Final = "most_per_person"
-# What the prices of two versions may differ by, for the same event.
+# Most that the prices of two versions may differ by, for the same event.
 _SAME: Final = 1e-6
 
 
@@ -55,26 +55,19 @@ class BudgetExceeded(PrivmixError):
             super().__init__(
                 f"budget of {dataset}: {rounded_up(100 * composed, 4)}% of its {mode} in all would exceed 100% "
                 f"(requested {rounded_up(100 * requested, 4)}%, spent {rounded_up(100 * spent, 4)}%, "
-                f"remaining {rounded_down(100 * left, 4)}%)"
+                f"remaining {rounded_down(100 * left, 4)}%). Choose a smaller epsilon"
             )
             return
         super().__init__(
             f"budget of {dataset}: epsilon {rounded_up(composed, 4)} in all would exceed {exact(budget)} "
             f"(requested {rounded_up(requested, 4)}, spent {rounded_up(spent, 4)}, "
-            f"remaining {rounded_down(left, 4)}; delta {exact(delta)})"
+            f"remaining {rounded_down(left, 4)}; delta {exact(delta)}). Choose a smaller epsilon"
         )
 
 
 @dataclass(frozen=True)
-class Spending:
-    """What reservations cost together.
-
-    Attributes:
-        epsilon: at the budget's delta. Planned: the price of everything. Adaptive: the guarantee that a filter of this
-            size would give.
-        share: of an adaptive budget's filter; None for a planned one.
-        cost: of the last reservation, as an adaptive budget counts it; None for a planned one.
-    """
+class TotalCost:
+    """Cost of reservations together: epsilon at the budget's delta; if adaptive, its share and the last cost."""
 
     epsilon: float
     share: float | None = None
@@ -113,7 +106,7 @@ def check_row(row: Row[Any]) -> None:
 
 
 def filter_of(row: Row[Any]) -> Filter | None:
-    """The filter of an adaptive budget; None for a planned one."""
+    """Return the filter of an adaptive budget; None for a planned one."""
     if row.filter is None:
         return None
     try:
@@ -125,31 +118,24 @@ def filter_of(row: Row[Any]) -> Filter | None:
 def event_for(
     dataset: Row[Any], event: Event, unit: str, adjacency: Adjacency, most_per_person: int | None = None
 ) -> Event:
-    """What ``event`` is to the budget: itself, or, to persons of whom none has more records than a cap, their group's.
-
-    Neither unit's price stands for the other. A person may have many records, so a price for one record says too
-    little of them, unless it is known how many they are at most. And a record that leaves changes its person's
-    contribution, from one to another: that is as much as a person who leaves and another who comes, so a price for
-    persons says too little of it.
-
-    Raises:
-        InvalidInput: another unit or adjacency than the budget's, a cap that is not needed, or an event of which no
-            group's is known.
-    """
+    """Return the event to charge: ``event``, or its group's where no person has more records than a cap."""
+    # Neither unit's price stands for the other. A price for one record is too small for a person with many. And a
+    # record that leaves changes its person's contribution: as much as a person who leaves and another who comes, so a
+    # price for persons is too small for it.
     if most_per_person is None:
         _check_unit(dataset, unit)
         check_choice("adjacency", adjacency.value, [dataset.adjacency])
         return event
     if (unit, dataset.unit) != (RECORD, PERSON):
-        allowed = "nothing but with a charge for records to a budget that is for persons"
+        allowed = "only with a charge for records to a budget of persons"
         raise InvalidInput(CAP, most_per_person, allowed)
     if {adjacency.value, dataset.adjacency} != {Adjacency.ADD_REMOVE.value}:
-        allowed = "nothing but with add_remove, of charge and budget: a person's records come or leave together"
+        allowed = "only with adjacency add_remove of charge and budget: a person's records enter or leave together"
         raise InvalidInput(CAP, most_per_person, allowed)
     found = _group_event(event, check_integer(CAP, most_per_person, low=1))
     if found is None:
         raise InvalidInput(
-            CAP, most_per_person, "nothing with this plan: what it costs a group of records is not known"
+            CAP, most_per_person, "no cap with this plan: its privacy cost for a group of records is unknown"
         )
     return found
 
@@ -166,14 +152,14 @@ def _check_unit(dataset: Row[Any], unit: str) -> None:
         return
     if dataset.unit == PERSON:
         allowed = (
-            f"`person`: the budget of {dataset.name} is for persons, and a price for one record says too little of "
-            "whoever has several; declare whose the records are (`person`, `person_pattern` or `person_file`), or, if "
-            f"it is known that nobody has more than K, `{CAP}`: the charge is then the price of K records"
+            f"`person`: the budget of {dataset.name} protects persons, and a bound for one record is too small for a "
+            "person with several. Declare the column of persons (`person`). If public knowledge limits every person "
+            f"to K records, declare `{CAP}` instead: the charge is then the cost of K records"
         )
         raise InvalidInput("unit", unit, allowed)
     allowed = (
-        f"`record`: the budget of {dataset.name} is for single records, and a record that leaves replaces its person's "
-        "contribution, which may cost more than a person who leaves; charge a dataset whose budget is for persons "
+        f"`record`: the budget of {dataset.name} protects single records. Without one record, the contribution of its "
+        "person changes, which may cost more than the person's absence. Charge a dataset with a budget of persons "
         "(privmix ledger init --unit person)"
     )
     raise InvalidInput("unit", unit, allowed)
@@ -191,27 +177,22 @@ def price(events: Sequence[Event], delta: float, adjacency: Adjacency) -> float:
     return math.inf if math.isnan(cost) else cost
 
 
-def spent_of(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> Spending:
-    """What the reservations in ``reserves`` (contents of entries) cost together."""
+def spent_of(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> TotalCost:
+    """Joint cost of the reservations in ``reserves`` (contents of entries)."""
     kept = filter_of(dataset)
     if kept is None:
-        return Spending(price([entry_event(entry) for entry in reserves], dataset.delta, Adjacency(dataset.adjacency)))
+        return TotalCost(price([entry_event(entry) for entry in reserves], dataset.delta, Adjacency(dataset.adjacency)))
     return _filtered(kept, _total(reserves), dataset.delta)
 
 
-def stated_of(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> Spending:
-    """The same as the newest reservation's entry states it, without pricing anything; :func:`check_spending` does."""
+def stated_of(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> TotalCost:
+    """Return the state by the newest reservation's entry, without pricing; :func:`check_spending` prices."""
     kept, stated = filter_of(dataset), _stated(reserves)
-    return Spending(stated) if kept is None else Spending(stated, _total(reserves).share(kept.capacity))
+    return TotalCost(stated) if kept is None else TotalCost(stated, _total(reserves).share(kept.capacity))
 
 
-def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: Event) -> Spending:
-    """What they and ``event`` cost together.
-
-    Raises:
-        BudgetExceeded: more than the budget.
-        UnsupportedEvent: the event has no price in this budget.
-    """
+def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: Event) -> TotalCost:
+    """Return the cost of ``reserves`` and ``event``; raise :class:`BudgetExceeded` above the budget."""
     kept, adjacency = filter_of(dataset), Adjacency(dataset.adjacency)
     if kept is not None:
         cost, before = kept.cost(event, adjacency), _total(reserves)
@@ -227,10 +208,10 @@ def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: 
                 composed=share,
                 budget=1.0,
                 delta=dataset.delta,
-                mode=f"{kept.name} filter" + ("'s room for deltas" if amounts_fit else ""),
+                mode=f"{kept.name} filter" + ("'s share for deltas" if amounts_fit else ""),
             )
         together = _filtered(kept, before.plus(cost), dataset.delta)
-        return Spending(together.epsilon, share, cost)
+        return TotalCost(together.epsilon, share, cost)
     events = [entry_event(entry) for entry in reserves]
     composed = price([*events, event], dataset.delta, adjacency)
     if not composed <= dataset.epsilon:
@@ -242,11 +223,10 @@ def with_event(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]], event: 
             budget=dataset.epsilon,
             delta=dataset.delta,
         )
-    return Spending(composed)
+    return TotalCost(composed)
 
 
 def check_spending(dataset: Row[Any], reserves: Sequence[Mapping[str, Any]]) -> None:
-    """Price every reservation anew."""
     kept, where = filter_of(dataset), f"spending of {dataset.name}"
     if kept is None:
         spent = spent_of(dataset, reserves).epsilon
@@ -271,24 +251,18 @@ def _check_stated(where: str, spent: float, reserves: Sequence[Mapping[str, Any]
 
 
 def entry_event(content: Mapping[str, Any]) -> Event:
-    """The event that a reserve entry charged."""
     return event_from_dict(content["event"])
 
 
 def cap_of(reserves: Sequence[Mapping[str, Any]]) -> int | None:
-    """The least number of records that a charge took for the most of a person; None where none took any."""
+    """Return the least number of records that a charge took for the most of a person; None where none took any."""
     return min((entry[CAP] for entry in reserves if CAP in entry), default=None)
 
 
 def covered(most_per_person: int) -> str:
-    """Whom a total covers that rests on such a number.
-
-    Example:
-        >>> covered(4)
-        'persons with at most 4 records: that nobody has more is the word of whoever charged for records'
-    """
+    """Return the sentence on the persons that a total with such a cap covers."""
     records = "1 record" if most_per_person == 1 else f"{most_per_person:,} records"
-    return f"persons with at most {records}: that nobody has more is the word of whoever charged for records"
+    return f"persons with at most {records}, a limit that the owner declared for charges per record"
 
 
 def check_group(content: Mapping[str, Any]) -> None:
@@ -314,7 +288,7 @@ def _alike(one: Any, other: Any) -> bool:
 
 
 def entry_cost(content: Mapping[str, Any]) -> Cost:
-    """What a reserve entry took of an adaptive budget."""
+    """Cost of a reserve entry in an adaptive budget."""
     stated = content.get("cost")
     if not isinstance(stated, dict) or set(stated) != {"amount", "slack"}:
         raise InvalidInput("ledger entry's cost", stated, "an amount and a slack")
@@ -322,7 +296,7 @@ def entry_cost(content: Mapping[str, Any]) -> Cost:
 
 
 def _stated(reserves: Sequence[Mapping[str, Any]]) -> float:
-    """Epsilon of all of them as the newest says it; it was priced with them, under the lock of its dataset."""
+    """Epsilon of all of them in the newest entry, which was priced with them under the dataset's lock."""
     return check_number("ledger entry's spent", reserves[-1]["spent"], low=0) if reserves else 0.0
 
 
@@ -333,5 +307,5 @@ def _total(reserves: Sequence[Mapping[str, Any]]) -> Cost:
     return total
 
 
-def _filtered(kept: Filter, spent: Cost, delta: float) -> Spending:
-    return Spending(kept.epsilon(spent, delta), spent.share(kept.capacity))
+def _filtered(kept: Filter, spent: Cost, delta: float) -> TotalCost:
+    return TotalCost(kept.epsilon(spent, delta), spent.share(kept.capacity))

@@ -19,20 +19,17 @@ def verify_ledger(ledger: Ledger, *, head: str | None = None) -> dict[str, int]:
     Formal guarantees:
         * an entry that was changed, removed, inserted or moved breaks the chain and is an error, unless everything
           after it was rewritten too;
-        * a history cut at its end is an error where the count and the hash in the dataset's row still tell, and
-          always where ``head``, a hash seen earlier, is not in it;
-        * a budget that is not what the first entry set, spending above it, entries without a dataset, and contents
-          that are not bound as the history says, are errors;
-        * a charge for records, to persons, is the price of as many records as the entry says a person has at most;
-        * an adaptive budget's charges are priced anew, each by itself, and add up to no more than its filter;
+        * a history cut at its end is an error if the count and the hash in the dataset's row still show it. The cut is
+          always an error if ``head``, a hash seen earlier, is not in the history;
+        * a budget that is not what the first entry set, spending above it, entries without a dataset, and contents that
+          are not bound as in the history, are errors;
+        * a charge for records, to persons, is the price of the entry's stated maximum of records per person;
+        * an adaptive budget's charges are priced again, each by itself, and add up to no more than its filter;
         * others may write meanwhile: all is read at one moment.
 
-    A planned budget that holds is no proof that its total holds for plans chosen after seeing earlier results: nothing
-    in a ledger tells how plans were chosen. An adaptive budget's total holds however they were.
-
-    Args:
-        ledger: an open ledger.
-        head: hash of an entry that must be there, such as an earlier :attr:`Budget.head`.
+    A planned budget that verifies is no proof that its total holds for plans chosen after seeing earlier results; an
+    adaptive budget's total holds then, too. ``head`` is the hash of an entry that must be there, such as an earlier
+    :attr:`Budget.head`.
     """
     datasets, entries, fingerprints = ledger.everything()
     histories: dict[int, list[Row[Any]]] = {row.id: [] for row in datasets}

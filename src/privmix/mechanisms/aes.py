@@ -1,10 +1,7 @@
-"""AES-128 in counter mode for a while: one cipher serves many streams, one after the other.
-
-randomgen's constructor asks the processor what it can do, each time. A virtual machine hands that question to its host:
-it then takes longer than thousands of draws. Here a cipher that is no longer needed gets the next key instead, whose
-schedule is worked out in Python. The bits are those of a new ``AESCounter`` of that key; where another version of
-randomgen keeps its keys in another form, a new one is what is made.
-"""
+"""AES-128 in counter mode: one cipher serves many streams, one after the other."""
+# randomgen's constructor asks the processor for its features each time, which a virtual machine answers slowly. Here an
+# unused cipher gets the next key, whose schedule is worked out in Python. The bits are those of a new ``AESCounter``,
+# which is made where randomgen keeps keys in another form.
 
 from __future__ import annotations
 
@@ -25,24 +22,14 @@ _IDLE: deque[AESCounter] = deque()
 
 
 class Lent:
-    """The generator of one key, for the time of a ``with`` block: nobody may use it afterwards.
+    """The generator of one key, for the time of a ``with`` block: it is not for use afterwards.
 
     Formal guarantees:
         * Same bits: draws are those of ``np.random.Generator(AESCounter(key=...))``.
         * Alone: no two blocks that are open at the same time have one cipher.
         * Gone is gone: when the block ends, the cipher's key and the bits that it has ready are overwritten.
-        * Taken back: from then on the generator draws nothing, neither of another key's bits nor of none: it raises
-          RuntimeError, whoever kept it or one of its methods.
-
-    Args:
-        key: 16 bytes.
-
-    Example:
-        >>> key = bytes(range(16))
-        >>> with Lent(key) as lent:
-        ...     first = lent.random()
-        >>> first == np.random.Generator(AESCounter(key=int.from_bytes(key, "little"))).random()
-        True
+        * Taken back: from then on the generator draws nothing, neither of another key's bits nor of none. It raises
+          RuntimeError for everyone who kept it or one of its methods.
     """
 
     __slots__ = ("_cipher", "_generator", "_key")
@@ -87,7 +74,7 @@ class _Closed:
 
 
 class _TakenBack:
-    """In the place of a generator's cipher: what a generator is made with, and a lock that nobody opens."""
+    """Replaces a generator's cipher: an argument to make a generator with, and a lock that stays closed."""
 
     def __init__(self) -> None:
         self._cipher = AESCounter(key=0)
@@ -100,14 +87,14 @@ def _taken_back() -> Any:
 
 
 def _state(key: bytes) -> dict[str, Any]:
-    """What an ``AESCounter`` of this key says of itself before its first draw."""
+    """State of an ``AESCounter`` of this key before its first draw."""
     schedule = np.frombuffer(_schedule(key), "<u8")
     inner = {"state": bytes(4 * _BYTES), "seed": schedule, "counter": _START, "offset": 4 * _BYTES}
     return {"bit_generator": "AESCounter", "s": inner, "has_uint32": 0, "uinteger": 0}
 
 
 def _schedule(key: bytes) -> bytes:
-    """The key and the ten round keys that follow from it (FIPS 197, Section 5.2)."""
+    """Return the key and the ten round keys that follow from it (FIPS 197, Section 5.2)."""
     boxes, found, last = _substitutions(), [key], int.from_bytes(key, "little")
     for constant in _ROUNDS:
         turned = (key[13:] + key[12:13]).translate(boxes)
@@ -122,7 +109,7 @@ def _schedule(key: bytes) -> bytes:
 
 @cache
 def _substitutions() -> bytes:
-    """The S-box: inverses in the field of 256 elements, then an affine map (FIPS 197, Section 5.1.1)."""
+    """Return the S-box: inverses in the field of 256 elements, then an affine map (FIPS 197, Section 5.1.1)."""
     powers = [1]  # of 3, which generates all elements but 0
     while len(powers) < 255:
         doubled = powers[-1] << 1

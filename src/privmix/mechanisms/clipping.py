@@ -12,59 +12,31 @@ from privmix.errors import WITHHELD, InvalidInput, check_number
 
 _SMALLEST_BOUND, _LARGEST_BOUND = 1e-100, 1e100
 _ULP = float(np.finfo(np.float64).eps)
-# Numbers that the buffer of NumPy's einsum holds.
+# Numbers that the buffer of NumPy's einsum holds. einsum cuts a wider row differently when it stands alone.
+# A neighbour could then change the last bits of its norm, and move the clipped record by a lattice step.
 _WIDTH: Final = 8192
 
 
 def clip_l2(x: NDArray[Any], bound: float, *, overwrite: bool = False) -> NDArray[np.float64]:
-    """Scale down every row of ``x`` whose L2 norm exceeds ``bound``; leave the others as they are.
+    """Scale down every row of ``x`` (n, d) whose L2 norm exceeds ``bound``; leave the others as they are; in float64.
 
     Formal guarantees:
         * Bounded: the L2 norm of every returned row, computed without rounding, is at most ``bound``.
-        * Per record: a row of the result depends on that row of ``x`` only, to the last bit: not on how many rows
-          stand beside it, and not on how they lie in memory.
-
-    Args:
-        x: (n, d) numbers; arithmetic is in float64 whatever their type.
-        bound: largest norm allowed, from 1e-100 to 1e100.
-        overwrite: float64 numbers in C order may be clipped in their own memory.
-
-    Returns:
-        (n, d) float64, a new array unless ``overwrite`` let it be that of ``x``.
-
-    Raises:
-        InvalidInput: ``x`` is not a 2-d array of numbers, a row's norm is not finite or ``bound`` is out of range.
-
-    Example:
-        >>> clip_l2(np.array([[3.0, 4.0], [0.1, 0.2]]), 1.0).round(6).tolist()
-        [[0.6, 0.8], [0.1, 0.2]]
+        * Per record: a row of the result depends on that row of ``x`` only, to the last bit. It depends neither on how
+          many other rows ``x`` has, nor on how they lie in memory.
     """
+    # bound is from 1e-100 to 1e100; overwrite lets float64 numbers in C order be clipped in their own memory.
     rows, checked_bound = _checked(x, bound, overwrite)
     return _scale_down(rows, l2_norms(rows), checked_bound)
 
 
 def clip_l1(x: NDArray[Any], bound: float, *, overwrite: bool = False) -> NDArray[np.float64]:
-    """Scale down every row of ``x`` whose L1 norm exceeds ``bound``; leave the others as they are.
+    """Scale down every row of ``x`` (n, d) whose L1 norm exceeds ``bound``; otherwise as :func:`clip_l2`.
 
     Formal guarantees:
         * Bounded: the L1 norm of every returned row, computed without rounding, is at most ``bound``.
-        * Per record: a row of the result depends on that row of ``x`` only, to the last bit: not on how many rows
-          stand beside it, and not on how they lie in memory.
-
-    Args:
-        x: (n, d) numbers; arithmetic is in float64 whatever their type.
-        bound: largest norm allowed, from 1e-100 to 1e100.
-        overwrite: float64 numbers in C order may be clipped in their own memory.
-
-    Returns:
-        (n, d) float64, a new array unless ``overwrite`` let it be that of ``x``.
-
-    Raises:
-        InvalidInput: ``x`` is not a 2-d array of numbers, a row's norm is not finite or ``bound`` is out of range.
-
-    Example:
-        >>> clip_l1(np.array([[3.0, -1.0], [0.1, 0.2]]), 1.0).round(6).tolist()
-        [[0.75, -0.25], [0.1, 0.2]]
+        * Per record: a row of the result depends on that row of ``x`` only, to the last bit. It depends neither on how
+          many other rows ``x`` has, nor on how they lie in memory.
     """
     rows, checked_bound = _checked(x, bound, overwrite)
     norms = np.zeros(len(rows))
@@ -79,10 +51,6 @@ def l2_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
     Formal guarantees:
         * Per record: a row's norm depends on that row only, to the last bit.
-
-    Example:
-        >>> l2_norms(np.array([[3.0, 4.0], [0.0, 2.0]])).tolist()
-        [5.0, 2.0]
     """
     squares = np.zeros(len(rows))
     with np.errstate(over="ignore"):
@@ -92,11 +60,9 @@ def l2_norms(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _pieces(rows: NDArray[np.float64]) -> Iterator[NDArray[np.float64]]:
-    """Columns that are summed at once: the same for every row, and pieces are added in order.
-
-    NumPy sums what is wider than its buffer in other pieces where a row stands alone, whose axes it merges, than where
-    it has neighbours. A piece fits the buffer, so every row of it is one call of the innermost loop.
-    """
+    """Columns that are summed at once: the same for every row, and pieces are added in order."""
+    # NumPy sums what is wider than its buffer in other pieces where a row stands alone, whose axes it merges, than
+    # where it has neighbours. A piece fits the buffer, so every row of it is one call of the innermost loop.
     return (rows[:, start : start + _WIDTH] for start in range(0, rows.shape[1], _WIDTH))
 
 

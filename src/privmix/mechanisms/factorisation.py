@@ -1,14 +1,13 @@
 """Noise for cumulative sums: the square-root factorisation A = B C of the triangle of ones, and B z from keyed streams.
 
-Released are y_t = x_1 + ... + x_t + (B z)_t for t = 1..T, where z_1..z_T is independent Gaussian noise. With C = B^-1 A
-that is B (C x + z): a function of the Gaussian query C x + z, of which one record, being in one x_s, sees one column of
-C (Denisov et al. 2022). B and C are both the square root of A, a Toeplitz matrix with the coefficients binom(2k, k) /
-4^k (Henzinger, Upadhyay and Upadhyay 2023; Fichtenberger, Henzinger and Upadhyay 2023).
+Released are y_t = x_1 + ... + x_t + (B z)_t for t = 1..T, z_1..z_T independent Gaussian noise. With C = B^-1 A that is
+B (C x + z), a function of the Gaussian query C x + z. One record, being in one x_s, affects one column of C (Denisov et
+al. 2022). B and C are both the square root of A, a Toeplitz matrix with the coefficients binom(2k, k) / 4^k (Henzinger,
+Upadhyay and Upadhyay 2023; Fichtenberger, Henzinger and Upadhyay 2023).
 
-Why noise is rounded after the sum B z and not before. Sums x are whole numbers, so that round(A x + B z) = A x +
-round(B z): what is released is the rounded ideal mechanism. Were each z_t rounded to a whole number and B taken as it
-is, A x + B z would lie in a set of points that depends on x: with T = 2, B = (1, 0; 1/2, 1) and whole z, the parity of
-2 y_2 is that of z_1 = y_1 - x_1, and x_1's parity is out.
+Noise is rounded after the sum B z: sums x are whole, so round(A x + B z) = A x + round(B z), the rounded ideal
+mechanism. With each z_t rounded instead, A x + B z would lie in a set of points that depends on x. With T = 2, B = (1,
+0; 1/2, 1) and whole z, the parity of 2 y_2 is that of z_1 = y_1 - x_1. It reveals the parity of x_1.
 """
 
 from __future__ import annotations
@@ -26,17 +25,12 @@ from privmix.fields import Checked, Whole
 from privmix.mechanisms.streams import SecretStreams
 
 MOST_STEPS: Final = 1000
-# What rounding of B's coefficients, and of the norm itself, may add to a column norm of C: see `sensitivity`.
+# The most that rounding of B's coefficients, and of the norm itself, may add to a column norm of C: see `sensitivity`.
 _ROUNDING: Final = 2.0**-30
 
 
 def square_root(count: int) -> NDArray[np.float64]:
-    """First coefficients of the Toeplitz square root of the triangle of ones, binom(2k, k) / 4^k.
-
-    Example:
-        >>> square_root(3).tolist()
-        [1.0, 0.5, 0.375]
-    """
+    """Return the first coefficients of the Toeplitz square root of the triangle of ones, binom(2k, k) / 4^k."""
     k = np.arange(1, count)
     return np.cumprod(np.concatenate([[1.0], (2 * k - 1) / (2 * k)]))
 
@@ -54,14 +48,6 @@ class SquareRoot(Checked):
         * ``sensitivity`` is an upper bound on every column norm of C = B^-1 A, B being the matrix of float64 numbers
           that noise is really multiplied with;
         * a record in one of the T sums moves C x by at most that times its own bound, whichever it is in.
-
-    Attributes:
-        steps: T.
-
-    Example:
-        >>> root = SquareRoot(12)
-        >>> round(root.growth(12) ** 2, 2), SquareRoot(1).growth(1)
-        (3.43, 1.0000000009313226)
     """
 
     steps: Annotated[int, Whole(1, MOST_STEPS)]
@@ -73,22 +59,20 @@ class SquareRoot(Checked):
 
     @property
     def sensitivity(self) -> float:
-        """Largest column norm of C, which is that of its first column, rounded up.
-
-        Let B' be B as float64 has it, whose coefficient k is a product of k rounded quotients and so off by at most 2 k
-        of itself times 2^-53, less than 2^-42, and F = B' - B. Then C' = B'^-1 A = (I + B^-1 F)^-1 C. Coefficients of
-        B^-1 are those of sqrt(1 - x), whose sizes sum to 2 at most; those of B sum to at most 1 + 2 sqrt(T) < 2^6.01.
-        So B^-1 F has an operator norm below 2^-34, and columns of C' are longer than those of C by less than a factor
-        1 / (1 - 2^-34). The factor here, 1 + 2^-30, covers that and the rounding of this very sum.
-        """
+        """Largest column norm of C, which is that of its first column, rounded up."""
+        # B', float64's B, has coefficients off by at most 2 k of themselves times 2^-53 < 2^-42. With F = B' - B, C' =
+        # B'^-1 A = (I + B^-1 F)^-1 C. Coefficients of B^-1 are those of sqrt(1 - x), whose sizes sum to 2 at most;
+        # those of B to at most 1 + 2 sqrt(T) < 2^6.01. So B^-1 F has an operator norm below 2^-34, and columns of C'
+        # are longer than those of C by less than a factor 1 / (1 - 2^-34). The factor here, 1 + 2^-30, covers that and
+        # the rounding of this very sum.
         return math.sqrt(math.fsum(value * value for value in _coefficients(self.steps))) * (1 + _ROUNDING)
 
     def row_norm(self, step: int) -> float:
-        """Standard deviation of (B z)_t for z of variance 1; t from 1 to T."""
+        """Return the standard deviation of (B z)_t for z of variance 1; t from 1 to T."""
         return math.sqrt(math.fsum(value * value for value in _coefficients(self.steps)[:step]))
 
     def growth(self, step: int) -> float:
-        """Standard deviation of the noise in sum t over that of a single Gaussian query at the price of all T sums."""
+        """Return the standard deviation of the noise in sum t over that of one query at the price of all T sums."""
         return self.sensitivity * self.row_norm(step)
 
     def weights(self, step: int) -> tuple[float, ...]:
@@ -105,31 +89,17 @@ def correlated_noise(
     factor: SquareRoot,
     step: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Noise of the sums t and t - 1, whole numbers: round((B z)_t) and round((B z)_(t-1)).
+    """Noise of the sums t and t - 1, whole numbers: round((B z)_t), round((B z)_(t-1)); ``std`` of z in lattice steps.
 
     Formal guarantees:
         * Right law: z has independent entries N(0, std^2), to the precision of
-          :func:`privmix.mechanisms.noise.gaussian_on_lattice`; what float64 rounds of products and sums is of the
-          order of what draws are off.
-        * Remade: a function of key, purpose, numbers and t alone; the noise of t - 1 is to the last bit what step t - 1
-          got, so that of steps before nothing but the key has to be kept.
-
-    Args:
-        streams: secret streams of the series.
-        purpose: names the streams of the noise, which serve nothing else.
-        number: further numbers of the stream, after that of the step.
-        shape: of the noise.
-        std: of z, in lattice steps.
-        factor: the factorisation.
-        step: t, from 1 on. The noise before the first sum is 0.
-
-    Example:
-        >>> streams = SecretStreams.from_seed(0)
-        >>> first, _ = correlated_noise(streams, "noise", (), 3, 100.0, SquareRoot(4), 1)
-        >>> _, before = correlated_noise(streams, "noise", (), 3, 100.0, SquareRoot(4), 2)
-        >>> bool((first == before).all()), bool((first == np.rint(first)).all())
-        (True, True)
+          :func:`privmix.mechanisms.noise.gaussian_on_lattice`. The rounding of products and sums in float64 is of the
+          order of the error of draws.
+        * Remade: a function of key, purpose, numbers and t alone. The noise of t - 1 is to the last bit the noise that
+          step t - 1 got; only the key has to be kept for earlier steps.
     """
+    # The streams of `purpose` serve nothing else; `number` follows the step in their names. t >= 1; noise before it is
+    # 0.
     now, before = np.zeros(shape), np.zeros(shape)
     own, earlier = factor.weights(step), factor.weights(step - 1)
     drawn: NDArray[np.float64] = np.empty(shape)

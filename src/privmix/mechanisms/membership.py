@@ -22,18 +22,10 @@ RECORD_TILE: Final = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Membership:
-    """The records of some rows, as one list with offsets. Secret: it names the members of every row.
+    """The records of some rows, as one list with offsets. Secret: it names the members of every row."""
 
-    Attributes:
-        offsets: (rows + 1,) int64; row ``r`` holds ``indices[offsets[r]:offsets[r + 1]]``, which may be empty.
-        indices: (draws,) int64 record positions relative to the record tile, ascending within a row.
-        weights: (draws,) float64 weight of each draw, or None where all weights are 1.
-
-    Example:
-        >>> two_rows = Membership(np.array([0, 2, 2]), np.array([4, 9]))
-        >>> two_rows.rows, [row.tolist() for row in np.split(two_rows.indices, two_rows.offsets[1:-1])]
-        (2, [[4, 9], []])
-    """
+    # offsets (rows + 1,): row r holds indices[offsets[r]:offsets[r + 1]], ascending positions in the record tile, or
+    # none. weights (draws,): of each draw, or None where all are 1.
 
     offsets: NDArray[np.int64]
     indices: NDArray[np.int64]
@@ -54,13 +46,7 @@ class Membership:
 
     @classmethod
     def stack(cls, parts: Sequence[Membership]) -> Membership:
-        """Put the rows of ``parts`` below one another; all must be of one record tile, all weighted or none.
-
-        Example:
-            >>> one_row = Membership(np.array([0, 2]), np.array([4, 9]))
-            >>> Membership.stack([one_row, one_row]).offsets.tolist()
-            [0, 2, 4]
-        """
+        """Put the rows of ``parts`` below one another; all must be of one record tile, all weighted or none."""
         starts = np.cumsum([0] + [len(part.indices) for part in parts])
         offsets = [part.offsets[1:] + start for part, start in zip(parts, starts, strict=False)]
         weights = [part.weights for part in parts if part.weights is not None]
@@ -86,23 +72,9 @@ def tile_length(total: int, tile: int, size: int) -> int:
 
 
 def bernoulli_positions(generator: np.random.Generator, cells: int, rate: float) -> NDArray[np.int64]:
-    """Return, ascending, which of ``cells`` independent coins of bias ``rate`` show heads.
-
-    Gaps between heads are geometric: with E a standard exponential, ``ceil(E / -log(1 - rate))`` exceeds k with
-    probability ``(1 - rate) ** k``, the law of k tails in a row.
-
-    Args:
-        generator: source of the exponentials.
-        cells: how many coins, below 2**53.
-        rate: in (0, 1]; 1 gives every cell.
-
-    Returns:
-        (heads,) int64.
-
-    Example:
-        >>> bernoulli_positions(np.random.default_rng(0), 4, 1.0).tolist()
-        [0, 1, 2, 3]
-    """
+    """Return, ascending, which of ``cells`` (< 2^53) independent coins of bias ``rate`` show heads: (heads,) int64."""
+    # Gaps between heads are geometric: with E a standard exponential, ceil(E / -log(1 - rate)) exceeds k with
+    # probability (1 - rate)^k, the law of k tails in a row.
     log_tails = -math.log1p(-rate) if rate < 1 else math.inf
     found = []
     last = -1.0
@@ -130,7 +102,7 @@ def draw_rectangle(generator: np.random.Generator, rows: int, records: int, rate
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
+class ItemGroups:
     """Items sorted into groups: group ``c`` holds ``members[starts[c]:starts[c + 1]]``, ascending."""
 
     members: NDArray[np.int64]
@@ -142,25 +114,17 @@ class Groups:
         return np.diff(self.starts)
 
     @classmethod
-    def from_labels(cls, labels: NDArray[np.int64], groups: int) -> Groups:
+    def from_labels(cls, labels: NDArray[np.int64], groups: int) -> ItemGroups:
         """Group the positions of ``labels``, which lie in ``0 .. groups - 1``, by label."""
         return cls(np.argsort(labels, kind="stable"), offsets_of(np.bincount(labels, minlength=groups)))
 
 
 def draw_blocks(
-    generator: np.random.Generator, rows: int, row_groups: Groups, record_groups: Groups, rate: float
+    generator: np.random.Generator, rows: int, row_groups: ItemGroups, record_groups: ItemGroups, rate: float
 ) -> Membership:
-    """Put each record into each row of its own group independently with probability ``rate``.
-
-    The cells of all groups, laid end to end, are one Bernoulli process: the cost does not grow with the groups.
-
-    Args:
-        generator: source of the coin flips.
-        rows: how many rows there are; a row may be in several groups, or in none and so be empty.
-        row_groups: rows of each group.
-        record_groups: records of each group, fewer than ``RECORD_TILE`` + 1 in all, each in one group.
-        rate: in (0, 1].
-    """
+    """Put each record into each row of its own group independently with probability ``rate``."""
+    # The cells of all groups, laid end to end, are one Bernoulli process: the cost does not grow with the groups. A row
+    # may be in several groups or in none; each record (fewer than RECORD_TILE + 1) is in one.
     cells = offsets_of(row_groups.sizes * record_groups.sizes)
     positions = bernoulli_positions(generator, int(cells[-1]), rate)
     group = np.repeat(np.arange(len(cells) - 1), np.diff(np.searchsorted(positions, cells)))
@@ -175,36 +139,16 @@ def draw_blocks(
 def dirichlet_weights(
     generator: np.random.Generator, rows: int, sample_size: int, alpha: float, max_weight: float, bits: int
 ) -> NDArray[np.float64]:
-    """Draw mixing weights from a symmetric Dirichlet distribution, clipped and rounded down to a grid.
-
-    One record's part in a row is at most ``max_weight`` times its norm. That is the sensitivity, and 1 unless clipped:
-    averaging has ``1 / sample_size``, which is why it needs less noise (NeuroMixGDP, section 2).
+    """Draw (rows, sample_size) weights from a symmetric Dirichlet distribution, clipped and rounded down to a grid.
 
     Formal guarantees:
         * Bounded: every weight is in ``[0, max_weight]`` and a row's weights sum to at most 1.
-        * On the grid: every weight is a multiple of ``2 ** -bits``, so sums of weighted lattice records are exact
+        * On the grid: every weight is a multiple of ``2 ** -bits``. Sums of weighted lattice records are thus exact
           multiples of the lattice step times ``2 ** -bits``.
         * Data-independent: weights depend on the generator and the public arguments only.
-
-    Args:
-        generator: a secret stream's.
-        rows: how many rows of weights.
-        sample_size: how many weights a row has.
-        alpha: concentration, > 0; towards infinity all weights become ``1 / sample_size``.
-        max_weight: weights above it are cut to it; in [2 ** -bits, 1].
-        bits: grid of the weights, from 1 to 30.
-
-    Returns:
-        (rows, sample_size) float64.
-
-    Raises:
-        InvalidInput: an argument is out of range.
-
-    Example:
-        >>> weights = dirichlet_weights(np.random.default_rng(0), 5, 3, alpha=1.0, max_weight=0.5, bits=8)
-        >>> weights.shape, bool(weights.max() <= 0.5), bool((weights * 256 == np.floor(weights * 256)).all())
-        ((5, 3), True, True)
     """
+    # One record's part in a row is at most max_weight times its norm. This product is the sensitivity, and 1 unless
+    # clipped: averaging has 1 / sample_size, which is why it needs less noise (NeuroMixGDP, section 2).
     check_weights(alpha, max_weight, bits)
     weights = generator.dirichlet(np.full(sample_size, alpha), size=rows)
     np.minimum(weights, max_weight, out=weights)

@@ -17,7 +17,7 @@ from privmix.mechanisms.membership import Membership
 # Columns summed at a time: a record tile then fits the last-level cache.
 _COLUMNS = 64
 _EXACT_FLOAT32, _EXACT_FLOAT64 = 2**24, 2**53
-# Below so many records a bag, cutting rows costs more than float32 saves.
+# Below this number of records a bag, cutting rows costs more than float32 saves.
 _SMALLEST_BAG = 8
 # Additions from which torch, which sums four times as fast as SciPy, is worth the seconds of its import.
 _WORTH_TORCH: Final = 2**31
@@ -25,18 +25,9 @@ _WORTH_TORCH: Final = 2**31
 
 @dataclass(frozen=True, eq=False)
 class LatticeRecords:
-    """Records as integers, stored in blocks of columns so that a block's rows lie side by side in memory. Secret.
+    """Records as integers, stored in blocks of columns so that a block's rows lie side by side in memory. Secret."""
 
-    Attributes:
-        blocks: (ceil(d / 64), records, 64) signed integers; columns beyond d are zero.
-        dim: d.
-        largest: no entry is larger than this in magnitude.
-
-    Example:
-        >>> records = LatticeRecords.of(np.array([[1.0, -2.0], [5.0, 5.0]]))
-        >>> records.count, records.dim, records.largest
-        (2, 2, 5)
-    """
+    # blocks: (ceil(d / 64), records, 64) signed integers, 0 beyond column d. largest: bound on the entries' magnitude.
 
     blocks: NDArray[np.signedinteger[Any]]
     dim: int
@@ -47,17 +38,13 @@ class LatticeRecords:
 
     @classmethod
     def empty(cls, count: int, dim: int, largest: int) -> LatticeRecords:
-        """Records that are all zero, to be filled with :meth:`fill`; the smallest type that holds ``largest``."""
+        """Return all-zero records, to be filled with :meth:`fill`, in the smallest type that holds ``largest``."""
         dtype = next((t for t in (np.int16, np.int32) if largest <= np.iinfo(t).max), np.int64)
         return cls(np.zeros((-(-dim // _COLUMNS), count, _COLUMNS), dtype), dim, largest)
 
     @classmethod
     def of(cls, x: NDArray[Any]) -> LatticeRecords:
-        """The records of ``x``, (records, d) integer-valued numbers.
-
-        Raises:
-            InvalidInput: ``x`` is not such an array, or has entries of 2**53 or more.
-        """
+        """Return the records of ``x``, (records, d) integer-valued numbers below 2^53."""
         if x.ndim != 2 or x.dtype.kind not in "fi":
             raise InvalidInput("lattice records", (x.shape, str(x.dtype)), "a 2-d array of numbers")
         # In float64: the most negative number of an integer type has no magnitude in that type.
@@ -70,15 +57,10 @@ class LatticeRecords:
 
     @property
     def count(self) -> int:
-        """How many records."""
         return int(self.blocks.shape[1])
 
     def fill(self, start: int, x: NDArray[Any]) -> None:
-        """Set the records from ``start`` on to the rows of ``x``, integers of at most ``largest``.
-
-        Raises:
-            InvalidInput: an entry is too large or not finite.
-        """
+        """Set the records from ``start`` on to the rows of ``x``, integers of at most ``largest``."""
         if not max(float(x.max(initial=0)), -float(x.min(initial=0))) <= self.largest:
             raise InvalidInput("lattice records", WITHHELD, "finite and within the bound they were clipped to")
         whole = self.dim // _COLUMNS
@@ -89,7 +71,6 @@ class LatticeRecords:
             self.blocks[whole, rows, : self.dim - split] = x[:, split:]
 
     def part(self, rows: slice) -> LatticeRecords:
-        """A view of some records."""
         return LatticeRecords(self.blocks[:, rows], self.dim, self.largest)
 
 
@@ -100,23 +81,6 @@ def sum_rows(records: LatticeRecords, membership: Membership) -> NDArray[Any]:
         * Exact: sums equal those of integer arithmetic, so order, threads and chunking change no bit of them. Sums
           that could reach the limit of exact float integers raise.
         * Empty rows are rows: they sum to zero.
-
-    Args:
-        records: those of one record tile, or whichever ``membership.indices`` refers to.
-        membership: which records each of T rows holds. Weights, if any, are multiples of a power of two.
-
-    Returns:
-        (T, d) sums: float32 where all of them are certain to be below 2**24, else float64. Weighted sums are float64
-        multiples of the weights' grid.
-
-    Raises:
-        InvalidInput: sums could reach 2**53 steps.
-        IndexError: an index lies outside ``records``.
-
-    Example:
-        >>> rows = Membership(np.array([0, 2, 2]), np.array([0, 2]))
-        >>> sum_rows(LatticeRecords.of(np.array([[1.0, -2.0], [5.0, 5.0], [3.0, 0.0]])), rows).tolist()
-        [[4.0, -2.0], [0.0, 0.0]]
     """
     dtype, _, row_of_bag = _bags(records.largest, membership)
     in_float32 = dtype is np.float32 and row_of_bag is None
@@ -129,17 +93,8 @@ def add_rows(sums: NDArray[Any], records: LatticeRecords, membership: Membership
     """Add to ``sums``, in place, what :func:`sum_rows` returns; no second array of that size is made.
 
     Formal guarantees:
-        * Exact: what is added are the sums of integer arithmetic. That they fit on top of what is there is the
-          caller's part, see :class:`privmix.mechanisms.mixing.RowSums`.
-
-    Args:
-        sums: (T, d) float32, int32 or float64 integers that hold the result exactly; float64 with weights.
-        records: as for :func:`sum_rows`.
-        membership: as for :func:`sum_rows`.
-
-    Raises:
-        InvalidInput: sums could reach 2**53 steps.
-        IndexError: an index lies outside ``records``.
+        * Exact: the added sums are those of integer arithmetic. The caller ensures that they fit on top of the present
+          ones, see :class:`privmix.mechanisms.mixing.RowSums`.
     """
     indices = membership.indices
     if len(indices) and not (indices.min() >= 0 and indices.max() < records.count):
@@ -199,13 +154,8 @@ def _check_exact(largest: float, membership: Membership) -> None:
 
 
 def _bags(largest: int, membership: Membership) -> tuple[type[Any], NDArray[np.int64], NDArray[np.int64] | None]:
-    """How to cut rows into bags that are summed exactly.
-
-    float32 sums several times faster than float64, so a row that is too full for it becomes several bags.
-
-    Returns:
-        the type to sum in, the bags' offsets, and the row of each bag; None where every row is one bag.
-    """
+    """Return how to cut rows into bags that are summed exactly: the type, the bags' offsets, each bag's row or None."""
+    # float32 sums several times faster than float64, so a row that is too full for it becomes several bags.
     fits = (_EXACT_FLOAT32 - 1) // max(largest, 1)
     rows, counts = np.arange(membership.rows), membership.counts
     if membership.weights is None and counts.max(initial=0) <= fits:
@@ -238,33 +188,17 @@ class RowSums:
 
     Formal guarantees:
         * Exact: after any sequence of :meth:`add` and :meth:`merge`, ``x`` holds the sums of integer arithmetic. Before
-          each addition the largest magnitude that any entry could then have (a row's total weight times the largest
-          entry of a record) is compared with what the type holds exactly, and the type grows first if it has to; from
-          2**53 on it raises.
+          each addition, the largest magnitude that any entry could then have is compared with the type's exact range.
+          It is a row's total weight times the largest entry of a record. The type grows first if it has to; from 2**53
+          on it raises.
         * Order, cuts and number of additions therefore change no value.
-
-    Attributes:
-        x: (rows, d) float32, int32 or float64: sums in lattice steps (times ``weight_step`` with weights).
-        counts: (rows, K) int32 or int64: draws of each class; with weights float64, their weights in ``weight_step``.
-            Of members in several classes float64, in ``label_steps`` of which a whole one has so many.
-        totals: (rows,) float64: a row's draws, or their weights in ``weight_step``.
-
-    Args:
-        rows: how many rows.
-        dim: d.
-        classes: K.
-        largest: no record entry is larger in magnitude, in lattice steps.
-        weight_step: unit of the weights, a power of two; None where draws have no weights.
-        label_steps: parts of which a member's labels have so many at most; 1: each member is of one class.
-        draws_expected: a public guess at a row's most draws: a type that holds them is taken at once.
-
-    Example:
-        >>> sums = RowSums(2, 2, classes=2, largest=5)
-        >>> members = Membership(np.array([0, 2, 2]), np.array([0, 1]))
-        >>> sums.add(0, LatticeRecords.of(np.array([[1.0, -2.0], [5.0, 5.0]])), np.array([0, 1]), members)
-        >>> sums.x.tolist(), sums.counts.tolist()
-        ([[6.0, 3.0], [0.0, 0.0]], [[1, 1], [0, 0]])
     """
+
+    # x (rows, d): in lattice steps (times ``weight_step`` with weights). counts (rows, K): draws of each class; in
+    # ``weight_step`` with weights, in ``label_steps`` with parts. totals (rows,): a row's draws, or their weights.
+
+    # weight_step: unit of the weights, a power of two, or None. label_steps: parts of a member's labels, 1 for one
+    # class. draws_expected: a public guess at a row's most draws: a type that holds them is taken at once.
 
     __slots__ = ("_largest", "_weight_step", "counts", "totals", "x")
 
@@ -290,14 +224,7 @@ class RowSums:
         return f"<RowSums of {len(self.totals)} rows>"
 
     def add(self, start: int, records: LatticeRecords, labels: NDArray[np.int64], members: Membership) -> None:
-        """Add the members, from one record tile, of the rows from ``start`` on.
-
-        Args:
-            start: the row that ``members`` begins with.
-            records: the tile's records.
-            labels: (records in the tile,) class numbers from 0 to K - 1; or (records in the tile, K) parts of labels.
-            members: which of the tile's records each row holds.
-        """
+        """Add members from one record tile, of rows from ``start`` on; labels are (records,) or (records, K) parts."""
         rows = slice(start, start + members.rows)
         if self._weight_step is not None:
             # In the weights' steps, weighted sums are integers too; scaling by a power of two is exact.
@@ -343,11 +270,7 @@ class RowSums:
 
 
 def sum_type(most: float, weighted: bool) -> type[Any]:
-    """The type for integers of magnitude up to ``most``.
-
-    Raises:
-        InvalidInput: none holds them exactly.
-    """
+    """Return the type for integers of magnitude up to ``most``; raise where none holds them exactly."""
     found = next((kind for limit, kind in _TYPES if most < limit), None)
     if found is None:
         raise InvalidInput("lattice sums", WITHHELD, "below 2**53 steps: use fewer lattice bits")

@@ -1,12 +1,12 @@
 """Persons with many records: one contribution each.
 
-Neighbours differ by one person with all records, so what a person adds to a sum must be bounded whatever they hold:
+Neighbours differ by one person with all records, so a person's part in a sum is bounded for all possible records:
 
-* To sums of products (X'X, scatters) each record is added times the root of its weight, min(1, K / k) / K of a person
-  with k records; the weights of a person sum to 1 at most.
+* To sums of products (X'X, scatters) each record is added times the root of its weight. The weight is min(1, K / k) / K
+  for a person with k records; the weights of a person sum to 1 at most.
 * To linear sums (X'Y, label sums, means) a person adds the mean of their records of each class times
   the weight of these records.
-* To mixed rows a person gives one of their records, drawn anew for each row.
+* To mixed rows a person gives one of their records, drawn afresh for each row.
 
 So one person moves a sum by no more than one record does where records are the unit, and prices stay.
 """
@@ -18,7 +18,6 @@ from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 from scipy.sparse import coo_matrix, csr_matrix
 
@@ -32,19 +31,17 @@ _AT_ONCE: Final = 2**16
 
 
 @dataclass(frozen=True, eq=False)
-class Weights:
-    """What the records of some whole persons weigh. Secret.
+class RecordWeights:
+    """Weights of the records of some whole persons. Secret.
 
     Formal guarantees:
-        * One: what :meth:`means` and ``roots`` make of a person depends on the records of that person alone, to the
-          last bit, and so does what they weigh.
+        * One: the results of :meth:`means` and ``roots`` for a person depend on that person's records alone, to the
+          last bit. So does the person's weight.
         * Bounded: the weights of a person sum to at most 1.
-
-    Attributes:
-        starts: (persons + 1,) where each person's records begin; records of a person are sorted by class.
-        labels: (records,) class numbers.
-        most: K, records of a person that weigh as much as a record of a person with few.
     """
+
+    # starts: (persons + 1,) where each person's records begin, sorted by class. most: K, records of a person that weigh
+    # as much as a record of a person with few.
 
     starts: NDArray[np.int64]
     labels: NDArray[np.int64]
@@ -55,7 +52,6 @@ class Weights:
 
     @property
     def persons(self) -> int:
-        """How many persons."""
         return len(self.starts) - 1
 
     @cached_property
@@ -78,22 +74,20 @@ class Weights:
         return np.sqrt(self.records)[:, None]
 
     @cached_property
-    def groups(self) -> Groups:
+    def groups(self) -> PersonGroups:
         """The records of each person and class."""
         person = np.repeat(np.arange(self.persons), self._counts)
         new = np.ones(len(self.labels), bool)
         new[1:] = (person[1:] != person[:-1]) | (self.labels[1:] != self.labels[:-1])
         starts = np.flatnonzero(new)
         sizes = np.diff(np.append(starts, len(self.labels)))
-        return Groups(starts, self.labels[starts], sizes * self.records[starts], person[starts])
+        return PersonGroups(starts, self.labels[starts], sizes * self.records[starts], person[starts])
 
     def means(self, x: NDArray[np.float64], starts: NDArray[np.int64], shares: NDArray[np.float64]) -> Any:
-        """(groups, d): the mean of each group's rows of ``x``, of norm at most 1 as they are, times its share.
-
-        Rounding could make the mean of k rows longer than any of them, by k + 2 half-ulps of 1 at most: k - 1
-        additions, each of which is off by half an ulp of a sum of norms, a division and a product. So much is taken
-        off.
-        """
+        """Return (groups, d): the mean of each group's rows of ``x``, of norm at most 1, times its share."""
+        # Rounding could make the mean of k rows longer than any of them, by k + 2 half-ulps of 1 at most. They stem
+        # from k - 1 additions, each off by half an ulp of a sum of norms, a division and a product. This excess is
+        # subtracted.
         ends = np.append(starts, len(x))
         sizes = np.diff(ends)
         # A product with ones adds the rows of a group one after the other, faster than reduceat where groups are small.
@@ -103,7 +97,7 @@ class Weights:
         return sums
 
     def class_means(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(groups, d): of each person's records of each class, as :attr:`groups` lists them."""
+        """Return (groups, d): of each person's records of each class, as :attr:`groups` lists them."""
         found: NDArray[np.float64] = self.means(x, self.groups.starts, self.groups.shares)
         return found
 
@@ -117,11 +111,9 @@ class Weights:
         return np.asarray(self.label_vectors(classes, one, offset).sum(axis=0))
 
     def label_vectors(self, classes: int, one: int, offset: int) -> NDArray[np.int64]:
-        """(persons, classes) label of each person, in steps, of which that of a whole record has ``one``.
-
-        A person's labels weigh what their records do. The offset is taken off as often as the person weighs: wholly
-        where that is one, of which a label vector between those of single records has the norm of none that is longer.
-        """
+        """(persons, classes) label of each person, in steps; a whole record's has ``one``."""
+        # Labels weigh what the person's records do. The offset is subtracted in that proportion, and wholly where the
+        # weight is 1. A label vector between those of single records is then no longer than the longest of them.
         found = np.zeros((self.persons, classes), np.int64)
         groups = self.groups
         found[groups.persons, groups.labels] = np.floor(groups.shares * one).astype(np.int64)
@@ -135,15 +127,8 @@ class Weights:
 
 
 @dataclass(frozen=True, eq=False)
-class Groups:
-    """Records of one person and one class, side by side. Secret.
-
-    Attributes:
-        starts: (groups,) where each begins.
-        labels: (groups,) class numbers.
-        shares: (groups,) what their records weigh together.
-        persons: (groups,) whose they are.
-    """
+class PersonGroups:
+    """Records of one person and one class, as groups: begin, class number, weight together, person. Secret."""
 
     starts: NDArray[np.int64]
     labels: NDArray[np.int64]
@@ -155,15 +140,12 @@ class Groups:
 
 
 def numbers_of(persons: NDArray[Any]) -> NDArray[np.int64]:
-    """Numbers from 0 in the order in which persons are met, for names that are equal exactly where the person is.
-
-    Example:
-        >>> numbers_of(np.array([7, 5, 7])).tolist()
-        [0, 1, 0]
-    """
+    """Numbers from 0 in the order in which persons appear, for names that are equal exactly where the person is."""
     if persons.dtype.kind in "iu":
         if _are_numbers(persons):
             return persons
+        import pyarrow as pa
+
         # Entries of a dictionary are numbered as they are met.
         return np.asarray(pa.array(persons).dictionary_encode().indices, np.int64)
     _, first, number = np.unique(persons, return_index=True, return_inverse=True)
@@ -187,7 +169,7 @@ def _are_numbers(persons: NDArray[Any]) -> bool:
 
 
 def _by_person_and_class(number: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The order by number and, of each, by class; equal ones stay as they were."""
+    """Return the order by number and, of each, by class; equal ones stay as they were."""
     small = labels.astype(np.int16) if labels.max(initial=0) < 2**15 else labels
     by_class = np.argsort(small, kind="stable")
     # Rows of a sparse matrix keep the order in which their entries come, and making them takes no comparisons.
@@ -199,18 +181,8 @@ def _by_person_and_class(number: NDArray[np.int64], labels: NDArray[np.int64]) -
 def grouped(
     persons: NDArray[np.int64], labels: NDArray[np.int64], most: int = MOST_OF_ONE
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The order in which records of one person stand side by side, by class, and where each person begins.
-
-    Args:
-        persons: (n,) numbers or words that are equal exactly where the person is.
-        labels: (n,) class numbers.
-        most: records of a person that count; of more, so many at equal distances in the data.
-
-    Example:
-        >>> order, starts = grouped(np.array([7, 5, 7, 5]), np.array([1, 0, 0, 0]))
-        >>> order.tolist(), starts.tolist()
-        ([2, 0, 1, 3], [0, 2, 4])
-    """
+    """Return the order that puts records of one person side by side, by class, and where each person begins."""
+    # If a person has more than `most` records, that many count, at equal distances in the data.
     number = numbers_of(persons)
     counts = np.bincount(number)
     if counts.max() > most:
@@ -222,18 +194,9 @@ def grouped(
 def of_many(
     number: NDArray[np.int64], counts: NDArray[np.int64], seen: NDArray[np.int64], most: int
 ) -> NDArray[np.bool_]:
-    """(n,) which of some more records count, where a person has more than ``most``: those at equal distances.
-
-    Args:
-        number: (n,) whose each record is.
-        counts: (persons,) records of each.
-        seen: (persons,) how many of each came before; these are counted on.
-        most: records of a person that count.
-
-    Example:
-        >>> of_many(np.array([0, 0, 1, 0, 0]), np.array([4, 1]), np.zeros(2, int), 2).tolist()
-        [False, True, True, False, True]
-    """
+    """(n,) which of some more records count, where a person has more than ``most``: those at equal distances."""
+    # number: (n,) whose each record is. counts: (persons,) records of each. seen: (persons,) how many came before;
+    # updated.
     order = np.argsort(number, kind="stable")
     own, first, size = np.unique(number[order], return_index=True, return_counts=True)
     places = np.empty(len(number), np.int64)
@@ -241,26 +204,19 @@ def of_many(
     places += seen[number]
     seen[own] += size
     many = counts[number]
-    # Of k records the ones at which places * most / k passes an integer: most of them.
+    # The ones of k records at which places * most / k passes an integer: most of them.
     return np.asarray((many <= most) | ((places + 1) * most // many > places * most // many))
 
 
 @dataclass(frozen=True, eq=False)
 class Givers:
-    """The persons of a tile as mixed rows know them: each gives a row one record, drawn anew. Secret.
+    """The persons of a tile as mixed rows use them: each gives a row one record, drawn afresh. Secret.
 
     Formal guarantees:
-        * One: a row gets at most one record of a person, whoever else is in it, drawn uniformly from theirs, or from
-          those of the class that the person is in where rows are drawn by class;
+        * One: a row gets at most one record of a person, for all possible other members. It is drawn uniformly from
+          theirs, or from those of the class that the person is in where rows are drawn by class;
         * a person is in one class, drawn once in proportion to their records, from a stream of its own;
         * what is drawn depends on the key, the tiles and the persons' records alone.
-
-    Args:
-        starts: where the records of each person begin.
-        labels: of the records.
-        streams: the membership streams.
-        index: of the tile.
-        by_class: whether rows are drawn by class.
     """
 
     starts: NDArray[np.int64]
@@ -274,13 +230,13 @@ class Givers:
 
     @cached_property
     def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Where the records that a person may give begin, and how many there are."""
+        """The first of the records that each person may give, and their number."""
         first, counts = self.starts[:-1], np.diff(self.starts)
         if not self.by_class:
             return first, counts
         with self.streams.lent("class of a person", self.index) as generator:
             drawn = first + _places(generator.random(len(first)), counts)
-        groups = Weights(self.starts, self.labels).groups
+        groups = RecordWeights(self.starts, self.labels).groups
         group = np.searchsorted(groups.starts, drawn, side="right") - 1
         ends = np.append(groups.starts[1:], len(self.labels))
         return groups.starts[group], ends[group] - groups.starts[group]
@@ -291,7 +247,7 @@ class Givers:
         return np.asarray(self.labels[self._runs[0]])
 
     def given(self, members: Membership, row_tile: int) -> Membership:
-        """Of each person in each row of a tile of rows, the record that they give."""
+        """Return the record that each person gives in each row of a tile of rows."""
         first, counts = self._runs
         with self.streams.lent("record of a person", row_tile, self.index) as generator:
             places = _places(generator.random(len(members.indices)), counts[members.indices])
@@ -304,12 +260,7 @@ def _places(uniform: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[
 
 
 def every_of_class(rows: int, row_tile: int, labels: NDArray[np.int64], classes: int) -> Membership:
-    """Row t holds everyone of class t mod ``classes``.
-
-    Example:
-        >>> every_of_class(3, 0, np.array([1, 0, 1]), 2).indices.tolist()
-        [1, 0, 2, 1]
-    """
+    """Row t holds everyone of class t mod ``classes``."""
     numbers = (row_tile * ROW_TILE + np.arange(tile_length(rows, row_tile, ROW_TILE))) % classes
     of_class = [np.flatnonzero(labels == number) for number in range(classes)]
     members = [of_class[number] for number in numbers]

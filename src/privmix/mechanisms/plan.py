@@ -1,8 +1,5 @@
-"""A plan: what will be done to private records, for which target, and at what price; releases and training alike.
-
-A plan holds its own target. There is no second place where an epsilon, a delta or the meaning of the record count
-could be written, so that what a certificate says was asked is what the noise was chosen for.
-"""
+"""A plan: what will be done to private records, for which target, and at what price; releases and training alike."""
+# It holds its own target: the one in a certificate is thus the one that the noise was chosen for.
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from privmix.rounding import exact, rounded_up
 
 
 class Plan(Protocol):
-    """What every plan has: public facts, all of it, made before a private record is read.
+    """The fields that every plan has: public facts, made before a private record is read.
 
     Formal guarantees:
         * One law: ``sampler`` draws what ``event`` prices.
@@ -30,17 +27,16 @@ class Plan(Protocol):
           plan that costs more, before a record is read.
 
     Attributes:
-        epsilon: what the plan may cost, as it was asked for. None: nobody asked, the noise was given; such a plan can
-            be priced, attacked and compared, and neither released nor trained.
-        delta: at which ``epsilon`` is meant.
-        adjacency: the pairs of datasets that price and target are about.
+        epsilon: target, or None if the noise was chosen instead; such a plan can be priced, attacked and compared, and
+            neither released nor trained.
+        delta: of ``epsilon``.
+        adjacency: the neighbouring relation of price and target.
         records: n, the public figure for the number of records.
-        records_declared: that figure was declared in place of the real number, which stays private.
-        per_person: None where neighbours differ by one record; K where they differ by one person, of whom ``records``
-            is then the number.
+        records_declared: that figure was declared instead of the real number, which stays private.
+        per_person: K if neighbours differ by one person, ``records`` being the number of persons; None: by one record.
         event: all that is done to the records, for accountants.
-        charge: what its ledger is charged for it: the event; or, where a private count led to the plan and is charged
-            by itself, the rest of the budget, which holds for the plan of any other count, too.
+        charge: the ledger's charge: the event. After a private count that is charged by itself, it is the rest of the
+            budget, which holds for the plan of any other count, too.
         sampler: draws the members of every row or batch out of ``records`` records.
     """
 
@@ -66,18 +62,10 @@ class Plan(Protocol):
     def sampler(self) -> Sampler: ...
 
     def sampler_for(self, records: int) -> Sampler:
-        """The same law over so many real records.
-
-        Raises:
-            InvalidInput: the law depends on their number, which is another one.
-        """
+        """Return the same law over ``records`` real records; raise where the law depends on another number."""
 
     def cost(self) -> PrivacyCost:
-        """The price at ``delta``, an upper bound, computed from ``event``.
-
-        Raises:
-            InvalidInput: the plan has no delta.
-        """
+        """Return the price of ``event`` at ``delta``, an upper bound."""
 
     def to_dict(self) -> dict[str, Any]:
         """JSON values that make the plan again."""
@@ -85,13 +73,7 @@ class Plan(Protocol):
 
 @dataclass(frozen=True)
 class Unit:
-    """What neighbours differ by, in words.
-
-    Attributes:
-        one: of it, such as "record".
-        many: of them.
-        per_person: K of persons; None of records.
-    """
+    """The unit that neighbours differ by, in words: ``one`` ("record"), ``many``; ``per_person``: K persons or None."""
 
     one: str
     many: str
@@ -118,38 +100,17 @@ PERSON: Final = Unit("person", "persons", 1)
 
 
 def unit_named(one: str) -> Unit:
-    """The unit of that name, as ledgers and statements keep it.
-
-    Raises:
-        InvalidInput: there is none.
-
-    Example:
-        >>> unit_named("person").changed
-        'one person with all of their records'
-    """
+    """Return the unit of that name, as ledgers and statements keep it."""
     known = {unit.one: unit for unit in (RECORD, PERSON)}
     return known[check_choice("unit", one, list(known))]
 
 
 def unit_of(plan: Any) -> Unit:
-    """The unit of a plan.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16, per_person=1)
-        >>> unit_of(config.with_noise(2.0)).changed
-        'one person with all of their records'
-    """
     return _unit(plan.per_person)
 
 
 def unit_of_stored(plan: Mapping[str, Any]) -> Unit:
-    """The unit of a plan as certificates keep it.
-
-    Example:
-        >>> unit_of_stored({"records": 500}).one, unit_of_stored({"per_person": 3}).one
-        ('record', 'person')
-    """
+    """Return the unit of a plan as certificates keep it."""
     return _unit(plan.get("per_person"))
 
 
@@ -158,21 +119,14 @@ def _unit(per_person: int | None) -> Unit:
 
 
 def relation_of(adjacency: str, unit: Unit) -> str:
-    """An adjacency as it is printed: of persons it says that it is one.
-
-    Example:
-        >>> relation_of("add_remove", RECORD), relation_of("add_remove", PERSON)
-        ('add_remove', 'add_remove, one person with all of their records')
-    """
+    """Return an adjacency as it is printed, with the unit where that is a person."""
     return adjacency if unit.per_person is None else f"{adjacency}, {unit.changed}"
 
 
 def check_of_records(per_person: int | None) -> None:
-    """Raise :class:`InvalidInput` where a plan's unit is a person, for attacks that add or guess single records.
-
-    A person's guarantee limits what is told of their being there, with all records. Of one record among several it says
-    less: without it they are another person, who takes the place of the first.
-    """
+    """Raise :class:`InvalidInput` where a plan's unit is a person, for attacks that add or guess single records."""
+    # A person's guarantee limits what shows of their presence with all records. It states less about one record among
+    # several: without it they are another person, who takes the place of the first.
     if per_person is not None:
         raise InvalidInput("unit", "a person", "a record, which is what this attack adds or guesses")
 
@@ -185,15 +139,7 @@ LONGEST_NAME: Final = 200
 
 
 def check_classes(names: Sequence[Any]) -> None:
-    """Raise :class:`InvalidInput` unless these are two or more names of classes, texts that a line of text can hold.
-
-    Example:
-        >>> check_classes(["no", "yes"])
-        >>> check_classes(["no", 1])
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: classes: got 'other names'; allowed: texts of at most 200 characters
-    """
+    """Raise :class:`InvalidInput` unless these are two or more class names of one line of text each."""
     if not all(isinstance(name, str) and len(name) <= LONGEST_NAME for name in names):
         raise InvalidInput("classes", "other names", f"texts of at most {LONGEST_NAME} characters")
     if len(names) < 2 or len(set(map(looks, names))) != len(names):
@@ -207,13 +153,7 @@ ClassNames = Annotated[tuple[Words, ...], By(lambda _, names: check_classes(name
 
 
 def check_target(epsilon: float | None, delta: float | None, *, pure: bool = False) -> None:
-    """Raise :class:`InvalidInput` unless these are an epsilon and delta that can be asked for; None: not asked.
-
-    Args:
-        epsilon: > 0, or None.
-        delta: in (0, 1), or None.
-        pure: delta may be 0.
-    """
+    """Raise :class:`InvalidInput` unless epsilon > 0 and delta in (0, 1), or 0 where ``pure``; both may be None."""
     if epsilon is not None:
         check_number("epsilon", epsilon, low=0, low_open=True)
     if delta is not None:
@@ -221,35 +161,15 @@ def check_target(epsilon: float | None, delta: float | None, *, pure: bool = Fal
 
 
 def check_price(plan: Plan, kinds: Collection[type[Any]] | None = None) -> PrivacyCost:
-    """The plan's cost, once that is found to be within what the plan was asked for.
-
-    The door of every release and training: nothing is computed for a plan that does not pass.
+    """Return the plan's cost, or raise where it exceeds the plan's target: the check before every release and training.
 
     Formal guarantees:
-        * True to its word: a plan that costs more than its own ``epsilon`` at its ``delta`` is refused, whoever
-          changed which of its fields; a price that can't be bounded is more than any epsilon.
+        * True to its word: a plan that costs more than its own ``epsilon`` at its ``delta`` is refused, after any
+          change of its fields. A price that can't be bounded is more than any epsilon.
         * Plain: what a plan holds are numbers and texts of Python's and NumPy's own types. One that compares or adds in
           ways of its own could be priced as another than the one that is used.
-        * Nobody else's: ``kinds``, where given, are the classes of plans; a class made from one of them may say of its
-          event what it likes, and is refused.
-
-    Args:
-        plan: to be priced.
-        kinds: which class it must be of, exactly.
-
-    Raises:
-        InvalidInput: the plan costs more than it says was asked, or nothing was asked, or it is not plain.
-
-    Example:
-        >>> from dataclasses import replace
-        >>> from privmix.planning import ReleaseConfig
-        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
-        >>> check_price(plan).epsilon <= 4.0
-        True
-        >>> check_price(replace(plan, epsilon=0.5))
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: plan epsilon: got 0.5; allowed: at least 4, which its noise costs at delta 0.0001
+        * Known classes: ``kinds``, where given, are the classes of plans. A class made from one of them could state any
+          event, and is refused.
     """
     if kinds is not None and type(plan) not in kinds:
         raise InvalidInput("plan", type(plan).__name__, "one of " + ", ".join(sorted(kind.__name__ for kind in kinds)))
@@ -279,9 +199,7 @@ def _check_plain(name: str, value: Any) -> None:
 
 
 def check_count(plan: Plan, records: int) -> None:
-    """Raise :class:`InvalidInput` where the real count differs from a planned one that is taken for the real one.
-
-    The message does not say how many there are.
-    """
+    """Raise :class:`InvalidInput` where the real count differs from a planned one that is taken for the real one."""
+    # The message does not show the real count.
     if records != plan.records and not plan.records_declared:
-        raise InvalidInput("records", WITHHELD, f"{plan.records}, as the plan says")
+        raise InvalidInput("records", WITHHELD, f"{plan.records}, as in the plan")

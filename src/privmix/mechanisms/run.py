@@ -1,19 +1,14 @@
 """A run: one key, one dataset, one result, in a private folder that outlives a kill and becomes the result.
 
-The run folder ``.NAME.run`` beside the result's place (for its owner only) holds what is needed to go on:
+The run folder ``.NAME.run`` next to the result's place (for its owner only) holds what a resumed run needs. ``run.key``
+is the secret key. ``run.json`` has settings, versions, a keyed fingerprint of the records and the caller's notes,
+sealed by the key. ``run.room`` reserves bytes for later notes on a full disk. Further files are finished shards or a
+checkpoint, and files for the owner, such as a sealed copy of the key. The last is the result, whose certificate is
+written last and marks that it is complete.
 
-* ``run.key``: the secret key, on disk before the first private row is used;
-* ``run.json``: settings, versions, a keyed fingerprint of the records, and what the caller must find again, such as the
-  id of a charge; sealed by the key. Both are on disk before anything is charged;
-* ``run.room``: as many bytes as later notes need, so that a full disk leaves room for them;
-* what one kind of run keeps beside these: finished shards, or a checkpoint;
-* what goes to the owner beside the result, such as a sealed copy of the key;
-* the result itself, whose certificate is written last and marks that all is there.
-
-Draws depend on key, settings and records alone, so a resumed run ends with the bits that the first would have had.
-Steps are ordered so that a kill between any two leaves a folder that can be resumed: key before ``run.json``,
-``run.json`` before rows, certificate before what goes beside the result, that before the end of the key, end of the key
-before ``run.json`` goes, and then the rename.
+Draws depend on key, settings and records alone, so a resumed run ends with the same bits. A kill between any two steps
+leaves a folder that can be resumed, by this order. Key, ``run.json``, charge and rows, certificate and files next to
+the result come first. End of the key, removal of ``run.json`` and rename follow.
 """
 
 from __future__ import annotations
@@ -34,14 +29,7 @@ from typing import Any, ClassVar, Final, Self
 from privmix.errors import WITHHELD, InvalidInput, PrivmixError
 from privmix.folders import put_in_place, sync_folder
 from privmix.held_folders import FolderLost, hold
-from privmix.mechanisms.run_folder import (
-    RunFolder,
-    beside,
-    check_same,
-    damaged,
-    is_whole,
-    storage_errors,
-)
+from privmix.mechanisms.run_folder import RunFolder, beside, check_same, damaged, is_whole, storage_errors
 from privmix.mechanisms.run_place import MARK, VERSION, RunPlace, RunState
 from privmix.mechanisms.streams import SecretStreams
 from privmix.packages import package_version
@@ -50,57 +38,41 @@ _SEAL_BYTES: Final = 64
 
 
 class Run(RunPlace):
-    """The run that makes ``out``; use it in ``with``. A subclass says what kind of result that is.
+    """The run that makes ``out``, a context manager; a subclass defines the kind of result.
 
-    Errors. What somebody can go on with is kept, what can never succeed is not: leaving the block by an error keeps
-    the folder for ``resume``, unless :attr:`PrivmixError.resumable` says that the same inputs would fail again
-    (:class:`InvalidInput`, such as a record that can't be read, or a learning rate that diverges). A kill, ctrl-C,
-    full disks, lost networks and machines, missing memory and defects of ours are no reason to pay for a run twice.
-    Inputs that were refused would leave a key and private bytes to nobody's use: that run is discarded. A run that was
-    resumed, or is complete, is kept whatever happens: whoever resumes it may have given it other inputs than its own.
-    So is one that was paid for and whose records were refused before they were bound, which is before the first draw:
-    nothing is known of them but to their owner, and what was paid for never was. It is marked as refused, and goes on
-    with mended records under a fresh key.
+    A kill, ctrl-C, full disks, lost networks, missing memory and defects keep the folder for ``resume``: it is paid
+    for. An error whose :attr:`PrivmixError.resumable` is false (:class:`InvalidInput`) discards a new run, whose key
+    and private bytes are of no use. A resumed or complete run is always kept: it may have got other inputs than its
+    own. So is a run that was paid for and whose records were refused before they were bound, hence before the first
+    draw: it is marked as refused, and continues with corrected records under a fresh key.
 
     Formal guarantees:
-        * One key, one dataset: a run goes on only with the records that it began with; where it was refused for them,
-          the next attempt's key is another, and the first one is overwritten.
+        * One key, one dataset: a run goes on only with the records that it began with. If it was refused for them, the
+          next attempt's key is another, and the first one is overwritten.
         * One charge, one key, one dataset: before the first draw the ledger learns a keyed hash of run, settings and
           records. A copy of the folder goes on with these alone.
         * One key, one setting: it goes on only with the settings and in the versions that it began with.
         * Same bits: killed anywhere, it ends with the result, certificate included, that it would have had; but a key
-          that is sealed is sealed anew, into other bytes.
-        * For the owner: folder and key can be read by nobody else; a folder that others can enter, or a link in its
-          place, is neither used nor emptied.
-        * Sealed: notes, and what is kept beside them, are refused if they were changed since the key sealed them.
+          that is sealed is sealed again, into other bytes.
+        * For the owner: no other user can read folder and key; a folder that others can enter, or a link in its place,
+          is neither used nor emptied.
+        * Sealed: notes, and files kept with them, are refused if they were changed since the key sealed them.
         * The key is in the run folder only, and is overwritten and removed before the result appears; see
-          :func:`privmix.private_files.shred` for what overwriting can't do. Beside the result there is at most what a
+          :func:`privmix.private_files.shred` for the limits of overwriting. Next to the result there is at most what a
           subclass sealed of it, for its owner's eyes, whole and in its place before the key ends.
         * One at a time: two processes never work on one run.
-        * Where it was opened: what is written goes into the folder that was opened. Where somebody renames that one or
-          puts another in its place, the run ends with :class:`FolderLost`, its key first; nothing is written elsewhere.
+        * Same folder: all writing goes into the folder that was opened. If another process renames that one or puts
+          another in its place, the run ends with :class:`FolderLost`, its key first; nothing is written elsewhere.
 
     Args:
-        out: the result's folder; nothing is there before the run is done.
+        out: the result's folder; it appears when the run is done.
         settings: JSON values; everything that decides the result. They are shown in messages: nothing private.
         streams: secret streams, destroyed at the end; None takes a fresh key. A resumed run has its own, and those
             given are destroyed.
-        extra: what the caller wants to find again in :class:`RunState`; JSON values.
+        extra: the caller's JSON values for :class:`RunState`.
         files: of the result, that are there from the beginning, by name.
         overwrite: a result at ``out`` is replaced; an interrupted run is discarded unless ``resume``.
-        resume: go on with the interrupted run.
-
-    Attributes:
-        out: as given.
-        paid: a ledger was charged for it, and would be again for another run; or noise was drawn for its plan.
-        resumed: whether an earlier attempt was interrupted.
-        complete: nothing is left but :meth:`publish`; there is no key and none is needed.
-        bind_steps: tells the ledger that was charged of the records; see :meth:`privmix.ledger.Ledger.bind`.
-
-    Raises:
-        InvalidInput: ``out`` exists; there is an interrupted run and neither flag is given; there is none to resume, it
-            is of other settings, or damaged; another process works on it.
-        StorageError: the folder can't be written.
+        resume: continue the interrupted run.
     """
 
     # Under another version of these, the same key may give other draws.
@@ -109,7 +81,7 @@ class Run(RunPlace):
     @property
     @abstractmethod
     def leaves(self) -> frozenset[str]:
-        """What such a run may leave in its folder beside key, notes and certificate, the result's files included."""
+        """Names that such a run may leave in its folder besides key, notes and certificate, the result included."""
 
     def __init__(
         self,
@@ -138,10 +110,7 @@ class Run(RunPlace):
 
     @classmethod
     def before_plan(cls, out: Path, **given: Any) -> Self:
-        """The run of a plan that is still to be made: a key and notes. Opened again, it gets its settings.
-
-        Arguments and errors as above; ``files`` come with the settings.
-        """
+        """Open the run of a plan that is still to be made: a key and notes. Opened again, it gets its settings."""
         run = cls.__new__(cls)
         Run.__init__(run, out, None, **given)
         return run
@@ -224,7 +193,7 @@ class Run(RunPlace):
         self._notes = notes
 
     def _renew(self, extra: Mapping[str, Any]) -> None:
-        """Begin anew, for other records and so with another key."""
+        """Begin again, for other records and so with another key."""
         assert self._notes["fingerprint"] is None, "what was drawn for is bound"
         for name in self.leaves - set(self._notes["files"]):
             self._folder.remove(name)
@@ -235,32 +204,26 @@ class Run(RunPlace):
 
     @property
     def folder(self) -> Path:
-        """The run folder's place; whoever writes takes :attr:`held`."""
+        """The run folder's place; to write, take :attr:`held`."""
         return self._folder.path
 
     @property
     def held(self) -> RunFolder:
-        """The run folder, open, where its place still leads to it.
-
-        Raises:
-            FolderLost: somebody renamed it, or put another in its place.
-        """
+        """The open run folder; raises :class:`FolderLost` where its place leads elsewhere."""
         self._folder.check_in_place()
         return self._folder
 
     @property
     def id(self) -> str:
-        """Names the result."""
         return str(self._notes["id"])
 
     @property
     def extra(self) -> dict[str, Any]:
-        """What the caller of the first attempt gave; see :class:`RunState`."""
+        """The values that the caller of the first attempt gave; see :class:`RunState`."""
         return dict(self._notes["extra"])
 
     @property
     def settings(self) -> dict[str, Any]:
-        """As the run was opened with."""
         return dict(self._given or {})
 
     @property
@@ -277,15 +240,11 @@ class Run(RunPlace):
 
     @property
     def fingerprint_key(self) -> bytes:
-        """For a fingerprint of the records that tells nobody else anything."""
+        """Key for a fingerprint of the records that is useless to others."""
         return self.streams.derive("fingerprint").share()
 
     def bind(self, fingerprint: str) -> None:
-        """Note which records the key serves, by their fingerprint; call it before the first draw.
-
-        Raises:
-            InvalidInput: a resumed run, or a copy of it, began with other records.
-        """
+        """Record which records the key serves (fingerprint), before the first draw; raise where they were others."""
         if self._notes["fingerprint"] is None:
             with self.writing():
                 self._folder.write_notes(self.streams, {**self._notes, "fingerprint": fingerprint})
@@ -297,16 +256,12 @@ class Run(RunPlace):
         self.bind_charge(fingerprint)
 
     def bind_charge(self, fingerprint: str) -> None:
-        """Have the ledger note which records the charge serves under this key; a copied run folder knows no others.
-
-        Raises:
-            InvalidInput: it served others, or these under another key or setting.
-        """
+        """Have the ledger record which records the charge serves under this key; raise where it served others."""
         known = json.dumps([self.id, self._notes["settings"], fingerprint], sort_keys=True)
         self.bind_steps([hashlib.sha256(known.encode()).hexdigest()])
 
     def note(self, **extra: Any) -> None:
-        """Change what the caller wants to find again."""
+        """Change the notes that the caller reads later."""
         notes = {**self._notes, "extra": {**self._notes["extra"], **extra}}
         if notes != self._notes:
             with self.writing():
@@ -319,11 +274,7 @@ class Run(RunPlace):
             self.held.write(name, self.streams.seal(name, content).encode() + content)
 
     def kept(self, name: str) -> bytes | None:
-        """What :meth:`keep` was given under this name, or None.
-
-        Raises:
-            InvalidInput: it is damaged, or of another key.
-        """
+        """Return what :meth:`keep` stored under this name, or None; raise where it is damaged or of another key."""
         if not self._folder.has(name):
             return None
         with storage_errors("run", "read", self.folder / name), self._folder.open(name) as stream:
@@ -334,14 +285,8 @@ class Run(RunPlace):
         return content[_SEAL_BYTES:]
 
     def publish(self, write: Callable[[RunFolder], None] | None = None) -> None:
-        """Destroy the key and put the result in its place, whole; each step may already have been done.
-
-        Args:
-            write: writes the result into the run folder, its certificate last and durably; None where it is there.
-
-        Raises:
-            StorageError: it can't be written; the run can be resumed.
-        """
+        """Destroy the key and put the whole result in its place; each step may already have been done."""
+        # `write` writes the result into the run folder, its certificate last and durably; None where it is there.
         with self.writing():
             if write is not None and not self.complete:
                 write(self.held)
@@ -364,11 +309,11 @@ class Run(RunPlace):
             self._release()
 
     def _put_beside(self, held: RunFolder, name: str, digest: str) -> None:
-        """Give a file its place beside the result, for the owner only; it may have it already."""
+        """Move a file next to the result, for the owner only; it may be there already."""
         place = beside(self.out, name)
         there = os.path.lexists(place)
         if there and (place.is_symlink() or not is_whole(place, digest)):
-            raise InvalidInput(self.kind.field, str(place), "nothing of that name; move it away")
+            raise InvalidInput(self.kind.field, str(place), "a free name: move the existing file or folder away")
         if not held.has(name):
             if not there:
                 raise damaged(held, name)
@@ -422,7 +367,7 @@ class Run(RunPlace):
                 if self.paid and not self.bound:
                     # Without the mark it goes on with the same records alone.
                     with contextlib.suppress(OSError):
-                        # A budget that does not hold it says nothing of the records.
+                        # A budget that does not hold it reveals nothing of the records.
                         self._notes["refused"] = isinstance(error, InvalidInput)
                         self._folder.write_notes(self.streams, self._notes)
                 elif not self.resumed:
@@ -431,11 +376,11 @@ class Run(RunPlace):
             self._close()
 
     def _is_lost(self) -> bool:
-        """Whether nobody finds the run any more, under its own name or its result's."""
+        """Whether the run is neither under its own name nor under its result's."""
         return self._held is not None and not self._held.is_in_place() and not self._held.is_at(self.out)
 
     def _end_lost(self, error: BaseException | None) -> None:
-        """End a run that nobody could go on with: its key first, where that is by now."""
+        """End a run that cannot be resumed, its key first."""
         place = self._folder.path
         with storage_errors(self.kind.field, "end the run of", self.out):
             self.discard()

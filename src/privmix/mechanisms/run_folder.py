@@ -1,4 +1,4 @@
-"""The private folder ``.NAME.run`` beside the place of what a run makes: its key, and notes that the key seals."""
+"""The private folder ``.NAME.run`` next to a run's result: its key, and notes that the key seals."""
 
 from __future__ import annotations
 
@@ -12,44 +12,27 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput, StorageError, Unquoted
 from privmix.mechanisms.streams import SecretStreams, shred
 from privmix.private_files import PrivateFolder
 from privmix.untrusted import MEBIBYTE, parse_json
 
 KEY_FILE, NOTES_FILE, ROOM_FILE = "run.key", "run.json", "run.room"
 DISCARD: Final = "`overwrite` discards the run"
-# What takes the place of key and notes, once both are there.
+# Files that replace key and notes, once both are there.
 _NEXT_KEY, _NEXT_NOTES = "run.key.next", "run.json.next"
 _SEAL: Final = "seal"
 _MOST_NOTES: Final = 16 * MEBIBYTE
-# What later notes are larger by, and a block of most file systems.
+# The largest growth of later notes, and a block of most file systems.
 _MORE: Final = 4096
 
 
 class RunFolder(PrivateFolder):
-    """A run folder, held open.
+    """A run folder, held open: ``.NAME.run`` next to ``out``; ``field`` is its name in messages.
 
-    Formal guarantees (beside those of :class:`PrivateFolder`):
+    Formal guarantees (in addition to those of :class:`PrivateFolder`):
         * Sealed: notes that were changed, or that belong to another key, are refused.
-        * Nothing else goes: a folder that no run made is not discarded, whatever it is called.
-
-    Args:
-        out: the place of what the run makes; the folder is ``.NAME.run`` beside it.
-        field: what messages call it, such as ``"out"``.
-        create: make it.
-
-    Raises:
-        FileNotFoundError, InvalidInput, OSError: as :class:`PrivateFolder`.
-
-    Example:
-        >>> import tempfile
-        >>> streams = SecretStreams.from_seed(0)
-        >>> with tempfile.TemporaryDirectory() as above, RunFolder(Path(above, "rel"), "out", create=True) as run:
-        ...     run.save_key(streams)
-        ...     run.write_notes(streams, {"rows": 3})
-        ...     run.read_notes(run.load_key())
-        {'rows': 3}
+        * Nothing else goes: a folder that no run made is not discarded under any name.
     """
 
     def __init__(self, out: Path, field: str, *, create: bool = False) -> None:
@@ -57,27 +40,17 @@ class RunFolder(PrivateFolder):
 
     @classmethod
     def find(cls, out: Path, field: str) -> RunFolder | None:
-        """The folder of an earlier run, if there is one.
-
-        Raises:
-            InvalidInput: something else has its name.
-        """
+        """Return the folder of an earlier run, or None; raise where something else has its name."""
         try:
             return cls(out, field)
         except FileNotFoundError:
             return None
 
     def save_key(self, streams: SecretStreams) -> None:
-        """Write the key to a new file."""
         streams.save(KEY_FILE, dir_fd=self.descriptor)
 
     def load_key(self) -> SecretStreams:
-        """Streams under the run's key.
-
-        Raises:
-            FileNotFoundError: it has none any more.
-            InvalidInput: the file holds none, or is not the owner's alone.
-        """
+        """Return streams under the run's key; raise where it is gone, damaged or not the owner's alone."""
         renewed = self.has(_NEXT_NOTES) and self.has(_NEXT_KEY)
         return SecretStreams.load(_NEXT_KEY if renewed else KEY_FILE, dir_fd=self.descriptor)
 
@@ -86,7 +59,7 @@ class RunFolder(PrivateFolder):
         shred(KEY_FILE, dir_fd=self.descriptor)
 
     def write_notes(self, streams: SecretStreams, notes: Mapping[str, Any]) -> None:
-        """Keep JSON values, with the seal of the key; on a full disk in the room that is there for them."""
+        """Keep JSON values, with the seal of the key; on a full disk in the bytes reserved for them."""
         content = sealed(streams, NOTES_FILE, notes)
         try:
             self.write(NOTES_FILE, content)
@@ -97,12 +70,12 @@ class RunFolder(PrivateFolder):
             self.write(NOTES_FILE, content)
 
     def make_room(self) -> None:
-        """Take the room of later notes on the disk."""
+        """Reserve the bytes of later notes on the disk."""
         with self.open(NOTES_FILE) as stream:
             self.write(ROOM_FILE, bytes(os.fstat(stream.fileno()).st_size + _MORE))
 
     def read_notes(self, streams: SecretStreams) -> dict[str, Any]:
-        """The notes; see :func:`unsealed`."""
+        """Return the notes; see :func:`unsealed`."""
         name = _NEXT_NOTES if self.has(_NEXT_NOTES) else NOTES_FILE
         return unsealed(streams, NOTES_FILE, self.read(name, _MOST_NOTES))
 
@@ -125,14 +98,7 @@ class RunFolder(PrivateFolder):
         self.sync()
 
     def end(self, known: Collection[str]) -> None:
-        """Destroy the key and remove the folder.
-
-        Args:
-            known: names that a run leaves in it beside key and notes.
-
-        Raises:
-            InvalidInput: nothing in it shows that a run made it, and there is something that no run makes.
-        """
+        """Destroy the key and remove the folder; ``known`` names what a run leaves in it besides key and notes."""
         if not {KEY_FILE, NOTES_FILE} & self.names():
             self.check_names({*known, ROOM_FILE, _NEXT_KEY, _NEXT_NOTES})
         self.end_key()
@@ -145,30 +111,20 @@ class RunFolder(PrivateFolder):
 
 @contextmanager
 def storage_errors(field: str, what: str, place: Path) -> Iterator[None]:
-    """Trouble with files inside is a :class:`StorageError` that says what could not be done, and where."""
+    """Turn errors of files inside into a :class:`StorageError` that names the operation and the place."""
     try:
         yield
     except OSError as error:
-        raise StorageError(f"{field}: can't {what} {place}: {error.strerror or type(error).__name__}") from None
+        raise StorageError(f"{field}: cannot {what} {place}: {error.strerror or type(error).__name__}") from None
 
 
 def run_folder_of(out: Path) -> Path:
-    """Where the run that makes ``out`` lies.
-
-    Example:
-        >>> run_folder_of(Path("work/rel")).as_posix()
-        'work/.rel.run'
-    """
+    """Return the folder of the run that makes ``out``."""
     return out.with_name(f".{out.name}.run")
 
 
 def beside(out: Path, name: str) -> Path:
-    """Where what a run hands its owner beside the result at ``out`` goes.
-
-    Example:
-        >>> beside(Path("work/rel"), "key.json").as_posix()
-        'work/rel.key.json'
-    """
+    """Return the path next to the result at ``out`` of a file for the run's owner."""
     return out.with_name(f"{out.name}.{name}")
 
 
@@ -180,26 +136,13 @@ def sealed(streams: SecretStreams, purpose: str, notes: Mapping[str, Any]) -> by
 
 
 def unsealed(streams: SecretStreams, purpose: str, content: bytes) -> dict[str, Any]:
-    """The values that :func:`sealed` was given.
-
-    Raises:
-        InvalidInput: the content is not as it was written under this key, for this purpose.
-
-    Example:
-        >>> content = sealed(SecretStreams.from_seed(0), "notes", {"rows": 3})
-        >>> unsealed(SecretStreams.from_seed(0), "notes", content)
-        {'rows': 3}
-        >>> unsealed(SecretStreams.from_seed(0), "notes", content.replace(b"3", b"4", 1))
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: notes: got other values; allowed: the notes of this run, unchanged
-    """
+    """Return the values that :func:`sealed` sealed; raise where content, key or purpose differ."""
     found = parse_json(content, purpose)
     seal = found.pop(_SEAL, None) if isinstance(found, dict) else None
     if not isinstance(seal, str):
-        raise InvalidInput(purpose, _Words("no seal"), "notes as this version of privmix writes them")
+        raise InvalidInput(purpose, Unquoted("no seal"), "notes as this version of privmix writes them")
     if not hmac.compare_digest(seal.encode(), streams.seal(purpose, _canonical(found)).encode()):
-        raise InvalidInput(purpose, _Words("other values"), "the notes of this run, unchanged")
+        raise InvalidInput(purpose, Unquoted("other values"), "the notes of this run, unchanged")
     assert isinstance(found, dict)
     return found
 
@@ -213,7 +156,7 @@ def is_whole(file: Path, digest: str | None) -> bool:
 
 
 def damaged(folder: RunFolder, name: str) -> InvalidInput:
-    """What to raise of a file that is not as the run left it."""
+    """Return the error to raise for a file that is not as the run left it."""
     allowed = f"what this version of privmix wrote there in this run, unchanged ({DISCARD})"
     return InvalidInput(f"{folder.path.name}/{name}", "damaged, changed or other content", allowed)
 
@@ -230,7 +173,7 @@ def check_same(kept: Mapping[str, Any], given: Mapping[str, Any]) -> None:
 
 
 def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Settings by their full names, such as ``optimiser.momentum``."""
+    """Yield settings by their full names, such as ``optimiser.momentum``."""
     for name, value in settings.items():
         if isinstance(value, dict) and value:
             yield from _leaves(value, f"{prefix}{name}.")
@@ -239,12 +182,5 @@ def _leaves(settings: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
 
 
 def _canonical(notes: Mapping[str, Any]) -> bytes:
-    """The same bytes for the same JSON values."""
+    """Return the same bytes for the same JSON values."""
     return json.dumps(notes, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
-
-
-class _Words(str):
-    """Text that messages show without quotes."""
-
-    def __repr__(self) -> str:
-        return str(self)

@@ -26,18 +26,12 @@ from privmix.mechanisms.streams import SecretStreams
 
 @dataclass(frozen=True)
 class RunState:
-    """What an interrupted run left.
+    """State of an interrupted run that makes the result ``id``."""
 
-    Attributes:
-        id: names the result that it makes.
-        settings: as the run was opened with; of a complete run, what its certificate states of them.
-        extra: what the caller gave; empty if the kill came after the key was gone, for nothing shows any more that the
-            run's notes are its own.
-        complete: everything is written; resuming reads no record and uses no key, it only puts the folder in place.
-        refused: its records were refused before anything was drawn for them: others may take their place, under a fresh
-            key.
-        planned: whether it has settings; a private count comes before them.
-    """
+    # settings: of a complete run, those in its certificate. extra: the caller's; empty after a kill once the key was
+    # gone, since the notes can no longer be authenticated. complete: everything is written; resuming uses no record and
+    # no key. refused: its records were refused before any draw: others may take their place, under a fresh key.
+    # planned: whether it has settings; a private count comes before them.
 
     id: str
     settings: Mapping[str, Any]
@@ -48,15 +42,8 @@ class RunState:
 
 
 @dataclass(frozen=True)
-class Stated:
-    """What the certificate of a whole result states.
-
-    Attributes:
-        id: names the result.
-        settings: of the run, as far as the certificate has them.
-        files: all files of the result, with their SHA-256 where the certificate has it.
-        beside: files that its owner gets beside it and that are no part of it, with their SHA-256.
-    """
+class CertifiedContents:
+    """Contents of a certificate: id, settings, files with SHA-256, files next to the result with SHA-256."""
 
     id: str
     settings: Mapping[str, Any]
@@ -69,33 +56,22 @@ MARK: Final = "certificate.json"
 
 
 class RunPlace(ABC):
-    """Where a kind of run lies and what is found there; see :class:`privmix.mechanisms.run.Run`."""
+    """The place of a kind of run and the state found there; see :class:`privmix.mechanisms.run.Run`."""
 
     kind: ClassVar[FolderKind]
 
     @classmethod
     @abstractmethod
-    def stated(cls, folder: Path) -> Stated:
-        """What the certificate in ``folder`` states.
-
-        Raises:
-            InvalidInput, StorageError: it is damaged, or can't be read.
-        """
+    def stated(cls, folder: Path) -> CertifiedContents:
+        """Return the contents of the certificate in ``folder``; raise where it is damaged or unreadable."""
 
     @classmethod
     def check(
         cls, out: str | Path, *, overwrite: bool = False, resume: bool = False, own: str | None = None
     ) -> RunState | None:
-        """What opening asks of its place, beforehand: the state of the run to resume, or None where one is to begin.
-
-        Args:
-            out, overwrite, resume: see :class:`privmix.mechanisms.run.Run`.
-            own: the id of the run that this job began there.
-
-        Raises:
-            InvalidInput: as opening a run does, but for its settings; see :meth:`check_settings`.
-            StorageError: the run folder can't be read.
-        """
+        """Check the place before opening: return the state of the run to resume, or None where a new one begins."""
+        # own: the id of the run that this job began there. Raises as opening does, but for settings; see
+        # check_settings.
         path = Path(out)
         cls.kind.check_target(path, overwrite=overwrite)
         if run_folder_of(path).is_dir():
@@ -105,17 +81,14 @@ class RunPlace(ABC):
         if own is None:
             cls._check_wanted(path, found, resume=resume)
         elif found is None or found.id != own:
-            raise StorageError(f"{cls.kind.field}: another run took the place of this one meanwhile; nothing is done")
+            raise StorageError(
+                f"{cls.kind.field}: another run replaced this one meanwhile; nothing was written. Run the command again"
+            )
         return found
 
     @classmethod
     def interrupted(cls, out: str | Path) -> RunState | None:
-        """The interrupted run that would make ``out``, or None. Changes nothing.
-
-        Raises:
-            InvalidInput: the run folder is damaged, or is not this user's alone.
-            StorageError: it can't be read.
-        """
+        """Return the interrupted run that would make ``out``, or None; change nothing."""
         path = Path(out)
         with storage_errors("run", "read", run_folder_of(path)):
             folder = RunFolder.find(path, cls.kind.field)
@@ -147,15 +120,13 @@ class RunPlace(ABC):
         if resume and left is None:
             raise InvalidInput("resume", str(out), "the `out` of an interrupted run; there is none")
         if left is not None and not resume:
-            allowed = "`resume` to go on with the interrupted run that was making it, or `overwrite` to discard it"
+            allowed = "`resume` to continue the interrupted run, or `overwrite` to discard it"
             raise InvalidInput(cls.kind.field, str(out), allowed)
 
     @classmethod
     def _left(cls, folder: RunFolder) -> tuple[dict[str, Any], SecretStreams | None] | None:
-        """A run's notes, once its key has shown that they are unchanged, and the key; None where nothing can go on.
-
-        Where the key is gone and the result whole, they are what its certificate states.
-        """
+        """Return a run's notes, authenticated by its key, and the key; None where nothing can resume."""
+        # If the key is gone and the result whole, they are what its certificate states.
         complete = folder.has(MARK)
         try:
             # Notes without a key: killed while it was being discarded, or the key was lost or changed.
@@ -182,5 +153,7 @@ class RunPlace(ABC):
 
     @classmethod
     def _locked(cls, out: Path) -> PathLock:
-        busy = InvalidInput(cls.kind.field, str(out), "a folder that no other process is making just now")
+        busy = InvalidInput(
+            cls.kind.field, str(out), "a folder that no other process is writing; wait until the other run ends"
+        )
         return PathLock(out, busy)

@@ -1,8 +1,6 @@
-"""Sampling designs: each says who is in a row AND what that costs.
-
-A sampler is one frozen object with both methods, so no code can draw by one design and account by another. Draws are
-keyed by logical tiles (``ROW_TILE`` rows x ``RECORD_TILE`` records): how an engine chunks its work changes nothing.
-"""
+"""Sampling designs: each frozen object defines who is in a row AND what that costs."""
+# So no code can draw by one design and account by another. Draws are keyed by logical tiles (``ROW_TILE`` rows x
+# ``RECORD_TILE`` records): how an engine chunks its work changes nothing.
 
 from __future__ import annotations
 
@@ -28,7 +26,7 @@ from privmix.fields import Checked, Count, Rate
 from privmix.mechanisms.membership import (
     RECORD_TILE,
     ROW_TILE,
-    Groups,
+    ItemGroups,
     Membership,
     bernoulli_positions,
     check_weights,
@@ -62,12 +60,7 @@ class Sampler(Checked, ABC):
     Formal guarantees (of every design):
         * One plan: :meth:`event` describes the very law that :meth:`draw` follows.
         * Tiles: a tile's membership depends on the key, the design and the tile, not on the calls before it.
-        * Data-independent: membership depends on no feature, and on labels only where the design says so.
-
-    Attributes:
-        records: n, how many private records there are; public.
-        rows: T, how many rows are released.
-        by_class: whether who is in a row depends on classes.
+        * Data-independent: membership depends on no feature, and on labels only where the design states it.
     """
 
     by_class: ClassVar[bool] = False
@@ -88,29 +81,15 @@ class Sampler(Checked, ABC):
     def draw(
         self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
     ) -> Membership:
-        """Draw which records of tile ``record_tile`` are in which rows of tile ``row_tile``.
-
-        Costs O(draws), not O(rows x records).
-
-        Args:
-            streams: the run's secret streams.
-            row_tile: rows ``row_tile * ROW_TILE`` and on.
-            record_tile: records ``record_tile * RECORD_TILE`` and on.
-            labels: (records in the tile,) class index of each record; needed by designs with classes only.
-
-        Raises:
-            InvalidInput: labels are missing or outside the declared classes.
-            IndexError: there is no such tile.
-        """
+        """Draw which records of tile ``record_tile`` are in which rows of tile ``row_tile``, in O(draws)."""
+        # labels: (records in the tile,) class index of each record, for designs with classes only.
 
     @property
     def row_tiles(self) -> int:
-        """How many tiles the rows fill."""
         return -(-self.rows // ROW_TILE)
 
     @property
     def record_tiles(self) -> int:
-        """How many tiles the records fill."""
         return -(-self.records // RECORD_TILE)
 
     def _tile_shape(self, row_tile: int, record_tile: int) -> tuple[int, int]:
@@ -119,16 +98,7 @@ class Sampler(Checked, ABC):
 
 @dataclass(frozen=True)
 class PoissonSampling(Sampler):
-    """Each record joins each row independently with probability ``sampling_rate`` (DPMix, NeuroMixGDP, DPFMix).
-
-    Example:
-        >>> from privmix.accounting.events import Gaussian
-        >>> sampler = PoissonSampling(records=1000, rows=500, sampling_rate=0.016)
-        >>> sampler.event(Gaussian(1.2)).count
-        500
-        >>> sampler.draw(SecretStreams.from_seed(0), 0, 0).rows
-        500
-    """
+    """Each record joins each row independently with probability ``sampling_rate`` (DPMix, NeuroMixGDP, DPFMix)."""
 
     sampling_rate: Rate
 
@@ -149,23 +119,10 @@ class PoissonSampling(Sampler):
 
 @dataclass(frozen=True)
 class AllocationSampling(Sampler):
-    """Rows are cut into ``rows_each`` blocks; each record is in one row of every block, drawn uniformly.
+    """Rows are cut into ``rows_each`` blocks; each record is in one row of every block, drawn uniformly."""
 
-    So every record is in exactly ``rows_each`` rows (random allocation: Feldman and Shenfeld 2025). Blocks are as equal
-    as can be: block j ends before row ``(j + 1) * rows // rows_each``. A record's row depends on the key, the block and
-    the record's place alone, and is independent of all others'.
-
-    Attributes:
-        rows_each: k, from 1 to ``rows``.
-
-    Example:
-        >>> from privmix.accounting.events import Gaussian
-        >>> sampler = AllocationSampling(records=1000, rows=500, rows_each=4)
-        >>> sampler.event(Gaussian(1.2))
-        Repeated(event=Allocated(rows=125, event=Gaussian(noise_multiplier=1.2)), count=4)
-        >>> int(sampler.draw(SecretStreams.from_seed(0), 0, 0).counts.sum())
-        4000
-    """
+    # Random allocation (Feldman and Shenfeld 2025). Block j ends before row (j + 1) * rows // rows_each. A record's row
+    # depends on the key, the block and the record's place alone, and is independent of all others'.
 
     rows_each: Count
 
@@ -184,13 +141,13 @@ class AllocationSampling(Sampler):
         return events[0] if len(events) == 1 else Composed(tuple(events))
 
     def block_start(self, block: int) -> int:
-        """The first row of a block; of ``rows_each``, the number of rows."""
+        """Return the first row of a block; of ``rows_each``, the number of rows."""
         return block * self.rows // self.rows_each
 
     def draw(
         self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
     ) -> Membership:
-        """See :meth:`Sampler.draw`; a block that spans many row tiles is drawn anew for each of them."""
+        """See :meth:`Sampler.draw`; a block that spans many row tiles is drawn again for each of them."""
         rows, records = self._tile_shape(row_tile, record_tile)
         first = row_tile * ROW_TILE
         found = []
@@ -211,13 +168,9 @@ class AllocationSampling(Sampler):
 
 @dataclass(frozen=True)
 class DirichletWeights:
-    """Random mixing weights for fixed-size rows, see :func:`privmix.mechanisms.membership.dirichlet_weights`.
+    """Random mixing weights for fixed-size rows, see :func:`privmix.mechanisms.membership.dirichlet_weights`."""
 
-    Attributes:
-        alpha: concentration, > 0.
-        max_weight: the largest weight, which is a row's sensitivity to one record of norm 1.
-        bits: weights are multiples of ``2 ** -bits``.
-    """
+    # max_weight is a row's sensitivity to one record of norm 1; weights are multiples of 2^-bits.
 
     alpha: float
     max_weight: float = 1.0
@@ -229,19 +182,9 @@ class DirichletWeights:
 
 @dataclass(frozen=True)
 class FixedSizeSampling(Sampler):
-    """Each row holds ``sample_size`` records drawn uniformly without replacement (DP-InstaHide, random-weight mixup).
+    """Each row holds ``sample_size`` records drawn uniformly without replacement (DP-InstaHide, random weights)."""
 
-    Priced for replaced records: with the size fixed, a row's members and weights depend on no record's content.
-
-    Attributes:
-        sample_size: k, from 1 to ``records``.
-        weights: random weights of a row's members, or None for weight 1 each.
-
-    Example:
-        >>> sampler = FixedSizeSampling(records=1000, rows=500, sample_size=4)
-        >>> set(sampler.draw(SecretStreams.from_seed(0), 0, 0).counts.tolist())
-        {4}
-    """
+    # Priced for replaced records: with the size fixed, a row's members and weights depend on no record's content.
 
     sample_size: Count
     weights: DirichletWeights | None = None
@@ -283,23 +226,11 @@ class FixedSizeSampling(Sampler):
 
 @dataclass(frozen=True)
 class HierarchicalSampling(Sampler):
-    """Each row selects each class with probability p1, then each of its records with p2 (NeuroMixGDP-HS).
+    """Each row selects each class with probability p1, then each of its records with p2 (NeuroMixGDP-HS)."""
 
-    A row without any class is a row like the others. Given one record of a class, the others of that class are
-    likelier to be in the row too, so this is priced as cluster sampling and not, as in the paper's Proposition E.3,
-    as Poisson sampling at ``p1 * p2``.
-
-    Attributes:
-        classes: K, public.
-        class_rate: p1 in (0, 1].
-        record_rate: p2 in (0, 1].
-
-    Example:
-        >>> sampler = HierarchicalSampling(records=6, rows=4, classes=2, class_rate=0.5, record_rate=1.0)
-        >>> members = sampler.draw(SecretStreams.from_seed(1), 0, 0, np.array([0, 0, 0, 1, 1, 1]))
-        >>> set(members.counts.tolist()) <= {0, 3, 6}
-        True
-    """
+    # A row without any class is a normal row. Given one record of a class, the others of that class are likelier to be
+    # in the row too. This is thus priced as cluster sampling and not, as in the paper's Proposition E.3, as Poisson
+    # sampling at p1 p2.
 
     by_class: ClassVar[bool] = True
 
@@ -318,31 +249,21 @@ class HierarchicalSampling(Sampler):
         self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
     ) -> Membership:
         rows, records = self._tile_shape(row_tile, record_tile)
-        by_class = Groups.from_labels(_checked_labels(labels, records, self.classes), self.classes)
+        by_class = ItemGroups.from_labels(_checked_labels(labels, records, self.classes), self.classes)
         # Keyed by the row tile alone: a row selects a class once, for its records in all tiles.
         with streams.lent("hierarchical classes", row_tile) as generator:
             selected = bernoulli_positions(generator, self.classes * rows, self.class_rate)
         starts = np.searchsorted(selected, np.arange(self.classes + 1) * rows)
         with streams.lent("hierarchical membership", row_tile, record_tile) as generator:
-            return draw_blocks(generator, rows, Groups(selected % rows, starts), by_class, self.record_rate)
+            return draw_blocks(generator, rows, ItemGroups(selected % rows, starts), by_class, self.record_rate)
 
 
 @dataclass(frozen=True)
 class ClasswiseSampling(Sampler):
-    """Row t draws from class ``t % classes`` only: each record with probability ``sampling_rate``, or all at 1.
+    """Row t draws from class ``t % classes`` only: each record with probability ``sampling_rate``, or all at 1."""
 
-    The class of a row is public, so its label needs no noise. A record touches the rows of its own class only, which
-    are at most ``ceil(rows / classes)``. Labels are part of the record: the guarantee is for adding or removing one.
-
-    Attributes:
-        classes: K, public.
-        sampling_rate: in (0, 1].
-
-    Example:
-        >>> sampler = ClasswiseSampling(records=4, rows=2, classes=2, sampling_rate=1.0)
-        >>> sampler.draw(SecretStreams.from_seed(0), 0, 0, np.array([1, 0, 0, 1])).indices.tolist()
-        [1, 2, 0, 3]
-    """
+    # The class of a row is public, so its label needs no noise. A record touches the rows of its own class only, at
+    # most ceil(rows / classes). Labels are part of the record: the guarantee is for adding or removing one.
 
     by_class: ClassVar[bool] = True
 
@@ -361,23 +282,16 @@ class ClasswiseSampling(Sampler):
         self, streams: SecretStreams, row_tile: int, record_tile: int, labels: NDArray[np.int64] | None = None
     ) -> Membership:
         rows, records = self._tile_shape(row_tile, record_tile)
-        by_class = Groups.from_labels(_checked_labels(labels, records, self.classes), self.classes)
+        by_class = ItemGroups.from_labels(_checked_labels(labels, records, self.classes), self.classes)
         class_of_row = (row_tile * ROW_TILE + np.arange(rows, dtype=np.int64)) % self.classes
-        by_row = Groups.from_labels(class_of_row, self.classes)
+        by_row = ItemGroups.from_labels(class_of_row, self.classes)
         with streams.lent("classwise membership", row_tile, record_tile) as generator:
             return draw_blocks(generator, rows, by_row, by_class, self.sampling_rate)
 
 
 @dataclass(frozen=True)
 class EveryRecord(Sampler):
-    """No draw at all: each of the queries ("rows") is about every record. Nothing is amplified.
-
-    Example:
-        >>> from privmix.accounting.events import Gaussian
-        >>> sampler = EveryRecord(records=3, rows=1)
-        >>> sampler.event(Gaussian(1.2)), sampler.draw(SecretStreams.from_seed(0), 0, 0).indices.tolist()
-        (Gaussian(noise_multiplier=1.2), [0, 1, 2])
-    """
+    """No draw: each of the queries ("rows") is about every record. There is no amplification."""
 
     @property
     def adjacency(self) -> Adjacency:
@@ -404,11 +318,9 @@ def _checked_labels(labels: NDArray[Any] | None, records: int, classes: int) -> 
 
 
 def _distinct_cells(generator: np.random.Generator, rows: int, population: int, sample_size: int) -> NDArray[np.int64]:
-    """Draw, for every row, a uniform subset; return ``row * population + member``, ascending.
-
-    Values are drawn with replacement and repeats drawn again until a row has enough. No step treats two members
-    differently, so every subset of the size is equally likely.
-    """
+    """Draw, for every row, a uniform subset; return ``row * population + member``, ascending."""
+    # Values are drawn with replacement and repeats drawn again until a row has enough. No step treats two members
+    # differently, so every subset of the size is equally likely.
     complement = sample_size > population // 2
     wanted = population - sample_size if complement else sample_size
     row_starts = np.arange(rows + 1, dtype=np.int64) * population
@@ -433,14 +345,9 @@ _LARGE: Final = 700.0
 
 
 def log_mixture(rate: NDArray[np.float64] | float, gain: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log(1 - rate + rate e^gain): the row's likelihood ratio when the record joins it with chance ``rate``.
-
-    Example:
-        >>> log_mixture(0.5, np.array([0.0, 2000.0])).round(3).tolist()
-        [0.0, 1999.307]
-    """
+    """log(1 - rate + rate e^gain): the row's likelihood ratio when the record joins it with chance ``rate``."""
     with np.errstate(divide="ignore"):
         found = np.log1p(rate * np.expm1(np.minimum(gain, _LARGE)))
         found += np.maximum(gain - _LARGE, 0)
-        # Where the record is certain to join, all digits of 1 - rate + rate e^gain are those of e^gain.
+        # If the record is certain to join, all digits of 1 - rate + rate e^gain are those of e^gain.
         return np.maximum(found, np.log(rate) + gain) if np.max(rate) == 1 else np.asarray(found)

@@ -1,21 +1,14 @@
 """Secret random streams: one per purpose and index, all derived from one key that is never released.
 
-Draws depend on (key, purpose, indices) alone, never on who asks, in what order or how often, so a retry re-creates
-the same randomness in place of adding a second sample of it.
+Draws depend on (key, purpose, indices) alone, so a retry re-creates the same randomness. Protections:
 
-What this protects against, and what it does not:
-
-* Without the key, telling the streams' bits from uniform ones means breaking AES-128 in counter mode or keyed
-  BLAKE2b. An ordinary generator (PCG64, Mersenne Twister) gives no such protection: its state can be solved for from
-  outputs, and with the state all noise can be subtracted.
-* Each stream has a 128-bit key, derived from a 256-bit master key. Guarantees are therefore against bounded
-  adversaries: differential privacy is computational here, as with every pseudo-random generator.
-* The bits are uniform; what is computed from them (exponentials, normals) is so only to float64 precision. See
-  :mod:`privmix.mechanisms.noise` for what that means.
-* A key that is kept in a file while a run lasts (:meth:`SecretStreams.save`) is as safe as that file.
-* Not covered: an adversary on the same machine who reads the process's memory, swap or a core dump, or who measures
-  time, caches or power. ``destroy`` overwrites the master key, yet copies that the interpreter or the operating system
-  made, and generators that were already handed out, may survive it.
+* Without the key, telling the streams' bits from uniform ones means breaking AES-128 in counter mode or keyed BLAKE2b.
+  The state of an ordinary generator (PCG64, Mersenne Twister) can be solved for from outputs, which removes all noise.
+* Stream keys have 128 bits, from a 256-bit master key: differential privacy is computational here, as with every
+  pseudo-random generator. A key in a file (:meth:`SecretStreams.save`) is as safe as that file.
+* Exponentials and normals are exact to float64 precision only: see :mod:`privmix.mechanisms.noise`.
+* Not covered: an adversary who reads the process's memory, swap or a core dump, or who measures time, caches or power.
+  ``destroy`` overwrites the master key; copies by the interpreter or the system, and generators in use, may survive it.
 * Streams are reproducible with one version of NumPy and randomgen; NumPy may change its samplers between versions.
 """
 
@@ -50,21 +43,13 @@ class SecretStreams:
         * Same name, same bits: equal key, purpose and indices give generators with equal outputs.
         * Different name, different stream: the map from (purpose, indices) to what is hashed is injective.
         * The key stays inside: it is in no ``repr``, and pickling or copying raises. Three methods let it out, each by
-          its name: :meth:`save` writes it to a file of the owner's, :meth:`share` hands out a derived key,
+          its name. :meth:`save` writes it to a file of the owner's, :meth:`share` hands out a derived key,
           :meth:`entrust` lends it to what seals it.
         * Sealed: without the key, no code of :meth:`seal` can be made for any content.
-        * One way: a derived key tells nothing about its parent's streams, nor about those of its siblings.
+        * One way: a derived key reveals nothing about its parent's streams, nor about those of its siblings.
         * One run: a second :meth:`claim` raises, so no two runs share their noise.
         * Gone is gone: after :meth:`destroy` the key's bytes, and those of keys derived from it here, are zero and no
           further generator can be made.
-
-    Example:
-        >>> streams = SecretStreams.from_seed(0)
-        >>> first = streams.generator("noise", 3, 1).random()
-        >>> first == streams.generator("noise", 3, 1).random()
-        True
-        >>> first == streams.generator("noise", 1, 3).random()
-        False
     """
 
     __slots__ = ("_children", "_claimed", "_derived", "_insecure_seed", "_key")
@@ -86,28 +71,14 @@ class SecretStreams:
 
     @classmethod
     def from_seed(cls, seed: int) -> SecretStreams:
-        """Streams that anyone who guesses ``seed`` can re-create: for tests and benchmarks only.
-
-        Args:
-            seed: an integer from 0 to 2**64 - 1.
-
-        Raises:
-            InvalidInput: ``seed`` is not such an integer.
-        """
+        """Streams that anyone who guesses ``seed`` (0 to 2**64 - 1) can re-create: for tests and benchmarks only."""
         encoded = _encode_index("seed", seed)
         key = hashlib.blake2b(encoded, digest_size=_KEY_BYTES, person=b"privmix-seed").digest()
         return cls(bytearray(key), insecure_seed=True)
 
     @classmethod
     def load(cls, path: str | Path, *, dir_fd: int | None = None) -> SecretStreams:
-        """Streams under the key that :meth:`save` wrote to ``path``.
-
-        A key that others know is no secret: the file must be the owner's alone, and be no link.
-
-        Raises:
-            InvalidInput: the file holds no key, or one that was overwritten; or others than its owner can reach it.
-            OSError: it can't be read.
-        """
+        """Streams under the key that :meth:`save` wrote to ``path``, a file of the owner's alone, and no link."""
         content = bytearray(_FILE_BYTES + 1)
         with open_private(path, _KEY_FILE, buffered=False, dir_fd=dir_fd) as file:
             length = file.readinto(content)  # type: ignore[attr-defined]
@@ -125,14 +96,8 @@ class SecretStreams:
         return streams
 
     def save(self, path: str | Path, *, dir_fd: int | None = None) -> None:
-        """Write the key to the new file ``path``, readable by its owner only, and wait until the disk has it.
-
-        Whoever reads that file can subtract the noise: it must not outlive the run. See :func:`shred`.
-
-        Raises:
-            RuntimeError: the key was destroyed, or is a derived one.
-            OSError: the file exists or can't be written.
-        """
+        """Write the key to the new file ``path``, readable by its owner only, and wait until the disk has it."""
+        # Anyone who reads that file can subtract the noise: it must not outlive the run. See `shred`.
         if self._key is None or self._derived:
             raise RuntimeError("only a live master key is kept in a file")
         descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | NO_LINK, 0o600, dir_fd=dir_fd)
@@ -143,30 +108,15 @@ class SecretStreams:
             os.close(descriptor)
 
     def entrust(self, seal: Callable[[bytes], bytes]) -> bytes:
-        """What ``seal`` makes of the master key, which :meth:`of_entrusted` takes; it must keep no copy.
-
-        Whoever can open that can take off all the noise.
-
-        Raises:
-            RuntimeError: the key was destroyed, or is a derived one.
-
-        Example:
-            >>> streams = SecretStreams.from_seed(0)
-            >>> again = SecretStreams.of_entrusted(bytearray(streams.entrust(bytes)))
-            >>> again.generator("noise").random() == streams.generator("noise").random(), again.insecure_seed
-            (True, True)
-        """
+        """Return what ``seal`` makes of the master key, for :meth:`of_entrusted`; ``seal`` must keep no copy."""
+        # Anyone who can open the result can subtract all the noise.
         if self._key is None or self._derived:
             raise RuntimeError("only a live master key is sealed")
         return seal(bytes([self._insecure_seed]) + self._key)
 
     @classmethod
     def of_entrusted(cls, content: bytearray) -> SecretStreams:
-        """Streams under a key that :meth:`entrust` lent; ``content`` is overwritten.
-
-        Raises:
-            InvalidInput: it is no such key.
-        """
+        """Return streams under a key that :meth:`entrust` lent; ``content`` is overwritten."""
         if len(content) != _FILE_BYTES or content[0] not in (0, 1) or not any(content[1:]):
             raise InvalidInput(_KEY_FILE, WITHHELD, "a key as privmix sealed it")
         key, insecure = content[1:], bool(content[0])
@@ -174,18 +124,8 @@ class SecretStreams:
         return cls(key, insecure_seed=insecure)
 
     def derive(self, purpose: str) -> SecretStreams:
-        """Return child streams under a key of their own: BLAKE2b of ``purpose``, keyed with this key.
-
-        The way back from the child's key to this one, or to another child's, means breaking BLAKE2b.
-
-        Example:
-            >>> streams = SecretStreams.from_seed(0)
-            >>> child = streams.derive("membership")
-            >>> SecretStreams.of_shared(child.share()).generator("a").random() == child.generator("a").random()
-            True
-            >>> child.generator("a").random() == streams.generator("a").random()
-            False
-        """
+        """Return child streams under a key of their own: BLAKE2b of ``purpose``, keyed with this key."""
+        # The way back from the child's key to this one, or to another child's, means breaking BLAKE2b.
         if self._key is None:
             raise RuntimeError("these streams were destroyed: their key is gone")
         digest = hashlib.blake2b(
@@ -197,29 +137,15 @@ class SecretStreams:
         return child
 
     def share(self) -> bytes:
-        """The key of derived streams, to be handed to a worker that must draw from them.
-
-        Whoever has the key of the membership streams knows which records are in which rows: with it the guarantee
-        that sampling amplifies is lost, and what is left is that of noise alone. It does not give the noise away.
-        Hand it to machines that hold the private records anyway, and to nobody else.
-
-        Raises:
-            RuntimeError: these are not derived streams (a master key is never handed out), or they were destroyed.
-        """
+        """Return the key of derived streams, for a worker that must draw from them; a master key raises."""
+        # A holder of the membership key knows which records are in which rows: amplification by sampling is lost, the
+        # noise is not given away. Hand it only to machines that hold the private records anyway.
         if self._key is None or not self._derived:
             raise RuntimeError("only the key of live derived streams can be shared")
         return bytes(self._key)
 
     def seal(self, purpose: str, content: bytes) -> str:
-        """A code that only who has the key can make: keyed BLAKE2b of ``content``, under a key of its own.
-
-        Example:
-            >>> streams = SecretStreams.from_seed(0)
-            >>> streams.seal("notes", b"a") == streams.seal("notes", b"a"), len(streams.seal("notes", b"a"))
-            (True, 64)
-            >>> streams.seal("notes", b"a") == streams.seal("other notes", b"a")
-            False
-        """
+        """Return a code that only a key holder can make: keyed BLAKE2b of ``content``, under a key of its own."""
         child = self.derive(purpose)
         key = child.share()
         self._children.remove(child)
@@ -228,38 +154,15 @@ class SecretStreams:
 
     @property
     def insecure_seed(self) -> bool:
-        """Whether the key came from a seed. A release made under such a key has no privacy and must say so."""
+        """Whether the key came from a seed. A release made under such a key has no privacy and must state so."""
         return self._insecure_seed
 
     def generator(self, purpose: str, *indices: int) -> np.random.Generator:
-        """Return the stream named by ``purpose`` and ``indices``, from its beginning.
-
-        Args:
-            purpose: what the stream is for; streams of different purposes are independent.
-            indices: integers from 0 to 2**64 - 1, such as a row tile and a record tile.
-
-        Raises:
-            InvalidInput: an index is out of range.
-            RuntimeError: the key was destroyed.
-        """
+        """Return the stream named by ``purpose`` and ``indices`` (0 to 2**64 - 1), from its beginning."""
         return np.random.Generator(AESCounter(key=int.from_bytes(self._key_of(purpose, indices), "little")))
 
     def lent(self, purpose: str, *indices: int) -> Lent:
-        """The stream of that name, as :meth:`generator` returns it, for the time of a ``with`` block and no longer.
-
-        For streams of which few numbers are drawn: making a generator may take longer than that.
-
-        Raises:
-            InvalidInput: an index is out of range.
-            RuntimeError: the key was destroyed.
-
-        Example:
-            >>> streams = SecretStreams.from_seed(0)
-            >>> with streams.lent("noise", 3) as generator:
-            ...     first = generator.random()
-            >>> first == streams.generator("noise", 3).random()
-            True
-        """
+        """Return the stream of :meth:`generator` for a ``with`` block: faster where few numbers are drawn."""
         return Lent(self._key_of(purpose, indices))
 
     def _key_of(self, purpose: str, indices: tuple[int, ...]) -> bytes:
@@ -270,10 +173,8 @@ class SecretStreams:
         ).digest()
 
     def claim(self) -> None:
-        """Reserve these streams for one run; a second claim raises RuntimeError.
-
-        Adding the same noise to two different sums shows their difference without noise.
-        """
+        """Reserve these streams for one run; a second claim raises RuntimeError."""
+        # Adding the same noise to two different sums shows their difference without noise.
         if self._claimed:
             raise RuntimeError("these streams have served a run: make new ones for the next")
         self._claimed = True
@@ -300,11 +201,8 @@ class SecretStreams:
 
 
 def shred(path: str | Path, *, dir_fd: int | None = None) -> None:
-    """Overwrite the key file ``path`` with zeros, wait until the disk has them, and remove it; no file, no work.
-
-    A link, or a file that is no key file of this user, is refused and left as it is. For what overwriting can't do see
-    :func:`privmix.private_files.shred`.
-    """
+    """Overwrite the key file ``path`` with zeros, wait until the disk has them, and remove it; it may be missing."""
+    # A link, or a file that is no key file of this user, is refused. Limits: see privmix.private_files.shred.
     private_files.shred(path, _KEY_FILE, _FILE_BYTES, closed=dir_fd is None, dir_fd=dir_fd)
 
 

@@ -1,4 +1,4 @@
-"""What a planner chose, on record: numbers, and the sentences that follow from them. All of it is public."""
+"""A planner's choice on record: numbers, and the sentences that follow from them. All of it is public."""
 
 from __future__ import annotations
 
@@ -43,17 +43,10 @@ _RECORD_FIELDS: Final = {
 
 @dataclass(frozen=True)
 class Candidate:
-    """A design at its best settings, and what is expected of it.
+    """A design at its best settings, with its plan and predicted accuracy in [0, 1]."""
 
-    Attributes:
-        name: a candidate of a design; see :func:`labels`.
-        config: the settings.
-        plan: with the noise that the budget asks for.
-        accuracy: predicted, from 0 to 1.
-        low, high: the same for records that are harder, and easier, to tell apart: what is not known of them.
-        learner: that reaches it, by name.
-        project: what features are projected to; None leaves them as they are.
-    """
+    # low, high: accuracy where records are harder, and easier, to separate. project: width of projected features, or
+    # None.
 
     name: str
     config: ReleaseConfig
@@ -66,19 +59,13 @@ class Candidate:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of the design, and the projection where there is one."""
+        """Settings of the design, and the projection if there is one."""
         return {**self.config.design.settings(), **({} if self.project is None else {_PROJECT: self.project})}
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Settings of a design that have no plan at the budget.
-
-    Attributes:
-        name: of the candidate that they belong to; see :func:`labels`.
-        settings: of the design.
-        reason: what the search for a noise said.
-    """
+    """Settings of a design, by its candidate's name, without a plan at the budget, and the reason."""
 
     name: str
     settings: Mapping[str, Any]
@@ -90,18 +77,17 @@ class LeftOut:
 
 
 @dataclass(frozen=True, repr=False)
-class Choice(Shown):
-    """What the planner found. All of it is public.
+class PlannerChoice(Shown):
+    """The planner's result; all of it is public.
 
     Attributes:
         epsilon, delta: the budget.
-        candidates: the best of every design, the most accurate first; a design with a margin stands behind others that
-            are nearly as good.
+        candidates: the best of every design, the most accurate first; margins of designs count.
         curves: predicted accuracy by design at each of ``epsilons``.
-        model: how the records were modelled, in words.
-        attainable: accuracy that a learner reaches there without privacy: low, predicted, high.
-        left_out: settings that have no plan at the budget.
-        records_per_person: of equally many persons each, as was declared; None where nothing was.
+        model: source of the data model, in words.
+        attainable: accuracy of the learner without privacy: low, predicted, high.
+        left_out: settings without a plan at the budget.
+        records_per_person: declared number of records of each person, or None.
     """
 
     epsilon: float
@@ -116,11 +102,10 @@ class Choice(Shown):
 
     @property
     def best(self) -> Candidate:
-        """The design to use."""
         return self.candidates[0]
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What was chosen, and why."""
+        """Return the choice and its reasons."""
         return f"Choice of a design: {labels()[self.best.name]}", {
             "epsilon, delta": f"{exact(self.epsilon)}, {exact(self.delta)}",
             "forecast": f"{100 * self.best.accuracy:.1f}% ({100 * self.best.low:.0f} to {100 * self.best.high:.0f}%)",
@@ -129,7 +114,7 @@ class Choice(Shown):
         }
 
     def picture(self) -> Bars:
-        """What is expected of each design."""
+        """Forecast of each design."""
         names = labels()
         bars = [
             Bar(names[one.name], one.accuracy, f"{100 * one.accuracy:.1f}%", one is self.best)
@@ -139,7 +124,6 @@ class Choice(Shown):
 
     @property
     def reasons(self) -> list[str]:
-        """Sentences for people."""
         return list(self.to_dict()["reasons"])
 
     def to_dict(self) -> dict[str, Any]:
@@ -168,22 +152,12 @@ class Choice(Shown):
 
 
 def labels() -> dict[str, str]:
-    """What the planner calls the candidates of all designs, by name."""
+    """Return the planner's names of the candidates of all designs."""
     return {name: label for design in all_designs() for name, label in design.labels.items()}
 
 
 def counted_error(name: str, accuracy: float, *, before: bool = False) -> float:
-    """The error that candidates are compared by: the predicted one, more by the margin of the candidate's design.
-
-    Args:
-        name: of the candidate.
-        accuracy: that is predicted of it.
-        before: by the margin of earlier builds.
-
-    Example:
-        >>> counted_error("moments", 0.9) < counted_error("two-stage", 0.902)
-        True
-    """
+    """Return the predicted error plus the margin of the candidate's design (``before``: that of earlier builds)."""
     kind = next(design for design in all_designs() if name in design.labels)
     former = kind.margin if kind.margin_before is None else kind.margin_before
     return (1 - accuracy) / (1 - (former if before else kind.margin))
@@ -195,12 +169,11 @@ def is_model_words(words: str) -> bool:
 
 
 def chosen_by_data(record: Mapping[str, Any] | None) -> bool:
-    """Whether a choice on record was made by records that somebody vouches for as public; None is no choice."""
+    """Whether a choice on record was made with records that the owner declared public; None is no choice."""
     return record is not None and str(record.get("model")).endswith(PUBLIC)
 
 
 def forecast_of(record: Mapping[str, Any], name: str) -> str:
-    """What is forecast of one candidate, in words."""
     return (
         f"{_accuracy(record['predicted'][name], record['ranges'][name])} of records like those that it assumes, with "
         f"learner {record['learners'][name]}"
@@ -208,22 +181,17 @@ def forecast_of(record: Mapping[str, Any], name: str) -> str:
 
 
 def reasons_of(record: Mapping[str, Any], *, before: bool = False) -> list[str]:
-    """The sentences that follow from the numbers of :meth:`Choice.to_dict`.
-
-    Args:
-        record: the numbers.
-        before: as earlier builds put them.
-    """
+    """Return the sentences that follow from :meth:`PlannerChoice.to_dict` (``before``: those of earlier builds)."""
     chosen, predicted, ranges = record["chosen"], record["predicted"], record["ranges"]
     settings = ", ".join(f"{key} {value}" for key, value in record["settings"][chosen].items() if key != "design")
-    # Those that were forecast at more, but not at so much more that they are taken.
+    # Candidates with a higher forecast, but not with so much more that they are chosen.
     better = [name for name, accuracy in predicted.items() if accuracy > predicted[chosen]]
     if before:
         others = ", but for such as are taken only where they err clearly less" if better else ""
         sentences = [
             f"{_start(labels()[chosen])} was chosen ({settings}): with learner {record['learners'][chosen]} its "
             f"predicted accuracy at epsilon {exact(record['epsilon'])} is "
-            f"{_accuracy(predicted[chosen], ranges[chosen])}, the highest of {len(predicted)} designs{others}.",
+            f"{_accuracy(predicted[chosen], ranges[chosen])}, the highest of {len(predicted)} designs{others}."
         ]
     else:
         forecast = f"with learner {record['learners'][chosen]} the forecast at epsilon {exact(record['epsilon'])} is"
@@ -234,7 +202,7 @@ def reasons_of(record: Mapping[str, Any], *, before: bool = False) -> list[str]:
         )
         sentences = [
             f"{_start(labels()[chosen])} was chosen ({settings}): {forecast} "
-            f"{_accuracy(predicted[chosen], ranges[chosen])}, the best of {len(predicted)} designs.{also}",
+            f"{_accuracy(predicted[chosen], ranges[chosen])}, the best of {len(predicted)} designs.{also}"
         ]
     sentences += [
         f"{_start(labels()[name])}: {_accuracy(accuracy, ranges[name])} predicted."
@@ -262,7 +230,7 @@ def _accuracy(value: float, between: tuple[float, float] | list[float]) -> str:
 
 
 def _held(counts: list[int]) -> str:
-    """What was declared of persons, in words."""
+    """Return the declared record counts of persons, in words."""
     if len(set(counts)) == 1:
         told = f"have {counts[0]:,} record{'s' * (counts[0] > 1)} each"
     else:
@@ -271,10 +239,8 @@ def _held(counts: list[int]) -> str:
 
 
 def check_choice_record(record: Mapping[str, Any]) -> None:
-    """Raise :class:`InvalidInput` unless ``record`` has the form of :meth:`Choice.to_dict`, words and numbers agreeing.
-
-    Whether the predictions are those that the planner would make is not checked.
-    """
+    """Raise InvalidInput unless ``record`` is a :meth:`PlannerChoice.to_dict` whose texts and numbers agree."""
+    # Whether the predictions are those that the planner would make is not checked.
     try:
         names = list(record["predicted"])
         sound = (
@@ -288,7 +254,8 @@ def check_choice_record(record: Mapping[str, Any]) -> None:
             and _is_best(record["chosen"], record["predicted"])
             and all(_are_shares(value, 2) for value in record["ranges"].values())
             and _are_shares(record["attainable"], 3)
-            and all(_is_learner(value) for value in record["learners"].values())
+            # Words: a data card repeats them.
+            and all(re.fullmatch(r"[a-z][a-z0-9-]{0,40}", value) for value in record["learners"].values())
             and all(_are_settings(record["settings"][name]) for name in names)
             and is_model_words(record["model"])
             and record["reasons"] in (reasons_of(record), reasons_of(record, before=True))
@@ -341,18 +308,8 @@ def _are_settings(settings: Mapping[str, Any]) -> bool:
         set(given) <= options
         and type(width) is int
         and 0 < width < _LARGEST
-        and all(_is_setting(value) for value in given.values())
+        and all(isinstance(value, bool) or (_is_number(value) and abs(value) <= _LARGEST) for value in given.values())
     )
-
-
-def _is_setting(value: Any) -> bool:
-    """A switch, or a number that a plan may have."""
-    return isinstance(value, bool) or (_is_number(value) and abs(value) <= _LARGEST)
-
-
-def _is_learner(name: object) -> bool:
-    """Whether it is a word: a data card repeats it."""
-    return isinstance(name, str) and re.fullmatch(r"[a-z][a-z0-9-]{0,40}", name) is not None
 
 
 def _are_shares(values: Any, count: int) -> bool:

@@ -1,4 +1,4 @@
-"""What a data owner chooses, and the search for the noise that makes it private."""
+"""The data owner's choices, and the search for the noise that makes them private."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Final, TypeVar
 from privmix.accounting import calibrate, guess_noise
 from privmix.accounting.pricing import budget_after_count, small_query_noise
 from privmix.mechanisms.plan import check_target
+from privmix.named import options_in
 from privmix.planning.theory import best_mixup_degree
 from privmix.plans import Design, Plan, Setting, check_options, design_named
 from privmix.plans.registry import check_unit, check_weights
@@ -19,31 +20,15 @@ WHY: Final = "the least error of linear regression at n, T and the target (Li et
 
 
 def degree_by_theory(setting: Setting, design: Design[Any], epsilon: float, delta: float) -> int:
-    """The mixup degree of :func:`best_mixup_degree` for these records, rows and target.
-
-    The theory is of rows that average records drawn independently, and its best degree grows with n / sqrt(T); features
-    do not enter. Designs that draw otherwise take the same number, but for at most half of those who may join a row.
-    Where the noise is Laplace and delta 0, the degree is the power of two with the least noise beside what rows vary
-    by, at the design's own price.
+    """Return the mixup degree of :func:`best_mixup_degree` for these records, rows and target.
 
     Formal guarantees:
         * it depends on the public record count, the rows, the design's options and the target alone, and not on
           whether a mean is released or a count was estimated: what ``account`` prices is what ``release`` plans.
-
-    Args:
-        setting: its ``records``, ``rows`` and, for the largest degree, ``classes`` are used.
-        design: one that leaves its degree to theory.
-        epsilon, delta: the target.
-
-    Raises:
-        InvalidInput: a target out of range, or one that no noise meets.
-
-    Example:
-        >>> from privmix.designs import Poisson
-        >>> facts = Setting(records=60_000, dim=3969, classes=tuple("0123456789"))
-        >>> degree_by_theory(facts, Poisson(), 1.0, 1e-5)
-        35
     """
+    # The theory is of rows that average independent draws; its best degree grows with n / sqrt(T), for any features.
+    # Designs that draw otherwise take the same number, for at most half of those who may join a row. With Laplace noise
+    # and delta 0: the power of two with the least noise relative to the variation of rows, at the design's own price.
     rows, largest = setting.rows or setting.records, design.largest_degree(setting)
     if design.pure and delta == 0:
         powers = [2**power for power in range(largest.bit_length())]
@@ -57,7 +42,9 @@ def degree_by_theory(setting: Setting, design: Design[Any], epsilon: float, delt
 
 def _pure(setting: Setting, design: Any, degree: int, epsilon: float) -> float:
     """Squared noise over what a row's sum varies by."""
-    plain, given = _drawn_from(setting), replace(design, mixup_degree=degree)
+    # The facts that draws depend on.
+    plain = Setting(records=setting.records, dim=1, classes=setting.classes, rows=setting.rows, centre="none")
+    given = replace(design, mixup_degree=degree)
     plan = given.plan(plain, 1.0, None)
     found = calibrate(
         lambda noise: given.plan(plain, noise, None).event, epsilon, 0.0, accountant="pure", adjacency=plan.adjacency
@@ -65,26 +52,9 @@ def _pure(setting: Setting, design: Any, degree: int, epsilon: float) -> float:
     return float(found.noise_multiplier**2 / (degree * (1 - plan.record_rate)))
 
 
-def _drawn_from(setting: Setting) -> Setting:
-    """The facts that draws depend on."""
-    return Setting(records=setting.records, dim=1, classes=setting.classes, rows=setting.rows, centre="none")
-
-
 @dataclass(frozen=True, init=False)
 class ReleaseConfig(Setting):
-    """Every choice of a release but its noise. All of it is public.
-
-    Attributes:
-        design: how rows are made, with the options of that design: see :mod:`privmix.designs`.
-
-    The rest: :class:`privmix.plans.Setting`.
-
-    Example:
-        >>> config = ReleaseConfig(records=60_000, dim=784, classes=tuple("0123456789"), mixup_degree=64, centre="none")
-        >>> plan = config.calibrate(epsilon=1.0, delta=1e-5)
-        >>> plan.rows, round(plan.noise_multiplier, 3), plan.adjacency.value
-        (60000, 1.187, 'add_remove')
-    """
+    """Every public choice of a release but its noise: a :class:`privmix.plans.Setting` and a design."""
 
     # Set by ``__init__``, which makes it of a name and options.
     design: Design[Any] = field(kw_only=True)
@@ -109,18 +79,7 @@ class ReleaseConfig(Setting):
         person_quantile: float | None = None,
         **options: Any,
     ) -> None:
-        """Take public facts, a design, and what is the same for all designs.
-
-        Args:
-            records, dim, classes: n, d and the K class names.
-            design: a design, or the name of one.
-            rows, clip_norm, centre, residual_clip_norm, lattice_bits, records_noise_multiplier, records_declared,
-            channels, whitened, per_person, person_quantile: see :class:`privmix.plans.Setting`.
-            options: of the design, in place of its own.
-
-        Raises:
-            InvalidInput: a value out of range, or an option of another design.
-        """
+        """Take public facts, a design (object or ``NAME:KEY=VALUE,...``), shared settings, the design's options."""
         super().__init__(
             records,
             dim,
@@ -141,7 +100,9 @@ class ReleaseConfig(Setting):
             check_options(type(design), options)
             design = replace(design, **options)
         else:
-            kind = design_named(design)
+            name, _, said = design.partition(":")
+            kind = design_named(name)
+            options = {**options_in("design", said, kind, of=name), **options}
             check_options(kind, options)
             design = kind(**options)
         check_unit(type(design), per_person)
@@ -150,30 +111,14 @@ class ReleaseConfig(Setting):
         object.__setattr__(self, "design", design)
 
     def calibrate(self, epsilon: float, delta: float) -> Plan:
-        """Find the least noise that meets (``epsilon``, ``delta``) and return the plan, which holds that target.
-
-        Reads no data.
-
-        Args:
-            epsilon: > 0.
-            delta: in (0, 1); 0 asks for pure DP and needs Laplace noise.
-
-        Raises:
-            InvalidInput: a target out of range, or one that no noise meets.
-        """
+        """Return the plan with the least noise that meets the target; delta 0 needs Laplace noise. Reads no data."""
         config = self.resolved(epsilon, delta)
         found = config._search(calibrate, epsilon, delta)
         plan = config.with_noise(found.noise_multiplier, small_query_noise(epsilon))
         return replace(plan, epsilon=float(epsilon), delta=float(delta))
 
     def sketch(self, epsilon: float, delta: float) -> Plan:
-        """About the plan that :meth:`calibrate` returns, in a fraction of its time: for pictures.
-
-        As of :meth:`with_noise`, its ``epsilon`` and ``delta`` are None: what it costs is not known.
-
-        Raises:
-            InvalidInput: a target out of range, or one that no noise seems to meet.
-        """
+        """Return about the plan of :meth:`calibrate`, without target and price, but much faster: for pictures."""
         config = self.resolved(epsilon, delta)
         return config.with_noise(config._search(guess_noise, epsilon, delta), small_query_noise(epsilon))
 
@@ -191,20 +136,14 @@ class ReleaseConfig(Setting):
         )
 
     def resolved(self, epsilon: float, delta: float) -> ReleaseConfig:
-        """The same with a number in place of a mixup degree that is left to theory (``"auto"``).
-
-        Reads no data; see :func:`privmix.planning.config.degree_by_theory`.
-
-        Raises:
-            InvalidInput: a target out of range, or one that no noise meets.
-        """
+        """Return the same with a number for a mixup degree that is left to theory (``"auto"``). Reads no data."""
         if not self.design.left_to_theory:
             return self
         check_target(epsilon, delta, pure=self.design.pure and delta == 0)
         return self._of_degree(degree_by_theory(self, self.design, epsilon, delta))
 
     def draft(self) -> Plan:
-        """A plan with some noise, and degree 1 where theory is to choose: it shows what does not depend on these."""
+        """Return a plan with some noise, and degree 1 where theory chooses: for facts that depend on neither."""
         return (self._of_degree(1) if self.design.left_to_theory else self).with_noise(1.0)
 
     def _of_degree(self, degree: int) -> ReleaseConfig:
@@ -212,14 +151,9 @@ class ReleaseConfig(Setting):
         return replace(self, design=replace(design, mixup_degree=degree))
 
     def with_noise(self, noise_multiplier: float, centre_noise_multiplier: float | None = None) -> Plan:
-        """The plan at a given joint noise multiplier s (and, with private centring, the mean query's).
-
-        Nothing was asked of it: its ``epsilon`` and ``delta`` are None, and nothing is priced here. Such a plan can be
-        drawn from, attacked and compared; it can be released once it says what it may cost: ``plan.priced(delta)``.
-
-        Raises:
-            InvalidInput: the mixup degree is left to theory, which needs a target.
-        """
+        """Return the plan at a given joint noise multiplier s (and, with private centring, the mean query's)."""
+        # It has no target and no price: it can be drawn from, attacked and compared, and released after
+        # plan.priced(delta).
         if (self.centre or self.design.centre) == "none":
             centre_noise_multiplier = None
         elif centre_noise_multiplier is None:

@@ -1,9 +1,5 @@
-"""Measures on PUBLIC data that tell whether features will survive mixing (NeuroMixGDP; Li et al. 2024).
-
-None of this is private: every figure here depends on each record without noise. Give these functions public data only,
-such as a public dataset that resembles the private one; never the private records, whose figures would then be a leak
-that no certificate counts. The package itself calls none of them on private rows.
-"""
+"""Measures on PUBLIC data of how well features survive mixing (NeuroMixGDP; Li et al. 2024)."""
+# Figures of private records would be a leak that no certificate counts. privmix calls none of them on private rows.
 
 from __future__ import annotations
 
@@ -24,32 +20,11 @@ _WEIGHT_BITS = 30
 
 
 def neural_collapse(features: NDArray[Any], labels: NDArray[np.integer[Any]]) -> float:
-    """NC1 metric of PUBLIC features: tr(S_W pinv(S_B)) / K (Li et al. 2024, Eqs. 29-30; Papyan et al. 2020).
-
-    S_W is the covariance of records around their class means, averaged over records; S_B that of the K class means
-    around the mean of all records, averaged over classes. 0 where every class sits on one point. NeuroMixGDP reports
-    45.3 for CIFAR-10 pixels and 0.49 for SimCLR features, 1.53 and 1.16 for MNIST pixels and scattering features, after
-    clipping both kinds to one norm: clip first if you compare.
-
-    Computed through the singular vectors of the class means: no d x d matrix is formed.
-
-    Args:
-        features: (n, d) numbers of public records.
-        labels: (n,) integer class of each; classes that do not occur do not count. At least two must.
-
-    Returns:
-        The metric; infinity where class means coincide but records do not.
-
-    Raises:
-        InvalidInput: shapes do not match, a feature is not finite, or fewer than two classes occur.
-
-    Example:
-        >>> x = np.array([[0.0, 0.0], [0.0, 2.0], [4.0, 0.0], [4.0, 2.0]])
-        >>> neural_collapse(x, np.array([0, 0, 1, 1])), neural_collapse(x[:, :1], np.array([0, 0, 1, 1]))
-        (0.0, 0.0)
-        >>> round(neural_collapse(x @ np.array([[1.0, 0.0], [1.0, 1.0]]), np.array([0, 0, 1, 1])), 6)
-        0.125
-    """
+    """NC1 metric of PUBLIC features (n, d): tr(S_W pinv(S_B)) / K (Li et al. 2024, Eqs. 29-30; Papyan et al. 2020)."""
+    # S_W is the covariance of records around their class means, averaged over records; S_B that of the class means
+    # around the mean of all records. 0 where every class sits on one point; infinite where class means coincide but
+    # records do not. NeuroMixGDP reports 45.3 for CIFAR-10 pixels and 0.49 for SimCLR features, 1.53 and 1.16 for MNIST
+    # pixels and scattering features. Both kinds were clipped to one norm: clip first to compare.
     x, classes, names = _public(features, labels)
     count = len(names)
     class_means = np.zeros((count, x.shape[1]))
@@ -75,14 +50,11 @@ def neural_collapse(features: NDArray[Any], labels: NDArray[np.integer[Any]]) ->
 
 @dataclass(frozen=True)
 class MixtureDistance:
-    """Distances from mixtures to clean records of classes that are not in them.
+    """Distances from mixtures to clean records of classes that are not in them."""
 
-    Attributes:
-        smallest: least of all: NeuroMixGDP's MED, the estimate of the "epsilon" up to which no other class is near.
-        mean_per_mixture: average over mixtures of the distance to the nearest such record.
-        mean_per_record: average over records of the distance to the nearest such mixture (Chidambaram et al. 2021).
-        mixtures: how many mixtures had a class left that is not in them; the others have no such record.
-    """
+    # smallest: NeuroMixGDP's MED, the estimate of the "epsilon" up to which no other class is near. mean_per_mixture:
+    # to the nearest such record; mean_per_record: to the nearest such mixture (Chidambaram et al. 2021). mixtures:
+    # their number, without those of all classes.
 
     smallest: float
     mean_per_mixture: float
@@ -100,38 +72,13 @@ def minimum_euclidean_distance(
     alpha: float = 1024.0,
     mixtures: int | None = None,
 ) -> MixtureDistance:
-    """Minimum Euclidean distance (MED) between mixtures of PUBLIC records and clean records of other classes.
-
-    Li et al. 2024, appendix I.5, which follows section 2.4 of Chidambaram et al. 2021: clip features to one norm, mix
-    each record with others drawn at random under symmetric Dirichlet(alpha) weights, and measure the distance from each
-    mixture to the clean records whose class is none of those in it. Larger means that mixtures stay away from other
-    classes (approximate collinearity is weaker), so that mixing confuses labels less. Chidambaram et al. mix pairs with
-    alpha = 1024, nearly means. NeuroMixGDP reports 0.40 (pixels) and 0.49 (SimCLR features) for CIFAR-10, 0.33 and 0.50
-    for CIFAR-100. The figure falls as records and mixtures grow: compare features at equal counts.
-
-    Takes O(mixtures x n x d) time and bounded memory beyond the features.
-
-    Args:
-        features: (n, d) numbers of public records.
-        labels: (n,) integer class of each.
-        generator: source of the partners and weights.
-        clip_norm: L2 norm that features are clipped to.
-        mixup_degree: records in a mixture, at least 2.
-        alpha: concentration of the weights, > 0; towards infinity mixtures are means.
-        mixtures: how many; mixture i holds record i mod n. None makes n of them.
-
-    Returns:
-        All three figures are infinite if every mixture holds all classes.
-
-    Raises:
-        InvalidInput: shapes do not match, a feature is not finite, or a number is out of range.
-
-    Example:
-        >>> corners = np.repeat(np.eye(3), 4, axis=0)
-        >>> found = minimum_euclidean_distance(corners, np.repeat([0, 1, 2], 4), np.random.default_rng(0))
-        >>> round(found.smallest, 2) == round(1.5**0.5, 2), found.mixtures
-        (True, 12)
-    """
+    """Minimum Euclidean distance (MED) between mixtures of PUBLIC records and clean records of other classes."""
+    # Li et al. 2024, appendix I.5, after Chidambaram et al. 2021, section 2.4. Clip features to one norm and mix each
+    # record with others drawn at random under symmetric Dirichlet(alpha) weights. Measure the distance from each
+    # mixture to the clean records of classes that are not in it. Larger means that mixing confuses labels less.
+    # Chidambaram et al. mix pairs with alpha = 1024, nearly means. NeuroMixGDP reports 0.40 (pixels) and 0.49 (SimCLR
+    # features) for CIFAR-10, 0.33 and 0.50 for CIFAR-100. The figure falls as records and mixtures grow: compare
+    # features at equal counts.
     x, classes, names = _public(features, labels)
     x = clip_l2(x, clip_norm)
     check_integer("mixup_degree", mixup_degree, low=2)
@@ -164,7 +111,7 @@ def minimum_euclidean_distance(
 def _public(
     features: NDArray[Any], labels: NDArray[np.integer[Any]]
 ) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[Any]]:
-    """The features, each record's class as an index into the classes that occur, and those classes."""
+    """Return the features, each record's class as an index into the classes that occur, and those classes."""
     x, held = np.asarray(features), np.asarray(labels)
     if x.ndim != 2 or x.dtype.kind not in "fiub" or not x.size:
         raise InvalidInput("features", (x.shape, str(x.dtype)), "a non-empty 2-d array of real numbers")

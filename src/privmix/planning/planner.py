@@ -13,7 +13,7 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.learning import LEARNERS
 from privmix.learning.data_model import DataModel
 from privmix.learning.holdings import ONE_EACH
-from privmix.planning.choice import DECLARED, PUBLIC, Candidate, Choice, LeftOut, counted_error, is_model_words
+from privmix.planning.choice import DECLARED, PUBLIC, Candidate, LeftOut, PlannerChoice, counted_error, is_model_words
 from privmix.planning.config import ReleaseConfig
 from privmix.plans import Plan, all_designs, made_by
 from privmix.plans.registry import takes_persons, weighs
@@ -21,36 +21,18 @@ from privmix.progress import Progress
 
 
 @dataclass(frozen=True)
-class Prediction:
+class PredictedAccuracy:
     """An accuracy from 0 to 1, and the learner that reaches it."""
 
     accuracy: float
     learner: str
 
 
-_Found = tuple[ReleaseConfig, Plan, Prediction]
+_Found = tuple[ReleaseConfig, Plan, PredictedAccuracy]
 
 
-def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None, draws: int = 3) -> Prediction:
-    """What a learner of the release reaches on records of the model.
-
-    Args:
-        plan: with the noise that is to be added.
-        model: the assumed records; of a plan of fewer features, these are projected.
-        learner: by name; None takes the one that ``fit`` takes for the plan's design.
-        draws: of noise, to average over.
-
-    Raises:
-        InvalidInput: the learner has no forecast for such plans.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> model = DataModel.declared(dim=64, classes=2, generator=np.random.default_rng(0))
-        >>> plan = ReleaseConfig(records=5000, dim=64, classes=("no", "yes"), design="moments").calibrate(4.0, 1e-5)
-        >>> found = predict_accuracy(plan, model)
-        >>> found.learner, 0.8 < found.accuracy < model.attainable + 0.02
-        ('discriminant', True)
-    """
+def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None, draws: int = 3) -> PredictedAccuracy:
+    """Predict the accuracy of a learner of the release on records of the model, averaged over ``draws`` of noise."""
     name = made_by(plan).learner if learner is None else learner
     kind = LEARNERS[name]
     found = []
@@ -61,18 +43,18 @@ def predict_accuracy(plan: Plan, model: DataModel, *, learner: str | None = None
     for seed in range(draws):
         rule = kind.forecast(plan, model, seed)
         if rule is None:
-            raise InvalidInput("learner", name, f"one that can say beforehand what it makes of design {plan.design}")
+            raise InvalidInput("learner", name, f"one whose accuracy on design {plan.design} can be forecast")
         found.append(model.accuracy(*rule, seed=seed))
     linear = float(np.mean(found))
     accuracy = 1 - (1 - linear) * kind.errors_left(plan, model)
-    # What no learner reaches without privacy none reaches with it.
-    return Prediction(max(0.0, min(accuracy, max(linear, model.attainable))), name)
+    # An accuracy that no learner reaches without privacy is out of reach with privacy.
+    return PredictedAccuracy(max(0.0, min(accuracy, max(linear, model.attainable))), name)
 
 
 # Numbers that features may be projected to, where these are twice as many at least.
 _WIDTHS: Final = (64, 128, 256, 512, 1024, 2048)
-# Forecasts of widths are no better than that share of their errors. Of those that do as well the narrowest is taken,
-# and none where features as they are do.
+# Forecasts of widths are no better than that share of their errors. Among widths that do as well the narrowest is
+# taken, and no width if features as they are do as well.
 _WIDTH_MARGIN: Final = 0.05
 _WIDTH_SHARES: Final = (0.35, 0.65, 0.9)
 _DRAWS: Final = 3
@@ -81,12 +63,12 @@ _INDIFFERENT: Final = 0.003
 _ROUNDS: Final = 2
 # Epsilons of the picture, relative to the one asked for.
 _CURVE: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-# Odds of the attainable accuracy, harder and easier: where it is declared, and where public data say it. Beside these
-# there are two standard errors of what the model says of it.
+# Odds of the attainable accuracy, harder and easier: for a declared one, and for one from public data. The model's own
+# uncertainty adds two standard errors.
 _UNSURE: Final = 3.0
 _SURE: Final = 1.5
-# Odds of the share of variance between classes, where it is declared: of public records they are between an eighth and
-# 2.6 times those of the most that is assumed (benchmarks/bench_planner_constants.py).
+# Odds of a declared share of variance between classes. For public records they are between an eighth and 2.6 times
+# those of the most that is assumed (benchmarks/bench_planner_constants.py).
 _APART: Final = 4.0
 
 
@@ -101,36 +83,12 @@ def choose_design(
     seed: int = 0,
     project: bool = True,
     progress: Progress | None = None,
-) -> Choice:
-    """Predict every design's accuracy over its settings and choose. Reads no private row.
-
-    Every design is tried with the learner that ``fit`` takes for it. Options that change the price are tried each with
-    a noise of its own; options that only divide the budget (for moments, what X'X, X'Y and the counts get) are searched
-    one after the other, from the design's preferred values on. Where a simulation can't tell values apart, the
-    preferred ones stay. Second moments of features that are projected at random are tried, too, at the width whose
-    forecast is best (:class:`privmix.features.projected.Projected`). Settings for which no noise is found that meets
-    the budget are left out, and said to be.
-
-    Args:
-        config: what is given: records, dim, classes, clipping, centring, rows. Its design and the settings that
-            belong to one design are replaced.
-        epsilon, delta: the budget.
-        model: the assumed records; None declares the default spectrum.
-        model_words: where ``model`` comes from: :data:`DECLARED`, or a number and :data:`PUBLIC`.
-        curve: predict at other epsilons too, for the picture.
-        seed: of the declared model; it is public and protects nothing.
-        project: weigh projections of the features.
-        progress: called with a stage's name, steps done, steps in all.
-
-    Raises:
-        InvalidInput: an argument is out of range, or no settings of any design have a plan at the budget.
-
-    Example:
-        >>> from privmix.planning.choice import labels
-        >>> config = ReleaseConfig(records=2000, dim=32, classes=("no", "yes"))
-        >>> choose_design(config, 1.0, 1e-5, curve=False).best.name in labels()
-        True
-    """
+) -> PlannerChoice:
+    """Predict every design's accuracy over its settings and choose. Reads no private row."""
+    # Every design is tried with fit's learner for it. Options that change the price get a noise of their own each.
+    # Options that divide the budget are searched one after the other, from the preferred values on, which stay if the
+    # simulation cannot separate values. Moments of randomly projected features are tried at the width with the best
+    # forecast. Settings without a plan at the budget are listed as left out. `seed`, of the declared model, is public.
     check_number("epsilon", epsilon, low=0, low_open=True)
     check_number("delta", delta, low=0, high=1, low_open=True, high_open=True)
     check_integer("seed", seed, low=0)
@@ -201,11 +159,11 @@ def choose_design(
     attainable = harder.attainable, model.attainable, easier.attainable
     left_out = tuple(one for one, _ in refusals)
     said = model.holdings.counts if model.holdings != ONE_EACH else None
-    return Choice(epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out, said)
+    return PlannerChoice(epsilon, delta, ordered, tuple(shown), curves, model_words, attainable, left_out, said)
 
 
 def _range(plan: Plan, edges: list[DataModel], expected: float) -> tuple[float, float]:
-    """The least and the most that is predicted of records like any of these, and of those that are expected."""
+    """Return the least and the most that is predicted of records like any of these, and of those that are expected."""
     found = [expected, *(predict_accuracy(plan, edge).accuracy for edge in edges)]
     return min(found), max(found)
 
@@ -220,14 +178,15 @@ def _at(config: ReleaseConfig, epsilon: float, delta: float, model: DataModel) -
 
 
 def _trials(config: ReleaseConfig) -> list[tuple[str, ReleaseConfig]]:
-    """Settings that need a noise of their own."""
+    """Return settings that need a noise of their own."""
     found = []
     for kind in all_designs():
         if config.per_person is not None and not takes_persons(kind):
             continue
         for name, design in kind.trials(config):
-            # What the owner asked of one design is asked of the others that know it.
-            asked = {one.name: getattr(config.design, one.name) for one in design.options() if _keeps(config, one.name)}
+            # Options that the owner set for one design hold for the others that have them.
+            names = {option.name for option in design.options()} & {"label_noise_ratio"}
+            asked = {name: getattr(config.design, name) for name in names if hasattr(config.design, name)}
             design = replace(design, **asked)
             if not weighs(design, config.per_person, config.person_quantile):
                 continue
@@ -244,7 +203,7 @@ def _projections(
     if not trials:
         return []
     try:
-        # What a query costs does not depend on the number of features.
+        # The cost of a query does not depend on the number of features.
         noise = trials[0][1].calibrate(epsilon, delta)
     except InvalidInput:
         return []
@@ -268,12 +227,8 @@ def _is_better(found: _Found, other: _Found) -> bool:
     return 1 - found[2].accuracy < (1 - margin) * (1 - other[2].accuracy)
 
 
-def _keeps(config: ReleaseConfig, option: str) -> bool:
-    return option == "label_noise_ratio" and hasattr(config.design, option)
-
-
 def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> _Found:
-    """The settings and plan with the best of the options that do not change the price."""
+    """Return the settings and plan with the best of the options that do not change the price."""
     known: dict[tuple[float, ...], _Found] = {}
     ranges = config.design.ranges()
     chosen = {name: values[0] for name, values in ranges.items()}
@@ -292,7 +247,7 @@ def _searched(config: ReleaseConfig, plan: Plan, model: DataModel) -> _Found:
         for name, values in ranges.items():
             results = [(value, tried({**chosen, name: value})[2].accuracy) for value in values]
             highest = max(accuracy for _, accuracy in results)
-            # Where values make no difference that a simulation can tell, the design's own preference decides.
+            # If a simulation shows no difference between values, the design's own preference decides.
             chosen[name] = next(value for value, accuracy in results if accuracy >= highest - _INDIFFERENT)
         if chosen == before:
             break

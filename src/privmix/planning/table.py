@@ -1,4 +1,4 @@
-"""What the noise of a release does to a table's pairs of columns, forecast from public facts alone."""
+"""Forecast of how a release's noise changes a table's pairs of columns, from public facts alone."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CARRIED: Final = 0.1
 """Cramer's V that has to stand out of its noise for a pair to be carried: a small association (Cohen's words)."""
 
 TOO_MUCH: Final = 0.2
-"""Total variation by noise beyond which rows say little of a pair."""
+"""Total variation by noise beyond which rows hold little about a pair."""
 
 # Pairs that are forecast of a wide table, and names that a sentence lists.
 _MOST_PAIRS, _MOST_NAMES = 5000, 8
@@ -43,13 +43,7 @@ _SAME: Final = 1e-12
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A declared column.
-
-    Attributes:
-        name: of it.
-        states: how many values it tells apart.
-        told: whether the release's numbers tell the share of each; of a number with a range they tell mean and spread.
-    """
+    """A declared column: name, number of values, whether a release shows each value's share (or mean and spread)."""
 
     name: str
     states: int
@@ -58,14 +52,10 @@ class TableColumn:
 
 @dataclass(frozen=True)
 class PairForecast:
-    """What noise does to a pair of columns.
+    """Effect of noise on a pair of columns; the second may be the label's."""
 
-    Attributes:
-        columns: their names; of a pair with the classes the second is the label's.
-        cells: of their table.
-        variation: expected total variation by the noise, from 0 to 1.
-        weakest: the least Cramer's V that stands out of the noise; over 1 where none does.
-    """
+    # cells: of their table. variation: expected total variation by the noise, 0 to 1. weakest: the least Cramer's V
+    # that stands out of the noise; over 1 where none does.
 
     columns: tuple[str, str]
     cells: int
@@ -74,19 +64,12 @@ class PairForecast:
 
     @property
     def carried(self) -> bool:
-        """Whether a small association stands out."""
         return self.weakest <= CARRIED
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A column with more states than the budget carries.
-
-    Attributes:
-        column: its name.
-        states: that it has.
-        enough: the most that would do; None where two would be too many.
-    """
+    """A column with more states than the budget carries; ``enough`` states would do, None where two are too many."""
 
     column: str
     states: int
@@ -99,14 +82,10 @@ class Advice:
 
 @dataclass(frozen=True, repr=False)
 class TableForecast(Shown):
-    """What the noise of a plan does to a table. All of it is public.
+    """Effect of a plan's noise on a table; all of it is public."""
 
-    Attributes:
-        pairs: of columns whose shares are told, the classes among them.
-        advice: columns with more states than the budget carries.
-        untold: columns of numbers with a range, of whose distribution a release tells mean and spread alone.
-        of: how many pairs there are, of which ``pairs`` are a sample where they are more than 5,000.
-    """
+    # pairs: of columns whose shares are released, a sample of ``of`` where there are more than 5,000. advice: columns
+    # with more states than the budget carries. untold: columns whose distribution is released by mean and spread alone.
 
     pairs: tuple[PairForecast, ...]
     advice: tuple[Advice, ...]
@@ -125,7 +104,7 @@ class TableForecast(Shown):
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What the noise is worth in the rows' terms, a sentence each."""
+        """The effect of the noise in the rows' terms, a sentence each."""
         weak = sum(pair.variation > TOO_MUCH for pair in self.pairs)
         found = [
             f"Pairs of columns are known to about {self.variation:.2g} of total variation on average (0: exactly, 1: "
@@ -139,7 +118,7 @@ class TableForecast(Shown):
 
     @property
     def warning(self) -> str | None:
-        """What is said where noise leaves little of the pairs."""
+        """Warning if noise leaves little of the pairs."""
         if self.variation <= TOO_MUCH:
             return None
         return (
@@ -148,7 +127,6 @@ class TableForecast(Shown):
         )
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Pairs, and advice."""
         return "Forecast of a table", {
             "total variation of two columns by noise": f"{self.variation:.4f}",
             "pairs that are carried": f"{len(self.pairs) - len(self.lost)} of {len(self.pairs)}",
@@ -159,13 +137,11 @@ class TableForecast(Shown):
         }
 
     def picture(self) -> Bars:
-        """The pairs that noise moves most."""
         worst = sorted(self.pairs, key=lambda pair: -pair.variation)
         bars = [Bar(" x ".join(one.columns), one.variation, f"{one.variation:.3f}", not one.carried) for one in worst]
         return Bars("Total variation by noise", bars)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
         return {
             "variation": self.variation,
             "pairs_in_all": self.of,
@@ -185,14 +161,14 @@ class TableForecast(Shown):
 
 
 def listed(names: Iterable[str], between: str = ", ") -> str:
-    """The first of them, and how many more there are."""
+    """Return the first of them, and how many more there are."""
     found = list(names)
     more = [] if len(found) <= _MOST_NAMES else [f"and {len(found) - _MOST_NAMES:,} more"]
     return between.join([*found[:_MOST_NAMES], *more])
 
 
 def untold_note(names: Sequence[str]) -> tuple[str, ...]:
-    """What is said of columns of whose values a release does not tell the shares."""
+    """Note on columns whose shares of values are not released."""
     if not names:
         return ()
     are = "1 column has" if len(names) == 1 else f"{len(names)} columns have"
@@ -206,10 +182,10 @@ def has_pairs(plan: Plan) -> bool:
 
 
 def few_for_noise(plan: Plan, epsilon: float, delta: float) -> str | None:
-    """What is said of a budget whose noise hides a class of the average size; from public facts alone."""
+    """Warning about a budget whose noise hides a class of the average size; from public facts alone."""
     if not (0 < delta < 1 and math.isfinite(epsilon)):
         return None
-    # A sum whose noise is so many times what one unit adds has about this budget.
+    # A sum whose noise is this multiple of the part of one unit has about this budget.
     noise, share = 1 / gdp_mu(epsilon, delta), plan.records / plan.num_classes
     if share >= _FEW * noise:
         return None
@@ -221,32 +197,14 @@ def few_for_noise(plan: Plan, epsilon: float, delta: float) -> str | None:
 
 
 def forecast_table(plan: Plan, columns: Sequence[TableColumn], *, label: str = "label") -> TableForecast | None:
-    """What noise does to each pair of columns; None where the plan releases no table of pairs.
-
-    A cell's noise follows from the plan. What is left of it in a table whose cells are shares (none below 0, together
-    1) is simulated on synthetic tables of as many rows and columns: their columns have uneven shares and associations
-    that are drawn. Where features are centred and clipped, a record's residual is taken to be as long as those of
-    synthetic records are. What the fit of rows leaves besides the noise is not in it.
+    """Return the effect of noise on each pair of columns; None where the plan releases no table of pairs.
 
     Formal guarantees:
         * it depends on the plan and the declared columns alone, which are public: no record is an argument.
-
-    Args:
-        plan: with its noise; of design moments, or in stages, whose first is of moments.
-        columns: the declared ones that are used.
-        label: name of the column of classes.
-
-    Raises:
-        InvalidInput: a table of more features than rows are made of.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(records=5000, dim=9, classes=("no", "yes"), design="moments")
-        >>> wards = (TableColumn("ward", 4), TableColumn("stage", 5))
-        >>> found = [forecast_table(config.calibrate(at, 1e-5), wards) for at in (1.0, 8.0)]
-        >>> found[0].variation > found[1].variation, len(found[0].pairs)
-        (True, 3)
     """
+    # A cell's noise follows from the plan. The error after projection onto shares (>= 0, sum 1) is simulated on
+    # synthetic tables with uneven shares and random associations. Centred residuals are as long as those of synthetic
+    # records. The fit of rows is not included.
     noise = _noise(plan, columns)
     if noise is None:
         return None
@@ -269,12 +227,12 @@ def forecast_table(plan: Plan, columns: Sequence[TableColumn], *, label: str = "
 
 
 def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | None:
-    """Standard deviation of a cell's share, of a pair of columns and of one with the classes."""
+    """Return the standard deviation of a cell's share, of a pair of columns and of one with the classes."""
     if not has_pairs(plan):
         return None
     first = getattr(plan, "first", plan)
     used = len(columns)
-    # What clipping takes off a record is taken off what its cells tell, too.
+    # The share that clipping takes off a record is missing in its cells, too.
     kept = min(1.0, first.final_clip_norm / _length(plan, columns))
     return (
         used * first.noise_std_second / math.sqrt(2) / first.records / kept**2,
@@ -283,7 +241,7 @@ def _noise(plan: Any, columns: Sequence[TableColumn]) -> tuple[float, float] | N
 
 
 def _length(plan: Any, columns: Sequence[TableColumn]) -> float:
-    """Of a record after centring, whose columns' shares are uneven ones."""
+    """Length of a record after centring whose columns have uneven shares."""
     if plan.residual_clip_norm is None:
         return 1.0
     return math.sqrt(max(1 - float(np.mean([np.square(_uneven(one.states)).sum() for one in columns])), _SAME))
@@ -312,7 +270,7 @@ def _weakest(a: int, b: int, noise: float) -> float:
 
 @cache
 def _beyond(free: int) -> float:
-    """What chance alone adds to a sum of so many squares, at most."""
+    """Most that chance alone adds to a sum of ``free`` squares."""
     # The chi-square law's quantile; SciPy's module of laws takes half a second.
     return 2 * float(gammaincinv(free / 2, _CONFIDENCE)) - free
 
@@ -339,7 +297,7 @@ def _variation(a: int, b: int, noise: float) -> float:
 
 
 def _as_shares(values: Reals) -> Reals:
-    """Of each row the nearest point whose entries are none below 0 and add up to 1 (Euclidean projection)."""
+    """For each row the nearest point with entries of at least 0 that add up to 1 (Euclidean projection)."""
     ordered = np.sort(values)[:, ::-1]
     over = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, values.shape[1] + 1)
     last = values.shape[1] - 1 - np.argmax((ordered > over)[:, ::-1], axis=1)
@@ -347,7 +305,7 @@ def _as_shares(values: Reals) -> Reals:
 
 
 def _advice(columns: Sequence[TableColumn], classes: TableColumn, noise: tuple[float, float]) -> tuple[Advice, ...]:
-    """The widest column of a pair that is not carried gets as many states as its pairs carry, until all are."""
+    """Return fewer states for columns of pairs that are not carried, the widest column first."""
     now = {place: one.states for place, one in enumerate(columns)}
     enough: dict[int, int | None] = {}
     # Columns of one size do alike: sizes are few where columns are many.

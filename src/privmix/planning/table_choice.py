@@ -1,4 +1,4 @@
-"""Which shares of a budget serve a table of pairs best, and what a classifier then loses."""
+"""Budget shares that are best for a table of pairs, and their cost for a classifier."""
 
 from __future__ import annotations
 
@@ -15,20 +15,15 @@ from privmix.planning.table import TableColumn, TableForecast, forecast_table, l
 from privmix.plans import Plan
 from privmix.shown import Bars, Shown
 
-# Of the budget for X'Y: pairs of columns are many, those with the classes few.
+# Shares of the budget for X'Y: pairs of columns are many, those with the classes few.
 _LABEL_SHARES: Final = (0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
 
 
 @dataclass(frozen=True, repr=False)
 class TableChoice(Shown):
-    """The shares with the least forecast distance of pairs, and what is expected of them. All of it is public.
+    """The budget shares with the least forecast distance of pairs, plan, forecast and predicted accuracy; public."""
 
-    Attributes:
-        config: the settings: design moments in one stage, since a later stage measures nothing of pairs.
-        plan: with the noise that the budget asks for.
-        forecast: of the pairs.
-        accuracy: predicted of a classifier, from 0 to 1.
-    """
+    # Design moments in one stage, since a later stage measures no pairs.
 
     config: ReleaseConfig
     plan: Plan
@@ -37,12 +32,11 @@ class TableChoice(Shown):
 
     @property
     def label_share(self) -> float:
-        """Of the budget, to X'Y and the counts."""
+        """Share of the budget for X'Y and the counts."""
         return float(self.config.design.settings()["label_share"])
 
     @property
     def reasons(self) -> list[str]:
-        """Sentences for people."""
         share, found = self.label_share, self.forecast
         lost = "" if not found.lost else f" Not: {listed(' x '.join(one.columns) for one in found.lost)}."
         return [
@@ -55,16 +49,13 @@ class TableChoice(Shown):
         ]
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """The forecast, and the accuracy beside it."""
         share = {"label share": self.label_share}
         return "Choice for a table", share | {**self.forecast.shown()[1], "accuracy": f"{100 * self.accuracy:.1f}%"}
 
     def picture(self) -> Bars:
-        """The pairs that noise moves most."""
         return self.forecast.picture()
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form."""
         settings = self.config.design.settings()
         return {**self.forecast.to_dict(), "settings": settings, "accuracy": self.accuracy, "reasons": self.reasons}
 
@@ -72,25 +63,7 @@ class TableChoice(Shown):
 def choose_table(
     config: ReleaseConfig, epsilon: float, delta: float, columns: Sequence[TableColumn], model: DataModel
 ) -> TableChoice:
-    """Divide a budget so that noise moves the pairs of a table least. Reads no private row.
-
-    Args:
-        config: what is given: records, dim, classes, clipping, centring. Its design is replaced.
-        epsilon, delta: the budget.
-        columns: the declared ones that are used.
-        model: the assumed records, for the accuracy.
-
-    Raises:
-        InvalidInput: no noise meets the budget, or no column has shares to forecast.
-
-    Example:
-        >>> import numpy as np
-        >>> config = ReleaseConfig(records=2000, dim=9, classes=("no", "yes"))
-        >>> model = DataModel.declared(9, 2, np.random.default_rng(0))
-        >>> found = choose_table(config, 1.0, 1e-5, [TableColumn("ward", 4), TableColumn("stage", 5)], model)
-        >>> found.plan.design, 0 < found.forecast.variation < 1
-        ('moments', True)
-    """
+    """Divide a budget so that noise changes the pairs of a table least. Reads no private row."""
     if epsilon <= 0 or not 0 < delta < 1:
         raise InvalidInput("epsilon, delta", (epsilon, delta), "epsilon > 0 and delta between 0 and 1")
     base = replace(config, design=Moments(), rows=None)

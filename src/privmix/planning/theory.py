@@ -1,12 +1,8 @@
-"""How well can a linear model be learned from a release, and which mixup degree is best for it?
+"""Error of a linear model learned from a release, and the mixup degree that is best for it; from public numbers alone.
 
-Least squares on n records of which T rows of about m are mixed: too small a degree drowns in noise, too large a one
-averages the signal away faster than the noise. DPFMix (Li et al. 2022) bounds the error (Theorem 3.1) and derives the
-order n / sqrt(T) of the best degree (Corollary 3.2); NeuroMixGDP (Li et al. 2024) has the same statement as its Theorem
-3.2. Both put their limit formula for the noise into it. Here the noise is whatever the release really needs, from the
-same plan and the same calibration; the papers' formula is there for comparison and is named so.
-
-Everything here is computed from public numbers: no function reads a private row.
+With a small degree noise dominates; a large one averages the signal away. DPFMix (Li et al. 2022, Theorem 3.1) bounds
+the error and derives the order n / sqrt(T) of the best degree (Corollary 3.2); NeuroMixGDP has the same in Theorem 3.2.
+Both use their limit formula for the noise, here a comparison; the noise is the release's own.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from scipy.optimize import minimize_scalar
+import scipy
 
 from privmix.accounting import calibrate, published_noise_multiplier
 from privmix.designs import Poisson
@@ -31,22 +27,11 @@ _CLOSE = 1.1
 
 @dataclass(frozen=True)
 class LinearTask:
-    """A linear regression y = X b + noise (DPFMix, section 3.1) and the clipping bounds that it is released under.
+    """A linear regression y = X b + noise (DPFMix, section 3.1) and the clipping bounds that it is released under."""
 
-    Attributes:
-        spectrum: (d,) eigenvalues of X'X / n, all > 0. In their eigenbasis X has independent columns, and nothing here
-            depends on the basis.
-        coefficient_norm: ||b||_2; b points in a uniformly random direction.
-        residual_std: standard deviation of y around X b; DPFMix's sigma.
-        clip_x: C_x, large enough that few records are clipped.
-        clip_y: C_y, likewise.
-        label_noise_ratio: lambda = s_y / s_x (Li et al. 2022, Lemma C.3).
-
-    Example:
-        >>> task = LinearTask.isotropic(100)
-        >>> task.dim, round(sum(task.spectrum), 6)
-        (100, 1.0)
-    """
+    # spectrum (d,): eigenvalues of X'X / n, all > 0. coefficient_norm: ||b||_2, b in a uniformly random direction.
+    # residual_std: of y around X b, DPFMix's sigma. clip_x, clip_y: C_x and C_y, so large that few records are clipped.
+    # label_noise_ratio: lambda = s_y / s_x (Li et al. 2022, Lemma C.3).
 
     spectrum: tuple[Positive, ...]
     coefficient_norm: Amount
@@ -70,7 +55,6 @@ class LinearTask:
 
     @property
     def dim(self) -> int:
-        """d."""
         return len(self.spectrum)
 
     def noise_multipliers(self, joint: float) -> tuple[float, float]:
@@ -81,14 +65,10 @@ class LinearTask:
 
 @dataclass(frozen=True)
 class LinearError:
-    """Error of the least-squares estimate b~ from a release.
+    """Error of the least-squares estimate b~ from a release."""
 
-    Attributes:
-        l2: ||b~ - b||_2; of a prediction, the root of its expected square.
-        excess_risk: (b~ - b)' (X'X / n) (b~ - b), what b~ adds to the mean squared error on a new clean record.
-        shrinkage: the part of ``l2`` that no number of rows removes: noise on features pulls b~ towards zero. None
-            for a measured error.
-    """
+    # l2: ||b~ - b||_2; of a prediction, the root of its expected square. excess_risk: (b~ - b)' (X'X / n) (b~ - b).
+    # shrinkage: the part of ``l2`` that remains with any number of rows; None for a measured error.
 
     l2: float
     excess_risk: float
@@ -98,39 +78,17 @@ class LinearError:
 def expected_error(
     task: LinearTask, records: int, rows: int, mixup_degree: float, noise_multiplier: float
 ) -> LinearError:
-    """Predict the size of the error, with constants, where DPFMix's Theorem 3.1 bounds it.
+    """Predict the size of the error, with constants, where DPFMix's Theorem 3.1 bounds it; infinite where T <= d + 1.
 
-    Mixed rows have covariance k (X'X / n + r I) with k = (1 - m / n) / m and r = C_x^2 s_x^2 / (m (1 - m / n)): the
-    noise acts as a ridge of strength r. Taking them as Gaussian, which they are nearly for m of 10 or more, the mean
-    square of the least-squares error is, along the eigenvector of eigenvalue l,
+    Mixed rows have covariance k (X'X / n + r I) with k = (1 - m / n) / m and r = C_x^2 s_x^2 / (m (1 - m / n)). The
+    noise is a ridge of strength r. With Gaussian rows, nearly so for m of 10 or more, the mean square of the
+    least-squares error has three terms. Along the eigenvector of eigenvalue l they are (shrinkage, sampling of the n
+    records, sampling of the T rows),
 
         (r b / (l + r))^2  +  sigma^2 l / (n (l + r)^2)  +  v / ((T - d - 1) (l + r)),
-        v = sum of l r b^2 / (l + r) + sigma^2 + C_y^2 s_y^2 / (m (1 - m / n))
+        v = sum of l r b^2 / (l + r) + sigma^2 + C_y^2 s_y^2 / (m (1 - m / n)).
 
-    (shrinkage, the n records being a sample, the T rows being a sample). The first grows with r alone, so it is least
-    at the degree that minimises r; that is also where the first term of DPFMix's Equation 3 is least.
-
-    Features and targets are centred before mixing (Li et al. 2024, section 3.2), n is well above d, and few records are
-    clipped.
-
-    Args:
-        task: the regression and its clipping bounds.
-        records: n.
-        rows: T.
-        mixup_degree: m, below n.
-        noise_multiplier: joint noise multiplier s of the release.
-
-    Returns:
-        Infinite errors where T <= d + 1: least squares is then not determined.
-
-    Raises:
-        InvalidInput: m outside [1, n), or another number out of range.
-
-    Example:
-        >>> task = LinearTask.isotropic(100)
-        >>> errors = [expected_error(task, 10_000, 40_000, m, 1.2).l2 for m in (1, 100, 9_999)]
-        >>> errors[0] > errors[1] < errors[2]
-        True
+    Features and targets are centred before mixing (Li et al. 2024, section 3.2), n is well above d, few are clipped.
     """
     check_sizes(records, rows, mixup_degree, noise_multiplier)
     if rows <= task.dim + 1:
@@ -149,29 +107,15 @@ def expected_error(
 
 
 def optimal_degree_order(records: int, rows: int) -> float:
-    """Li et al. 2022, Corollary 3.2: m* is of the order n / sqrt(T), with a constant that the corollary leaves open.
-
-    Example:
-        >>> optimal_degree_order(10_000, 40_000)
-        50.0
-    """
+    """Li et al. 2022, Corollary 3.2: m* is of the order n / sqrt(T), with a constant that the corollary leaves open."""
     return check_integer("records", records, low=1) / math.sqrt(check_integer("rows", rows, low=1))
 
 
 def published_optimal_degree(records: int, rows: int, epsilon: float, delta: float) -> float:
-    """The degree that minimises DPFMix's Equation 3 under the papers' own noise: a comparison, not what to use.
-
-    The papers' noise is a limit formula that is too small at finite T (see ``published_noise_multiplier``), most of
-    all at small degrees. For m well below n the minimum is at 0.505 mu n / sqrt(T): the maximum of
-    sqrt(u) ln(1 + 1 / u), u = m^2 T / (mu n)^2, is at u = 0.255.
-
-    Returns:
-        A real number in [1, n].
-
-    Example:
-        >>> round(published_optimal_degree(60_000, 60_000, 1.0, 1e-5), 1)
-        33.1
-    """
+    """Return the degree in [1, n] that minimises DPFMix's Equation 3 under the papers' own noise: a comparison only."""
+    # The papers' limit formula is too small at finite T (see published_noise_multiplier), most of all at small degrees.
+    # For m well below n the minimum is at 0.505 mu n / sqrt(T). The maximum of sqrt(u) ln(1 + 1 / u), u = m^2 T / (mu
+    # n)^2, is at u = 0.255.
 
     def ridge(log_degree: float) -> float:
         degree = math.exp(log_degree)
@@ -180,18 +124,15 @@ def published_optimal_degree(records: int, rows: int, epsilon: float, delta: flo
 
     check_integer("records", records, low=2)
     check_integer("rows", rows, low=1)
-    found = minimize_scalar(ridge, bounds=(0.0, math.log(records) - 1e-9), method="bounded", options={"xatol": 1e-6})
+    found = scipy.optimize.minimize_scalar(
+        ridge, bounds=(0.0, math.log(records) - 1e-9), method="bounded", options={"xatol": 1e-6}
+    )
     return math.exp(float(found.x))
 
 
 @cache
 def honest_noise_multiplier(records: int, rows: int, mixup_degree: int, epsilon: float, delta: float) -> float:
-    """The joint noise multiplier that an uncentred Poisson release of these sizes gets: its plan's calibration.
-
-    Example:
-        >>> round(honest_noise_multiplier(60_000, 60_000, 64, 1.0, 1e-5), 3)
-        1.187
-    """
+    """Return the joint noise multiplier of an uncentred Poisson release of these sizes, by its plan's calibration."""
     setting = Setting(records=records, dim=1, classes=("0", "1"), rows=rows, centre="none")
     design = Poisson(mixup_degree)
     design.check(setting)
@@ -212,17 +153,10 @@ class DegreeCandidate:
 
 @dataclass(frozen=True)
 class MixupDegreeChoice:
-    """The degree with the least predicted error, beside what the paper's rate would have chosen.
+    """The degree with the least predicted error, next to that of the paper's rate."""
 
-    Attributes:
-        mixup_degree: the choice.
-        noise_multiplier: what the release needs at that degree.
-        error: predicted there.
-        candidates: all that was tried, by degree.
-        published_degree: minimum of DPFMix's Equation 3 under the papers' noise; a comparison.
-        published_order: n / sqrt(T), DPFMix's Corollary 3.2.
-        published: the candidate at ``published_degree`` (rounded), at the noise it really needs.
-    """
+    # published_degree: minimum of DPFMix's Equation 3 under the papers' noise. published_order: n / sqrt(T), Corollary
+    # 3.2. published: the candidate at ``published_degree`` (rounded), at its real noise. All three are comparisons.
 
     mixup_degree: int
     noise_multiplier: float
@@ -243,31 +177,11 @@ def best_mixup_degree(
     task: LinearTask | None = None,
     noise: Callable[[int, int, int, float, float], float] = honest_noise_multiplier,
 ) -> MixupDegreeChoice:
-    """Search the mixup degree with the least predicted error for least squares, at the noise the release needs.
-
-    Follows the powers of two downhill from where the papers' noise would have its minimum, then takes finer steps until
-    neighbours are within 10%, where errors differ by far less. About a dozen calibrations: a second or two, more for
-    millions of rows. It is a guide made of public numbers: a classifier, or a learner that corrects for the noise, may
-    do better at another degree, but the curve is flat near its minimum.
-
-    Args:
-        records: n, at least 2.
-        rows: T, more than d + 1.
-        dim: d.
-        epsilon: target of the release.
-        delta: target of the release.
-        task: the regression; None takes ``LinearTask.isotropic(dim)``. Its spectrum must come from public data.
-        noise: noise multiplier from (records, rows, degree, epsilon, delta); the plan's calibration unless replaced
-            for a comparison.
-
-    Raises:
-        InvalidInput: a number out of range, ``task`` of another dimension, or too few rows for least squares.
-
-    Example:
-        >>> choice = best_mixup_degree(60_000, 60_000, 100, 1.0, 1e-5)
-        >>> 32 < choice.mixup_degree < 64, round(choice.published_degree), round(choice.published_order)
-        (True, 33, 245)
-    """
+    """Search the mixup degree with the least predicted error for least squares, at the release's own noise."""
+    # Powers of two downhill from the minimum under the papers' noise, then finer steps until neighbours are within 10%:
+    # about a dozen calibrations. A guide: a classifier, or a learner that corrects for the noise, may do better at
+    # another degree, but the curve is flat near its minimum. task: its spectrum must come from public data; None is
+    # LinearTask.isotropic(dim).
     check_integer("records", records, low=2)
     task = LinearTask.isotropic(dim) if task is None else task
     if task.dim != check_integer("dim", dim, low=1):

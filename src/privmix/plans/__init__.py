@@ -1,16 +1,14 @@
-"""Plans: what a design is, what it is told, what it makes of that and what it costs. No data, no engine."""
-
-from __future__ import annotations
+"""Plans: what a design is, the facts it uses, the plan it makes and its price. No data, no engine."""
 
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.plans.design import Beside, Design, RowFacts
-    from privmix.plans.named import averaging_designs, averaging_plan, check_plan, plan_from_dict
+    from privmix.plans.design import Design
+    from privmix.plans.named import averaging_plan, check_plan, plan_from_dict
     from privmix.plans.plan import BasePlan, Plan
-    from privmix.plans.registry import Door, all_designs, check_options, design_named, made_by, register
+    from privmix.plans.registry import all_designs, check_options, design_named, made_by, register
     from privmix.plans.rows import ReleasePlan, RowDesign
     from privmix.plans.setting import Setting
 else:
@@ -18,16 +16,12 @@ else:
 
 __all__ = [
     "BasePlan",
-    "Beside",
     "Design",
-    "Door",
     "Plan",
     "ReleasePlan",
     "RowDesign",
-    "RowFacts",
     "Setting",
     "all_designs",
-    "averaging_designs",
     "averaging_plan",
     "check_options",
     "check_plan",

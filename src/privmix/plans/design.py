@@ -1,10 +1,4 @@
-"""A design: all that privmix knows of one way to release records.
-
-Its options, whom it draws, what that costs, how much noise follows, what a planner may expect of it, and the words for
-people. There is one file a design, and :data:`privmix.plans.registry.register` makes it known.
-
-What a design makes of its options, of public facts and of a noise is a :class:`privmix.plans.plan.BasePlan`.
-"""
+"""A design: one way to release records, with its options, sampling, price, noise, forecast and texts; one file each."""
 
 from __future__ import annotations
 
@@ -16,18 +10,12 @@ from typing import Any, ClassVar, Generic, TypeVar
 from privmix.accounting import Adjacency
 from privmix.fields import Checked
 from privmix.plans.plan import BasePlan
-from privmix.plans.setting import Assumed, Forecast, Setting
+from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
 
 @dataclass(frozen=True)
 class Beside:
-    """A file of float32 arrays that is released beside the rows.
-
-    Attributes:
-        file: its name, ``NAME.safetensors``.
-        shapes: of the arrays, by name.
-        rows: what the certificate's list of files says of it.
-    """
+    """A released file of float32 arrays, ``NAME.safetensors``: shapes by name, and its line in the certificate."""
 
     file: str
     shapes: Mapping[str, tuple[int, ...]]
@@ -36,7 +24,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class RowFacts:
-    """What learners are told of rows: their divisor, and the standard deviation of the noise in their entries."""
+    """Facts of rows for learners: their divisor, and the standard deviation of the noise in their entries."""
 
     mixup_degree: float = 1.0
     noise_std_x: float = 0.0
@@ -50,37 +38,34 @@ P = TypeVar("P", bound=BasePlan)
 class Design(Checked, ABC, Generic[P]):
     """One way to release records. The fields of a subclass are its options, each with a ``help`` in its metadata.
 
-    What follows from the options alone is a method; what follows from a plan is a class method, since a plan is read
-    back from a certificate, too. What lies in other files is named, ``"module:name"``: :mod:`privmix.plans.registry`.
+    Facts that follow from the options alone are methods. Facts that follow from a plan are class methods, since a plan
+    is read back from a certificate, too. Code in other files is named, ``"module:name"``:
+    :mod:`privmix.plans.registry`.
 
     Attributes:
         name: in settings, plans and certificates.
         words: what a row is, for the data card.
         draws: how members of a row are drawn, for the assessment.
-        labels: what the planner calls it, by the names of its candidates; empty where the planner does not try it.
-        learner: the learner that serves it best.
-        plan_type: of its plans.
+        labels: the planner's names of its candidates; empty where the planner does not try it.
+        learner: name of the best learner.
+        plan_type: class of its plans.
         mixes_all_classes: whether rows mix all classes in the proportions of the records.
-        engines: where each engine that carries out its plans is, by the names by which people ask for it.
-        margin: the planner takes the design only where the error that it predicts is less than another's by this part:
-            what its forecast leaves out, and the other's does not.
+        engines: where each engine for its plans is, by option name.
+        margin: the planner takes it only where the predicted error is less by this share: what its forecast leaves out.
         margin_before: that of earlier builds, whose choices are on record; None where it was the same.
-        fixed_size: whether all rows hold the same number of records. Such draws depend on the number of records,
-            which must then be the real one.
-        persons: whether a person with all records can be its unit of privacy: its engine then takes each person's
-            records as one contribution. A design says so itself: what another's engine does with them proves nothing.
-        lost: what the released form keeps nothing of, for the assessment.
+        fixed_size: whether all rows hold the same number of records, which then must be drawn from the real number.
+        persons: whether its engine takes each person's records as one contribution; not inherited.
+        lost: what the released form does not keep, for the assessment.
         statements: further sentences of the certificate.
         in_series: whether its releases are steps of a series, which keeps one key for all of them.
-        released: what is released, the rows apart; empty where there is nothing else.
-        released_as: where the class is as which learners take that
-            (:class:`privmix.publication.second_moments.Stored`); empty where they take the arrays of the file.
-        row_law: where :data:`privmix.audits.evidence.ROW_LAW` finds what is tested of rows.
-        worst_case: where :data:`privmix.audits.worst_case.WORST_CASE` finds its worst pair of neighbours. A design has
-            its own: an attack that is made for other rows would find nothing, and look like a proof.
-        pure_noises: where :data:`privmix.audits.empty_runs.NOISES` finds what draws its noises alone.
-        moved: where :data:`privmix.audits.sensitivity.MOVED` finds what measures how far a record moves its queries.
-        beside_tests: where :data:`privmix.audits.evidence.BESIDE_TESTS` finds the tests of what lies beside them.
+        released: what is released in addition to rows; empty where there is nothing else.
+        released_as: class for learners (:class:`privmix.publication.second_moments.Stored`); empty: the file's arrays.
+        row_law: of :data:`privmix.audits.evidence.ROW_LAW`, the tests of rows.
+        worst_case: of :data:`privmix.audits.worst_case.WORST_CASE`, its own worst pair of neighbours: an attack on
+            other rows would find nothing, and look like a proof.
+        pure_noises: of :data:`privmix.audits.empty_runs.NOISES`, which draws its noises alone.
+        moved: of :data:`privmix.audits.sensitivity.MOVED`, which measures how far a record moves its queries.
+        beside_tests: of :data:`privmix.audits.evidence.BESIDE_TESTS`, the tests of arrays in addition to rows.
     """
 
     name: ClassVar[str]
@@ -117,7 +102,7 @@ class Design(Checked, ABC, Generic[P]):
 
     @abstractmethod
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> P:
-        """The plan at a joint noise multiplier and, with private centring, that of the mean query."""
+        """Return the plan at a joint noise multiplier and, with private centring, that of the mean query."""
 
     @property
     def centre(self) -> str:
@@ -130,7 +115,7 @@ class Design(Checked, ABC, Generic[P]):
         return False
 
     def largest_degree(self, setting: Setting) -> int:
-        """The largest mixup degree for theory to choose."""
+        """Return the largest mixup degree for theory to choose."""
         return setting.records
 
     @property
@@ -140,7 +125,7 @@ class Design(Checked, ABC, Generic[P]):
 
     @property
     def other_adjacency(self) -> Adjacency | None:
-        """A relation besides its plans' own under which what their event costs is proven, if there is one."""
+        """A second relation under which the price of its plans' event is proven, if there is one."""
         return None
 
     @classmethod
@@ -149,10 +134,8 @@ class Design(Checked, ABC, Generic[P]):
         return ()
 
     def ranges(self) -> Mapping[str, Sequence[float]]:
-        """Values that the planner tries for options that do not change the price, by name, preferred values first.
-
-        They are tried one option after another, in this order, and again until nothing is gained.
-        """
+        """Values that the planner tries for options that do not change the price, by name, preferred values first."""
+        # They are tried one option after another, in this order, and again until nothing is gained.
         return {}
 
     @property
@@ -162,7 +145,7 @@ class Design(Checked, ABC, Generic[P]):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """The options that the planner chooses, for its record."""
+        """Return the options that the planner chooses, for its record."""
 
     @classmethod
     def agrees(cls, plan: P, settings: Mapping[str, Any]) -> bool:
@@ -171,40 +154,39 @@ class Design(Checked, ABC, Generic[P]):
 
     @classmethod
     @abstractmethod
-    def forecast(cls, plan: P, assumed: Assumed) -> Forecast:
-        """What learners of the release may expect to see."""
+    def forecast(cls, plan: P, assumed: AssumedRecords) -> MomentForecast:
+        """Forecast for learners of the release."""
 
     @classmethod
     def beside(cls, plan: P) -> Beside | None:
-        """What is released beside the rows."""
+        """Return the file that is released in addition to the rows."""
         return None
 
     @classmethod
     def row_facts(cls, plan: P) -> RowFacts:
-        """What learners are told of the rows; by default that they stand for single records and bear no noise."""
+        """Facts of the rows for learners; by default rows are single records without noise."""
         return RowFacts()
 
     @classmethod
     @abstractmethod
     def mechanism(cls, plan: P, multiplier: str) -> str:
-        """What is done to the records, for the assessment; ``multiplier`` is the noise multiplier, rounded."""
+        """Return the treatment of the records, for the assessment; ``multiplier`` is the noise multiplier, rounded."""
 
     @classmethod
     @abstractmethod
     def card(cls, plan: P, extractor: str) -> str:
-        """What the rows are, for the data card: Markdown."""
+        """Return the description of the rows, for the data card: Markdown."""
 
     @classmethod
     @abstractmethod
     def summary(cls, plan: P, about: str) -> str:
-        """What is released, in a line; ``about`` says of how many records, features and classes."""
+        """One line on the release; ``about`` has the numbers of records, features and classes."""
 
     @classmethod
     @abstractmethod
     def shown(cls, plan: P) -> dict[str, str]:
-        """What people want to see of the plan's own fields."""
+        """Return the plan's own fields for people."""
 
     @classmethod
     def options(cls) -> tuple[Field[Any], ...]:
-        """The options."""
         return fields(cls)

@@ -17,25 +17,12 @@ from privmix.mechanisms.private_count import RECORD_COUNTS, most_units, query_no
 from privmix.mechanisms.sampling import Sampler
 from privmix.plans.setting import check_declared, check_quantile
 from privmix.rounding import exact
-from privmix.shown import PriceCurve, Shown
+from privmix.shown import Bars, Shown
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class BasePlan(Shown):
-    """Public constants that all designs have; a :class:`privmix.mechanisms.plan.Plan`.
-
-    Attributes:
-        epsilon: what the release may cost, as it was asked for; None where the noise was given and nothing was asked.
-        delta: at which ``epsilon`` is meant; 0 for pure DP. None exactly where ``epsilon`` is.
-        records_noise_multiplier: that of the query which estimated ``records``, or None where the count is public.
-        per_person: None: neighbours differ by one record. K: they differ by one person with all records, ``records``
-            is how many persons there are, and a person with up to K records weighs as much as they have, see
-            :mod:`privmix.mechanisms.persons`.
-        person_quantile: where K was estimated with ``records``, by the same query's budget: the share of persons that
-            were to have at most K records; see :mod:`privmix.mechanisms.private_count`.
-
-    The rest: :class:`privmix.plans.setting.Setting`.
-    """
+    """Public constants that all designs have: a :class:`privmix.mechanisms.plan.Plan` with its setting."""
 
     records: PlainCount
     dim: PlainCount
@@ -63,7 +50,7 @@ class BasePlan(Shown):
     def __post_init__(self) -> None:
         check_fields(self)
         if (self.epsilon is None) != (self.delta is None):
-            raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or none of them")
+            raise InvalidInput("plan epsilon, delta", (self.epsilon, self.delta), "both or neither")
         check_declared(self.records_declared, self.records_noise_multiplier)
         check_quantile(self.person_quantile, self.per_person, self.records_noise_multiplier)
         if self.person_quantile is not None and self.per_person not in RECORD_COUNTS:
@@ -72,7 +59,7 @@ class BasePlan(Shown):
         self._check_part("centre_noise_multiplier", self.residual_clip_norm is not None, 1e-6, 1e12)
 
     def _check_part(self, name: str, used: bool, low: float, high: float) -> None:
-        """An optional field is given exactly by the designs that use it: none is half in force."""
+        """Raise unless exactly the designs that use an optional field give it."""
         value = getattr(self, name)
         if (value is not None) != used:
             raise InvalidInput(name, value, "a number exactly where the design and centring use it")
@@ -91,7 +78,7 @@ class BasePlan(Shown):
 
     @property
     def counted(self) -> str:
-        """What ``records`` is a number of, in words."""
+        """The unit that ``records`` counts, in words."""
         return "persons by weight" if self.weighed else unit_of(self).many
 
     @property
@@ -103,12 +90,11 @@ class BasePlan(Shown):
 
     @property
     def adjacency(self) -> Adjacency:
-        """The relation the guarantee is stated for."""
         raise NotImplementedError
 
     @property
     def main_event(self) -> Event:
-        """What the release does to the private records after the queries of their count and mean."""
+        """Queries of the private records after those of their count and mean."""
         raise NotImplementedError
 
     @property
@@ -118,11 +104,7 @@ class BasePlan(Shown):
 
     @property
     def charge(self) -> Event:
-        """See :class:`privmix.mechanisms.plan.Plan`.
-
-        Raises:
-            InvalidInput: a private count led to the plan, and it does not say what was asked.
-        """
+        """See :class:`privmix.mechanisms.plan.Plan`; raises for a private count without a target."""
         if self.records_noise_multiplier is None:
             return self.event
         if self.epsilon is None or self.delta is None:
@@ -132,7 +114,7 @@ class BasePlan(Shown):
 
     @property
     def event_after_count(self) -> Event:
-        """What is left to do once the record count is known."""
+        """The queries that remain once the record count is known."""
         return _composed(self.centre_noise_multiplier, self.main_event)
 
     @property
@@ -141,24 +123,12 @@ class BasePlan(Shown):
         return self.sampler_for(self.records)
 
     def sampler_for(self, records: int) -> Sampler:
-        """The same law over ``records`` records."""
         raise NotImplementedError
 
     def cost(self, delta: float | None = None) -> PrivacyCost:
-        """The price at ``delta``, or at the plan's own: an upper bound.
-
-        All queries are composed by their PLD, but for a private record count, whose price is added
-        (:func:`privmix.accounting.pricing.price_after_count`).
-
-        Raises:
-            InvalidInput: there is no delta.
-
-        Example:
-            >>> from privmix.planning import ReleaseConfig
-            >>> plan = ReleaseConfig(records=5000, dim=8, classes=("no", "yes")).calibrate(1.0, 1e-5)
-            >>> 0.99 < plan.cost().epsilon <= plan.epsilon == 1.0
-            True
-        """
+        """Return the price at ``delta``, or at the plan's own: an upper bound."""
+        # All queries are composed by their PLD; the price of a private record count is added
+        # (privmix.accounting.pricing.price_after_count).
         at = self.delta if delta is None else delta
         if at is None:
             raise InvalidInput("delta", None, "a delta at which to price a plan that has none")
@@ -167,7 +137,7 @@ class BasePlan(Shown):
         return price_after_count(self.records_noise_multiplier, self.event_after_count, at, self.adjacency)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What it asks for and with which noise; a notebook's card. Public."""
+        """Target and noise, for a notebook's card. Public."""
         unit = unit_of(self)
         asked = (
             "nothing" if self.epsilon is None or self.delta is None else f"{exact(self.epsilon)}, {exact(self.delta)}"
@@ -180,7 +150,7 @@ class BasePlan(Shown):
             "noise multiplier": f"{self.noise_multiplier:.5g}",
         }
 
-    def picture(self) -> PriceCurve | None:
+    def picture(self) -> Bars | None:
         """Its price; one point of it where that of a private count is added."""
         # Help describes plans, and can't wait for what prices them.
         from privmix.accounting import price_picture
@@ -190,22 +160,13 @@ class BasePlan(Shown):
         return price_picture(None if self.records_noise_multiplier is not None else self.event, self.cost())
 
     def priced(self, delta: float) -> Self:
-        """This plan asking for just what its noise costs at ``delta``: for a noise that was given and not calibrated.
-
-        Example:
-            >>> from privmix.planning import ReleaseConfig
-            >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=8).with_noise(2.0)
-            >>> plan.epsilon, plan.priced(1e-3).epsilon == plan.cost(1e-3).epsilon
-            (None, True)
-        """
+        """Return this plan with the price of its noise at ``delta`` as its target."""
         return replace(self, epsilon=self.cost(delta).epsilon, delta=float(delta))
 
     def curve(self, epsilons: Sequence[float], guarantee: tuple[float, float]) -> list[float]:
-        """Delta at each of ``epsilons``, for a plan whose (epsilon, delta) is ``guarantee``.
-
-        With a private count the guarantee is all there is: other answers of the count would have made other plans,
-        which share no more than their budget.
-        """
+        """Return delta at each of ``epsilons``, for a plan whose (epsilon, delta) is ``guarantee``."""
+        # With a private count the guarantee is all there is: other answers of the count would have made other plans,
+        # which share no more than their budget.
         at, delta = guarantee
         if self.records_noise_multiplier is not None:
             return [delta if value >= at else 1.0 for value in epsilons]
@@ -218,7 +179,6 @@ class BasePlan(Shown):
 
     @property
     def num_classes(self) -> int:
-        """K."""
         return len(self.classes)
 
     @property
@@ -271,16 +231,13 @@ class BasePlan(Shown):
         """Rebuild a plan; anything but exactly its fields is an :class:`InvalidInput`."""
         plan = read(cls, description, "plan")
         try:
-            plan.check_properties()
+            # These properties check the types and ranges of the fields.
+            _ = plan.event, plan.label_norm, plan.noise_std
         except InvalidInput:
             raise
         except (TypeError, ValueError, ArithmeticError, AssertionError):
             raise InvalidInput("plan", "values of other types", "the values that privmix wrote") from None
         return plan
-
-    def check_properties(self) -> None:
-        """Ask for what follows from the fields: that checks their types and ranges."""
-        _ = self.event, self.label_norm, self.noise_std
 
 
 def _composed(noise_multiplier: float | None, event: Event) -> Event:
@@ -291,4 +248,4 @@ def _composed(noise_multiplier: float | None, event: Event) -> Event:
 
 
 Plan = BasePlan
-"""What most of the house calls it."""
+"""Alias of :class:`BasePlan`."""

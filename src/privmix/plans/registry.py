@@ -1,4 +1,4 @@
-"""Every design that is known, by its name, which nothing else tests; and doors to what it brings beside its plan."""
+"""Designs by name, and the code in other files that their attributes name."""
 
 from __future__ import annotations
 
@@ -22,24 +22,12 @@ def all_designs() -> tuple[type[Design[Any]], ...]:
 
 
 def design_named(name: str) -> type[Design[Any]]:
-    """The design of that name.
-
-    Raises:
-        InvalidInput: there is none.
-
-    Example:
-        >>> design_named("moments").learner
-        'discriminant'
-    """
+    """Return the design of that name."""
     return DESIGNS[name]
 
 
 def made_by(plan: BasePlan) -> type[Design[Any]]:
-    """The design that made the plan.
-
-    Raises:
-        InvalidInput: it is not known here.
-    """
+    """Return the design that made the plan."""
     return DESIGNS[plan.design]
 
 
@@ -56,12 +44,7 @@ def check_options(design: type[Design[Any]], names: Mapping[str, Any]) -> None:
 
 
 def takes_persons(design: type[Design[Any]]) -> bool:
-    """Whether persons can be the design's unit, as it says itself.
-
-    Example:
-        >>> takes_persons(design_named("poisson"))
-        True
-    """
+    """Whether persons can be the design's unit, by its own declaration."""
     return bool(vars(design).get("persons", False))
 
 
@@ -78,10 +61,8 @@ def weighs(design: Design[Any], per_person: int | None, person_quantile: float |
 
 
 def check_weights(name: str, weighs: bool, per_person: int | None, person_quantile: float | None) -> None:
-    """Raise :class:`InvalidInput` where K is more than 1 or estimated, and design ``name`` weighs no persons by it.
-
-    Its rows would hold everybody wholly, at rates that are made for what persons weigh together.
-    """
+    """Raise :class:`InvalidInput` where K is more than 1 or estimated, and design ``name`` weighs no persons by it."""
+    # Its rows would hold every person wholly, at rates that are made for what persons weigh together.
     if weighs or ((per_person or 1) == 1 and person_quantile is None):
         return
     field, value = ("per_person", per_person) if person_quantile is None else ("person_quantile", person_quantile)
@@ -96,34 +77,20 @@ Behind = TypeVar("Behind")
 
 
 @dataclass(frozen=True)
-class Door(Generic[Behind]):
-    """An attribute of designs that leads to a class or a function of another file.
+class Deferred(Generic[Behind]):
+    """An attribute of designs that names a class or a function of another file."""
 
-    Attributes:
-        name: the attribute's.
-        needed: which design would do, for a message about one that has no such door.
-        inherited: whether a design has the door of one that it derives from.
-
-    Example:
-        >>> from privmix.plans import design_named
-        >>> Door("worst_case", "one whose worst case is known").of(design_named("poisson")).__name__
-        'poisson_case'
-    """
+    # needed: for the message about a design without it. inherited: whether a subclass has its parent's.
 
     name: str
-    needed: str = "one that says where that is"
+    needed: str = "a design that declares it"
     inherited: bool = True
 
     def is_in(self, design: type[Design[Any]]) -> bool:
-        """Whether the design has the door."""
         return bool(self._said(design))
 
     def of(self, design: type[Design[Any]]) -> Behind:
-        """What lies behind the design's door.
-
-        Raises:
-            InvalidInput: it has none, or one that leads nowhere.
-        """
+        """Return what the design's attribute names."""
         said = self._said(design)
         if not said:
             raise InvalidInput("design", design.name, f"{self.needed} (its {self.name!r})")
@@ -135,13 +102,10 @@ class Door(Generic[Behind]):
 
 
 def behind(design: type[Design[Any]], door: str, said: str) -> Any:
-    """What ``"module:name"`` means.
-
-    Raises:
-        InvalidInput: nothing.
-    """
     module, _, name = said.partition(":")
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
-        raise InvalidInput(f"{door} of design {design.name}", said, "module:name of what can be imported") from error
+        raise InvalidInput(
+            f"{door} of design {design.name}", said, "module:name of an importable class or function"
+        ) from error

@@ -1,4 +1,4 @@
-"""What designs have in common whose rows are noisy sums of records: their options, and the plan of such rows."""
+"""Designs whose rows are noisy sums of records: their shared options, and the plan of such rows."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from privmix.options import described, option
 from privmix.plans.design import Design, RowFacts
 from privmix.plans.plan import BasePlan
 from privmix.plans.registry import check_weights, design_named
-from privmix.plans.setting import Assumed, Forecast, Setting
+from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
 AUTO: Final = "auto"
-"""In place of a mixup degree: theory chooses it, once there is a target."""
+"""Stands for a mixup degree that theory chooses for a target."""
 
 GAUSSIAN, LAPLACE = "gaussian", "laplace"
 NOISES: Final = (GAUSSIAN, LAPLACE)
@@ -29,10 +29,7 @@ NOISES: Final = (GAUSSIAN, LAPLACE)
 
 @dataclass(frozen=True, kw_only=True)
 class ReleasePlan(BasePlan):
-    """Everything public about a release before it runs; made without reading a private row, and publishable.
-
-    The sampler that draws and the event that is priced are properties of one plan: there is no way to sample one way
-    and account another.
+    """Everything public about a release of rows before it runs: a :class:`privmix.plans.setting.Setting` and these.
 
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
@@ -47,9 +44,7 @@ class ReleasePlan(BasePlan):
         noise: ``"gaussian"`` or ``"laplace"``.
         label_noise_ratio: lambda = s_y / s_x.
         dirichlet_alpha, max_weight: of the weights, where the design has random ones.
-        person_mean: whether a person is in a row by the mean of their records, and not by one that is drawn for it.
-
-    The rest: :class:`privmix.plans.setting.Setting`.
+        person_mean: whether a row holds the mean of a person's records, instead of one drawn record.
     """
 
     mixup_degree: PlainCount
@@ -93,33 +88,28 @@ class ReleasePlan(BasePlan):
 
     @property
     def as_means(self) -> bool:
-        """Whether persons are in rows as the means of their records of each class, and not by one of these.
-
-        Rows of whole classes hold everybody anyway: rows of one of each class are together one query, which a person
-        moves by the means of their records, each as much as these weigh.
-        """
+        """Whether persons are in rows as the means of their records of each class, instead of one of these."""
+        # Rows of whole classes hold every person anyway. Rows of one of each class are together one query: a person
+        # moves it by the means of their records, each as much as these weigh.
         return self.per_person is not None and self.public_labels and self.record_rate == 1
 
     @property
     def weighs_persons(self) -> bool:
-        """Whether a person with up to K records counts in proportion to them, as the design says of itself."""
+        """Whether a person with up to K records counts in proportion to them, by the design's own rule."""
         return self.person_mean or self.as_means
 
     @property
     def label_steps(self) -> int:
-        """Steps in which the labels of a row's members are counted, of which a whole member has so many."""
+        """Number of steps of a whole member in the count of the labels of a row's members."""
         return 2**self.lattice_bits if self.person_mean else 1
 
     def sampler_for(self, records: int) -> Sampler:
-        """The same law over ``records`` records: rates stay, so a declared public count may differ from the real one.
-
-        Fixed-size draws are the exception: their law depends on the count, which must then be the declared one.
-        """
+        """Return the same law over ``records`` records: rates stay, so a declared count may differ."""
+        # Fixed-size draws are the exception: their law depends on the count, which must then be the declared one.
         return self.kind.sampler(self, records)
 
     @property
     def adjacency(self) -> Adjacency:
-        """The relation the guarantee is stated for."""
         return self.sampler.adjacency
 
     @property
@@ -129,12 +119,10 @@ class ReleasePlan(BasePlan):
 
     @property
     def main_event(self) -> Event:
-        """What the rows do to the private records."""
         return self.sampler.event(self.row_query)
 
     @property
     def norm(self) -> str:
-        """The norm that records are clipped in."""
         return "l1" if self.noise == LAPLACE else "l2"
 
     @property
@@ -162,7 +150,6 @@ class ReleasePlan(BasePlan):
 
     @property
     def expected_members(self) -> float:
-        """Expected number of records in a row, from public numbers (classes taken as equally large)."""
         return self.kind.expected_members(self)
 
     @property
@@ -179,7 +166,7 @@ class ReleasePlan(BasePlan):
 
     @property
     def divisor(self) -> float:
-        """What sums are divided by: the public degree, or 1 where weights already sum to about 1."""
+        """Divisor of sums: the public degree, or 1 if weights already sum to about 1."""
         return self.kind.divisor(self)
 
     @property
@@ -206,7 +193,6 @@ class ReleasePlan(BasePlan):
 
     @property
     def noise_std(self) -> dict[str, float]:
-        """Of features and labels."""
         return {"x": self.noise_std_x, "y": self.noise_std_y}
 
 
@@ -222,8 +208,8 @@ class RowDesign(Design[ReleasePlan]):
     Attributes:
         public_labels: whether a row's label follows from its number alone, so that it needs no noise.
         averages: whether rows are sums of records divided by a constant, so that all members have one weight.
-        parts: the fields of a plan that it uses, of those that not all designs do.
-        noises: the kinds of noise that it can have.
+        parts: the plan's fields that it uses, of those that not all designs do.
+        noises: its kinds of noise.
     """
 
     public_labels: ClassVar[bool] = False
@@ -232,17 +218,12 @@ class RowDesign(Design[ReleasePlan]):
     noises: ClassVar[tuple[str, ...]] = (GAUSSIAN,)
     lost = "A row mixes many records: rare combinations vanish in it."
     plan_type = ReleasePlan
-    engines: ClassVar = {
-        "local": "privmix.engine.rows:ReleaseEngine",
-        "ray": "privmix.engine.ray:RayReleaseEngine",
-    }
+    engines: ClassVar = {"local": "privmix.engine.rows:ReleaseEngine", "ray": "privmix.engine.ray:RayReleaseEngine"}
     row_law = "privmix.audits.evidence:mixed_row_law"
     pure_noises = "privmix.designs.rows.audit:mixed_row_noises"
     moved = "privmix.designs.rows.audit:mixed_row_moved"
 
-    mixup_degree: int | str = option(
-        AUTO, "Records mixed into a row, m: a number; or auto: by theory, from records, rows and target."
-    )
+    mixup_degree: int | str = option(AUTO, "Records mixed into a row, m: a number, or auto (by theory).")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -259,17 +240,13 @@ class RowDesign(Design[ReleasePlan]):
 
     @property
     def degree(self) -> int:
-        """The mixup degree.
-
-        Raises:
-            InvalidInput: it was left to theory, which needs a target.
-        """
+        """Return the mixup degree; raise where it was left to theory, which needs a target."""
         if isinstance(self.mixup_degree, str):
             raise InvalidInput("mixup_degree", self.mixup_degree, "a number, where there is no target to choose it by")
         return self.mixup_degree
 
     def largest_degree(self, setting: Setting) -> int:
-        """The largest mixup degree for theory to choose: beyond half of those who may join it, rows hardly vary."""
+        """Return the largest mixup degree for theory: beyond half of those who may join it, rows hardly vary."""
         return max(1, math.floor(1 / (2 * replace(self, mixup_degree=1).rate(setting))))
 
     def check(self, setting: Setting) -> None:
@@ -303,7 +280,8 @@ class RowDesign(Design[ReleasePlan]):
             "max_weight": None,
             **own,
         }
-        return self._plan_type()(
+        assert issubclass(self.plan_type, ReleasePlan)
+        return self.plan_type(
             design=self.name,
             noise_multiplier=float(noise_multiplier),
             lattice_bits=setting.lattice_bits,
@@ -311,17 +289,12 @@ class RowDesign(Design[ReleasePlan]):
             **given,
         )
 
-    @classmethod
-    def _plan_type(cls) -> type[ReleasePlan]:
-        assert issubclass(cls.plan_type, ReleasePlan)
-        return cls.plan_type
-
     def settings(self) -> dict[str, Any]:
         return {"design": self.name, "mixup_degree": self.degree}
 
     @classmethod
     def rate_of(cls, plan: ReleasePlan) -> float:
-        """The only record rate that goes with the plan's other fields."""
+        """Return the only record rate that goes with the plan's other fields."""
         return plan.mixup_degree / plan.records
 
     @classmethod
@@ -331,12 +304,12 @@ class RowDesign(Design[ReleasePlan]):
 
     @classmethod
     def expected_members(cls, plan: ReleasePlan) -> float:
-        """Expected number of records in a row, from public numbers (classes taken as equally large)."""
+        """Return expected number of records in a row, from public numbers (classes taken as equally large)."""
         return plan.records * plan.record_rate
 
     @classmethod
     def divisor(cls, plan: ReleasePlan) -> float:
-        """What a row's sum is divided by."""
+        """Divisor of a row's sum."""
         return float(plan.mixup_degree)
 
     @classmethod
@@ -358,14 +331,7 @@ class RowDesign(Design[ReleasePlan]):
     def classes_present(
         cls, plan: ReleasePlan, start: int, y: NDArray[np.float32], counts: NDArray[np.float64]
     ) -> NDArray[np.bool_]:
-        """(b, K) whether rows may hold records of a class, as far as the rows tell.
-
-        Args:
-            plan: public.
-            start: number of the first row.
-            y: (b, K) released labels.
-            counts: (K,) records of each class.
-        """
+        """(b, K) whether rows from ``start`` on may hold records of a class, by their released labels ``y``."""
         return np.ones(y.shape, bool)
 
     @classmethod
@@ -373,11 +339,7 @@ class RowDesign(Design[ReleasePlan]):
     def label_counts(
         cls, plan: ReleasePlan, sizes: NDArray[np.int64], rows: int, generator: np.random.Generator
     ) -> NDArray[np.int64]:
-        """(rows, K) how many records of each class rows hold, of ``sizes`` (K,) records in all.
-
-        Raises:
-            InvalidInput: rows are no sums of counted records.
-        """
+        """(rows, K) how many records of each class rows hold, of ``sizes`` (K,) records in all."""
 
     @classmethod
     def amplified(cls, plan: ReleasePlan) -> float:
@@ -417,7 +379,7 @@ average of many.
         return {"rows, mixup degree": f"{plan.rows}, {plan.mixup_degree}"}
 
     @classmethod
-    def forecast(cls, plan: ReleasePlan, assumed: Assumed) -> Forecast:
+    def forecast(cls, plan: ReleasePlan, assumed: AssumedRecords) -> MomentForecast:
         """Noise of the sample moments of T rows, times n m / T so that mixing records leaves n times their moments."""
         degree, classes = plan.expected_members, plan.num_classes
         amplified = cls.amplified(plan)
@@ -429,7 +391,7 @@ average of many.
         scale = plan.records * degree / math.sqrt(plan.rows) * assumed.unseen
         counts = None if plan.noise_std_y == 0 else plan.records * math.sqrt(labels / plan.rows)
         cross, one_class = scale * np.sqrt(features * labels), plan.sampler.by_class
-        return Forecast(scale * features, cross, amplified, counts, one_class=one_class)
+        return MomentForecast(scale * features, cross, amplified, counts, one_class=one_class)
 
 
 def check_person_mean(asked: bool, per_person: int | None, *, by_class: bool) -> None:
@@ -450,12 +412,11 @@ def _check_degree(value: Any, high: int | None = None) -> None:
 @described
 @dataclass(frozen=True)
 class NoisyLabels(RowDesign):
-    """A design whose rows have labels of several classes, which need noise: lambda = s_y / s_x times the features'.
+    """A design whose rows have labels of several classes; noise s_y = lambda s_x (Li, Cao, Yao 2022, Lemma C.3)."""
 
-    See Li, Cao and Yao (2022), Lemma C.3.
-    """
-
-    label_noise_ratio: Annotated[float, Number(1e-3, 1e3)] = option(1.0, "lambda: label noise over feature noise.")
+    label_noise_ratio: Annotated[float, Number(1e-3, 1e3)] = option(
+        1.0, "Ratio of label noise to feature noise, lambda."
+    )
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         return {"label_noise_ratio": float(self.label_noise_ratio)}
@@ -464,11 +425,9 @@ class NoisyLabels(RowDesign):
 @described
 @dataclass(frozen=True)
 class DrawnMembers(NoisyLabels):
-    """A design whose rows draw their members whatever their classes are."""
+    """A design whose rows draw their members regardless of class."""
 
-    person_mean: bool = option(
-        False, "With persons: rows hold the mean of a member's records, not one that is drawn for each row."
-    )
+    person_mean: bool = option(False, "Mix the mean of a person's records, instead of one record.")
 
     def check(self, setting: Setting) -> None:
         super().check(setting)

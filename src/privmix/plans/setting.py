@@ -1,4 +1,4 @@
-"""What every design is told, and what it tells the planner."""
+"""Public facts for every design, and a design's forecast for the planner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CENTRES: Final = ("private", "none")
 
 @dataclass(frozen=True)
 class Setting:
-    """Public facts of the records, and what is chosen whatever the design; no option of one design is here.
+    """Public facts of the records, and choices that all designs share.
 
     Attributes:
         records: the record count n, taken as public.
@@ -25,17 +25,16 @@ class Setting:
         classes: K class names.
         rows: number T of rows released; None leaves it to the design.
         clip_norm: bound C_x on a record's feature norm.
-        centre: ``"private"`` releases the mean first; ``"none"`` takes features as they are. None leaves it to the
-            design.
+        centre: ``"private"`` releases the mean first; ``"none"`` uses features as they are. With None, the design
+            decides.
         residual_clip_norm: bound on a centred record's norm, as a share of ``clip_norm``.
         lattice_bits: features and noise are multiples of 2^-bits of the clipping bound.
         records_noise_multiplier: where ``records`` is a private estimate: the noise of the query that made it.
-        records_declared: ``records`` is a public figure in place of the real count, which is not used.
+        records_declared: ``records`` is a public figure instead of the real count, which is not used.
         channels: features lie on two axes, this many channels times positions, in that order; 1 where they do not.
         whitened: public data have made features vary about equally within classes.
-        per_person: None where a record is the unit of privacy; K where a person is, see
-            :class:`privmix.plans.plan.BasePlan`.
-        person_quantile: where K is a private estimate: which share of the persons have at most so many records.
+        per_person: with None a record is the unit of privacy, with K a person (:class:`privmix.plans.plan.BasePlan`).
+        person_quantile: if K is a private estimate: the share of the persons with at most K records.
     """
 
     records: Count
@@ -45,6 +44,7 @@ class Setting:
     clip_norm: Annotated[float, Number(1e-9, 1e9)] = 1.0
     centre: Annotated[str, Choice(*CENTRES)] | None = None
     residual_clip_norm: Annotated[float, Number(0, 2, low_open=True)] = 0.55
+    # Records then fit 16-bit integers, and sums of up to 512 are exact in float32; the step is far below the noise.
     lattice_bits: Annotated[int, Whole(8, 24)] = 15
     records_noise_multiplier: Positive | None = None
     records_declared: bool = False
@@ -67,11 +67,7 @@ class Setting:
         return float(self.residual_clip_norm * self.clip_norm)
 
     def shared(self, centre_noise_multiplier: float | None) -> dict[str, Any]:
-        """The fields of a plan that are the same for every design.
-
-        Args:
-            centre_noise_multiplier: of the mean query, or None where no mean is released.
-        """
+        """Return the fields of a plan that all designs share; ``centre_noise_multiplier`` is None without a mean."""
         return {
             "records": self.records,
             "dim": self.dim,
@@ -87,7 +83,7 @@ class Setting:
 
 
 def check_channels(channels: int, dim: int) -> None:
-    """Raise :class:`InvalidInput` unless ``dim`` features can lie on so many channels."""
+    """Raise :class:`InvalidInput` unless ``dim`` features can lie on this number of channels."""
     if dim % check_integer("channels", channels, low=1):
         raise InvalidInput("channels", channels, f"a number that divides that of the features, {dim}")
 
@@ -106,14 +102,11 @@ def check_quantile(quantile: float | None, per_person: int | None, count_noise: 
 
 
 @dataclass(frozen=True, eq=False)
-class Assumed:
-    """Records as a planner assumes them: a mixture of Gaussians along some axes, in units of the clipping bound.
+class AssumedRecords:
+    """The planner's model of records: a mixture of Gaussians along some axes, in units of the clipping bound."""
 
-    Attributes:
-        within: (k,) variance of the records of a class along each axis.
-        between: (k,) variance of the classes' means along each axis.
-        dim: d, the real number of features.
-    """
+    # within, between: (k,) variance of a class's records, and of the classes' means, along each axis. dim: d, real
+    # features.
 
     within: NDArray[np.float64]
     between: NDArray[np.float64]
@@ -131,18 +124,14 @@ class Assumed:
 
 
 @dataclass(frozen=True, eq=False)
-class Forecast:
-    """What a plan does to n times the second moments of the records; X'X and X'Y are what learners learn from.
+class MomentForecast:
+    """How a plan changes n times the second moments of the records; learners learn from X'X and X'Y."""
 
-    Attributes:
-        second: (k,) a_i; entry (i, j) of X'X has noise of standard deviation sqrt(a_i a_j), or None: X'X is unknown.
-        cross: (k,) standard deviation of the noise in X'Y along each axis.
-        amplified: how many times larger than in X'X the scatter between classes is.
-        counts: standard deviation of the noise in the number of records of a class; None: it is not told.
-        taken: where rows are of one class each, so that X'X holds the same errors of class means as X'Y: (k,) what a
-            learner takes ``cross`` for; else None.
-        one_class: whether a person with many records shows those of one class alone.
-    """
+    # second (k,): a_i; entry (i, j) of X'X has noise of standard deviation sqrt(a_i a_j); None: X'X is unknown. cross
+    # (k,): the same of X'Y. amplified: how many times larger than in X'X the scatter between classes is. counts: of the
+    # noise in a class's number of records; None: not released. taken (k,): a learner's figure for ``cross`` where rows
+    # are of one class each and X'X has its errors. one_class: whether a person with many records shows those of one
+    # class alone.
 
     second: NDArray[np.float64] | None
     cross: NDArray[np.float64]

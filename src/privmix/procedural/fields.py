@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.procedural.base import BLOCK, GENERATORS, ImageGenerator, Images
+from privmix.procedural.base import BLOCK, GENERATORS, GeneratedImages, ImageGenerator
 
 # Exponents of the amplitude spectrum: around 1 in photographs (Field 1987), over a range as in Baradad et al. 2021.
 _EXPONENTS: Final = (0.5, 2.0)
@@ -15,21 +15,16 @@ _COLOUR_SHARE: Final = 0.4
 
 
 @GENERATORS.register
-class Fields(ImageGenerator):
-    """Gaussian random fields with amplitude 1 / |frequency|^a, a uniform in [0.5, 2], one exponent an image.
+class NoiseFields(ImageGenerator):
+    """Gaussian random fields with amplitude 1 / |frequency|^a, a uniform in [0.5, 2], one exponent an image."""
 
-    Colours share a grey field, as they do in photographs, and have a share of their own (Baradad et al. 2021,
-    "Learning to See by Looking at Noise", spectrum model). An image is scaled to its own range.
-
-    Example:
-        >>> Fields((16, 16, 3)).draw(2).x.shape
-        (2, 16, 16, 3)
-    """
+    # Colours share a grey field, as they do in photographs, and have a share of their own (Baradad et al. 2021,
+    # "Learning to See by Looking at Noise", spectrum model). An image is scaled to its own range.
 
     name: ClassVar[str] = "fields"
     words: ClassVar[str] = "random fields with the spectra of photographs"
 
-    def _block(self, generator: np.random.Generator) -> Images:
+    def _block(self, generator: np.random.Generator) -> GeneratedImages:
         height, width = self.shape[:2]
         rows, columns = np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width)[None, :]
         frequency = np.hypot(rows, columns)
@@ -48,4 +43,4 @@ class Fields(ImageGenerator):
         planes = np.stack([grey + (_COLOUR_SHARE * field() if colours > 1 else 0.0) for _ in range(colours)], axis=-1)
         low, high = planes.min(axis=(1, 2, 3), keepdims=True), planes.max(axis=(1, 2, 3), keepdims=True)
         images = np.round(255 * (planes - low) / (high - low)).astype(np.uint8)
-        return Images(images[..., 0] if colours == 1 else images)
+        return GeneratedImages(images[..., 0] if colours == 1 else images)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import ndimage
 
-from privmix.procedural.base import BLOCK, GENERATORS, ImageGenerator, Images
+from privmix.procedural.base import BLOCK, GENERATORS, GeneratedImages, ImageGenerator
 
 # Fonts that matplotlib brings, but for those of symbols, sizes and scripts without these characters.
 FONTS: Final = (
@@ -25,7 +25,7 @@ FONTS: Final = (
 _CANVAS: Final = 72
 _INK: Final = 36
 _DRAWN: Final = 128
-# Of the image's shorter side, the longer side of the character's box (LeCun et al. 1998: 20 of 28).
+# The longer side of the character's box, as a share of the image's shorter side (LeCun et al. 1998: 20 of 28).
 _BOX: Final = 20 / 28
 _TURN: Final = np.deg2rad(15)
 _SLANT: Final = 0.35
@@ -37,20 +37,18 @@ _STROKE: Final = (-0.8, 1.4)
 
 
 class Glyphs(ImageGenerator):
-    """Base of generators of characters: one class an alphabet's letter, white on black.
+    """Generator of characters: one class an alphabet's letter, white on black."""
 
-    An image takes a font; an affine map (turned by up to 15 degrees, slanted by up to 0.35, each axis scaled by 0.75
-    to 1.25); a smooth displacement (Simard et al. 2003), by 0.5 to 2.5 points where the character has 36; and a stroke
-    that is made thicker or thinner. The box of its ink is then scaled to 20/28 of the shorter side, and its centre of
-    mass put into the middle of the image, as MNIST was made (LeCun et al. 1998). These ranges were not fitted to
-    any dataset.
-    """
+    # Each image: a font; an affine map (up to 15 degrees, slant 0.35, axes times 0.75 to 1.25); a smooth displacement
+    # (Simard et al. 2003) of 0.5 to 2.5 points where the character has 36; a thicker or thinner stroke. Then its box is
+    # scaled to 20/28 of the shorter side and its centre of mass centred, as MNIST (LeCun et al. 1998). No range was
+    # fitted to any dataset.
 
     characters: ClassVar[tuple[str, ...]]
-    """Of each class, the characters that stand for it."""
+    """The characters of each class."""
     fonts: ClassVar[tuple[str, ...]] = FONTS
 
-    def _block(self, generator: np.random.Generator) -> Images:
+    def _block(self, generator: np.random.Generator) -> GeneratedImages:
         labels = generator.integers(0, len(self.characters), BLOCK)
         variants = generator.random(BLOCK)
         fonts = generator.integers(0, len(self.fonts), BLOCK)
@@ -62,7 +60,7 @@ class Glyphs(ImageGenerator):
         ink = np.clip(bent + thicker + 0.5, 0, 1).astype(np.float32)
         grey = np.round(255 * _centred(ink, *self.shape[:2])).astype(np.uint8)
         images = grey if len(self.shape) == 2 else np.repeat(grey[..., None], 3, axis=-1)
-        return Images(images, labels.astype(np.int64))
+        return GeneratedImages(images, labels.astype(np.int64))
 
 
 @cache
@@ -153,13 +151,8 @@ def _sampled(images: NDArray[np.float32], rows: Any, columns: Any, outside: floa
 
 
 @GENERATORS.register
-class Digits(Glyphs):
-    """The ten digits in the fonts that matplotlib brings, bent as :class:`~privmix.procedural.glyphs.Glyphs` says.
-
-    Example:
-        >>> Digits((28, 28)).draw(4, seed=3).y.shape
-        (4,)
-    """
+class GlyphDigits(Glyphs):
+    """The ten digits in matplotlib's fonts, distorted as in :class:`~privmix.procedural.glyphs.Glyphs`."""
 
     name: ClassVar[str] = "digits"
     words: ClassVar[str] = "digits rendered from fonts"
@@ -169,13 +162,7 @@ class Digits(Glyphs):
 
 @GENERATORS.register
 class Letters(Glyphs):
-    """The 26 letters, capital and small, in the fonts that matplotlib brings, bent as
-    :class:`~privmix.procedural.glyphs.Glyphs` says.
-
-    Example:
-        >>> Letters((28, 28)).draw(4).x.shape
-        (4, 28, 28)
-    """
+    """The 26 letters, capital and small, in matplotlib's fonts, as :class:`~privmix.procedural.glyphs.Glyphs`."""
 
     name: ClassVar[str] = "letters"
     words: ClassVar[str] = "letters rendered from fonts"

@@ -7,7 +7,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.procedural.base import BLOCK, GENERATORS, ImageGenerator, Images
+from privmix.procedural.base import BLOCK, GENERATORS, GeneratedImages, ImageGenerator
 
 # Shapes an image, and the least and the largest radius as shares of its shorter side.
 _LEAVES: Final = 80
@@ -19,31 +19,26 @@ _COLOUR: Final = 0.08
 _AGAINST: Final = -0.6
 _DISC, _BOX = 0, 1
 _SORTED: Final = 0.5
-# Of luma and two colour differences (ITU-R BT.601) to red, green and blue.
+# From luma and two colour differences (ITU-R BT.601) to red, green and blue.
 _TO_RGB: Final = np.array([[1.0, 1.0, 1.0], [0.0, -0.344136, 1.772], [1.402, -0.714136, 0.0]])
 
 
 @GENERATORS.register
 class Leaves(ImageGenerator):
-    """Discs, boxes and triangles that hide one another, shaded, with a texture whose power falls with frequency.
+    """Discs, boxes and triangles that hide one another, shaded, with a texture whose power falls with frequency."""
 
-    Radii have the density r^-3, which makes images look alike at all scales (Lee, Mumford and Huang 2001), as
-    photographs do; of generators without any data, dead leaves taught networks most about photographs (Baradad et al.
-    2021). In half of the images the largest lie lowest. Light varies more than colour; contrast, saturation and the
-    strength of the texture are drawn for each image.
-
-    Example:
-        >>> Leaves((32, 32, 3)).draw(2).x.shape
-        (2, 32, 32, 3)
-    """
+    # Radii have the density r^-3, which makes images look alike at all scales, as photographs do (Lee, Mumford and
+    # Huang 2001). Dead leaves were the best data-free source for networks on photographs (Baradad et al. 2021). In half
+    # of the images the largest lie lowest. Light varies more than colour; contrast, saturation and texture are drawn
+    # for each image.
 
     name: ClassVar[str] = "leaves"
     words: ClassVar[str] = "random shapes that lie on one another"
 
-    def _block(self, generator: np.random.Generator) -> Images:
+    def _block(self, generator: np.random.Generator) -> GeneratedImages:
         light = np.stack([_image(generator, self.shape[0], self.shape[1]) for _ in range(BLOCK)])
         colours = light @ _TO_RGB if len(self.shape) == 3 else light[..., 0]
-        return Images(np.round(255 * np.clip(colours, 0, 1)).astype(np.uint8))
+        return GeneratedImages(np.round(255 * np.clip(colours, 0, 1)).astype(np.uint8))
 
 
 def _image(generator: np.random.Generator, height: int, width: int) -> NDArray[np.float64]:

@@ -1,6 +1,4 @@
-"""What a partner receives: mixed rows, what lies beside them, and the public facts that learners need."""
-
-from __future__ import annotations
+"""The recipient's part: mixed rows, arrays in addition to them, and the public facts that learners need."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +9,4 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = lazily(__name__)
 
-__all__ = [
-    "RecordTransform",
-    "ReleasedDataset",
-]
+__all__ = ["RecordTransform", "ReleasedDataset"]

@@ -1,4 +1,4 @@
-"""What a partner receives: mixed rows, their labels, and the public facts needed to learn from them."""
+"""The recipient's part: mixed rows, their labels, and the public facts needed to learn from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from privmix.fields import Choice, Positive, check_fields
 from privmix.mechanisms.clipping import clip_l1, clip_l2
 from privmix.plans import design_named
 from privmix.publication.second_moments import SecondMoments
-from privmix.shown import PriceCurve, Shown
+from privmix.shown import Bars, Shown
 
 # The transform works in float64, so a batch bounds the memory.
 _BATCH: Final = 4096
@@ -23,21 +23,11 @@ _BATCH: Final = 4096
 
 @dataclass(frozen=True)
 class RecordTransform:
-    """The public map from an extractor's output to what the release mixed: clip, centre, clip what is left.
+    """The public map from an extractor's output to what the release mixed: clip, centre, clip the residual."""
 
-    The engine applies it to private records and a learner to the records it is asked to classify, so both see the
-    same thing. Every number in it is public or was itself released under DP (``centre``).
-
-    Attributes:
-        clip_norm: bound on a record's norm before centring.
-        norm: ``"l2"`` or ``"l1"``.
-        centre: (d,) released mean that is subtracted, or None.
-        residual_clip_norm: bound on the norm after centring; required with ``centre``.
-
-    Example:
-        >>> RecordTransform(clip_norm=1.0)(np.array([[3.0, 4.0]])).round(6).tolist()
-        [[0.6, 0.8]]
-    """
+    # The engine applies it to private records and a learner to new ones. Every number in it is public or was released
+    # under DP (centre, (d,) or None). clip_norm bounds a record's "l2" or "l1" norm before centring, residual_clip_norm
+    # after.
 
     clip_norm: Positive
     norm: Annotated[str, Choice("l1", "l2")] = "l2"
@@ -69,7 +59,7 @@ class RecordTransform:
         return _clip(clipped, self.residual_clip_norm, self.norm, overwrite=True)
 
     def shares(self, features: NDArray[Any]) -> NDArray[np.float64]:
-        """Transformed records (n, d) as shares of the bound that holds for them: no norm is above 1."""
+        """Return transformed records (n, d) as shares of the bound that holds for them: no norm is above 1."""
         found = self(features)
         found /= self.final_clip_norm
         return found
@@ -88,35 +78,23 @@ def _clip(x: NDArray[Any], bound: float, norm: str, overwrite: bool = False) -> 
 
 @dataclass(frozen=True, repr=False)
 class ReleasedDataset(Shown):
-    """A DP release in memory. Everything here is public: use it as often as you like.
+    """A DP release in memory. Everything here is public and may be used without limit.
 
     Attributes:
         x: (T, d) float32, noisy sums of transformed features divided by ``mixup_degree``.
         y: (T, K) float32, noisy sums of one-hot labels minus ``label_offset``, divided by ``mixup_degree``.
-        design: name of the design, see :mod:`privmix.designs`; rows of ``"moments"`` are samples of a model, without
-            noise on top.
+        design: name of the design, see :mod:`privmix.designs`; rows of ``"moments"`` are samples of a model.
         mixup_degree: public divisor m.
-        noise_std_x: standard deviation of the noise in each entry of ``x``.
-        noise_std_y: standard deviation of the noise in each entry of ``y`` (0 where labels are public).
-        label_offset: what was subtracted from every one-hot label entry before mixing (1/K when centred, else 0).
+        noise_std_x, noise_std_y: standard deviation of the noise in each entry of ``x``, ``y`` (0: public labels).
+        label_offset: subtracted from every one-hot label entry before mixing (1/K when centred, else 0).
         classes: K class names.
-        transform: how features became records of the release; apply it to new features before classifying them.
+        transform: apply it to new features before classifying them.
         extractor: description of the feature extractor, enough to rebuild it.
         input_shape: shape of one raw input of that extractor.
         release_id: names the release.
-        certificate: as stored beside the rows; None for rows that no release made.
-        beside: what was released beside the rows; of design ``"moments"`` the second moments that they are samples of.
-        extractor_arrays: what the extractor carries, by name, for :func:`privmix.features.from_spec`; mostly nothing.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> release = ReleasedDataset(
-        ...     x=rng.normal(size=(8, 3)).astype(np.float32), y=rng.normal(size=(8, 2)).astype(np.float32),
-        ...     design="poisson", mixup_degree=4, noise_std_x=0.1, noise_std_y=0.1, label_offset=0.5,
-        ...     classes=("cat", "dog"), transform=RecordTransform(1.0), extractor={"name": "identity"},
-        ...     input_shape=(3,), release_id="example")
-        >>> release.rows, release.dim, release.num_classes
-        (8, 3, 2)
+        certificate: as stored with the rows; None for rows that no release made.
+        beside: released in addition to the rows, such as second moments.
+        extractor_arrays: the extractor's arrays, by name, for :func:`privmix.features.from_spec`; mostly empty.
     """
 
     x: NDArray[np.float32]
@@ -142,7 +120,7 @@ class ReleasedDataset(Shown):
             raise InvalidInput("classes", len(self.classes), f"{self.y.shape[1]} names, one a label column")
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What there is of it. Public."""
+        """Size and noise of the release. Public."""
         return f"Released dataset {self.release_id}", {
             "design": self.design,
             "rows, features, classes": f"{self.rows:,}, {self.dim:,}, {self.num_classes:,}",
@@ -150,8 +128,8 @@ class ReleasedDataset(Shown):
             **({} if self.beside is None else {"beside": type(self.beside).__name__}),
         }
 
-    def picture(self) -> PriceCurve | None:
-        """What is guaranteed, where a release made it."""
+    def picture(self) -> Bars | None:
+        """Return the guarantee, if a release made the dataset."""
         return None if self.certificate is None else self.certificate.picture()
 
     @property
@@ -161,17 +139,14 @@ class ReleasedDataset(Shown):
 
     @property
     def rows(self) -> int:
-        """T, the number of released rows."""
         return int(self.x.shape[0])
 
     @property
     def dim(self) -> int:
-        """d, the feature dimension."""
         return int(self.x.shape[1])
 
     @property
     def num_classes(self) -> int:
-        """K."""
         return len(self.classes)
 
     @property

@@ -1,9 +1,8 @@
-"""Noisy second moments of features that lie on two axes, cleaned by what the axes have in common.
+"""Noisy second moments of features on two axes, cleaned by what the axes have in common.
 
-Where feature (a, i) is channel a at position i, the covariance of channels hardly depends on the positions and that of
-positions hardly on the channels: X'X is nearly a sum of few Kronecker products of a matrix over channels and one over
-positions. Rearranged, so that entry ((a, i), (b, j)) stands in row (a, b) and column (i, j), it has low rank, while
-noise keeps all its rank (Van Loan and Pitsianis 1993; Tsiligkaridis and Hero 2013). Singular values are shrunk as is
+With feature (a, i) channel a at position i, X'X is nearly a sum of few Kronecker products of a matrix over channels and
+one over positions. Rearranged, so that entry ((a, i), (b, j)) stands in row (a, b) and column (i, j), it has low rank.
+Noise keeps all its rank (Van Loan and Pitsianis 1993; Tsiligkaridis and Hero 2013). Singular values are shrunk as is
 best for known noise (Gavish and Donoho 2017): no constant is chosen.
 """
 
@@ -18,25 +17,8 @@ Matrix = NDArray[np.float32]
 
 
 def kronecker_cleaned(second: Matrix, channels: int, deviation: float) -> Matrix:
-    """X'X with noise taken out.
-
-    Args:
-        second: (d, d) symmetric, the noisy X'X of features in order (channel, position).
-        channels: how many channels there are; d is a multiple of it.
-        deviation: standard deviation of the noise off the diagonal; on it sqrt(2) times that.
-
-    Returns:
-        (d, d) symmetric; eigenvalues may be below 0.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> true = np.kron(np.diag([4.0, 2.0, 1.0]), np.full((20, 20), 0.5) + np.eye(20))
-        >>> noise = np.tril(rng.normal(0, 0.3, (60, 60)))
-        >>> noisy = (true + noise + noise.T).astype(np.float32)
-        >>> error = np.linalg.norm(kronecker_cleaned(noisy, 3, 0.3) - true)
-        >>> bool(error < 0.5 * np.linalg.norm(noisy - true))
-        True
-    """
+    """Return X'X (d, d), features in order (channel, position), without its noise; eigenvalues may be below 0."""
+    # deviation: standard deviation of the noise off the diagonal; on it sqrt(2) times that.
     positions = len(second) // channels
     blocks = second.reshape(channels, positions, channels, positions).transpose(0, 2, 1, 3)
     cleaned = np.zeros_like(blocks)
@@ -54,7 +36,7 @@ def kronecker_cleaned(second: Matrix, channels: int, deviation: float) -> Matrix
         spread[:, *columns] = part
         spread[:, *columns[::-1]] = sign * part
         cleaned[rows] += spread
-        # What is on the diagonal of channels is there once.
+        # Entries on the diagonal of channels exist once.
         apart = rows[0] != rows[1]
         cleaned[rows[1][apart], rows[0][apart]] += sign * spread[apart]
     return np.ascontiguousarray(cleaned.transpose(0, 2, 1, 3)).reshape(second.shape)
@@ -72,7 +54,7 @@ def _weights(pairs: tuple[NDArray[np.intp], NDArray[np.intp]]) -> Matrix:
 
 
 def _shrunk(noisy: Matrix, deviation: float) -> Matrix:
-    """(a, b) matrix with the singular values that are best in squared error, its noise being white of ``deviation``."""
+    """Return an (a, b) matrix of the singular values best in squared error under white noise of ``deviation``."""
     tall = noisy if noisy.shape[0] >= noisy.shape[1] else noisy.T
     squares, right = eigh_lower(np.asfortranarray(tall.T @ tall))
     ratio, level = tall.shape[1] / tall.shape[0], deviation**2 * tall.shape[0]

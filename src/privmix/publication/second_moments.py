@@ -1,4 +1,4 @@
-"""What is released beside rows, as stored and as learners take it; and what can be made of second moments."""
+"""Arrays that are released in addition to rows, as stored and as learners use them; and uses of second moments."""
 
 from __future__ import annotations
 
@@ -9,40 +9,40 @@ from dataclasses import dataclass
 from typing import Any, Final, Protocol, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.special import log_ndtr
 from threadpoolctl import threadpool_limits
 
 from privmix.errors import InvalidInput
 from privmix.fields import Amount, Count, check_fields
 from privmix.plans import Plan, made_by
-from privmix.plans.registry import Door
+from privmix.plans.registry import Deferred
 
 Arrays = Mapping[str, NDArray[np.float32]]
 
 
 class Stored(Protocol):
-    """What learners take, for a design whose ``released_as`` names a class of its own."""
+    """Object that learners take, for a design whose ``released_as`` names its own class."""
 
     @classmethod
     def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
         """Made of the arrays of a release of ``plan``."""
 
     def to_arrays(self) -> Arrays:
-        """The arrays, as they are stored: float32, of the names and shapes that the design's ``beside`` says."""
+        """Return the arrays, as they are stored: float32, with the names and shapes of the design's ``beside``."""
 
 
-RELEASED_AS: Final = Door[type[Stored]]("released_as")
+RELEASED_AS: Final = Deferred[type[Stored]]("released_as")
 
 
 def from_arrays(plan: Plan, arrays: Arrays) -> Any:
-    """What learners take, made of the arrays of a release of ``plan``; the arrays themselves without a class of it."""
+    """Return the object that learners take of a release's arrays; without such a class, the arrays."""
     return RELEASED_AS.of(made_by(plan)).from_arrays(plan, arrays) if RELEASED_AS.is_in(made_by(plan)) else arrays
 
 
 def to_arrays(plan: Plan, beside: Any) -> Arrays:
-    """The arrays of what a release of ``plan`` holds beside its rows."""
+    """Return the arrays that a release of ``plan`` holds in addition to its rows."""
     return dict(beside.to_arrays() if RELEASED_AS.is_in(made_by(plan)) else beside)
 
 
@@ -61,13 +61,10 @@ _LEAST = 1e-3
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Eigenvectors of a released X'X, and its eigenvalues with the noise shrunk out.
+    """Eigenvectors ``basis`` (d, d) of a released X'X, and its eigenvalues with the noise shrunk out."""
 
-    Attributes:
-        values: (d,) float64, ascending in the noisy eigenvalues; none below 0.
-        basis: (d, d) float32, orthonormal columns.
-        radius: largest eigenvalue that noise alone would have, 2 sqrt(d) times its off-diagonal standard deviation.
-    """
+    # values (d,): ascending in the noisy eigenvalues, at least 0. radius: largest eigenvalue of noise alone, 2 sqrt(d)
+    # times its off-diagonal standard deviation.
 
     values: NDArray[np.float64]
     basis: NDArray[np.float32]
@@ -75,18 +72,16 @@ class Spectrum:
 
     @property
     def ridge(self) -> float:
-        """What to add to the eigenvalues before dividing by them: 0.3 of the radius or more.
-
-        With the noise shrunk out of ``values`` the factor needs no tuning: on MNIST scattering features and on 77
-        classes of sentence embeddings, from epsilon 1 to 8, accuracy is within 0.3 points of the best factor's and
-        falls by less than a point between half and twice of it.
-        """
+        """Addition to the eigenvalues before division: 0.3 of the radius or more."""
+        # With shrunk values the factor needs no tuning, on MNIST scattering features and on 77 classes of sentence
+        # embeddings. From epsilon 1 to 8, accuracy is within 0.3 points of the best factor's and falls by less than a
+        # point between half and twice.
         return _STRENGTH * max(self.radius, _LEAST * float(self.values.max(initial=0.0))) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class SecondMoments:
-    """Noisy second moments of transformed records. Public, like all of a release.
+    """Noisy second moments of transformed records. Public.
 
     Attributes:
         second: (d, d) float32, symmetric: X'X plus noise.
@@ -96,12 +91,6 @@ class SecondMoments:
         noise_std_second: standard deviation of the noise in a diagonal entry of ``second``; 1/sqrt(2) of it elsewhere.
         noise_std_cross: that in an entry of ``cross``.
         noise_std_counts: that in an entry of ``label_sums``.
-
-    Example:
-        >>> moments = SecondMoments(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32), np.ones(2, np.float32),
-        ...                         records=2, noise_std_second=0.0, noise_std_cross=0.0, noise_std_counts=0.0)
-        >>> moments.dim, moments.spectrum().values.tolist()
-        (2, [1.0, 1.0])
     """
 
     second: NDArray[np.float32]
@@ -120,7 +109,6 @@ class SecondMoments:
 
     @property
     def dim(self) -> int:
-        """d."""
         return int(self.second.shape[0])
 
     def class_shares(self, label_offset: float) -> NDArray[np.float64]:
@@ -128,19 +116,15 @@ class SecondMoments:
         return self.known_shares(label_offset)[0]
 
     def known_shares(self, label_offset: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """The same, and (K,) squared relative errors of them."""
+        """Return the same, and (K,) squared relative errors of them."""
         told = self.label_sums.astype(np.float64) / self.records + label_offset
         return estimated_shares(told, self.noise_std_counts / self.records)
 
     def spectrum(self) -> Spectrum:
-        """Decompose X'X and take the noise out of its eigenvalues.
-
-        Noise makes the largest eigenvalues too large, the smallest too small, and turns the eigenvectors, so that
-        what is known along each of them is less than its eigenvalue says. With noise variance t^2 off the diagonal,
-        the best value along the noisy eigenvector i is l_i - 2 t^2 sum_j (l_i - l_j) / ((l_i - l_j)^2 + (2 t)^2): the
-        rotation-invariant estimator for additive Gaussian noise (Bun, Allez, Bouchaud and Potters 2016, eq. 6.2),
-        with the limit's Hilbert transform smoothed over 2 t.
-        """
+        """Decompose X'X and take the noise out of its eigenvalues."""
+        # With noise variance t^2 off the diagonal, the best value along the noisy eigenvector i is l_i - 2 t^2 sum_j
+        # (l_i - l_j) / ((l_i - l_j)^2 + (2 t)^2). It is the rotation-invariant estimator for additive Gaussian noise.
+        # The limit's Hilbert transform is smoothed over 2 t (Bun, Allez, Bouchaud and Potters 2016, eq. 6.2).
         deviation = self.noise_std_second / math.sqrt(2)
         values, basis = eigh_lower(np.array(self.second, dtype=np.float32, order="F"))
         noisy = values.astype(np.float64)
@@ -154,7 +138,6 @@ class SecondMoments:
 
     @classmethod
     def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
-        """X'X with both its triangles."""
         return cls(
             second=symmetric(arrays["second"], plan.dim),
             cross=arrays["cross"],
@@ -166,7 +149,6 @@ class SecondMoments:
         )
 
     def to_arrays(self) -> Arrays:
-        """Of X'X its lower triangle by rows."""
         return {
             "second": lower_triangle(self.second),
             "cross": np.ascontiguousarray(self.cross),
@@ -177,23 +159,12 @@ class SecondMoments:
 def regression(
     spectrum: Spectrum, cross: NDArray[np.float32], records: int, added: float | None = None
 ) -> NDArray[np.float32]:
-    """Coefficients of labels on features from noisy moments: W in proportion to (U (L + a) U' + S)^-1 X'Y.
-
-    U and L are ``spectrum``, a the regularisation and S = (K / n) X'Y Y'X: with equally large classes, the scatter
-    between them. X'X holds that scatter too, but under noise that the shrunk eigenvalues no longer tell from it; where
-    classes are many and most of the budget went to X'Y, naming it again is worth two points of accuracy (77 classes of
-    sentence embeddings at epsilon 1), and costs nothing elsewhere. S only turns the coefficients: the size of W is that
-    of the regression without S (both have the same trace of Y'X W), whose scores class shares can be added to.
-
-    Args:
-        spectrum: of X'X, noise shrunk out.
-        cross: (d, K) X'Y.
-        records: n.
-        added: a; None takes :attr:`Spectrum.ridge`.
-
-    Returns:
-        (d, K) float32.
-    """
+    """Coefficients (d, K) of labels on features from noisy moments: W in proportion to (U (L + a) U' + S)^-1 X'Y."""
+    # U, L: spectrum; a: regularisation (None: Spectrum.ridge); S = (K / n) X'Y Y'X: the scatter between equally large
+    # classes. X'X holds S too, but under noise that shrunk eigenvalues no longer separate. Adding it again gives two
+    # points of accuracy with many classes (77 of sentence embeddings at epsilon 1) and costs nothing elsewhere. S only
+    # turns the coefficients. W has the size of the regression without S (same trace of Y'X W), to whose scores class
+    # shares can be added.
     gains = 1 / np.maximum(spectrum.values + (spectrum.ridge if added is None else added), np.finfo(np.float32).tiny)
     weights = spectrum.basis @ (gains.astype(np.float32)[:, None] * (spectrum.basis.T @ cross))
     # The Woodbury identity: S has rank K, so what it changes is a K x K matrix.
@@ -205,29 +176,11 @@ def regression(
 
 
 def estimated_shares(told: NDArray[np.float64], deviation: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Shares of classes from noisy ones, drawn towards equal shares by as much as may be noise.
-
-    Shares are taken for draws from N(1/K, s^2), and so ``told`` for draws from N(1/K, s^2 + deviation^2). How much
-    classes differ is unknown: all s from a hundredth of 1/K to what one class with all records has are equally likely
-    before, by their logarithm. Where noise is as large as the differences the likeliest s alone would now and then take
-    noise for them, and a class for a third of its size. No class has less than a tenth of an equal share: what is left
-    of the posterior, taken as Gaussian, lies above that. Its mean is no less where a count seems to say so, so that
-    means of classes do not come out ten times as long for it.
-
-    Args:
-        told: (K,) noisy shares.
-        deviation: standard deviation of their noise.
-
-    Returns:
-        (K,) posterior means, made to add up to 1; and (K,) posterior variances, divided by the squares of the means.
-
-    Example:
-        >>> estimated_shares(np.array([0.6, 0.4]), 0.0)[0].round(3).tolist()
-        [0.6, 0.4]
-        >>> shares, errors = estimated_shares(np.array([0.6, 0.4]), 0.2)
-        >>> bool(0.5 < shares[0] < 0.55), bool(errors[0] > 0.01)
-        (True, True)
-    """
+    """Posterior (K,) class shares from noisy ones, drawn to equal shares, and their variances over squared means."""
+    # Shares are draws from N(1/K, s^2), so `told` from N(1/K, s^2 + deviation^2). s is log-uniform from a hundredth of
+    # 1/K to that of one class with all records: the likeliest s alone would now and then take noise for differences.
+    # The posterior, taken as Gaussian, is cut at a tenth of an equal share, so that means of classes do not come out
+    # ten times as long.
     classes = len(told)
     apart = told - 1 / classes
     spreads = np.square(np.geomspace(_ALIKE, max(1.0, math.sqrt(classes - 1)), _SPREADS) / classes)
@@ -257,22 +210,10 @@ def _above(
 def sample_rows(
     moments: SecondMoments, label_offset: float, rows: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Draw records of a Gaussian mixture, one component a class, that has the released moments.
-
-    Classes follow the released label sums; a class's mean is its column of X'Y over its number of records; all
-    classes share the covariance that is left of X'X, plus :attr:`Spectrum.ridge`: linear discriminant analysis of many
-    rows is the regularised regression that the learner ``second-moments`` does. Rows are therefore
-    longer than records. Post-processing of the release: rows cost no privacy, however many there are.
-
-    Args:
-        moments: the released moments.
-        label_offset: what was subtracted from one-hot labels.
-        rows: how many.
-        generator: randomness; it needs no secret.
-
-    Returns:
-        x (rows, d) and y (rows, K), float32; y is one-hot minus the offset.
-    """
+    """Draw x (rows, d) and y (rows, K) of a Gaussian mixture, one component a class, with the released moments."""
+    # Classes follow the label sums; a class's mean is its column of X'Y over its count; all share the rest of X'X, plus
+    # Spectrum.ridge. Linear discriminant analysis of many rows is the regression of the learner `second-moments`. Rows
+    # are therefore longer than records. Post-processing: rows cost no privacy, and `generator` needs no secret.
     spectrum, classes = moments.spectrum(), len(moments.label_sums)
     shares = moments.class_shares(label_offset)
     # Column k holds the sum of class k minus the offset times the sum of all, which centring has made small.
@@ -280,7 +221,8 @@ def sample_rows(
     means = spectrum.basis.T @ (moments.cross / counts)
     noise = moments.noise_std_cross**2 * float((shares / np.square(counts, dtype=np.float64)).sum())
     between = np.maximum((np.square(means, dtype=np.float64) * shares).sum(axis=1) - noise, 0.0)
-    # Where noise is all there is, classes must not look apart: what a learner of moments adds to X'X is spread here.
+    # If there is only noise, classes must not look apart: the part that a learner of moments adds to X'X is spread
+    # here.
     within = np.maximum(spectrum.values / moments.records - between, 0.0) + spectrum.ridge / moments.records
     deviation = np.sqrt(within).astype(np.float32)
     labels = generator.choice(classes, size=rows, p=shares)
@@ -293,12 +235,7 @@ def sample_rows(
 
 
 def symmetric(triangle: NDArray[np.float32], side: int) -> NDArray[np.float32]:
-    """(side, side) matrix of which ``triangle`` is the lower one, by rows.
-
-    Example:
-        >>> symmetric(np.float32([1, 2, 3]), 2).tolist()
-        [[1.0, 2.0], [2.0, 3.0]]
-    """
+    """Return the (side, side) matrix whose lower triangle, by rows, is ``triangle``."""
     found = np.empty((side, side), np.float32)
     for row in range(side):
         # Row by row: an index of each entry would take four times the matrix.
@@ -310,12 +247,7 @@ def symmetric(triangle: NDArray[np.float32], side: int) -> NDArray[np.float32]:
 
 
 def lower_triangle(matrix: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The entries on and below the diagonal, by rows.
-
-    Example:
-        >>> lower_triangle(np.float32([[1, 2], [2, 3]])).tolist()
-        [1.0, 2.0, 3.0]
-    """
+    """Return the entries on and below the diagonal, by rows."""
     return np.concatenate([matrix[row, : row + 1] for row in range(len(matrix))])
 
 
@@ -330,5 +262,5 @@ def eigh_lower(lower: NDArray[np.float32]) -> tuple[NDArray[np.float32], NDArray
     # LAPACK's threads wait for each other at every step: with a busy neighbour two took 46 s where one takes 7. Small
     # matrices get none, and to find the libraries takes longer than they do.
     with threadpool_limits(1, user_api="blas") if len(lower) > _SMALL else nullcontext():
-        result: Any = eigh(lower, lower=True, overwrite_a=True, check_finite=False, driver="evd")
+        result: Any = scipy.linalg.eigh(lower, lower=True, overwrite_a=True, check_finite=False, driver="evd")
     return result[0], result[1]

@@ -1,7 +1,5 @@
 """Releases: plan -> engine -> released dataset and certificate. Here alone private rows become public ones."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily
@@ -9,6 +7,7 @@ from privmix._lazy import lazily
 if TYPE_CHECKING:
     from privmix.mechanisms.streams import SecretStreams
     from privmix.releases.api import release_to_folder, release_to_memory
+    from privmix.releases.certificate import read_certificate
     from privmix.releases.folder import load_release
     from privmix.releases.run import ReleaseRun
     from privmix.releases.verify import verify_release
@@ -19,6 +18,7 @@ __all__ = [
     "ReleaseRun",
     "SecretStreams",
     "load_release",
+    "read_certificate",
     "release_to_folder",
     "release_to_memory",
     "verify_release",

@@ -45,17 +45,6 @@ def release_to_memory(
 
     Raises:
         InvalidInput: the plan costs more than was asked of it; no record is read then.
-
-    Example:
-        >>> from privmix.engine import PrivateRecords
-        >>> from privmix.planning import ReleaseConfig
-        >>> rng = np.random.default_rng(0)
-        >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
-        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
-        >>> released = release_to_memory(plan, records, SecretStreams.from_entropy(),
-        ...                              extractor={"name": "identity"}, input_shape=(8,))
-        >>> released.x.shape, released.certificate.epsilon <= 4.0
-        ((500, 8), True)
     """
     try:
         check_plan(plan)
@@ -68,12 +57,7 @@ def release_to_memory(
         insecure = streams.insecure_seed
         streams.destroy()
     certificate = make_certificate(
-        plan,
-        extractor=extractor,
-        input_shape=input_shape,
-        insecure_seed=insecure,
-        files=[],
-        reservation=reservation,
+        plan, extractor=extractor, input_shape=input_shape, insecure_seed=insecure, files=[], reservation=reservation
     )
     x = np.concatenate([block.x for block in blocks]) if len(blocks) > 1 else blocks[0].x
     y = np.concatenate([block.y for block in blocks])
@@ -102,17 +86,8 @@ def release_to_folder(
 ) -> Certificate:
     """Run ``plan`` and write Parquet shards, the released mean, certificate and data card to ``out``.
 
-    Shards are written as they finish, so memory does not grow with the number of rows. ``out`` appears only when
-    everything is in it. A run that was killed, or stopped with ctrl-C, is finished by the same call with ``resume``;
-    see :class:`privmix.releases.run.ReleaseRun`, which this call wraps, for that and for ``extra``.
-
-    Returns the certificate. Arguments as in :func:`release_to_memory` and :meth:`ReleaseRun.release`; ``streams`` None
-    takes a fresh key.
-
-    Raises:
-        InvalidInput: ``out`` exists and ``overwrite`` is off, an interrupted run is in the way, or the plan costs more
-            than was asked of it.
-        StorageError: ``out`` can't be written.
+    ``out`` appears once complete; memory does not grow with the rows. ``resume`` finishes a killed or stopped run.
+    Arguments as in :func:`release_to_memory` and :class:`privmix.releases.run.ReleaseRun`; ``streams`` None: fresh key.
     """
     try:
         with ReleaseRun(

@@ -21,28 +21,18 @@ Shapes = Mapping[str, tuple[int, ...]]
 
 
 def arrays_bytes(arrays: Mapping[str, NDArray[np.float32]]) -> bytes:
-    """The one file of these arrays; byte for byte what the safetensors package writes.
-
-    Example:
-        >>> from safetensors.numpy import save
-        >>> arrays = {"b": np.ones((2, 3), np.float32), "a": np.zeros(5, np.float32)}
-        >>> arrays_bytes(arrays) == save(arrays)
-        True
-    """
+    """Return the one file of these arrays, byte for byte what the safetensors package writes."""
     head = _head({name: array.shape for name, array in arrays.items()})
     return head + b"".join(np.ascontiguousarray(arrays[name], np.float32).tobytes() for name in sorted(arrays))
 
 
 def read_arrays(path: Path, name: str, shapes: Shapes) -> tuple[dict[str, NDArray[np.float32]], str]:
-    """Read a file of float32 arrays of known names and shapes.
+    """Read a file of float32 arrays of known names and shapes; return them and the file's SHA-256.
 
     Formal guarantees:
         * One form: any other byte, more or fewer of them included, is refused.
         * Bounded: nothing is allocated before the file's size is that of the shapes.
         * Once: the file is opened and read once; the hash is that of the bytes which the values came from.
-
-    Returns:
-        the arrays, and the SHA-256 of the file.
     """
     allowed = "float32 arrays " + ", ".join(f"{key} {shapes[key]}" for key in sorted(shapes)) + ", and nothing else"
     head = _head(shapes)

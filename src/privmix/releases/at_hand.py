@@ -1,4 +1,4 @@
-"""A release, or all releases of a series together, whichever way they are at hand."""
+"""A release, or all releases of a series together, as a folder or as an object."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privmix.releases.series_chain import linked
 
 
 def dataset_of(release: ReleasedDataset | HasDataset | str | Path) -> ReleasedDataset:
-    """What a release holds, or all releases of a series together; errors as :func:`load_release`."""
+    """Return the dataset of a release, or of all releases of a series together; errors as :func:`load_release`."""
     if isinstance(release, ReleasedDataset):
         return release
     if isinstance(release, HasDataset):
@@ -25,22 +25,18 @@ def dataset_of(release: ReleasedDataset | HasDataset | str | Path) -> ReleasedDa
 
 
 def load_series(folder: str | Path) -> ReleasedDataset:
-    """Read the newest release of a series, with what those before it tell of its numbers.
+    """Read the newest release of a series in ``folder``, with moments of less noise from the earlier ones.
 
-    It is the newest release but for its moments, which have less noise: see
-    :func:`privmix.designs.series.released.together`. Its rows are those that were sampled of the newest alone.
+    Its rows are those sampled of the newest alone; see :func:`privmix.designs.series.released.together`.
 
     Formal guarantees:
         * nothing but released numbers is read, and those are what the certificates list;
         * releases that are not the steps of one series, one after another from the first on, are refused.
-
-    Args:
-        folder: of the series, with its releases.
     """
     chain = linked(Path(folder))
     last, newest = chain[-1], load_release(chain[-1].place)
     if newest.certificate is None or newest.certificate.id != last.certificate.id:
-        raise StorageError(f"{FIELD}: somebody put another release in the place of {last.place} meanwhile")
+        raise StorageError(f"{FIELD}: {last.place} was replaced by another release meanwhile; put the first one back")
 
     def steps() -> Iterator[SecondMoments]:
         for one in chain:

@@ -41,17 +41,10 @@ def data_card(
     sampled: bool = True,
     titled: bool = True,
 ) -> str:
-    """Return the card in Markdown: what the rows are, what is guaranteed, how to load and use them.
-
-    Args:
-        plan: what ran.
-        certificate: of the release.
-        before: as it was written before cards named features and had an example for scikit-learn.
-        baseline: say what a model of it has to beat.
-        metadata: say what is guaranteed where programs read it, too; cards without a baseline never did.
-        sampled: say how rows of a table are made of its release; cards without metadata never did.
-        titled: name the design in the title, and mixup only where rows mix records; earlier cards said mixup of all.
-    """
+    """Return the card in Markdown: what the rows are, the guarantee, loading and use."""
+    # Cards of earlier builds: before (without feature names and an example for scikit-learn), baseline (a model's
+    # baseline). metadata (the guarantee for programs; never without baseline), sampled (how rows of a table are made;
+    # never without metadata). titled (names the design; mixup only where rows mix records, earlier stated of all).
     guarantee = certificate["guarantee"]
     epsilon = "infinite" if guarantee["epsilon"] is None else f"{rounded_up(guarantee['epsilon'], 4)}"
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate["warnings"])
@@ -59,7 +52,8 @@ def data_card(
     extractor = title_of(certificate["extractor"])
     relation = relation_of(f"`{guarantee['adjacency']}`", unit_of(plan))
     rows = made_by(plan).card(plan, extractor)
-    table = sampled and metadata and baseline and not before and _of_table(plan, certificate)
+    table = sampled and metadata and baseline and not before and has_pairs(plan)
+    table = table and certificate["extractor"].get("name") == "tabular"
     learner = made_by(plan).learner
     about, choice = about_of(certificate), certificate.get("choice")
     classes = ", ".join(f"`{name}`" for name in plan.classes)
@@ -116,7 +110,7 @@ privmix evaluate MODEL --data YOUR_TEST_DATA --split test
 
 
 def _names(certificate: Mapping[str, Any], dim: int) -> str:
-    """What the features are called; as JSON, in which no name can end the block that it stands in."""
+    """Names of the features; as JSON, in which no name can end the block that it stands in."""
     names = certificate.get("feature_names")
     if not names:
         return f'Features have no names of their own: "feature 0" to "feature {dim - 1}", in the order of `x`.\n\n'
@@ -179,12 +173,8 @@ def mixes(plan: Plan) -> bool:
     return issubclass(made_by(plan), RowDesign)
 
 
-def _of_table(plan: Plan, certificate: Mapping[str, Any]) -> bool:
-    return has_pairs(plan) and certificate["extractor"].get("name") == "tabular"
-
-
 def _front_matter(about: Mapping[str, str]) -> str:
-    """What dataset hubs read of the owner's words; quoted as in JSON, which is YAML."""
+    """Fields of the owner's words that dataset hubs read; quoted as in JSON, which is YAML."""
     lines = [f"pretty_name: {json.dumps(about['title'], ensure_ascii=False)}"] if "title" in about else []
     if "licence" in about:
         lines += licence_metadata(about["licence"]).splitlines()
@@ -194,7 +184,7 @@ def _front_matter(about: Mapping[str, str]) -> str:
 
 
 def _about(about: Mapping[str, str], kind: str) -> str:
-    """The owner's words, and whose they are."""
+    """Return the owner's words, and whose they are."""
     if not about:
         return ""
     said = [f"- {name.replace('_', ' ')}: {in_markdown(text)}" for name, text in about.items() if name != "title"]
@@ -214,7 +204,7 @@ def _preparation(plan: Plan) -> str:
 
 
 def _baseline(plan: Plan, choice: Mapping[str, Any] | None, titled: bool) -> str:
-    """What to expect, and what to beat: from the plan and the planner's public numbers, and from no record."""
+    """Accuracy to expect, and to beat: from the plan and the planner's public numbers, and from no record."""
     count = len(plan.classes)
     least = rounded_down(100 / count, 3)
     said = "This card holds no forecast of its accuracy." if titled else "No forecast was made of its accuracy."

@@ -42,7 +42,7 @@ _CURVE_SHARES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 1.0, 1.2, 1.5, 2.0)
 
 
 def _check_extractor(name: str, spec: Any) -> None:
-    """These reach the data card: nothing in them may look like a part of it."""
+    """Raise for texts that could look like a part of the data card."""
     called = spec.get("name")
     if not isinstance(called, str) or not _NAME.match(called):
         raise InvalidInput(name, called, "a plain name")
@@ -52,7 +52,7 @@ def _check_extractor(name: str, spec: Any) -> None:
 
 
 def _check_curve(name: str, points: Any) -> None:
-    """A curve that some mechanism could have: deltas up to 1 that do not rise with epsilon."""
+    """Raise unless some mechanism could have the curve: deltas up to 1 that do not rise with epsilon."""
     pairs = []
     for point in points:
         if not isinstance(point, list) or len(point) != 2:
@@ -67,11 +67,9 @@ def _check_curve(name: str, points: Any) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class ReleaseFields(common.CommonFields):
-    """What the certificates of releases have beside the common fields.
+    """Certificate fields of releases alone."""
 
-    ``choice`` None: no planner chose; ``replay`` None: the key was destroyed, and nobody can replay the release;
-    ``series`` None: the release stands alone.
-    """
+    # choice None: no planner chose; replay None: the key was destroyed; series None: the release stands alone.
 
     of: ClassVar = common.RELEASE
     file_names: ClassVar = re.compile(
@@ -107,21 +105,9 @@ def make_certificate(
     replay: Commitment | None = None,
     series: SeriesLink | None = None,
 ) -> Certificate:
-    """Assemble the certificate of a finished release from public facts only.
-
-    Args:
-        plan: what ran, with the target that was asked for.
-        extractor: description of the public feature extractor.
-        input_shape: shape of one raw input.
-        insecure_seed: whether the randomness came from a seed that others may know.
-        files: name, rows and SHA-256 of every data file.
-        reservation: of the ledger that was charged.
-        choice: how the planner came to the plan; see :meth:`privmix.planning.choice.Choice.to_dict`.
-        release_id: names the release; a fresh one if None.
-        about: the owner's words, of :meth:`privmix.certificate.about.About.to_dict`.
-        replay: whom the run's key was sealed for; None: it is destroyed.
-        series: of which it is a step; None: of none.
-    """
+    """Assemble the certificate of a finished release from public facts only."""
+    # choice: of Choice.to_dict; about: of About.to_dict; replay: for whom the run's key was sealed (None: destroyed);
+    # release_id (None for a fresh one).
     cost = check_plan(plan)
     assert plan.epsilon is not None
     if plan.records_noise_multiplier is not None:
@@ -154,12 +140,7 @@ def make_certificate(
 
 
 def read_certificate(folder: str | Path) -> Certificate:
-    """Read and structurally check a release's certificate.
-
-    Raises:
-        StorageError: it can't be read.
-        InvalidInput: it is not a release's certificate of this version, or was edited.
-    """
+    """Read a release's certificate and check its structure, version and hash."""
     return common.read_certificate(folder, ReleaseFields)
 
 
@@ -169,7 +150,7 @@ def parse_certificate(content: bytes) -> Certificate:
 
 
 def names_in_schema(features: Sequence[str], classes: Sequence[str]) -> tuple[tuple[str, str], ...]:
-    """What the schema of shards says beside widths, as keys and texts; nothing where features have no names."""
+    """Entries of the schema of shards other than widths, as keys and texts; nothing where features have no names."""
     named = {"feature_names": features, "class_names": classes} if features else {}
     return tuple((key, json.dumps(list(names), ensure_ascii=False)) for key, names in named.items())
 
@@ -180,7 +161,7 @@ def told_in_shards(certificate: Mapping[str, Any]) -> tuple[tuple[str, str], ...
 
 
 def curve_of(plan: Plan, at: float, delta: float) -> list[list[float]]:
-    """The certificate's curve: deltas at shares and multiples of the epsilon ``at``."""
+    """Return the certificate's curve: deltas at shares and multiples of the epsilon ``at``."""
     epsilons = [round(at * share, 6) if share != 1 else at for share in _CURVE_SHARES]
     return [[one, other] for one, other in zip(epsilons, plan.curve(epsilons, (at, delta)), strict=True)]
 
@@ -197,18 +178,9 @@ def public_text(
     before: bool = False,
     right: str | None = None,
 ) -> dict[str, Any]:
-    """The certificate's warnings, statements and assessment: what people read.
-
-    Args:
-        plan: what ran.
-        insecure_seed, in_ledger, extractor: as the certificate states them.
-        choice: as the certificate states it; None where the planner did not choose the design.
-        replay: as the certificate states it; None where the key was destroyed.
-        series: as the certificate states it; None where the release stands alone.
-        before: as it was written before statements said how public data were compared, and, of a series without a
-            ledger, what was not checked.
-        right: see :class:`privmix.certificate.assessment.Facts`.
-    """
+    """Return the certificate's warnings, statements and assessment, from its other fields."""
+    # before: as written before statements described the comparison of public data and, of a series without a ledger,
+    # what was not checked.
     statements = _statements(plan, in_ledger, extractor)
     if not before and (_fitted_to_data(extractor) or chosen_by_data(choice)):
         statements.append(PUBLISHED if plan.per_person is None else PUBLISHED_OF_PERSONS)
@@ -236,7 +208,7 @@ def step_of(plan: Plan) -> tuple[int, int]:
 
 
 def _fitted_to_data(extractor: Mapping[str, Any]) -> bool:
-    """Whether the extractor's own words are of public data, which somebody has to vouch for."""
+    """Whether the extractor's own words are of public data, for which a person has to vouch."""
     options = extractor.get("options")
     public = options.get("public") if isinstance(options, Mapping) else None
     return isinstance(public, Mapping) and public.get("source") == DATA
@@ -262,9 +234,7 @@ def _statements(plan: Plan, in_ledger: str, extractor: Mapping[str, Any]) -> lis
         *statements_of(extractor),
         *made_by(plan).statements,
         ledger_statement(
-            in_ledger,
-            "releases",
-            "No budget ledger was used: earlier releases of the same data are not counted here.",
+            in_ledger, "releases", "No budget ledger was used: earlier releases of the same data are not counted here."
         ),
         "Whatever is computed from the released files alone costs no further privacy.",
     ]

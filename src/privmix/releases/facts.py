@@ -1,10 +1,10 @@
-"""What the assessment of a release is made from: its plan in words."""
+"""Facts for the assessment of a release: its plan in words."""
 
 from __future__ import annotations
 
 from typing import Literal
 
-from privmix.certificate.assessment import Facts
+from privmix.certificate.assessment import AssessedFacts
 from privmix.mechanisms.plan import unit_of
 from privmix.plans import Plan, made_by
 from privmix.rounding import exact, rounded_down
@@ -15,14 +15,8 @@ _PERSONS = (
 )
 
 
-def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bool, right: str | None) -> Facts:
-    """Facts of a release: of its plan, and of what its owner states.
-
-    Args:
-        plan, insecure_seed, in_ledger: as the certificate states them.
-        chosen: the planner chose the design.
-        right: see :class:`privmix.certificate.assessment.Facts`.
-    """
+def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bool, right: str | None) -> AssessedFacts:
+    """Return facts of a release from its plan and the owner's statements; ``chosen``: the planner chose the design."""
     assert plan.epsilon is not None
     assert plan.delta is not None
     private_count = plan.records_noise_multiplier is not None
@@ -32,7 +26,7 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
         settings += f" Those that depend on the number of {unit_of(plan).many} used its private estimate."
     if plan.person_quantile is not None:
         settings += " So did the number of records up to which a person weighs by them."
-    return Facts(
+    return AssessedFacts(
         what="release",
         adjacency=plan.adjacency,
         epsilon=plan.epsilon,
@@ -56,7 +50,7 @@ def release_facts(plan: Plan, insecure_seed: bool, in_ledger: str, *, chosen: bo
 
 
 def knows_persons(plan: Plan) -> bool:
-    """Whether the number of persons is the real one, whoever declared it: rows of a fixed size depend on it."""
+    """Whether the number of persons is the real one, declared or not: rows of a fixed size depend on it."""
     return plan.per_person is not None and made_by(plan).fixed_size
 
 

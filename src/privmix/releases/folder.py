@@ -43,7 +43,7 @@ CENTRE_FILE: Final = "centre.safetensors"
 EXTRACTOR_FILE: Final = "extractor.safetensors"
 # Rows a shard; public, and a multiple of the row tile.
 SHARD_ROWS = 8192
-# Of a journal: some 200 a shard.
+# Size limit of a journal: some 200 a shard.
 _MOST_NOTES: Final = 2**28
 # Pages that the reader may be ahead of the hash.
 _PAGES_AHEAD: Final = 4
@@ -54,14 +54,10 @@ RELEASE_FOLDER = FolderKind("out", "a release", frozenset({CERTIFICATE_FILE}))
 
 @dataclass(frozen=True)
 class Member:
-    """A file that releases may hold beside their shards.
+    """A file that releases may hold next to their shards."""
 
-    Attributes:
-        name: of the file.
-        belongs: whether a release of this plan and certificate has it.
-        rows: what the certificate's list of files says of it; None: it is not in that list.
-        optional: it may be missing all the same.
-    """
+    # belongs: whether a release of this plan and certificate has it; rows: in the certificate's list of files, None:
+    # not in it.
 
     name: str
     belongs: Callable[[Plan, Mapping[str, Any]], bool] = lambda plan, certificate: True
@@ -70,10 +66,7 @@ class Member:
 
 
 def members(plan: Plan) -> tuple[Member, ...]:
-    """All that a release may hold beside its shards, in the order of the certificate's list.
-
-    Whatever else is in a folder makes it no release.
-    """
+    """Return the allowed files next to shards, in the certificate's order; any other file makes a folder no release."""
     beside = made_by(plan).beside(plan)
     return (
         Member(CERTIFICATE_FILE),
@@ -90,11 +83,11 @@ def members(plan: Plan) -> tuple[Member, ...]:
 
 
 def check_files(folder: Path, certificate: Mapping[str, Any], plan: Plan) -> None:
-    """The folder and the certificate's list hold exactly the files that follow from the plan, each of them once."""
+    """Raise unless folder and certificate list hold exactly the files that follow from the plan, each once."""
     belonging = [member for member in members(plan) if member.belongs(plan, certificate)]
     listed = [(member.name, member.rows(plan)) for member in belonging if member.rows is not None]
     stated = [(item["file"], item["rows"]) for item in certificate["files"]]
-    # One by one: how many files follow from the plan is the stranger's to say.
+    # One by one: an unknown author decides how many files follow from the plan.
     for found, wanted in zip_longest(stated, chain(_shard_rows(plan.rows), listed)):
         if wanted is None:
             raise InvalidInput("files", found[0], "the files that follow from the plan, each listed once")
@@ -113,17 +106,11 @@ def _shard_rows(rows: int) -> Iterator[tuple[str, int]]:
 
 
 def shard_name(number: int, shards: int) -> str:
-    """File name of a shard."""
     return f"train-{number:05d}-of-{shards:05d}.parquet"
 
 
 class ShardCutter(ABC):
-    """Takes row blocks of any size and gives them on as shards of a fixed public number of rows.
-
-    Args:
-        rows: T.
-        done: shards that are there already, from the first on.
-    """
+    """Cut row blocks of any size into shards of a fixed public number of rows; ``done``: first shards to leave out."""
 
     def __init__(self, rows: int, done: int = 0) -> None:
         self._rows, self._done, self._waiting = rows, done, 0
@@ -156,18 +143,11 @@ class ShardCutter(ABC):
 
 
 class ShardWriter(ShardCutter):
-    """Writes row blocks as Parquet shards of a fixed public number of rows, hashes and records them.
+    """Write row blocks as Parquet shards of a fixed public number of rows, and hash and record them."""
 
-    A shard is written beside its place, on disk for good, before it is renamed into it and noted in the run's journal:
-    a run that was killed goes on after the last shard noted.
-
-    Args:
-        folder: the release being made, held: shards go there, whatever has its name by then.
-        rows: T.
-        journal: where finished shards are noted; None notes nothing.
-        files: shards that an earlier run finished, in order from the first.
-        told: what their schema says; see :class:`ShardForm`.
-    """
+    # A shard is on disk for good before it is renamed into place and noted in the run's journal, after whose last shard
+    # a killed run resumes. folder: an open handle, under any name by then; files: shards of an earlier run, in order;
+    # told: texts of their schema.
 
     def __init__(
         self,
@@ -185,7 +165,7 @@ class ShardWriter(ShardCutter):
     def _shard(self, number: int, start: int, x: NDArray[np.float32], y: NDArray[np.float32]) -> None:
         del start
         name = shard_name(number, -(-self._rows // SHARD_ROWS))
-        # What is written to a folder that nobody finds any more is work for nothing.
+        # Data written to a folder that has been moved away would be lost.
         self._above.check_in_place()
         with self._folder.new(name, shared=True) as stream:
             digest = write_shard(stream, x, y, self._told)
@@ -196,13 +176,7 @@ class ShardWriter(ShardCutter):
 
 @dataclass(frozen=True)
 class Journal:
-    """A run's notes of its finished shards, a line each, with a seal that only the run's key makes.
-
-    Attributes:
-        folder: the run's.
-        name: of the file there.
-        seal: makes the seal of a line.
-    """
+    """A run's notes of its finished shards, a line each, with a seal that only the run's key makes."""
 
     folder: PrivateFolder
     name: str
@@ -216,7 +190,7 @@ class Journal:
             os.fsync(stream.fileno())
 
     def kept(self) -> list[dict[str, Any]]:
-        """The shards, from the first on without a gap, that are noted and whose bytes are those noted."""
+        """Return the shards, from the first on without a gap, that are noted and whose bytes are those noted."""
         kept: list[dict[str, Any]] = []
         found = self.folder.read(self.name, _MOST_NOTES) if self.folder.has(self.name) else b""
         for line in found.decode(errors="replace").splitlines():
@@ -235,7 +209,6 @@ class Journal:
         return kept
 
     def rewrite(self, kept: Sequence[Mapping[str, Any]]) -> None:
-        """Begin anew with these shards."""
         self.folder.write(self.name, "".join(self._line(item) for item in kept).encode())
 
     def _line(self, item: Mapping[str, Any]) -> str:
@@ -243,7 +216,6 @@ class Journal:
 
 
 def file_hash(path: Path) -> str:
-    """SHA-256 of a file's bytes."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -254,7 +226,7 @@ def write_centre(folder: HeldFolder, centre: NDArray[np.float32]) -> dict[str, A
 
 
 def centre_bytes(centre: NDArray[np.float32]) -> bytes:
-    """The released mean as its file has it."""
+    """Return the released mean as its file has it."""
     return arrays_bytes({"centre": centre})
 
 
@@ -264,7 +236,7 @@ def _write(folder: HeldFolder, name: str, content: bytes, rows: int) -> dict[str
 
 
 def write_beside(folder: HeldFolder, plan: Plan, beside: Any) -> list[dict[str, Any]]:
-    """Store what is released beside the rows, if anything is; returns its entry for the certificate."""
+    """Store what is released in addition to the rows, if anything is; returns its entry for the certificate."""
     content, declared = beside_bytes(plan, beside), made_by(plan).beside(plan)
     if content is None or declared is None:
         return []
@@ -272,7 +244,7 @@ def write_beside(folder: HeldFolder, plan: Plan, beside: Any) -> list[dict[str, 
 
 
 def beside_bytes(plan: Plan, beside: Any) -> bytes | None:
-    """What is released beside the rows as its file has it; None where nothing is."""
+    """Bytes of the file that is released in addition to the rows; None where there is none."""
     declared = made_by(plan).beside(plan)
     if declared is None:
         return None
@@ -282,22 +254,11 @@ def beside_bytes(plan: Plan, beside: Any) -> bytes | None:
 
 
 def write_certificate(folder: HeldFolder, certificate: Certificate) -> None:
-    """Store the certificate as readable JSON."""
     folder.write(CERTIFICATE_FILE, certificate.to_bytes(), shared=True)
 
 
 def load_release(folder: str | Path) -> ReleasedDataset:
-    """Read a release folder into memory.
-
-    Every file is opened once, and what is used is what was hashed: bytes that are not the certified ones never get out.
-
-    Args:
-        folder: what ``privmix release`` wrote.
-
-    Raises:
-        StorageError: a file is missing or unreadable.
-        InvalidInput: the certificate was edited, or a file is not the one that it lists.
-    """
+    """Read a release folder into memory; every file is opened once, and only bytes with certified hashes are used."""
     root = Path(folder)
     certificate = read_certificate(root)
     plan = plan_from_dict(certificate["plan"])
@@ -313,10 +274,7 @@ def load_release(folder: str | Path) -> ReleasedDataset:
 
 
 def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list[Mapping[str, Any]]:
-    """The certificate's entries of shards, in order, once they are the plan's and their files are as large as it says.
-
-    Whoever allocates what the plan says after this allocates no more than there is on disk.
-    """
+    """Return the certificate's entries of shards, in order; sizes on disk are the plan's, which bounds allocation."""
     shards = [item for item in certificate["files"] if item["file"].startswith(f"{DATA_FOLDER}/")]
     told = told_in_shards(certificate)
     for item, wanted in zip_longest(shards, _shard_rows(plan.rows)):
@@ -334,11 +292,9 @@ def check_shards(root: Path, certificate: Mapping[str, Any], plan: Plan) -> list
 def read_rows(
     root: Path, shards: Sequence[Mapping[str, Any]], plan: Plan, told: Told = ()
 ) -> Iterator[tuple[str, int, NDArray[np.float32]]]:
-    """Yield all rows, a page at a time: the column, the first row, and its values (rows, width), which are read-only.
-
-    A second thread hashes the very bytes that are yielded; a shard whose hash is not the certified one raises once it
-    was read, so nothing is certain before the last page.
-    """
+    """Yield all rows a page at a time: column, first row and read-only values (rows, width)."""
+    # A second thread hashes the yielded bytes; a shard with another hash raises after it was read: nothing is certain
+    # before the last page.
     first = 0
     with ThreadPoolExecutor(1) as pool:
         for item in shards:
@@ -375,7 +331,7 @@ def check_hash(item: Mapping[str, Any], found: str) -> None:
 
 
 def read_transform(folder: Path, plan: Plan) -> RecordTransform:
-    """The public map from features to what the release in ``folder`` mixed, without reading its rows."""
+    """Return the public map from features to what the release in ``folder`` mixed, without reading its rows."""
     return RecordTransform(plan.clip_norm, plan.norm, read_centre(folder, plan), plan.residual_clip_norm)
 
 
@@ -410,7 +366,7 @@ def assemble(
 
 
 def read_beside(root: Path, plan: Plan, certificate: Mapping[str, Any]) -> Any:
-    """What was released beside the rows, as learners take it; None where nothing was."""
+    """Arrays released in addition to the rows, as learners take them; None where there are none."""
     declared = made_by(plan).beside(plan)
     if declared is None:
         return None
@@ -418,14 +374,14 @@ def read_beside(root: Path, plan: Plan, certificate: Mapping[str, Any]) -> Any:
 
 
 def read_centre(root: Path, plan: Plan, certificate: Mapping[str, Any] | None = None) -> NDArray[np.float32] | None:
-    """The released mean, or None where the plan makes none; with a certificate, the one that it lists."""
+    """Return the released mean, or None where the plan makes none; with a certificate, the one that it lists."""
     if not plan.centred:
         return None
     return _certified_arrays(root, CENTRE_FILE, {"centre": (plan.dim,)}, certificate)["centre"]
 
 
 def read_extractor(root: Path, certificate: Mapping[str, Any]) -> dict[str, NDArray[np.float32]]:
-    """What the certificate's extractor carries, by name; mostly nothing."""
+    """Content that the certificate's extractor carries, by name; mostly nothing."""
     shapes = arrays_beside(certificate["extractor"])
     return _certified_arrays(root, EXTRACTOR_FILE, shapes, certificate) if shapes else {}
 

@@ -1,7 +1,4 @@
-"""Is a whitening by a procedural prior the one that its generator, version and seed make?
-
-Its images, their features and the fit are made again. A whitening by the owner's public data can't be.
-"""
+"""Whether a whitening by a procedural prior is the one that its generator, version and seed make: it is made again."""
 
 from __future__ import annotations
 
@@ -14,13 +11,11 @@ from numpy.typing import NDArray
 
 from privmix.audits.agreement import ROUNDING, UP_TO_ROUNDING, agree, eigenvectors
 from privmix.audits.noise_tests import NoiseTest
-from privmix.data import ArraySource
-from privmix.data.fingerprint import records_hash
+from privmix.data.source import ArraySource
 from privmix.errors import InvalidInput
 from privmix.features.spec import from_spec, wanted_model
 from privmix.features.whitened import DATA, Whitened
 from privmix.features.whitening import Whitening, WhiteningConfig, covariance_within
-from privmix.procedural import get_generator
 
 # Numbers of all images, and of all their features: half a GiB, or what takes longer than a minute.
 _MOST: Final = 2**27
@@ -68,6 +63,10 @@ def whitening_tests(
 def _public_features(
     options: Mapping[str, Any], input_shape: tuple[int, ...]
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    # Few releases have a prior.
+    from privmix.data.fingerprint import records_hash
+    from privmix.procedural import get_generator
+
     public = options["public"]
     generator = get_generator(public["source"].partition(":")[2], input_shape)
     if generator.version != public["version"]:

@@ -1,8 +1,5 @@
-"""Make a release again, beside its records and under its own key, and compare every byte with what was released.
-
-What statistical tests can't see, this does: noise is a function of the key, so that noise of another law, of another
-size or used twice is other noise.
-"""
+"""Replay a release from its records and key, and compare every byte with the released one."""
+# Statistical tests cannot see noise of another law or size, or noise used twice; a replay can.
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ from privmix.releases.certificate import told_in_shards
 from privmix.releases.folder import CENTRE_FILE, DATA_FOLDER, ShardCutter, beside_bytes, centre_bytes
 from privmix.releases.folder import shard_name as name_of
 from privmix.releases.shards import ShardForm, read_shard
-from privmix.releases.verify import Held
+from privmix.releases.verify import VerifiedFolder
 from privmix.untrusted import open_plain
 
 SHOWN_ROWS: Final = 20
@@ -40,14 +37,7 @@ SHOWN_ROWS: Final = 20
 
 @dataclass(frozen=True)
 class Difference:
-    """What is not as it is made again.
-
-    Attributes:
-        file: in which.
-        what: in words.
-        rows: how many rows differ, where it has rows.
-        first: the first of these, numbered over the whole release.
-    """
+    """A difference in words; ``rows``: how many rows differ, ``first``: number over the whole release."""
 
     file: str
     what: str
@@ -62,21 +52,14 @@ class Difference:
         return f"{self.file}: {self.what}: {self.rows:,} rows ({numbers}{more})"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return {"file": self.file, "what": self.what, "rows": self.rows, "first": list(self.first)}
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """A release that was made again.
+class ReplayComparison:
+    """Result of a replay; no differences where every byte is equal."""
 
-    Attributes:
-        records: whether the records are those that the certificate commits to.
-        differences: what is not as it is made again; nothing where every byte is.
-        files: how many files were made again.
-        rows: how many rows.
-        other_versions: packages that the release was made with in other versions than these: (there, here).
-    """
+    # records: whether they are those of the certificate; other_versions: of packages, (at the release, here).
 
     records: bool
     differences: tuple[Difference, ...]
@@ -92,7 +75,7 @@ class Comparison:
 
 def replay_release(
     root: Path,
-    held: Held,
+    held: VerifiedFolder,
     commitment: Commitment,
     streams: SecretStreams,
     records: RecordSource,
@@ -103,34 +86,26 @@ def replay_release(
     workers: int | None = None,
     address: str | None = None,
     progress: Progress | None = None,
-) -> Comparison:
-    """Make a release again and compare; the streams' key is destroyed at the end, whatever it is.
+) -> ReplayComparison:
+    """Make a release again and compare; the streams' key is destroyed at the end, with any outcome.
 
     Formal guarantees:
-        * Certain: rows that differ in one bit from those that plan, key and records give are found, whatever law they
-          have; so are other records, another order or other labels, a released mean or array that is not as made, a
-          private count that is not as drawn, and a seed that the certificate does not admit.
+        * Certain: rows that differ in one bit from those that plan, key and records give are found, with any law. So
+          are other records, another order or other labels, a released mean or array that is not as made, and a private
+          count that is not as drawn. So is a seed that the certificate does not admit.
         * Same on every engine: what is compared does not depend on it.
-        * Nothing leaves: neither key nor noise nor record is in the result; it is nevertheless private, since it says
-          of records whether they are those of a release.
-
-    Args:
-        root: of the release.
-        held: what :func:`privmix.releases.verify.check_but_numbers` found.
-        commitment: of its certificate.
-        streams: under the key that was sealed.
-        records: features and labels, as they are now.
-        counted: the real number of records, or how many each person has, where the plan has a private estimate.
-        engine, memory_gb, workers, address: see :meth:`privmix.releases.run.ReleaseRun.release`.
-        progress: called as work proceeds.
+        * Nothing leaves: neither key nor noise nor record is in the result; it is nevertheless private, since it shows
+          whether records are those of a release.
     """
+    # held: of check_but_numbers; streams: under the sealed key; counted: the real number of records, or each person's
+    # number, where the plan has a private estimate.
     certificate, plan = held.certificate, held.plan
     try:
         found: list[Difference] = []
         tiles = tiles_of(records)
         root_now = records_root(tiles, commitment_key(streams), cores())
         if certificate.insecure_seed != streams.insecure_seed:
-            found.append(Difference(CERTIFICATE_FILE, "insecure_seed is not what the key says"))
+            found.append(Difference(CERTIFICATE_FILE, "insecure_seed differs from that of the key"))
         if plan.records_noise_multiplier is not None:
             assert counted is not None, "a private count is made again, too"
             if private_count(plan, counted, streams) != PrivateCount(plan.records, plan.per_person):
@@ -152,10 +127,10 @@ def replay_release(
     versions = {name: (str(certificate["versions"].get(name)), package_version(name)) for name in Run.packages}
     other = {name: both for name, both in versions.items() if both[0] != both[1]}
     files = len(held.shards) + len(made)
-    return Comparison(root_now == commitment.records_root, tuple(found), files, plan.rows, other)
+    return ReplayComparison(root_now == commitment.records_root, tuple(found), files, plan.rows, other)
 
 
-def _compared(root: Path, held: Held, made: Mapping[str, bytes]) -> list[Difference]:
+def _compared(root: Path, held: VerifiedFolder, made: Mapping[str, bytes]) -> list[Difference]:
     """Files of arrays against their bytes, made again."""
     found = []
     for name, content in made.items():
@@ -168,14 +143,14 @@ def _compared(root: Path, held: Held, made: Mapping[str, bytes]) -> list[Differe
     return found
 
 
-def _listed(held: Held, name: str) -> Mapping[str, Any]:
+def _listed(held: VerifiedFolder, name: str) -> Mapping[str, Any]:
     return next(item for item in held.certificate.files if item["file"] == name)
 
 
 class _ShardComparison(ShardCutter):
     """Compares rows, shard by shard, with the released ones, bit by bit."""
 
-    def __init__(self, root: Path, held: Held) -> None:
+    def __init__(self, root: Path, held: VerifiedFolder) -> None:
         super().__init__(held.plan.rows)
         self._root, self._held, self.found = root, held, list[Difference]()
         self._told = told_in_shards(held.certificate)

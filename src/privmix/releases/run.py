@@ -1,11 +1,6 @@
-"""A release being made: a run (see :mod:`privmix.mechanisms.run`) that keeps its finished shards.
-
-Beside key, notes and the release itself, its folder holds
-
-* ``run.shards``: the finished shards and their hashes, each line sealed by the key;
-* ``features/``: if the caller wants, the features while the run needs them;
-* ``sealed-key.json``: where an auditor may replay the release, the key sealed to them, once all rows are there.
-"""
+"""A release in progress: a run (:mod:`privmix.mechanisms.run`) that keeps its finished shards."""
+# Its folder also holds ``run.shards``: finished shards and hashes, each line sealed by the key. It holds ``features/``
+# while needed, and once all rows are there ``sealed-key.json``, the key sealed to an auditor.
 
 from __future__ import annotations
 
@@ -35,7 +30,7 @@ from privmix.features.spec import arrays_beside, check_carried, stated_names
 from privmix.fields import stored
 from privmix.mechanisms.run import Run
 from privmix.mechanisms.run_folder import beside, run_folder_of
-from privmix.mechanisms.run_place import RunState, Stated
+from privmix.mechanisms.run_place import CertifiedContents, RunState
 from privmix.mechanisms.streams import SecretStreams
 from privmix.plans import Plan, check_plan
 from privmix.progress import Progress
@@ -62,41 +57,21 @@ _UNLISTED: Final = (CERTIFICATE_FILE, CARD_FILE, CROISSANT_FILE)
 
 
 class ReleaseRun(Run):
-    """The run that makes a release; guarantees, errors and arguments that are not named here are those of :class:`Run`.
+    """The run that makes a release; see :class:`Run` for further guarantees, errors and arguments.
 
-    No record is read before :meth:`release`, so features may still have to be extracted: into ``features_folder``, if
-    they should outlive a kill and then be gone.
+    No record is read before :meth:`release`. Features extracted before may stay in ``features_folder`` until the end.
 
     Formal guarantees, where an auditor may replay it:
         * Sealed, then ended: the key is sealed to them once all rows are there, and is destroyed as always once that
-          copy is in its place; the sealed copy is the owner's, beside the release and no part of it.
+          copy is in its place. The sealed copy is the owner's, next to the release and no part of it.
         * Never replaced: a sealed key that lies there ends the run before it begins.
 
     Args:
-        out: the release's folder; nothing is there before the run is done.
-        plan: from :meth:`ReleaseConfig.calibrate`; it holds the target.
-        extractor: description of the feature extractor.
-        input_shape: shape of one raw input.
-        reservation: of the ledger that was charged.
-        choice: how the planner came to the plan: :meth:`Choice.to_dict`.
-        picture: SVG of the planner's predictions; given exactly with ``choice``.
-        extractor_arrays: what the extractor carries.
-        about: the owner's words.
-        auditor: whom the key is sealed for at the end; None: nobody.
-        series: the step of a series that it is, whose key then makes the noise; None: it stands alone.
-        in_ledger: how the budget counts that is to be charged once the run is there; None: as ``reservation`` says.
-
-    Example:
-        >>> import numpy as np, tempfile
-        >>> from privmix.engine import PrivateRecords
-        >>> from privmix.planning import ReleaseConfig
-        >>> rng = np.random.default_rng(0)
-        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
-        >>> with ReleaseRun(Path(tempfile.mkdtemp()) / "rel", plan,
-        ...                 extractor={"name": "identity"}, input_shape=(8,)) as run:
-        ...     certificate = run.release(PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500)))
-        >>> certificate.id == run.id
-        True
+        choice: the planner's :meth:`Choice.to_dict`; exactly with ``picture``, an SVG of its predictions.
+        extractor_arrays: arrays of the extractor.
+        auditor: recipient of the sealed key at the end, if any.
+        series: step of a series, whose key then makes the noise.
+        in_ledger: mode of the budget to be charged once the run is there; None: as ``reservation`` states.
     """
 
     kind: ClassVar = RELEASE_FOLDER
@@ -138,7 +113,7 @@ class ReleaseRun(Run):
             "plan": plan.to_dict(),
             "extractor": dict(extractor),
             "input_shape": [int(size) for size in input_shape],
-            # Of a run that goes on, another plan is better told by name; its certificate asks again.
+            # If a run resumes, naming another plan is the better error; its certificate asks again.
             "in_ledger": in_ledger
             or mode_of(reservation, None if resume else plan, name=None if series is None else series.link.id),
             "choice": None if choice is None else dict(choice),
@@ -166,30 +141,26 @@ class ReleaseRun(Run):
         return frozenset(own | self._members)
 
     @classmethod
-    def stated(cls, folder: Path) -> Stated:
+    def stated(cls, folder: Path) -> CertifiedContents:
         """See :meth:`Run.stated`."""
         found = read_certificate(folder)
         settings = {name: found[name] for name in ("plan", "extractor", "input_shape", "about") if name in found}
         listed = {item["file"]: item["sha256"] for item in found["files"]}
         files = {**dict.fromkeys(_UNLISTED), **listed}
         if (sealed := commitment_of(found)) is None:
-            return Stated(found.id, settings, files)
+            return CertifiedContents(found.id, settings, files)
         settings["replay"] = stored(Terms(sealed.auditors, sealed.together, sealed.until))
-        return Stated(found.id, settings, files, {SEALED_FILE: sealed.sealed_sha256})
+        return CertifiedContents(found.id, settings, files, {SEALED_FILE: sealed.sealed_sha256})
 
     @classmethod
     def kept_arrays(cls, out: str | Path, state: RunState) -> dict[str, NDArray[np.float32]]:
-        """What the extractor of the interrupted run that would make ``out`` carries, from its folder; mostly nothing.
-
-        Raises:
-            InvalidInput, StorageError: the file is damaged, or can't be read.
-        """
+        """Return the extractor's arrays from the interrupted run that would make ``out``; mostly empty."""
         shapes = arrays_beside(state.settings["extractor"])
         return read_arrays(run_folder_of(Path(out)) / EXTRACTOR_FILE, EXTRACTOR_FILE, shapes)[0] if shapes else {}
 
     @property
     def features_folder(self) -> Path:
-        """Where a feature store may be while the run needs it; removed before the release appears."""
+        """Folder where a feature store may be while the run needs it; removed before the release appears."""
         return self.held.path / _FEATURES
 
     def release(
@@ -203,24 +174,9 @@ class ReleaseRun(Run):
         progress: Progress | None = None,
         reservation: ReservationNote | None = None,
     ) -> Certificate:
-        """Compute the rows that are missing, write the rest, destroy the key and put the release in place.
-
-        Args:
-            records: the private records; not needed when ``complete``.
-            engine: ``"local"``, or ``"ray"`` for a Ray cluster.
-            memory_gb: see :class:`ReleaseEngine` and :class:`RayReleaseEngine`; in GiB.
-            workers: threads of this process; None uses every core.
-            address: with Ray, the cluster's; None starts one on this machine.
-            progress: called as work proceeds.
-            reservation: of the ledger that was charged since the run was opened.
-
-        Returns:
-            the certificate.
-
-        Raises:
-            InvalidInput: an option is out of range, or the records are not those of the first attempt.
-            StorageError: the folder can't be written.
-        """
+        """Compute missing rows, write the rest, destroy the key, put the release in place; return its certificate."""
+        # ``records`` may be missing when ``complete``. ``reservation`` is of the ledger charged since the run was
+        # opened.
         self._reservation = reservation or self._reservation
         if not self.complete:
             if records is None:
@@ -243,7 +199,7 @@ class ReleaseRun(Run):
 
     @contextmanager
     def _noise_of(self, records: RecordTiles) -> Iterator[SecretStreams]:
-        """The streams that noise comes from: the run's own, or the series', once that knows the records."""
+        """Yield the streams that noise comes from: the run's own, or the series', once that knows the records."""
         if (made := self._series) is None:
             yield self.streams
             return
@@ -257,17 +213,17 @@ class ReleaseRun(Run):
             streams.destroy()
 
     def bind_charge(self, fingerprint: str) -> None:
-        """See :meth:`Run.bind_charge`; all steps of a series have one charge, and :meth:`Series.bind` tells of each."""
+        """See :meth:`Run.bind_charge`; steps of a series share one charge, and :meth:`Series.bind` reports each."""
         if self._series is None:
             super().bind_charge(fingerprint)
 
     def _go_on_from(self, engine: Any) -> None:
-        """Say what the step before released, where the release is a later step of a series."""
+        """Pass on what the step before released, where the release is a later step of a series."""
         if self._series is not None and (before := self._series.series.before(self._series.step)) is not None:
             engine.goes_on(before)
 
     def _fingerprint(self, records: RecordTiles) -> str:
-        """What binds the run to its records, and what the certificate commits to of them where it does."""
+        """Return what binds the run to its records, which the certificate commits to if an auditor may replay it."""
         workers = cores()
         if self._auditor is None:
             return content_fingerprint(records, self.fingerprint_key, workers)
@@ -327,7 +283,7 @@ class ReleaseRun(Run):
 
 
 def check_no_sealed_key(out: Path) -> None:
-    """Raise :class:`InvalidInput` where a sealed key lies beside the place of a release: it is never replaced."""
+    """Raise :class:`InvalidInput` where a sealed key lies next to the place of a release: it is never replaced."""
     place = beside(out, SEALED_FILE)
     if os.path.lexists(place):
         allowed = "no sealed key of an earlier release there: end it (`replay` with `destroy`), or move it away"

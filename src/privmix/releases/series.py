@@ -1,13 +1,11 @@
-"""A series of releases: its folder, with a release a step, and beside it the private folder that keeps its key.
+"""A series of releases: a folder with a release a step, and a private folder next to it with the key.
 
-``NAME/step-001`` and so on are releases, for everyone. ``.NAME.series`` beside ``NAME`` is for its owner, and holds
+``NAME/step-001`` and so on are releases, for everyone. ``.NAME.series`` is for the owner. It holds the secret key of
+all steps' noise, and notes sealed by it: the first plan, the charge for all steps, a code of the key's draws here. Each
+step adds a keyed fingerprint of its records and the certificate's hash.
 
-* the secret key that the noise of all steps is made of;
-* notes, sealed by that key: the plan of the first step, what was charged for all steps, which draws the key gives here,
-  and of each step a keyed fingerprint of its records and the hash of its certificate.
-
-No record, and no sum of records, is kept from one step to the next. With the last step, or when the series is ended,
-the key is overwritten and the private folder removed.
+No record and no sum of records is kept between steps. After the last step, or when the series ends, the key is
+overwritten and the private folder removed.
 """
 
 from __future__ import annotations
@@ -44,35 +42,18 @@ _PROBED: Final = 2**19
 
 
 def place_of_step(folder: Path, step: int) -> Path:
-    """Where the release of a step is.
-
-    Example:
-        >>> place_of_step(Path("visits"), 2).as_posix()
-        'visits/step-002'
-    """
+    """Return a step's folder, such as ``visits/step-002``."""
     return folder / f"step-{step:03d}"
 
 
 def private_place(folder: Path) -> Path:
-    """Where the key of a series is kept.
-
-    Example:
-        >>> private_place(Path("work/visits")).as_posix()
-        'work/.visits.series'
-    """
+    """Return the key's folder, such as ``work/.visits.series``."""
     return folder.with_name(f".{folder.name}.series")
 
 
 @dataclass(frozen=True)
-class Step(Checked):
-    """What is noted of a step.
-
-    Attributes:
-        records: public figure for their number.
-        fingerprint: of them, keyed by the series.
-        run: names the release.
-        certificate: SHA-256 of its file; None while it is not known to be there.
-    """
+class StepNotes(Checked):
+    """Notes on a step: public record count, keyed fingerprint, release id, SHA-256 of its certificate or None."""
 
     records: PlainCount
     fingerprint: Digest
@@ -82,19 +63,11 @@ class Step(Checked):
 
 @dataclass(frozen=True)
 class Notes(Checked):
-    """What is noted of a series.
+    """Notes on a series."""
 
-    Attributes:
-        version: of these notes.
-        id: names the series.
-        plan: of the first step.
-        extractor: that features come from.
-        input_shape: of one raw input.
-        charge: how to find the charge for all steps again; None without a ledger.
-        seed: of tests and benchmarks.
-        draws: a code of what streams under the key draw, by which other samplers are known.
-        steps: those whose records are known, in order.
-    """
+    # plan: of the first step; charge: finds the charge for all steps, None without a ledger; seed: of tests and
+    # benchmarks. draws: a code of the key's draws, by which other samplers are recognised; steps: those with known
+    # records, in order.
 
     version: PlainCount
     id: str
@@ -104,7 +77,7 @@ class Notes(Checked):
     charge: dict[str, Any] | None
     seed: int | None
     draws: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[StepNotes, ...] = ()
 
 
 class _Folder(RunFolder):
@@ -115,24 +88,20 @@ class _Folder(RunFolder):
 
 
 class Series:
-    """A series that began: what is noted of it, and its key.
+    """A series that began: its notes and its key.
 
     Formal guarantees:
-        * One step, one set of records: a step's noise is drawn only once its records are noted, by a keyed
-          fingerprint, and never for others, also after a kill, a refusal or with another plan.
+        * One step, one set of records: a step's noise is drawn only once its records are noted, by a keyed fingerprint.
+          It is never drawn for others, also after a kill, a refusal or with another plan.
         * In order: a step goes on from the release of the step before, unchanged, and a step whose release is there is
           never made again.
         * Same draws: a key whose streams draw other numbers than when the series began, as under another version of
           NumPy, is not used.
-        * For the owner: the key is in the private folder alone, which nobody else can enter; notes that were changed,
+        * For the owner: the key is in the private folder alone, which no other user can enter; notes that were changed,
           or are of another key, are refused. It is overwritten when the series ends.
 
-    A private folder that was copied, or taken from a backup, knows nothing of later steps. Releases that lie in the
-    series' folder and that it does not know are refused. Where a ledger was charged, it knows the records of each step,
-    too. What can't be seen: a folder of before a step, where there is neither a ledger nor that step's release.
-
-    Args:
-        folder: of the series, where its private folder is beside.
+    A private folder from a copy or backup lacks later steps: releases unknown to it are refused, and a charged ledger
+    knows each step's records. Not visible: a folder from before a step, with neither a ledger nor that step's release.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -141,7 +110,7 @@ class Series:
 
     @classmethod
     def find(cls, folder: Path) -> Series | None:
-        """The series of that folder, if it began and has not ended."""
+        """Return the series of that folder, if it began and has not ended."""
         if os.path.lexists(private_place(folder)):
             with storage_errors(FIELD, "read", private_place(folder)), _Folder(folder) as held:
                 whole = held.has(KEY_FILE) and held.has(NOTES_FILE)
@@ -149,7 +118,7 @@ class Series:
             if whole:
                 return cls(folder)
         if os.path.lexists(place_of_step(folder, 1)):
-            raise InvalidInput(FIELD, str(folder), "one whose key is there: this one has ended, or its key was moved")
+            raise InvalidInput(FIELD, str(folder), "a series with its key: this one has ended, or its key was moved")
         return None
 
     @classmethod
@@ -170,7 +139,7 @@ class Series:
                 with _locked(folder):
                     if os.path.lexists(private_place(folder)):
                         if cls.find(folder) is not None:
-                            raise InvalidInput(FIELD, str(folder), "a new one: it began already")
+                            raise InvalidInput(FIELD, str(folder), "a new folder: a series began in this one")
                         _Folder(folder).end({KEY_FILE, NOTES_FILE})
                     notes = Notes(
                         _VERSION,
@@ -193,14 +162,12 @@ class Series:
 
     @cached_property
     def first(self) -> SeriesPlan:
-        """The plan of the first step."""
         plan = plan_from_dict(self.notes.plan)
         assert isinstance(plan, SeriesPlan)
         return plan
 
     @property
     def made(self) -> int:
-        """How many steps are released."""
         return sum(step.certificate is not None for step in self.notes.steps)
 
     @property
@@ -209,7 +176,7 @@ class Series:
         return self.notes.charge is None and not self.notes.steps
 
     def plan_of_next(self, records: int) -> SeriesPlan:
-        """The plan of the step that is to be made, which brings so many records."""
+        """Return the plan of the step that is to be made, which brings ``records`` records."""
         counts = [step.records for step in self.notes.steps[: self.made]] + [records]
         plan = self.first
         if counts[0] != plan.counts[0]:
@@ -225,12 +192,12 @@ class Series:
         if not hmac.compare_digest(_draws(streams), self.notes.draws):
             streams.destroy()
             # The noise of the steps before would not be taken off, and that of this one be another.
-            allowed = "those that drew the noise of the steps before: install these versions"
+            allowed = "the versions that drew the noise of earlier steps: install these"
             raise InvalidInput("versions of numpy and randomgen", "other draws", allowed)
         return streams
 
     def fingerprint_key(self) -> bytes:
-        """For fingerprints of records that tell nobody else anything."""
+        """Key for fingerprints that reveal nothing about records to others."""
         streams = self.streams()
         try:
             return streams.derive("series fingerprint").share()
@@ -244,19 +211,14 @@ class Series:
     def bind(
         self, step: int, records: int, fingerprint: str, run: str, in_ledger: Callable[[Sequence[str]], None]
     ) -> None:
-        """Note which records a step is of, before anything is drawn for them.
-
-        Args:
-            step: that is being made.
-            records: public figure for their number.
-            fingerprint: of them, under :meth:`fingerprint_key`.
-            run: names the release.
-            in_ledger: tells the ledger of the records of all steps so far, by hashes; it refuses other ones.
-        """
+        """Note a step's records before anything is drawn for them."""
+        # in_ledger: gives the ledger all steps' records, by hashes; it refuses other ones.
 
         def noted(notes: Notes) -> Notes:
-            _check_next(notes, step)
-            own = Step(records, fingerprint, run)
+            made = sum(one.certificate is not None for one in notes.steps)
+            if step != made + 1:
+                raise InvalidInput("step", step, f"{made + 1}, the next of the series")
+            own = StepNotes(records, fingerprint, run)
             if len(notes.steps) >= step:
                 kept = notes.steps[step - 1]
                 if not hmac.compare_digest(kept.fingerprint, fingerprint) or kept.records != records:
@@ -288,12 +250,12 @@ class Series:
         found = read_certificate(place)
         own = self.notes.steps[step - 1] if len(self.notes.steps) >= step else None
         if own is None or found.id != own.run:
-            allowed = "no release that this series does not know: its private folder is an older copy, or another's"
+            allowed = "only releases that this series made: its private folder is an older copy, or another's"
             raise InvalidInput(FIELD, str(place), allowed)
         self.done(step, hashlib.sha256(found.to_bytes()).hexdigest())
 
     def before(self, step: int) -> Before | None:
-        """What the step before released, its files as they were then; None for the first step."""
+        """Output of the step before, its files as they were then; None for the first step."""
         if step == 1:
             return None
         place = place_of_step(self.folder, step - 1)
@@ -304,7 +266,6 @@ class Series:
         return Before(read_beside(place, plan, certificate), read_centre(place, plan, certificate))
 
     def link(self, step: int) -> SeriesLink:
-        """What the certificate of a step says of the series."""
         return SeriesLink(self.notes.id, None if step == 1 else self.notes.steps[step - 2].certificate)
 
     def end(self) -> None:
@@ -320,7 +281,7 @@ class Series:
                 held = _Folder(self.folder)
             except FileNotFoundError:
                 raise InvalidInput(
-                    FIELD, str(self.folder), "one that began, with its private folder beside it"
+                    FIELD, str(self.folder), "a series that began, with its private folder next to it"
                 ) from None
             with held:
                 streams = held.load_key()
@@ -347,36 +308,23 @@ class Series:
 
 @dataclass(frozen=True)
 class SeriesStep:
-    """A step of a series, for the run that makes its release.
-
-    Attributes:
-        series: which began.
-        plan: of the step.
-    """
+    """A step of a series, for the run that makes its release; ``plan``: of the step."""
 
     series: Series
     plan: SeriesPlan
 
     @property
     def step(self) -> int:
-        """t."""
         return self.plan.step
 
     @property
     def link(self) -> SeriesLink:
-        """For the certificate."""
         return self.series.link(self.step)
 
 
 def is_series(folder: Path) -> bool:
     """Whether a folder holds a series of releases, and is none itself."""
     return not os.path.lexists(folder / CERTIFICATE_FILE) and (place_of_step(folder, 1) / CERTIFICATE_FILE).is_file()
-
-
-def _check_next(notes: Notes, step: int) -> None:
-    made = sum(one.certificate is not None for one in notes.steps)
-    if step != made + 1:
-        raise InvalidInput("step", step, f"{made + 1}, the next of the series")
 
 
 def _notes(held: _Folder, streams: SecretStreams) -> Notes:
@@ -387,14 +335,17 @@ def _notes(held: _Folder, streams: SecretStreams) -> Notes:
 
 
 def _draws(streams: SecretStreams) -> str:
-    """A code of what streams under this key draw here."""
+    """Return a code of what streams under this key draw here."""
     with streams.lent("series draws") as generator:
         return streams.seal("series draws", generator.standard_normal(_PROBED).tobytes())
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    lock = PathLock(private_place(folder), InvalidInput(FIELD, str(folder), "one that no other process uses just now"))
+    lock = PathLock(
+        private_place(folder),
+        InvalidInput(FIELD, str(folder), "a series that no other process uses; wait until the other one ends"),
+    )
     try:
         yield
     finally:

@@ -27,13 +27,7 @@ _STEP: Final = re.compile(r"step-(\d{3,4})\Z")
 
 @dataclass(frozen=True)
 class Link:
-    """A release of a series whose certificate goes on from that of the step before.
-
-    Attributes:
-        place: its folder.
-        certificate: of it.
-        plan: its plan.
-    """
+    """A release of a series, whose certificate continues that of the step before."""
 
     place: Path
     certificate: Certificate
@@ -42,13 +36,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """A series that holds.
-
-    Attributes:
-        id: names it.
-        steps: T.
-        releases: what was verified of each release there is, step by step.
-    """
+    """A verified series of T ``steps``, with the verification of each release."""
 
     id: str
     steps: int
@@ -58,7 +46,6 @@ class Chain:
         return f"{len(self.releases)} of {self.steps} releases, each linked to the one before"
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         alarm = math.fsum(one.false_alarm for one in self.releases)
         return {"id": self.id, "steps": self.steps, "releases": len(self.releases), "false_alarm": alarm}
 
@@ -66,7 +53,7 @@ class Chain:
 def verify_series(folder: Path, progress: Progress = silent) -> Chain:
     """Verify every release of a series, and that they are the steps of one.
 
-    Formal guarantees (beside those of :func:`privmix.releases.verify.verify_release`, for each release):
+    Formal guarantees (in addition to those of :func:`privmix.releases.verify.verify_release`, for each release):
         * One series: all certificates name the same one, and each states the hash of the certificate before it.
         * No gap: steps follow one another from the first on.
         * One plan: each plan is the one before with one more number of records, and its price that of all steps.
@@ -78,12 +65,12 @@ def verify_series(folder: Path, progress: Progress = silent) -> Chain:
         found.append(verify_release(place, progress))
         chain.append(_link_at(place, chain))
         if chain[-1].certificate.id != found[-1].id:
-            raise StorageError(f"{FIELD}: somebody put another release in the place of {place} meanwhile")
+            raise StorageError(f"{FIELD}: {place} was replaced by another release meanwhile; put the first one back")
     return Chain(_link(chain[-1].certificate).id, chain[-1].plan.steps, tuple(found))
 
 
 def linked(folder: Path) -> list[Link]:
-    """The releases of a series by their certificates, which go on from one another; files are not read."""
+    """Return the releases of a series by their certificates, which go on from one another; files are not read."""
     chain: list[Link] = []
     for place in _places(folder):
         chain.append(_link_at(place, chain))
@@ -100,7 +87,7 @@ def _places(folder: Path) -> Iterator[Path]:
 
 
 def _link_at(place: Path, chain: Sequence[Link]) -> Link:
-    """The release there; :class:`InvalidInput` unless it is the step after those of the chain."""
+    """Return the release there; :class:`InvalidInput` unless it is the step after those of the chain."""
     name, certificate = place.name, read_certificate(place)
     link, plan = _link(certificate), plan_from_dict(certificate["plan"])
     if not isinstance(plan, SeriesPlan):

@@ -1,12 +1,9 @@
-"""Shards: Parquet files whose every byte follows from their rows, so that nothing else can be in them.
+"""Shards: Parquet files whose bytes all follow from their rows, so that they can hold nothing else.
 
-Parquet leaves much to its writer: free metadata, gaps between columns, compression, dictionaries, statistics. A shard
-of privmix has one form: two columns ``x`` and ``y`` of fixed-size lists of float32, one row group, plain pages of about
-one mebibyte, no compression, and for metadata the Arrow schema alone, with the names of features and classes where the
-certificate names features. All bytes but the values follow from the number of rows, the two widths and these names.
-Reading therefore compares those bytes and takes the values from where they must be; no parser of the format, and none
-of its features, is ever given a stranger's file. pandas, Polars, pyarrow and Hugging Face datasets read the files as
-they are.
+One form: columns ``x`` and ``y`` of fixed-size lists of float32, one row group, plain pages of about one mebibyte, no
+compression. The only metadata is the Arrow schema, with any names of features and classes. All other bytes follow from
+the number of rows, the widths and these names: reading compares them and takes values from known places. No parser of
+the format reads a stranger's file. pandas, Polars, pyarrow and Hugging Face read shards.
 
 The layout is that of Apache Parquet (format 2.6; metadata in Thrift's compact protocol).
 """
@@ -50,13 +47,7 @@ _FLOAT, _OPTIONAL, _REPEATED, _LISTS, _PLAIN, _RLE = 4, 1, 2, 3, 0, 3
 
 @dataclass(frozen=True)
 class Values:
-    """A place in a shard that holds values: rows ``start`` to ``stop`` of a column, row by row.
-
-    Attributes:
-        column: ``"x"`` or ``"y"``.
-        start, stop: rows within the shard.
-        width: values a row.
-    """
+    """Place of values in a shard: rows ``start`` to ``stop`` of column "x" or "y", ``width`` values a row."""
 
     column: str
     start: int
@@ -68,26 +59,13 @@ class Values:
 class ShardForm:
     """The one form of a shard of ``rows`` rows.
 
-    Attributes:
-        rows: at least 1.
-        dim: width of ``x``.
-        classes: width of ``y``.
-        told: keys and texts of the schema's metadata, which readers show beside the columns: names, mostly nothing.
-
     Formal guarantees:
         * One form: shards of equal form differ in their values alone; any other byte, more or fewer of them included,
           is refused.
         * Bounded: nothing is read or allocated before the file's size is the form's, and then a page at a time.
-
-    Example:
-        >>> import io
-        >>> form, stream = ShardForm(rows=2, dim=3, classes=1), io.BytesIO()
-        >>> write_shard(stream, np.ones((2, 3), np.float32), np.zeros((2, 1), np.float32)) == hashlib.sha256(
-        ...     stream.getvalue()).hexdigest()
-        True
-        >>> len(stream.getvalue()) == form.size
-        True
     """
+
+    # dim, classes: widths of x and y; told: metadata of the schema: names, mostly empty.
 
     rows: int
     dim: int
@@ -96,22 +74,20 @@ class ShardForm:
 
     @property
     def size(self) -> int:
-        """Bytes of the file."""
         return len(_MAGIC) + self._chunk_size(self.dim) + self._chunk_size(self.classes) + len(self._footer())
 
     @property
     def words(self) -> str:
-        """The form, for messages."""
         return f"a shard of {self.rows} rows as privmix writes it, {self.dim} values x and {self.classes} values y each"
 
     def check_size(self, found: int, name: str) -> None:
         """Raise :class:`InvalidInput` unless a file of ``found`` bytes can be of this form."""
-        # The values first: the size of the rest is then computed only where there are so many bytes.
+        # The values first: the size of the rest is then computed only for a file that is large enough.
         if found < 4 * self.rows * (self.dim + self.classes) or found != self.size:
             raise InvalidInput(name, f"a file of {found} bytes", self.words)
 
     def pieces(self) -> Iterator[bytes | Values]:
-        """The file from its first byte to its last: bytes that are the same in every shard of this form, and values."""
+        """Yield the file from first byte to last: bytes that every shard of this form shares, and values."""
         yield _MAGIC
         for name, width in (("x", self.dim), ("y", self.classes)):
             for start, stop, head in self._pages(width):
@@ -169,17 +145,8 @@ def write_shard(stream: IO[bytes], x: NDArray[np.float32], y: NDArray[np.float32
 def read_shard(
     stream: IO[bytes], form: ShardForm, name: str, seen: Callable[[Any], object]
 ) -> Iterator[tuple[Values, NDArray[np.float32]]]:
-    """Read a shard of a known form, a page at a time.
-
-    Args:
-        stream: a regular file, at its start; see :func:`privmix.untrusted.open_plain`.
-        form: what the shard must be.
-        name: what messages call it.
-        seen: is given all bytes of the file, in order, each before the values in it are yielded.
-
-    Yields:
-        where the values are, and the values (rows, width).
-    """
+    """Read a shard of a known form; yield places and values (rows, width), a page at a time."""
+    # stream: a regular file at its start, of open_plain; seen: gets all bytes in order, before the values are yielded.
     allowed = form.words
     form.check_size(os.fstat(stream.fileno()).st_size, name)
     for piece in form.pieces():
@@ -202,7 +169,7 @@ def _rows_a_page(width: int) -> int:
 
 
 def _page_head(rows: int, width: int) -> bytes:
-    """What comes before the values of a page: its header, and which row each value belongs to."""
+    """Bytes before the values of a page: its header, and which row each value belongs to."""
     values = rows * width
     # A row begins at repetition level 0 and goes on at 1; no list and no value is missing (definition level 3).
     repetition = _run(rows, 0) if width == 1 else (_run(1, 0) + _run(width - 1, 1)) * rows
@@ -213,17 +180,17 @@ def _page_head(rows: int, width: int) -> bytes:
 
 
 def _run(length: int, level: int) -> bytes:
-    """So many times the same level, in Parquet's run-length encoding."""
+    """Repeat the same level, in Parquet's run-length encoding."""
     return _varint(length << 1) + bytes([level])
 
 
 def _entry(key: bytes, value: bytes) -> bytes:
-    """Of the file's metadata."""
+    """Entry of the file's metadata."""
     return _struct((1, _BYTES, key), (2, _BYTES, value))
 
 
 def _list_column(name: bytes) -> list[bytes]:
-    """Schema of a column of lists: the column, its list, the element."""
+    """Return the schema of a column of lists: the column, its list, the element."""
     logical = _struct((3, _STRUCT, _struct()))
     return [
         _struct((3, _I32, _OPTIONAL), (4, _BYTES, name), (5, _I32, 1), (6, _I32, _LISTS), (10, _STRUCT, logical)),
@@ -233,7 +200,7 @@ def _list_column(name: bytes) -> list[bytes]:
 
 
 def _chunk(name: bytes, values: int, offset: int, size: int) -> bytes:
-    """Where a column is and how it is stored."""
+    """Place of a column and how it is stored."""
     meta = _struct(
         (1, _I32, _FLOAT),
         (2, _LIST, (_I32, [_zigzag(_PLAIN), _zigzag(_RLE)])),

@@ -1,4 +1,4 @@
-"""What verification of a release leaves open, in words: of every release, and of this one by its own numbers."""
+"""Limits of verification of a release, in words: for every release, and for this one by its own numbers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from privmix.rounding import rounded_down
 
 UNCHECKED: Final = (
     "that the rows came from running this plan on the records: noise is tested as far as data cannot hide its absence",
-    "noise of another shape, and noise that somebody knows or made to look right: noise can be made that no test tells "
-    "from Gaussian and that whoever holds a key can take off (Sun and He 2025)",
-    "the order of rows, and that features and labels of a row belong together",
     "that insecure_seed is honest, and that the key was kept secret and destroyed",
     COUNT_UNCHECKED,
     "that a ledger was charged, and other releases of the same records",
+    "noise of another shape, and noise that somebody knows or made to look right: noise can be made that no test tells "
+    "from Gaussian and that whoever holds a key can take off (Sun and He 2025)",
+    "the order of rows, and that features and labels of a row belong together",
     "what texts say that are the owner's: title, owner, contact, licence (200 characters each), purpose (1,000), date, "
     "a licence's own text (128 KiB), names of classes (200 each), of a model, of a table's columns and categories (64 "
     "KiB in all)",
@@ -29,13 +29,13 @@ UNCHECKED: Final = (
     "were made of",
     "who made the release, unless privmix verify --key finds it signed: hashes show edits and are no signature",
 )
-"""What verification can't see of any release."""
+"""Limits of verification for any release, in words."""
 
 _KEY: Final = next(text for text in UNCHECKED if "the key was kept secret" in text)
 
 # Shares of the noise that are called nothing.
 _LEAST: Final = 0.05
-# Which released numbers a test is about, by its name, where it does not say so itself.
+# Which released numbers a test is about, by its name, where the name alone does not show it.
 _PARTS: Final = {
     "noise of the mean": "the mean",
     "noise of each column of x": "features of rows",
@@ -55,13 +55,8 @@ _PARTS: Final = {
 
 
 def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, laplace: bool = False) -> tuple[str, ...]:
-    """What a release's verification leaves open: :data:`UNCHECKED`, and what its own numbers and extractor leave.
-
-    Args:
-        certificate: of the release.
-        tests: that held.
-        laplace: the rows' noise is Laplace's, whose tests say nothing of how much data hide.
-    """
+    """Return what a release's verification leaves open: :data:`UNCHECKED` and its own numbers' and extractor's part."""
+    # laplace: rows have Laplace noise, whose tests do not bound how much data hide.
     found = tuple(tests)
     own = [missing_noise(found, laplace=laplace)]
     if _sampled(found):
@@ -75,7 +70,7 @@ def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, lap
         )
     if (why := obstacle(certificate["extractor"], tuple(certificate["input_shape"]))) is not None:
         own.append(why)
-    found_open = (UNCHECKED[0], *own, *UNCHECKED[1:])
+    found_open = (*UNCHECKED[:4], *own, *UNCHECKED[4:])
     if link_of(certificate) is not None:
         key = (
             "that insecure_seed is honest, that the key of the series is kept secret and destroyed at its end, and "
@@ -93,29 +88,21 @@ def unchecked(certificate: Mapping[str, Any], tests: Iterable[NoiseTest], *, lap
 
 
 def _sampled(tests: tuple[NoiseTest, ...]) -> bool:
-    """Whether rows are samples of what was released beside them, and not on the grid of noisy sums."""
+    """Whether rows are samples of the arrays released with them, and not on the grid of noisy sums."""
     return any(test.name == ON_THE_GRID and not test.tests for test in tests)
 
 
 def excluded_below(test: NoiseTest) -> float | None:
-    """The share of the certified noise below which the test would have refused these very data; None: not known.
-
-    Of what was measured, the noise's part is about 1 and the rest is signal: with a share f of the noise, the same data
-    would have measured the root of (lowest^2 - 1 + f^2). About: a test of few numbers knows the signal badly.
-
-    Example:
-        >>> excluded_below(NoiseTest("noise of x", 1, 5e-11, lowest=1.0, caught=0.9))
-        0.9
-        >>> excluded_below(NoiseTest("noise of the mean", 1, 5e-11, lowest=6.6, caught=0.4))
-        0.0
-    """
+    """Return the share of the certified noise that the test would have refused on these data; None: unknown."""
+    # About 1 of what was measured is noise and the rest signal. With a share f of the noise, the same data would
+    # measure the root of (lowest^2 - 1 + f^2). A test of few numbers knows the signal badly.
     if test.lowest is None or test.caught is None:
         return None
     return math.sqrt(max(0.0, test.caught**2 - max(0.0, test.lowest**2 - 1)))
 
 
 def missing_noise(tests: Iterable[NoiseTest], *, laplace: bool = False) -> str:
-    """A sentence: how much of each noise may be missing without being noticed in this release."""
+    """Return a sentence: how much of each noise may be missing without being noticed in this release."""
     shares: dict[str, float] = {}
     found = tuple(tests)
     for test in found:

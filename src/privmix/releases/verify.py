@@ -1,4 +1,4 @@
-"""Check a release without trusting whoever made it: its price, its files, and what its numbers show of its noise."""
+"""Verify a release without trusting its maker: its cost, its files, and evidence of noise in its numbers."""
 
 from __future__ import annotations
 
@@ -58,47 +58,27 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
     """Recompute what a release's certificate claims, and test what its numbers can show.
 
     Formal guarantees:
-        * Whole: the folder holds exactly the files that follow from the plan, plain ones; every byte of them follows
+        * Whole: the folder holds exactly the files that follow from the plan, plain ones. Every byte of them follows
           from the certificate, has the hash that it states, or, of the certificate itself, from its content.
-        * Nothing else: shards and arrays have one form, in which there is room for the released numbers alone; arrays
-          that follow from others (maps of later stages, whitenings by a procedural prior) are made again. On a machine
-          that rounds otherwise they are compared by what they are, up to rounding.
-        * Typed: each value of the certificate has its type, range and greatest length. What texts and numbers may still
-          say is listed, with its size, in the result's ``unchecked``.
+        * Nothing else: shards and arrays have one form, which holds the released numbers alone. Arrays that follow from
+          others (maps of later stages, whitenings by a procedural prior) are made again. On a machine that rounds
+          otherwise they are compared by what they are, up to rounding.
+        * Typed: each value of the certificate has its type, range and greatest length. The result's ``unchecked`` lists
+          what texts and numbers may still express, with its size.
         * One plan: the event follows from the plan, so sampler and price belong together; noise levels, warnings,
           statements, assessment, data card and Croissant metadata follow from it too.
         * Price: epsilon of the event, recomputed here, is at most the stated one; so is delta all along the curve.
         * Noise: the released numbers pass one-sided tests of the certified noise, which refuse an honest release with
-          probability ``false_alarm`` (below 1e-9) at most, whatever its records are.
-        * Bounded: nothing is allocated that the files' sizes do not justify; no code of theirs runs, no link is
+          probability ``false_alarm`` (below 1e-9) at most, for any records.
+        * Bounded: nothing is allocated that the files' sizes do not justify. No code of theirs runs, no link is
           followed, and each file is opened once: what is tested is what was hashed.
 
-    What it can't see is in the result's ``unchecked``: :data:`privmix.releases.unchecked.UNCHECKED`, and of this
-    release how much noise may be missing unnoticed, and arrays that could not be made again.
-
-    Args:
-        folder: of the release.
-        progress: called with (stage, done, total).
+    The result's ``unchecked`` lists the rest: :data:`privmix.releases.unchecked.UNCHECKED`, how much noise may be
+    missing unnoticed, and arrays that could not be made again.
 
     Raises:
         InvalidInput: a check failed; the message names it.
         StorageError: a file is missing or unreadable.
-
-    Example:
-        >>> import tempfile
-        >>> import numpy as np
-        >>> from privmix.engine import PrivateRecords
-        >>> from privmix.planning import ReleaseConfig
-        >>> from privmix.releases import SecretStreams, release_to_folder
-        >>> rng = np.random.default_rng(0)
-        >>> records = PrivateRecords(rng.normal(size=(500, 8)), rng.integers(0, 2, 500))
-        >>> plan = ReleaseConfig(records=500, dim=8, classes=("no", "yes"), mixup_degree=16).calibrate(4.0, 1e-4)
-        >>> folder = Path(tempfile.mkdtemp()) / "release"
-        >>> _ = release_to_folder(plan, records, SecretStreams.from_entropy(), folder,
-        ...                       extractor={"name": "identity"}, input_shape=(8,))
-        >>> found = verify_release(folder)
-        >>> found.recomputed_epsilon <= 4.0, 0 < found.false_alarm < 1e-9
-        (True, True)
     """
     root = Path(folder)
     held = check_but_numbers(root)
@@ -111,17 +91,11 @@ def verify_release(folder: str | Path, progress: Progress = silent) -> Verificat
 
 
 @dataclass(frozen=True)
-class Held:
-    """What holds of a release before its released numbers are looked at.
+class VerifiedFolder:
+    """Results of the checks before released numbers are read."""
 
-    Attributes:
-        certificate: as it was read.
-        plan: that it states.
-        cost: its price, recomputed.
-        shards: their entries in the certificate, in order.
-        carried: arrays of its extractor, by name.
-        ended: what somebody stated of the end of its sealed key, if anything.
-    """
+    # cost: recomputed; shards: entries of the certificate, in order; carried: the extractor's arrays; ended: a
+    # statement of the end of its sealed key, or None.
 
     certificate: Certificate
     plan: Plan
@@ -131,8 +105,8 @@ class Held:
     ended: Ended | None
 
 
-def check_but_numbers(root: Path) -> Held:
-    """The part of :func:`verify_release` that looks at no released number: all that follows from the certificate."""
+def check_but_numbers(root: Path) -> VerifiedFolder:
+    """Check all that follows from the certificate: the part of :func:`verify_release` without released numbers."""
     content = read_plain(root / CERTIFICATE_FILE, "certificate", MOST_BYTES)
     certificate = parse_certificate(content)
     check_spec(certificate["extractor"])
@@ -158,22 +132,22 @@ def check_but_numbers(root: Path) -> Held:
     check_carried(certificate["extractor"], carried)
     sealed = commitment_of(certificate)
     ended = None if sealed is None else read_end(root / ENDED_FILE, certificate.id, sealed, digest)
-    return Held(certificate, plan, cost, shards, carried, ended)
+    return VerifiedFolder(certificate, plan, cost, shards, carried, ended)
 
 
 def _check_pictures_and_licences(root: Path, certificate: Mapping[str, Any]) -> None:
     for item in certificate["files"]:
-        if item["file"] == PICTURE_FILE:
-            picture = read_plain(root / PICTURE_FILE, PICTURE_FILE, MOST_PICTURE_BYTES)
-            check_hash(item, hashlib.sha256(picture).hexdigest())
-            check_picture(picture, PICTURE_FILE)
-        if item["file"] == LICENCE_FILE:
-            licence = read_plain(root / LICENCE_FILE, LICENCE_FILE, MOST_LICENCE_BYTES)
-            check_hash(item, hashlib.sha256(licence).hexdigest())
-            check_licence(licence, LICENCE_FILE)
+        for name, most, check in (
+            (PICTURE_FILE, MOST_PICTURE_BYTES, check_picture),
+            (LICENCE_FILE, MOST_LICENCE_BYTES, check_licence),
+        ):
+            if item["file"] == name:
+                content = read_plain(root / name, name, most)
+                check_hash(item, hashlib.sha256(content).hexdigest())
+                check(content, name)
 
 
-def _check_numbers(root: Path, held: Held, progress: Progress) -> list[NoiseTest]:
+def _check_numbers(root: Path, held: VerifiedFolder, progress: Progress) -> list[NoiseTest]:
     """Read every file of released numbers once: its hash, and what its numbers show."""
     found: list[NoiseTest] = []
     certificate, plan, shards, carried = held.certificate, held.plan, held.shards, held.carried
@@ -197,11 +171,7 @@ def _check_numbers(root: Path, held: Held, progress: Progress) -> list[NoiseTest
 
 
 def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
-    """The part of :func:`verify_release` that needs no file but the certificate, as ``read_certificate`` gave it.
-
-    Returns:
-        the plan, and its price recomputed here.
-    """
+    """Check a certificate without other files, as :func:`verify_release` does; return plan and recomputed cost."""
     plan = plan_from_dict(certificate["plan"])
     cost = check_guarantee(certificate, plan)
     check_counted(certificate, plan)
@@ -225,14 +195,14 @@ def check_certificate(certificate: Certificate) -> tuple[Plan, PrivacyCost]:
 
 
 def _check_names(certificate: Mapping[str, Any], plan: Plan) -> None:
-    """Those that follow from the extractor's settings; certificates of earlier versions have none."""
+    """Check the names that follow from the extractor's settings; certificates of earlier versions have none."""
     names = list(stated_names(certificate["extractor"], plan.dim))
     if "feature_names" in certificate and (not names or certificate["feature_names"] != names):
         raise InvalidInput("certificate feature_names", "other names", "those that follow from the extractor")
 
 
 def _check_curve(certificate: Certificate, plan: Plan) -> None:
-    """The points that privmix states, each with at least the delta that is recomputed."""
+    """Raise unless the points are privmix's, each with at least the recomputed delta."""
     stated, expected = certificate["epsilon_delta_curve"], curve_of(plan, certificate.epsilon, certificate.delta)
     if len(stated) != len(expected):
         raise InvalidInput("certificate curve", len(stated), f"{len(expected)} points")

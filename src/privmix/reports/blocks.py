@@ -1,4 +1,4 @@
-"""What a report page is made of: sections of cards of blocks. Values only; templates turn them into HTML."""
+"""Parts of a report page: sections of cards of blocks. Values only; templates turn them into HTML."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Paragraphs:
 
 
 @dataclass(frozen=True)
-class Points:
+class PointsBlock:
     """Sentences as a list."""
 
     texts: Sequence[str | Markup]
@@ -29,7 +29,7 @@ class Points:
 
 @dataclass(frozen=True)
 class Callout:
-    """What nobody may overlook."""
+    """A notice that no reader may overlook."""
 
     tone: Tone
     title: str
@@ -38,7 +38,7 @@ class Callout:
 
 
 @dataclass(frozen=True)
-class Number:
+class NumberBlock:
     """A figure that stands out: what it is, how much, and a word on it."""
 
     name: str
@@ -51,20 +51,13 @@ class Number:
 class Numbers:
     """Figures that stand out, in a row."""
 
-    numbers: Sequence[Number]
+    numbers: Sequence[NumberBlock]
     block: ClassVar[str] = "numbers"
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a caption; the first cell of a row is its heading.
-
-    Attributes:
-        caption: what the table shows; also its accessible name.
-        columns: headings.
-        rows: cells, as many as columns.
-        text: columns that hold text and not figures, by index (the first always does).
-    """
+    """Rows of text under a caption; first cells are headings; ``text``: indices of further columns of text."""
 
     caption: str
     columns: Sequence[str]
@@ -75,14 +68,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Heatmap:
-    """A table of counts with shares as shades.
-
-    Attributes:
-        caption: what it shows.
-        corner: what rows and columns are.
-        columns: headings.
-        rows: for each a heading, and for each cell its text and its shade from 0 to 1.
-    """
+    """A table of counts; each row is a heading and, for each cell, its text and shade from 0 to 1."""
 
     caption: str
     corner: str
@@ -92,7 +78,7 @@ class Heatmap:
 
 
 @dataclass(frozen=True)
-class Key:
+class KeyBlock:
     """An entry of a figure's legend: how it is drawn (a style of the page's style sheet) and what it is."""
 
     style: str
@@ -105,19 +91,13 @@ class Figure:
 
     svg: Markup
     caption: str | Markup
-    keys: Sequence[Key] = ()
+    keys: Sequence[KeyBlock] = ()
     block: ClassVar[str] = "figure"
 
 
 @dataclass(frozen=True)
 class Pictures:
-    """A grid of small images with headings.
-
-    Attributes:
-        caption: what it shows.
-        columns: headings.
-        rows: for each a heading, and for each image a data URI and what it shows.
-    """
+    """A grid of small images; each row is a heading and, for each image, a data URI and its description."""
 
     caption: str
     columns: Sequence[str]
@@ -126,7 +106,7 @@ class Pictures:
 
 
 @dataclass(frozen=True)
-class Command:
+class CommandBlock:
     """A command line to copy."""
 
     name: str
@@ -136,13 +116,8 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Columns:
-    """Blocks side by side where there is room, else one column after the other.
-
-    Attributes:
-        columns: blocks of each.
-        flowing: columns of different heights fill the room one below the other.
-    """
+class ColumnsBlock:
+    """Blocks side by side where the width suffices; ``flowing``: columns of different heights fill the space."""
 
     columns: Sequence[Sequence[Block]]
     flowing: bool = False
@@ -151,31 +126,33 @@ class Columns:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks that are shown when asked for, and in print.
-
-    Attributes:
-        title: what is asked for.
-        blocks: what it is.
-    """
+    """Blocks that a reader opens by their title; open in print."""
 
     title: str
     blocks: Sequence[Block]
     block: ClassVar[str] = "details"
 
 
-Block = Paragraphs | Points | Callout | Numbers | Table | Heatmap | Figure | Pictures | Command | Columns | Details
+Block = (
+    Paragraphs
+    | PointsBlock
+    | Callout
+    | Numbers
+    | Table
+    | Heatmap
+    | Figure
+    | Pictures
+    | CommandBlock
+    | ColumnsBlock
+    | Details
+)
 
 
 @dataclass(frozen=True)
 class Card:
-    """One record's part of a section.
+    """One record's part of a section; ``notes`` must accompany its figures."""
 
-    Attributes:
-        title: what it is about; empty where the section says it.
-        blocks: what it shows.
-        notes: sentences that must stand beside the figures.
-        private: whether any figure in it stems from private rows.
-    """
+    # title: empty where the section states it; private: a figure stems from private rows.
 
     title: str
     blocks: Sequence[Block]
@@ -185,9 +162,10 @@ class Card:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of the page with a heading of its own."""
+    """A part of the page with a heading of its own; ``folded``: its cards wait behind their heading; open in print."""
 
     anchor: str
     title: str
     lead: str
     cards: Sequence[Card] = field(default_factory=tuple)
+    folded: bool = False

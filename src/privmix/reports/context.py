@@ -1,4 +1,4 @@
-"""What panels are made from: the records that may be shown, and nothing else."""
+"""Input of panels: the records that may be shown, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,46 +8,39 @@ from typing import Any, Final
 
 import numpy as np
 
-from privmix.reports.fields import Fields
+from privmix.reports.fields import RecordFields
 from privmix.reports.places import public_command, public_values
 from privmix.reports.records import RunRecord, order_of, public_records
 
 OWNER, PUBLIC = "owner", "public"
 AUDIENCES: Final = (OWNER, PUBLIC)
-# Names single records, or tells how runs ended: nothing for the public, whatever the data are.
+# Names single records, or how runs ended: nothing for the public, with any data.
 _OWNER_ONLY: Final = frozenset({"highest_risk", "outcomes"})
 
 
 @dataclass(frozen=True)
-class Shown:
-    """A record as the page shows it.
-
-    Attributes:
-        record: the record, without the fields that its audience may not see.
-        name: of its part of the page; ids begin with it.
-        content: its figures, for careful reading.
-        digest: of the stored record.
-    """
+class ShownRecord:
+    """A record as the page shows it, without fields hidden from its audience; ids begin with ``name``."""
 
     record: RunRecord
     name: str
-    content: Fields
+    content: RecordFields
     digest: str
 
 
 @dataclass(frozen=True)
 class Context:
-    """All that a page is made from.
+    """The sources of a page.
 
     Formal guarantees:
-        * For the public: records that say they are private are left out before anything else is done with them, so no
-          byte of the page depends on them, nor on how many there are.
-        * For the public, fields that single out records are left out of public records too, and in their
-          commands and settings files and addresses are named without the way to them.
+        * For the public: records marked as private are left out before anything else is done with them. No byte of the
+          page depends on them, nor on how many there are.
+        * For the public, fields that single out records are left out of public records too. In their commands and
+          settings, files and addresses are named without the way to them.
     """
 
     audience: str
-    shown: tuple[Shown, ...]
+    shown: tuple[ShownRecord, ...]
 
     @classmethod
     def of(cls, records: Iterable[RunRecord], audience: str) -> Context:
@@ -62,18 +55,17 @@ class Context:
         shown = (_shown(record, digest, f"r{place}", audience) for place, (digest, record) in enumerate(ordered))
         return cls(audience, tuple(shown))
 
-    def of_kind(self, *kinds: str) -> list[Shown]:
-        """The records of these kinds, in order."""
+    def of_kind(self, *kinds: str) -> list[ShownRecord]:
         return [one for one in self.shown if one.record.kind in kinds]
 
-    def guarantee_for(self, one: Shown) -> Fields:
-        """The guarantee of what a record is about; nothing where it is not known."""
+    def guarantee_for(self, one: ShownRecord) -> RecordFields:
+        """Return the guarantee of what a record is about; nothing where it is not known."""
         for other in self.of_kind("guarantee"):
             if other.record.subject["id"] == one.record.subject["id"]:
                 return other.content
-        return Fields(None)
+        return RecordFields(None)
 
-    def catch_limit(self, one: Shown) -> tuple[list[float], list[float]] | None:
+    def catch_limit(self, one: ShownRecord) -> tuple[list[float], list[float]] | None:
         """(false-alarm rates, detection rates that no attack exceeds), by the guarantee of what a record is about."""
         curve = self.guarantee_for(one).fields("tradeoff").curve("alpha", "beta")
         if not curve or self.lacks_limit(one):
@@ -82,15 +74,15 @@ class Context:
         alpha, beta = (np.asarray(values)[order] for values in curve)
         return alpha.tolist(), (1 - beta).tolist()
 
-    def lacks_limit(self, one: Shown) -> bool:
+    def lacks_limit(self, one: ShownRecord) -> bool:
         """Whether the guarantee of what a record is about is known, and limits nothing: its noise can be guessed."""
         return self.guarantee_for(one).flag("insecure_seed")
 
-    def __iter__(self) -> Iterator[Shown]:
+    def __iter__(self) -> Iterator[ShownRecord]:
         return iter(self.shown)
 
 
-def _shown(record: RunRecord, digest: str, name: str, audience: str) -> Shown:
+def _shown(record: RunRecord, digest: str, name: str, audience: str) -> ShownRecord:
     if audience != OWNER:
         shown = {
             "content": _without(record.content, _OWNER_ONLY),
@@ -98,11 +90,11 @@ def _shown(record: RunRecord, digest: str, name: str, audience: str) -> Shown:
             "command": public_command(record.command),
         }
         record = RunRecord(**{**vars(record), **shown})
-    return Shown(record, name, Fields(record.content), digest)
+    return ShownRecord(record, name, RecordFields(record.content), digest)
 
 
 def _without(values: Any, names: frozenset[str]) -> Any:
-    """The same without fields of these names, at any depth."""
+    """Return the same without fields of these names, at any depth."""
     if isinstance(values, Mapping):
         return {name: _without(value, names) for name, value in values.items() if name not in names}
     if isinstance(values, Sequence) and not isinstance(values, str):

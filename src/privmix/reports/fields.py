@@ -1,7 +1,4 @@
-"""Reading the content of records that another version may have written: what is missing or of another kind is absent.
-
-A page must not fall over a field that it doesn't know, and must not guess at one that isn't there.
-"""
+"""Readers of records that other versions may have written: missing or unknown fields are absent, never guessed."""
 
 from __future__ import annotations
 
@@ -12,14 +9,8 @@ from typing import Any, Final
 _LARGEST: Final = 1e100
 
 
-class Fields:
-    """JSON values by name; every reader returns None or nothing where the value isn't what it reads.
-
-    Example:
-        >>> found = Fields({"auc": 0.5, "roc": {"fpr": [0, 1]}, "name": 3})
-        >>> found.number("auc"), found.fields("roc").series("fpr"), found.text("name"), found.number("other")
-        (0.5, [0.0, 1.0], '', None)
-    """
+class RecordFields:
+    """JSON values by name; every reader returns None or an empty value for another type."""
 
     def __init__(self, values: Any) -> None:
         self._values: Mapping[str, Any] = values if isinstance(values, Mapping) else {}
@@ -28,11 +19,10 @@ class Fields:
         return bool(self._values)
 
     def number(self, name: str) -> float | None:
-        """A finite number, and none that nothing measures."""
+        """Return a finite number, and none that nothing measures."""
         return _number(self._values.get(name))
 
     def text(self, name: str) -> str:
-        """A text, else an empty one."""
         found = self._values.get(name)
         return found if isinstance(found, str) else ""
 
@@ -40,42 +30,35 @@ class Fields:
         """Whether the value is true, and nothing like it."""
         return self._values.get(name) is True
 
-    def says_no(self, name: str) -> bool:
-        """Whether the value is false, and nothing like it."""
-        return self._values.get(name) is False
-
     def series(self, name: str) -> list[float]:
-        """A list of finite numbers; nothing unless all of them are."""
+        """Return a list of finite numbers; nothing unless all of them are."""
         return _series(self._values.get(name))
 
     def matrix(self, name: str) -> list[list[float]]:
-        """A square list of lists of finite numbers; nothing unless it is one."""
+        """Return a square list of lists of finite numbers; nothing unless it is one."""
         found = self._values.get(name)
         rows = [_series(row) for row in found] if isinstance(found, list) else []
         return rows if rows and all(len(row) == len(rows) for row in rows) else []
 
     def texts(self, name: str) -> list[str]:
-        """A list of texts; nothing unless all of them are."""
+        """Return a list of texts; nothing unless all of them are."""
         found = self._values.get(name)
         return found if isinstance(found, list) and all(isinstance(item, str) for item in found) else []
 
-    def fields(self, name: str) -> Fields:
-        """What is nested under the name."""
-        return Fields(self._values.get(name))
+    def fields(self, name: str) -> RecordFields:
+        return RecordFields(self._values.get(name))
 
-    def several(self, name: str) -> list[Fields]:
-        """A list of nested ones; what is none is left out."""
+    def several(self, name: str) -> list[RecordFields]:
+        """Return a list of nested ones; what is none is left out."""
         found = self._values.get(name)
-        return [Fields(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
+        return [RecordFields(item) for item in found if isinstance(item, Mapping)] if isinstance(found, list) else []
 
-    def several_lists(self, name: str) -> list[list[Fields]]:
-        """A list of lists of nested ones; what is none is left out."""
+    def several_lists(self, name: str) -> list[list[RecordFields]]:
+        """Return a list of lists of nested ones; what is none is left out."""
         found = self._values.get(name)
-        rows = [Fields({"row": row}).several("row") for row in found] if isinstance(found, list) else []
-        return rows
+        return [RecordFields({"row": row}).several("row") for row in found] if isinstance(found, list) else []
 
     def numbers(self) -> dict[str, float]:
-        """All finite numbers by name."""
         return {str(name): found for name, value in self._values.items() if (found := _number(value)) is not None}
 
     def others(self, known: Collection[str]) -> dict[str, Any]:
@@ -93,11 +76,9 @@ class Fields:
 
 
 def flat(values: Any, prefix: str = "") -> list[tuple[str, str]]:
-    """Nested settings as rows of name and text, in their order.
+    """Return nested settings as rows of name and text, in order.
 
     Example:
-        >>> flat({"plan": {"rows": 5, "classes": ["a", "b"]}, "seed": None})
-        [('plan.rows', '5'), ('plan.classes', 'a, b'), ('seed', 'none')]
         >>> flat({"plans": [{"m": 1, "rows": 9}, {"m": 4, "rows": 9}]})
         [('plans.m', '1; 4'), ('plans.rows', '9')]
     """
@@ -121,7 +102,7 @@ def _side_by_side(rows: list[dict[str, str]]) -> list[tuple[str, str]]:
 
 
 def shown(value: Any) -> str:
-    """A setting as people write it; long lists are cut, and say so."""
+    """Return a setting as people write it; long lists are cut, and marked as cut."""
     if value is None or value == {}:
         return "none"
     if isinstance(value, bool):

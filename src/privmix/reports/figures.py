@@ -1,7 +1,4 @@
-"""The figures of a report page: plain numbers in, an inline SVG with its name and description out.
-
-No text of a record is drawn; names of attacks and the like stand in legends and descriptions, as text of the page.
-"""
+"""Figures of a report page as inline SVG. Texts of records stand in legends and descriptions, never in drawings."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ _HALO: dict[str, Any] = {"markeredgecolor": PAPER, "markeredgewidth": 1.4, "clip
 
 
 @dataclass(frozen=True)
-class Line:
+class FigureLine:
     """One attack's curve: false-alarm rates, detection rates, and their confidence band."""
 
     name: str
@@ -62,8 +59,8 @@ def draw_epsilon_delta(
             figure,
             name,
             "Delta against epsilon",
-            f"A falling curve: the larger epsilon, the smaller the delta that goes with it. The stated guarantee is "
-            f"the point epsilon {rounded_up(epsilon)}, delta {rounded_up(delta)}.",
+            f"A falling curve: delta decreases as epsilon increases. The stated guarantee is the point epsilon "
+            f"{rounded_up(epsilon)}, delta {rounded_up(delta)}.",
         )
 
 
@@ -74,41 +71,36 @@ def draw_tradeoff(
     at: tuple[float, float],
     sides: tuple[str, str] = ("absent", "present"),
 ) -> Markup:
-    """Least miss rate against false-alarm rate: what lies below the curve is out of every attack's reach.
-
-    Args:
-        name: of the figure.
-        alphas, betas: the curve.
-        at: the point that is stated.
-        sides: what records are called that an attack tells apart.
-    """
+    """Draw most detections against false alarms, with the stated point ``at``; ``sides``: names of both worlds."""
     order = np.argsort(alphas)
-    alpha, beta = np.asarray(alphas)[order], np.asarray(betas)[order]
+    alpha, found = np.asarray(alphas)[order], 1 - np.asarray(betas)[order]
     with drawing() as (figure, axes):
-        axes.plot([0, 1], [1, 0], color=MUTED, linewidth=0.9, dashes=(4, 3))
-        axes.fill_between(alpha, 0, beta, color=BLUE, alpha=0.12, linewidth=0)
-        axes.plot(alpha, beta, color=BLUE)
+        axes.plot([0, 1], [0, 1], color=MUTED, linewidth=0.9, dashes=(4, 3))
+        axes.fill_between(alpha, found, 1, color=BLUE, alpha=0.12, linewidth=0)
+        axes.plot(alpha, found, color=BLUE)
         axes.plot([at[0]], [at[1]], "o", color=VERMILION, markersize=8, **_HALO)
-        _label(axes, *at, f"{percent(at[0], 0)} accused wrongly:\n{percent_up(1 - at[1])} found", (12, -14))
+        above = at[1] > 0.6
+        text = f"at {percent(at[0], 0)} false alarms\nat most {percent_up(at[1])} detected"
+        _label(axes, *at, text, (14, -30) if above else (30, -16))
         axes.set_xlim(0, 1)
         axes.set_ylim(0, 1.02)
         _percent_axes(axes)
-        axes.set_xlabel(f"{sides[0]} records accused (false alarms)")
-        axes.set_ylabel(f"{sides[1]} records missed")
+        axes.set_xlabel(f"false alarms ({sides[0]} records accused)")
+        axes.set_ylabel(f"detected ({sides[1]} records)")
         return inline(
             figure,
             name,
             "Trade-off curve",
-            f"The least share of those present that an attack misses, against its false alarms. Guessing is the "
-            f"straight line from top left to bottom right. At {percent(at[0], 0)} false alarms at least "
-            f"{rounded_down(100 * at[1])}% are missed.",
+            f"The largest share of those present that an attack detects, against its false alarms. Guessing is the "
+            f"straight line from bottom left to top right. At {percent(at[0], 0)} false alarms at most "
+            f"{percent_up(at[1])} are detected.",
         )
 
 
 def draw_utility(
     name: str, points: Sequence[tuple[float, float, float, float]], reference: float | None, metric: str
 ) -> Markup:
-    """Accuracy against epsilon: (epsilon, accuracy, low, high) with intervals, beside what no privacy gives."""
+    """Accuracy against epsilon: (epsilon, accuracy, low, high) with intervals, next to that without privacy."""
     epsilons, values, lows, highs = zip(*points, strict=True)
     with drawing() as (figure, axes):
         axes.set_xscale("log", base=2)
@@ -153,7 +145,7 @@ def draw_bounds(name: str, proven: float, claimed: float | None, published: floa
         axes.yaxis.set_visible(False)
         axes.spines["left"].set_visible(False)
         axes.set_xlabel("epsilon (ε)")
-        published_text = "" if published is None else f" The published formula says {number_text(published)}."
+        published_text = "" if published is None else f" The published formula gives {number_text(published)}."
         stated = "nothing" if claimed is None else rounded_up(claimed)
         return inline(
             figure,
@@ -186,19 +178,19 @@ def draw_audit_points(
             linewidth=0,
             zorder=4,
         )
-        axes.set_xlabel("records accused wrongly (false alarms)")
+        axes.set_xlabel("absent records accused (false alarms)")
         axes.set_ylabel("records missed")
         return inline(
             figure,
             name,
             "Measured error rates of the attack",
-            f"{len(alpha)} thresholds of the attack: the rates at which it errs, with their upper confidence bounds. "
-            "Bounds hold for one threshold at a time: one below the claim's limit refutes nothing by itself.",
+            f"{len(alpha)} thresholds of the attack: its error rates, with upper confidence bounds. Each bound holds "
+            f"for one threshold only: a single one below the claim's limit refutes nothing.",
         )
 
 
-def draw_roc(name: str, lines: Sequence[Line], limit: tuple[Sequence[float], Sequence[float]] | None) -> Markup:
-    """Detection against false alarms on log scales: attacks with bands, guessing, and the limit that DP sets."""
+def draw_roc(name: str, lines: Sequence[FigureLine], limit: tuple[Sequence[float], Sequence[float]] | None) -> Markup:
+    """Return detection against false alarms on log scales: attacks with bands, guessing, and the limit that DP sets."""
     floor = _floor([x for line in lines for x in line.x], least=1e-4)
     with drawing(4.7, 4.2) as (figure, axes):
         _log_log(axes, floor)
@@ -227,12 +219,11 @@ def draw_roc(name: str, lines: Sequence[Line], limit: tuple[Sequence[float], Seq
             "Curves of "
             + ", ".join(line.name for line in lines)
             + " on logarithmic scales, with guessing as the diagonal"
-            + (" and the limit that the guarantee sets above them." if limit is not None else "."),
+            + (" and the limit set by the guarantee." if limit is not None else "."),
         )
 
 
 def draw_histogram(name: str, edges: Sequence[float], counts: Mapping[str, Sequence[float]]) -> Markup:
-    """Histograms over the same bins."""
     with drawing() as (figure, axes):
         for (_, values), colour in zip(counts.items(), (BLUE, VERMILION), strict=False):
             axes.stairs(values, edges, fill=True, color=colour, alpha=0.25, linewidth=0)
@@ -250,7 +241,7 @@ def draw_histogram(name: str, edges: Sequence[float], counts: Mapping[str, Seque
 
 
 def draw_shares(name: str, shares: Any, title: str) -> Markup:
-    """A large confusion matrix as shades; rows are true classes."""
+    """Return a large confusion matrix as shades; rows are true classes."""
     rgba = np.empty((*np.shape(shares), 4))
     # Opacity and not colour, so that it is readable on light and on dark.
     rgba[..., :3] = [0.0, 0.447, 0.698]
@@ -260,7 +251,7 @@ def draw_shares(name: str, shares: Any, title: str) -> Markup:
         axes.imshow(rgba, interpolation="nearest")
         axes.set_xlabel("predicted class")
         axes.set_ylabel("true class")
-        return inline(figure, name, title, f"{len(rgba)} classes; the darker the diagonal, the more are recognised.")
+        return inline(figure, name, title, f"{len(rgba)} classes; a darker diagonal means more correct predictions.")
 
 
 def _label(axes: Axes, x: float, y: float, text: str, offset: tuple[float, float], side: str = "left") -> None:
@@ -290,7 +281,7 @@ def _log_log(axes: Axes, floor: float) -> None:
 
 
 def _floor(values: Sequence[float], least: float = 1e-6) -> float:
-    """The power of ten at or below the least positive value, within reason: where a logarithmic axis begins."""
+    """Return the power of ten at or below the least positive value, within reason: where a logarithmic axis begins."""
     positive = [value for value in values if value > 0]
     smallest = min(positive, default=0.1)
     return float(10.0 ** math.floor(math.log10(min(max(smallest, least), 0.1))))

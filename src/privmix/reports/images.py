@@ -14,24 +14,15 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from privmix.reports.blocks import Pictures
-from privmix.reports.fields import Fields
+from privmix.reports.fields import RecordFields
 
 MOST_VALUES: Final = 4_000_000
-"""Of all images of one record."""
+"""Limit for all images of one record."""
 _LARGEST_SIDE: Final = 96
 
 
 def stored_images(pixels: NDArray[np.uint8], rows: Sequence[str], columns: Sequence[str]) -> Mapping[str, Any]:
-    """A grid of images as JSON values.
-
-    Args:
-        pixels: (rows, columns, H, W) or (rows, columns, H, W, 3).
-        rows, columns: what each shows.
-
-    Example:
-        >>> stored_images(np.zeros((1, 1, 1, 2), np.uint8), ["a"], ["b"])["uint8"]
-        'AAA='
-    """
+    """Return (rows, columns, H, W) or (rows, columns, H, W, 3) images as JSON values."""
     return {
         "shape": list(pixels.shape),
         "uint8": base64.b64encode(np.ascontiguousarray(pixels).tobytes()).decode(),
@@ -41,7 +32,7 @@ def stored_images(pixels: NDArray[np.uint8], rows: Sequence[str], columns: Seque
 
 
 def side_for(classes: int) -> int:
-    """Of images that a record has room for: two a class."""
+    """Side of images that fit into a record: two a class."""
     return max(1, min(_LARGEST_SIDE, math.isqrt(MOST_VALUES // (6 * classes))))
 
 
@@ -54,8 +45,8 @@ def small_image(image: NDArray[np.float32], side: int) -> NDArray[np.uint8]:
     return np.asarray(np.rint(255 * (means if means.shape[2] == 3 else means[..., 0])), np.uint8)
 
 
-def pictures_of(images: Fields, caption: str, at_once: int | None = None) -> list[Pictures]:
-    """The grid that :func:`stored_images` stored, cut into pieces of ``at_once`` columns; none where it doesn't fit."""
+def pictures_of(images: RecordFields, caption: str, at_once: int | None = None) -> list[Pictures]:
+    """Return the grid of :func:`stored_images` in pieces of ``at_once`` columns; none where it does not fit."""
     pixels = _pixels(images)
     if pixels is None:
         return []
@@ -84,8 +75,8 @@ def png(pixels: NDArray[np.uint8]) -> bytes:
     return stream.getvalue()
 
 
-def _pixels(images: Fields) -> NDArray[np.uint8] | None:
-    """The bytes; None where they don't fit the shape."""
+def _pixels(images: RecordFields) -> NDArray[np.uint8] | None:
+    """Return the bytes; None where they don't fit the shape."""
     shape = [int(size) for size in images.series("shape")]
     if len(shape) not in (4, 5) or min(shape) < 1 or math.prod(shape) > MOST_VALUES or (shape[4:] or [3]) != [3]:
         return None
@@ -95,6 +86,6 @@ def _pixels(images: Fields) -> NDArray[np.uint8] | None:
         return None
 
 
-def _labels(images: Fields, name: str, count: int) -> list[str]:
+def _labels(images: RecordFields, name: str, count: int) -> list[str]:
     given = list(images.texts(name))
     return given if len(given) == count else [str(number + 1) for number in range(count)]

@@ -15,11 +15,22 @@ from privmix.errors import InvalidInput, StorageError, check_choice
 from privmix.fields import printable
 from privmix.held_folders import write_durably
 from privmix.private_files import file_mode
-from privmix.reports.blocks import Block, Callout, Card, Command, Details, Number, Numbers, Points, Section, Table
-from privmix.reports.context import AUDIENCES, OWNER, Context, Shown
+from privmix.reports.blocks import (
+    Block,
+    Callout,
+    Card,
+    CommandBlock,
+    Details,
+    NumberBlock,
+    Numbers,
+    PointsBlock,
+    Section,
+    Table,
+)
+from privmix.reports.context import AUDIENCES, OWNER, Context, ShownRecord
 from privmix.reports.fields import flat
 from privmix.reports.panel import PANELS, panel_sections, panels
-from privmix.reports.panels import guarantee_section, headline, owners_words
+from privmix.reports.panels import delta_curve, guarantee_section, headline, owners_words
 from privmix.reports.panels_audit import by_curve
 from privmix.reports.panels_budget import budget_section
 from privmix.reports.panels_utility import usefulness_section
@@ -27,16 +38,16 @@ from privmix.reports.records import RunRecord
 from privmix.reports.sentences import capitalised, percent
 from privmix.rounding import rounded_down, rounded_up
 
-# What to run for a part that isn't there: the kind of its records, what it is called, what it tells, and the command.
+# Commands for missing parts: the kind of its records, its title, its content, and the command.
 _MISSING: Final = (
     ("guarantee", "The guarantee", "from a certificate", "privmix report RUN RELEASE"),
     (
         "ledger",
         "The dataset's budget",
-        "what all releases and models of it have cost together",
+        "the total cost of all its releases and models",
         "privmix report RELEASE --ledger URL --dataset NAME",
     ),
-    ("evaluation", "Accuracy", "on labelled data of your own", "privmix evaluate MODEL --data DATA --record RUN"),
+    ("evaluation", "Accuracy", "on your own labelled data", "privmix evaluate MODEL --data DATA --record RUN"),
     (
         "utility",
         "Accuracy against ε",
@@ -45,9 +56,9 @@ _MISSING: Final = (
     ),
 )
 _UNCHECKED: Final = (
-    "Not checked by this page: that the rows or weights came from running the plan, that the key of the noise was kept "
-    "secret, and that a ledger was charged. privmix verify checks every file of a release or model.",
-    "Attacks show what leaks at least. That an attack fails proves nothing; the guarantee is what holds.",
+    "This page does not check that running the plan produced the rows or weights, that the key of the noise stayed "
+    "secret, or that a ledger was charged. privmix verify checks every file of a release or model.",
+    "Attacks prove lower bounds on the leak. A failed attack proves nothing; only the guarantee is an upper bound.",
 )
 _KIND_NAMES: Final = {
     "guarantee": "guarantee",
@@ -58,16 +69,17 @@ _KIND_NAMES: Final = {
 
 
 def glance(context: Context) -> Card | None:
-    """The most telling figure of each measurement, in one row."""
+    """Return the most telling figure of each measurement, in one row."""
     numbers = []
-    for one in context.of_kind("evaluation")[:2]:
+    # Public ones stand with the guarantee.
+    for one in [one for one in context.of_kind("evaluation") if one.record.private][:2]:
         reference = one.content.number("reference_accuracy")
         note = "" if reference is None else f"{percent(reference)} without privacy"
-        numbers.append(Number(_titled("accuracy", one), percent(one.content.number("accuracy")), note))
+        numbers.append(NumberBlock(_titled("accuracy", one), percent(one.content.number("accuracy")), note))
     audits = context.of_kind("audit", "canary-audit")
-    # Audits of designs say nothing of a release, where there is one.
+    # Audits of designs do not apply to a release, where there is one.
     audits = [one for one in audits if one.record.subject["id"] is not None] or audits
-    # What saw only what is published may have done better than what saw each step.
+    # An audit that saw only what is published may have done better than one that saw each step.
     proven = [
         (value, one.content.flag("violated"))
         for one in audits
@@ -78,7 +90,9 @@ def glance(context: Context) -> Card | None:
         value, violated = max(proven)
         violated = violated or any(flag for _, flag in proven)
         note = "a claim is refuted" if violated else "no claim is refuted"
-        numbers.append(Number("strongest attack", f"ε ≥ {rounded_down(value)}", note, "bad" if violated else "good"))
+        numbers.append(
+            NumberBlock("strongest attack", f"ε ≥ {rounded_down(value)}", note, "bad" if violated else "good")
+        )
     areas = [
         value
         for one in context.of_kind("membership")
@@ -86,26 +100,26 @@ def glance(context: Context) -> Card | None:
         if (value := item.number("auc")) is not None
     ]
     if areas:
-        numbers.append(Number("membership AUC", f"{max(areas):.3f}", "guessing: 0.500"))
-    private = any(one.record.private for one in context.of_kind("evaluation", "audit", "canary-audit", "membership"))
-    return Card("Measured", [Numbers(numbers)], private=private) if numbers else None
+        numbers.append(NumberBlock("membership AUC", f"{max(areas):.3f}", "guessing: 0.500"))
+    kinds = "evaluation", "audit", "canary-audit", "membership"
+    private = any(one.record.private for one in context.of_kind(*kinds))
+    return Card("Checked by attacks", [Numbers(numbers)], private=private) if numbers else None
 
 
-def _titled(name: str, one: Shown) -> str:
+def _titled(name: str, one: ShownRecord) -> str:
     split = one.content.text("split")
     return f"{name} ({split})" if split else name
 
 
 def refutations(context: Context) -> list[Callout]:
-    """What must be said before anything else."""
     found = []
     for one in context.of_kind("audit", "canary-audit"):
         if one.content.flag("violated"):
             proven, claimed = one.content.number("proven_epsilon"), one.content.number("claimed_epsilon")
             text = "" if proven is None else f"It leaks at least ε = {rounded_down(proven)}"
-            text += "" if proven is None or claimed is None else f"; claimed was {rounded_up(claimed, 4)}"
+            text += "" if proven is None or claimed is None else f"; the claim was {rounded_up(claimed, 4)}"
             if one.record.subject["id"] is None and context.of_kind("guarantee"):
-                text += ". This is about a design, not about what this page is on"
+                text += ". This result is about a design, not about the subject of this page"
             text = (text + "." if text else "") + by_curve(one.content)
             found.append(Callout("danger", f"A claim is refuted: {_named(one)}", text.strip()))
     for one in context.of_kind("noise-audit"):
@@ -117,7 +131,6 @@ def refutations(context: Context) -> list[Callout]:
 
 
 def closing_sections(context: Context) -> list[Section]:
-    """Limits, missing panels, settings, commands and provenance."""
     sections = [_limits(context), _missing(context), _settings(context), _reproduce(context), _provenance(context)]
     return [section for section in sections if section is not None]
 
@@ -127,12 +140,14 @@ def _limits(context: Context) -> Section:
     lead = (
         "What the guarantee rests on and what it leaves out, as its certificate says, and what this page leaves open."
     )
-    return Section("limits", "What is not guaranteed", lead, [*cards, Card("This page", [Points(_UNCHECKED)])])
+    return Section(
+        "limits", "What is not guaranteed", lead, [*cards, Card("This page", [PointsBlock(_UNCHECKED)])], folded=True
+    )
 
 
-def _promises(one: Shown) -> list[Block]:
-    """A certificate's sentences, and its answers to the questions that reviewers ask."""
-    blocks: list[Block] = [Points(list(one.record.statements))] if one.record.statements else []
+def _promises(one: ShownRecord) -> list[Block]:
+    """Return a certificate's sentences, and its answers to the questions that reviewers ask."""
+    blocks: list[Block] = [PointsBlock(list(one.record.statements))] if one.record.statements else []
     rows = [
         tuple(item.text(name) or "–" for name in ("question", "holds", "does_not", "unknown"))
         for item in one.content.several("assessment")
@@ -144,31 +159,47 @@ def _promises(one: Shown) -> list[Block]:
 
 
 def _missing(context: Context) -> Section | None:
+    if context.audience != OWNER:
+        return None
     others = [(panel.name, *panel.missing) for panel in panels() if panel.missing is not None]
     lines: list[Block] = [
-        Command(name, line, note) for kind, name, note, line in (*_MISSING, *others) if not context.of_kind(kind)
+        CommandBlock(name, line, note) for kind, name, note, line in (*_MISSING, *others) if not context.of_kind(kind)
     ]
     lead = "Panels that this page has no record for, and what makes one. RUN is the folder of this report."
-    return Section("missing", "Not in this report", lead, [Card("", lines)]) if lines else None
+    return Section("missing", "Not in this report", lead, [Card("", lines)], folded=True) if lines else None
 
 
 def _settings(context: Context) -> Section | None:
     cards = []
     for private in (False, True):
+        curves = [] if private else [curve for one in context.of_kind("guarantee") if (curve := delta_curve(one))]
         blocks: list[Block] = [
-            Details(f"{_named(one)}: {len(rows)} settings", [Table(_named(one), ("setting", "value"), rows, text=(1,))])
-            for one in context
-            if one.record.private == private and (rows := flat(one.record.settings))
+            *curves,
+            *(
+                Details(
+                    f"{_named(one)}: {len(rows)} settings", [Table(_named(one), ("setting", "value"), rows, text=(1,))]
+                )
+                for one in context
+                if one.record.private == private and (rows := flat(one.record.settings))
+            ),
         ]
         if blocks:
             cards.append(Card("", blocks, private=private))
-    return Section("settings", "All settings", "Everything that decided the figures above.", cards) if cards else None
+    return (
+        Section("settings", "All settings", "Everything that decided the figures above.", cards, folded=True)
+        if cards
+        else None
+    )
 
 
 def _reproduce(context: Context) -> Section | None:
-    commands: list[Block] = [Command(_named(one), one.record.command) for one in context if one.record.command]
+    commands: list[Block] = [CommandBlock(_named(one), one.record.command) for one in context if one.record.command]
     lead = "The command lines that the figures come from. Noise is drawn anew each time, so figures differ a little."
-    return Section("reproduce", "How to check it and make it again", lead, [Card("", commands)]) if commands else None
+    return (
+        Section("reproduce", "How to check it and make it again", lead, [Card("", commands)], folded=True)
+        if commands
+        else None
+    )
 
 
 def _provenance(context: Context) -> Section | None:
@@ -176,7 +207,7 @@ def _provenance(context: Context) -> Section | None:
     if not rows:
         return None
     columns = ("record", "id", "about", "SHA-256")
-    blocks: list[Block] = [Table("Records that this page was made from", columns, rows, text=(1, 2, 3))]
+    blocks: list[Block] = [Table("Records of this page", columns, rows, text=(1, 2, 3))]
     certificates = [
         (one.content.text("what"), str(one.record.subject["id"]), one.content.text("certificate_sha256"))
         for one in context.of_kind("guarantee")
@@ -194,12 +225,13 @@ def _provenance(context: Context) -> Section | None:
     return Section(
         "provenance",
         "Records, ids and versions",
-        "Two pages with the same entries here are about the same release and the same figures.",
+        "Two pages with the same entries here show the same release and the same figures.",
         [Card("", blocks)],
+        folded=True,
     )
 
 
-def _named(one: Shown) -> str:
+def _named(one: ShownRecord) -> str:
     kind = one.record.kind
     return capitalised(one.record.title or _KIND_NAMES.get(kind) or (PANELS[kind].words if kind in PANELS else kind))
 
@@ -208,32 +240,20 @@ _MARK: Final = "<!doctype html>"
 
 
 def render_page(records: Iterable[RunRecord], audience: str) -> str:
-    """The report on ``records`` as HTML.
+    """Render the report on ``records`` of one or several runs as HTML.
 
     Formal guarantees:
-        * Public pages hold no private figure: for the public, private records are dropped before anything else is done,
-          and the page has the same bytes whatever they hold, however many there are.
-        * Nobody is singled out in public: lists of single records are left out of public pages.
-        * The same records give the same bytes, in whatever order they come.
+        * Public pages hold no private figure: for the public, private records are dropped before anything else is done.
+          The page has the same bytes for any content and number of them.
+        * No person is singled out in public: lists of single records are left out of public pages.
+        * The same records give the same bytes, in any order.
         * Texts of records are shown as texts: nothing in them becomes markup, and the page forbids scripts and loads.
-
-    Args:
-        records: of one or several runs.
-        audience: one of :data:`~privmix.reports.context.AUDIENCES`.
-
-    Raises:
-        InvalidInput: the audience is another one, or there is nothing to show.
-
-    Example:
-        >>> record = RunRecord("evaluation", {"kind": "design", "id": None}, False, {"accuracy": 0.9}, {})
-        >>> "90.0%" in render_page([record], "public")
-        True
     """
     check_choice("audience", audience, AUDIENCES)
     context = Context.of(records, audience)
     if not context.shown:
         raise InvalidInput(
-            "records", "none to show", "at least one record, or one that is public with `audience` public"
+            "records", "none to show", "at least one record, which must be public with `audience` public"
         )
     first = glance(context)
     sections = [
@@ -262,19 +282,14 @@ def render_page(records: Iterable[RunRecord], audience: str) -> str:
 
 
 def write_page(page: str, path: Path, *, private: bool, overwrite: bool = False) -> None:
-    """Store a page, whole or not at all; private pages are readable by their owner only.
-
-    Raises:
-        InvalidInput: ``path`` is a folder, or exists and may not be replaced.
-        StorageError: it can't be written.
-    """
+    """Store a page atomically; private pages are readable by their owner only."""
     check_target(path, overwrite=overwrite)
     try:
         with file_mode(private=private):
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, page.encode())
     except OSError as error:
-        raise StorageError(f"out: can't write {path}: {error.strerror or type(error).__name__}") from None
+        raise StorageError(f"out: cannot write {path}: {error.strerror or type(error).__name__}") from None
 
 
 def check_target(path: Path, *, overwrite: bool) -> None:
@@ -289,19 +304,17 @@ def check_target(path: Path, *, overwrite: bool) -> None:
     except OSError:
         is_page = False
     if path.is_symlink() or not is_page:
-        raise InvalidInput("out", str(path), "a page that privmix report made, to overwrite it")
+        raise InvalidInput("out", str(path), "a page of privmix report to overwrite, or a new file")
 
 
 def _title(context: Context) -> str:
-    subjects = [
-        owners_words(one.content).get("title") or f"{one.record.subject['kind']} {str(one.record.subject['id'])[:8]}"
-        for one in context.of_kind("guarantee")
-    ]
+    said = [owners_words(one.content).get("title", "") for one in context.of_kind("guarantee")]
+    subjects = [title for title in said if title]
     return "Privacy report" + (": " + ", ".join(subjects) if subjects else "")
 
 
 def _about(context: Context) -> list[str]:
-    """Whose it is, of which day, and its id: by which a page is filed. The words are the owner's."""
+    """Owner, day and id, by which a page is filed. The words are the owner's."""
     found = []
     for one in context.of_kind("guarantee"):
         said = owners_words(one.content)

@@ -1,8 +1,4 @@
-"""Panels: what a page shows of records of one kind, each in a file that nothing else names.
-
-Those of other packages come by the entry points ``privmix.panels``. Such an entry point has the name of the kind of
-records, which records may have from then on; its module registers the panel, and is imported when a page is made.
-"""
+"""Panels: the view of records of one kind, each in a file that no other file names, or in another package."""
 
 from __future__ import annotations
 
@@ -11,21 +7,15 @@ from typing import ClassVar, Final
 
 from privmix._registry import Registry
 from privmix.reports.blocks import Card, Section
-from privmix.reports.context import Context, Shown
+from privmix.reports.context import Context, ShownRecord
 from privmix.reports.records import PANELS_GROUP, order_of
 
 
 class Panel(ABC):
-    """What a page shows of one kind of record.
+    """The view of one kind of record."""
 
-    Attributes:
-        name: the kind.
-        words: what people call it.
-        anchor: of its section in addresses of the page; panels with the same one share a section.
-        title, lead: of the section.
-        missing: what a page without such a record offers in its place, if anything: a title, what it would tell, and
-            the command.
-    """
+    # anchor: panels with the same one share a section; missing: offered without such a record, as title, use and
+    # command.
 
     name: ClassVar[str]
     words: ClassVar[str]
@@ -36,13 +26,8 @@ class Panel(ABC):
 
     @classmethod
     @abstractmethod
-    def card(cls, one: Shown, context: Context) -> Card:
-        """The part of the page that shows one record.
-
-        Args:
-            one: the record, without what the page's audience may not see.
-            context: the page's other records.
-        """
+    def card(cls, one: ShownRecord, context: Context) -> Card:
+        """Return the part of the page for one record, without fields hidden from the page's audience."""
 
 
 PANELS: Final[Registry[type[Panel]]] = Registry("record kind", "privmix.reports", PANELS_GROUP)
@@ -54,7 +39,7 @@ def panels() -> list[type[Panel]]:
 
 
 def panel_sections(context: Context) -> list[Section]:
-    """A section for each kind of measurement that was recorded and has a panel."""
+    """Return a section for each kind of measurement that was recorded and has a panel."""
     found: dict[str, tuple[type[Panel], list[Card]]] = {}
     for panel in panels():
         if cards := [panel.card(one, context) for one in context.of_kind(panel.name)]:

@@ -10,17 +10,18 @@ from privmix.reports.blocks import (
     Block,
     Callout,
     Card,
-    Columns,
+    ColumnsBlock,
+    Details,
     Figure,
-    Key,
-    Number,
+    KeyBlock,
+    NumberBlock,
     Numbers,
     Paragraphs,
     Section,
     Table,
 )
-from privmix.reports.context import Context, Shown
-from privmix.reports.fields import Fields, shown
+from privmix.reports.context import Context, ShownRecord
+from privmix.reports.fields import RecordFields, shown
 from privmix.reports.figures import draw_epsilon_delta, draw_tradeoff
 from privmix.reports.sentences import (
     ADD_REMOVE,
@@ -32,18 +33,19 @@ from privmix.reports.sentences import (
     is_weak,
     meaning,
     names_of,
+    percent,
     power_of_ten,
     unit,
 )
-from privmix.rounding import exact, rounded_up
+from privmix.rounding import exact, percent_up, rounded_up
 
-_GUARANTEE = "The most that anyone can ever learn about {}, whatever they know and however they compute."
+_GUARANTEE = "The most that an attacker can learn about {}, with any knowledge and any computation."
 
-_LOOSE = "At such values much about a {} may be learned; the figures below say how much."
+_LOOSE = "Such values allow an attacker to learn much about a {}; the figures below show how much."
 
 
-def card_of(one: Shown, blocks: list[Block], known: tuple[str, ...], plain_title: str = "") -> Card:
-    """A record's card: its blocks, then the figures that this version has no place for, and its statements."""
+def card_of(one: ShownRecord, blocks: list[Block], known: tuple[str, ...], plain_title: str = "") -> Card:
+    """Return a record's card: its blocks, then the figures that this version has no place for, and its statements."""
     if others := one.content.others(known):
         rows = [(name.replace("_", " "), shown(value)) for name, value in others.items()]
         blocks = [*blocks, Table("Further figures", ("figure", "value"), rows, text=(1,))]
@@ -51,13 +53,13 @@ def card_of(one: Shown, blocks: list[Block], known: tuple[str, ...], plain_title
 
 
 def headline(context: Context) -> list[Card]:
-    """What this is, to whom it may be given, and what epsilon means: a card for each release or model."""
+    """Title, permitted recipients, and the meaning of epsilon: a card for each release or model."""
     return [_headline_card(one, context) for one in context.of_kind("guarantee")]
 
 
-def _headline_card(one: Shown, context: Context) -> Card:
+def _headline_card(one: ShownRecord, context: Context) -> Card:
     content = one.content
-    epsilon, delta, adjacency = content.number("epsilon"), content.number("delta"), content.text("adjacency")
+    epsilon, adjacency = content.number("epsilon"), content.text("adjacency")
     kind = content.text("unit")
     refuted = [
         other
@@ -66,65 +68,86 @@ def _headline_card(one: Shown, context: Context) -> Card:
     ]
     verdict = _verdict(content, bool(refuted))
     blocks: list[Block] = [verdict]
+    power = content.fields("power")
+    right = power.number("right") if verdict.tone != "danger" else None
+    odds = "" if right is None else f"best attack on an even bet: right at most {percent_up(right)} of the time"
     numbers = [
-        Number("epsilon", "no bound" if epsilon is None else f"ε ≤ {rounded_up(epsilon)}", _accountant(content)),
-        Number("delta", "–" if delta is None else f"δ = {power_of_ten(delta)}", _delta_words(delta)),
-        Number("what is hidden", *unit(adjacency, kind)),
+        NumberBlock("protects", *unit(adjacency, kind)),
+        NumberBlock("epsilon", "no bound" if epsilon is None else f"ε ≤ {rounded_up(epsilon)}", odds),
+        *_accuracy(one, context),
     ]
     if content.text("in_ledger") != "none":
         numbers += [number for other in context.of_kind("ledger") if (number := _spent_of(other)) is not None]
     blocks.append(Numbers(numbers))
-    power = content.fields("power")
-    if sentences := meaning(adjacency, power.number("caught"), power.number("right"), kind):
+    if sentences := meaning(adjacency, None, power.number("right"), kind):
         means = "What this means." if verdict.tone != "danger" else "What this would mean, if it held."
-        blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0], *sentences[1:]]))
-    if said := owners_words(content):
-        rows = [(capitalised(name), text) for name, text in said.items() if name != "title"]
-        blocks.append(Table("In the owner's words, which nobody checked", ("", ""), rows, text=(0, 1)))
+        blocks.append(Paragraphs([Markup("<strong>{}</strong> ").format(means) + sentences[0]]))
+    said = owners_words(content)
+    if rows := [(capitalised(name), text) for name, text in said.items() if name != "title"]:
+        title = "The owner's words, not checked"
+        blocks.append(Details(title, [Table(title, ("", ""), rows, text=(0, 1))]))
     return Card(said.get("title") or content.text("summary") or one.record.title, blocks)
 
 
-def _spent_of(one: Shown) -> Number | None:
-    """What is spent in all, for the page's first card."""
+def _accuracy(one: ShownRecord, context: Context) -> list[NumberBlock]:
+    """Accuracy from public facts: measured on public records, else the planner's forecast, beside no privacy."""
+    for other in context.of_kind("evaluation"):
+        value, without = (other.content.number(f"{name}accuracy") for name in ("", "reference_"))
+        about = other.record.subject["id"] in (None, one.record.subject["id"])
+        if value is not None and about and not other.record.private:
+            return [NumberBlock("accuracy, measured", percent(value), _without(without))]
+    forecast = one.content.fields("forecast")
+    if (value := forecast.number("accuracy")) is None:
+        return []
+    return [NumberBlock("accuracy, forecast", percent(value), _without(forecast.number("without_privacy"), "assumed "))]
+
+
+def _without(accuracy: float | None, how: str = "") -> str:
+    return "" if accuracy is None else f"{how}without privacy: {percent(accuracy)}"
+
+
+def _spent_of(one: ShownRecord) -> NumberBlock | None:
+    """Total amount spent, for the page's first card."""
     spent, budget = one.content.number("spent"), one.content.number("epsilon")
     if spent is None or budget is None:
         return None
     unchecked = one.content.text("source") not in ("ledger", "signed")
-    note = f"of a total of {exact(budget)}" + (", by a statement that nobody checked" if unchecked else "")
-    return Number("all of the dataset's uses", f"ε ≤ {rounded_up(spent)}", note)
+    note = f"of a total of {exact(budget)}" + (", by an unchecked statement" if unchecked else "")
+    return NumberBlock("all uses of the dataset", f"ε ≤ {rounded_up(spent)}", note)
 
 
-def owners_words(content: Fields) -> dict[str, str]:
-    """What the owner says of what is certified: title first, then owner and the rest."""
+def owners_words(content: RecordFields) -> dict[str, str]:
+    """Return the owner's words on what is certified: title first, then owner and the rest."""
     said = content.fields("about").others(())
     return {name.replace("_", " "): text for name, text in said.items() if isinstance(text, str) and text}
 
 
-def _verdict(content: Fields, refuted: bool) -> Callout:
+def _verdict(content: RecordFields, refuted: bool) -> Callout:
     what, one = content.text("what") or "release", names_of(content.text("unit"))[0]
     if content.flag("insecure_seed"):
-        text = "Its noise came from a seed. Whoever guesses the seed can take the noise away: nothing is guaranteed."
-        return Callout("danger", "Not safe to give to anyone", text)
+        text = f"The noise came from a seed. Anyone who guesses the seed can remove the noise. Make a new {what}."
+        return Callout("danger", f"FAIL: do not hand on this {what}: it is not private", text)
     if refuted:
-        text = "An attack did better than what is claimed allows: the claim, or the code behind it, is wrong."
-        return Callout("danger", "Not safe to give to anyone: the claim is refuted", text)
+        text = "An attack did better than the claim allows: the claim, or the code behind it, is wrong."
+        return Callout("danger", f"FAIL: do not hand on this {what}: an attack refutes the claim", text)
     epsilon, delta = content.number("epsilon"), content.number("delta")
     if epsilon is None or delta is None or not content.flag("is_upper_bound"):
-        return Callout("danger", "Not safe to give to anyone", "No bound on the privacy loss is known.")
+        text = "No bound on the privacy loss is known."
+        return Callout("danger", f"FAIL: do not hand on this {what}: it has no guarantee", text)
     text = (
-        f"The bound below holds whoever has this {what}, whatever else they know, and whatever they compute from it, "
-        "now or later. It does not cover the private data themselves, nor pages made for their owner."
+        f"The bound holds for every recipient of this {what}, with any other knowledge and any computation, now or "
+        "later. It does not cover the private data themselves, or pages made for their owner."
     )
     if is_weak(content.fields("power").number("right")):
-        return Callout("warning", f"A weak promise: nearly everything about a {one} may be learned", text)
+        return Callout("warning", f"WARNING: a weak bound: nearly everything about a {one} may be learned", text)
     stated = f"epsilon {rounded_up(epsilon)}, delta {power_of_ten(delta)}"
     # A delta that may show whole records stands among the warnings of a certificate.
     if is_loose(epsilon, delta) or content.texts("warnings"):
-        return Callout("warning", f"A loose guarantee: {stated}", f"{text} {_LOOSE.format(one)}")
+        return Callout("warning", f"WARNING: a loose bound: {stated}", f"{text} {_LOOSE.format(one)}")
     return Callout("note", f"Guarantee: {stated}", text)
 
 
-def _accountant(content: Fields) -> str:
+def _accountant(content: RecordFields) -> str:
     name = {"pld": "exact composition (PLD)", "pure": "pure composition"}.get(
         content.text("accountant"), content.text("accountant")
     )
@@ -132,7 +155,7 @@ def _accountant(content: Fields) -> str:
 
 
 def _delta_words(delta: float | None) -> str:
-    return "" if delta is None else "no exception" if delta == 0 else f"no promise {how_often(delta)}"
+    return "" if delta is None else "no exception" if delta == 0 else f"no guarantee {how_often(delta)}"
 
 
 def guarantee_section(context: Context) -> Section | None:
@@ -143,53 +166,66 @@ def guarantee_section(context: Context) -> Section | None:
     return Section("guarantee", "The guarantee", _GUARANTEE.format(about), cards) if cards else None
 
 
-def _guarantee_card(one: Shown) -> Card:
+def _guarantee_card(one: ShownRecord) -> Card:
     content = one.content
     blocks: list[Block] = []
     epsilon, delta, power = content.number("epsilon"), content.number("delta"), content.fields("power")
-    drawn = []
-    curve = content.fields("epsilon_delta").curve("epsilon", "delta")
-    if curve and epsilon is not None and delta is not None:
-        svg = draw_epsilon_delta(f"{one.name}-ed", curve[0], curve[1], (epsilon, delta))
-        caption = "Every point of the curve holds at once; the dot is the one that is quoted."
-        drawn.append(Figure(svg, caption, (Key("blue", "bound"), Key("dot", "as stated"))))
+    drawn: list[Block] = []
     curve = content.fields("tradeoff").curve("alpha", "beta")
     alpha, caught = power.number("alpha"), power.number("caught")
     if curve and alpha is not None and caught is not None:
-        svg = draw_tradeoff(
-            f"{one.name}-tf", curve[0], curve[1], (alpha, 1 - caught), _sides(content.text("adjacency"))
-        )
+        svg = draw_tradeoff(f"{one.name}-tf", curve[0], curve[1], (alpha, caught), _sides(content.text("adjacency")))
         many = names_of(content.text("unit"))[1]
-        caption = (
-            f"No attack gets into the shaded part: one that accuses few of the {many} that are absent misses most of "
-            "those that are present."
-        )
-        drawn.append(Figure(svg, caption, (Key("blue", "limit for every attack"), Key("dashed", "guessing"))))
-    if drawn:
-        blocks.append(Columns([[one] for one in drawn]))
+        caption = f"No attack reaches the shaded part: few false alarms mean few {many} detected."
+        drawn.append(Figure(svg, caption, (KeyBlock("blue", "limit for every attack"), KeyBlock("dashed", "guessing"))))
     if epsilon is not None:
-        rows = list(beliefs(epsilon))
-        sure = Table(_worth(delta), ("believed before", "at most after"), rows)
-        blocks.append(Columns([[sure], [_comparison(content, epsilon)]]))
+        sure = Table(_worth(delta), ("believed before", "at most after"), list(beliefs(epsilon)))
+        blocks.append(ColumnsBlock([side for side in (drawn, [_stated(content), sure]) if side]))
+        blocks.append(Details("Epsilon by different ways of counting", [_comparison(content, epsilon)]))
     # Its statements have a section of their own.
     return replace(card_of(one, blocks, _GUARANTEE_FIELDS), notes=())
 
 
+def delta_curve(one: ShownRecord) -> Details | None:
+    """Delta against epsilon, for experts."""
+    epsilon, delta = one.content.number("epsilon"), one.content.number("delta")
+    curve = one.content.fields("epsilon_delta").curve("epsilon", "delta")
+    if not curve or epsilon is None or delta is None:
+        return None
+    svg = draw_epsilon_delta(f"{one.name}-ed", curve[0], curve[1], (epsilon, delta))
+    caption = "Every point of the curve holds at once; the dot is the stated pair."
+    return Details(
+        "Delta against epsilon", [Figure(svg, caption, (KeyBlock("blue", "bound"), KeyBlock("dot", "as stated")))]
+    )
+
+
+def _stated(content: RecordFields) -> Table:
+    """Return the promise in its terms, and the most that an attack detects."""
+    epsilon, delta, power = content.number("epsilon"), content.number("delta"), content.fields("power")
+    alpha, caught = power.number("alpha"), power.number("caught")
+    rows = [
+        ("epsilon", "–" if epsilon is None else f"{rounded_up(epsilon)}, {_accountant(content)}"),
+        ("delta", "–" if delta is None else f"{power_of_ten(delta)}: {_delta_words(delta)}"),
+        ("unit", ", ".join(unit(content.text("adjacency"), content.text("unit")))),
+    ]
+    if alpha is not None and caught is not None:
+        rows.append((f"detected at {percent(alpha, 0)} false alarms", f"at most {percent_up(caught)}"))
+    return Table("The stated guarantee", ("", ""), rows, text=(1,))
+
+
 def _sides(adjacency: str) -> tuple[str, str]:
-    """What an attack tells apart."""
     return ("absent", "present") if adjacency == ADD_REMOVE else ("one version's", "the other's")
 
 
 def _worth(delta: float | None) -> str:
-    """What a table of beliefs says. With delta, single findings may exceed it more often than delta: for a pair of
-    datasets, all is worth what such beliefs are worth, and being told the answer with chance delta.
-    """
+    # With delta, single findings may exceed it more often than delta: for a pair of datasets, all findings together are
+    # worth such beliefs plus the answer itself with chance delta.
     if not delta:
-        return "How sure an attacker can become"
-    return f"An attacker is no better off than one who is this sure, and who knows the answer {how_often(delta)}"
+        return "Certainty of an attacker"
+    return f"At best an attacker is this certain, and knows the answer {how_often(delta)}"
 
 
-def _comparison(content: Fields, epsilon: float) -> Table:
+def _comparison(content: RecordFields, epsilon: float) -> Table:
     rows = [("stated", rounded_up(epsilon), "upper bound")]
     recomputed = content.number("recomputed_epsilon")
     if recomputed is not None:
@@ -198,21 +234,10 @@ def _comparison(content: Fields, epsilon: float) -> Table:
     value = published.number("epsilon")
     if value is not None:
         rows.append(("as published", figure(value), f"NOT a bound; {published.text('note')}"))
-    return Table("Epsilon by different ways of counting", ("figure", "ε", "what it is"), rows, text=(2,))
+    return Table("Epsilon by accounting method", ("figure", "ε", "what it is"), rows, text=(2,))
 
 
 _GUARANTEE_FIELDS = (
-    "what",
-    "summary",
-    "epsilon",
-    "delta",
-    "adjacency",
-    "unit",
-    "accountant",
-    "is_upper_bound",
-    "epsilon_asked",
-    "recomputed_epsilon",
-    "insecure_seed",
-    "in_ledger",
-    "certificate_sha256",
-)
+    "what", "summary", "epsilon", "delta", "adjacency", "unit", "accountant", "is_upper_bound", "epsilon_asked",
+    "recomputed_epsilon", "insecure_seed", "forecast", "classes", "in_ledger", "certificate_sha256",
+)  # fmt: skip

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import ClassVar
 
-from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Table
-from privmix.reports.context import Context, Shown
-from privmix.reports.fields import Fields
-from privmix.reports.figures import Line, draw_roc
+from privmix.reports.blocks import Block, Card, ColumnsBlock, Figure, KeyBlock, NumberBlock, Numbers, Table
+from privmix.reports.context import Context, ShownRecord
+from privmix.reports.fields import RecordFields
+from privmix.reports.figures import FigureLine, draw_roc
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import figure, percent
@@ -18,59 +18,58 @@ from privmix.rounding import percent_up
 
 @PANELS.register
 class MembershipPanel(Panel):
-    """Whom attackers found."""
-
     name: ClassVar[str] = "membership"
     words: ClassVar[str] = "membership inference"
     anchor: ClassVar[str] = "membership"
     title: ClassVar[str] = "Who was in the data"
     lead: ClassVar[str] = (
-        "Attacks that guess which records were used. A guarantee limits every one of them, also unknown ones."
+        "Attacks that guess which records were used. The guarantee limits all attacks, including unknown ones."
     )
-    missing: ClassVar = ("Membership", "who can be found", "privmix attack membership MODEL --data DATA --record RUN")
+    missing: ClassVar = (
+        "Membership",
+        "success of membership attacks",
+        "privmix attack membership MODEL --data DATA --record RUN",
+    )
 
     @classmethod
-    def card(cls, one: Shown, context: Context) -> Card:
-        """See :class:`~privmix.reports.panel.Panel`."""
-        return _membership_card(one, context)
-
-
-def _membership_card(one: Shown, context: Context) -> Card:
-    content = one.content
-    attacks = content.several("attacks")
-    gap, low, high = (content.number(name) for name in ("gap", "gap_low", "gap_high"))
-    best = max((value for item in attacks if (value := item.number("auc")) is not None), default=None)
-    members, others = content.number("members"), content.number("nonmembers")
-    numbers = [
-        Number("best attack's AUC", "–" if best is None else f"{best:.3f}", "guessing: 0.500"),
-        Number("train − test accuracy", "–" if gap is None else f"{100 * gap:+.1f} points", _points(low, high)),
-    ]
-    if members is not None and others is not None:
-        numbers.append(Number("records", f"{figure(members)} + {figure(others)}", "members + non-members"))
-    blocks: list[Block] = [Numbers(numbers)]
-    drawn: list[Block] = []
-    if lines := _roc_lines(attacks):
-        limit = context.catch_limit(one)
-        svg = draw_roc(f"{one.name}-roc", lines, limit)
-        keys = [Key(colour, line.name) for colour, line in zip(SERIES, lines, strict=False)]
-        keys += [Key("limit", "limit by the guarantee")] if limit else []
-        caption = "Both axes are logarithmic: what matters is who is caught at few false alarms. Bands: confidence."
-        drawn.append(Figure(svg, caption, [*keys, Key("dashed", "guessing")]))
-    accuracies = [(name, percent(content.number(f"{name}_accuracy"))) for name in ("train", "test")]
-    models = content.number("reference_models")
-    facts = [*accuracies, *([] if models is None else [("reference models", figure(models))])]
-    tables = [Table("The model under attack", ("", ""), [(_FACT.get(name, name), value) for name, value in facts])]
-    risks = [
-        (item.text("record") or f"{item.number('record') or 0:.0f}", figure(item.number("score")))
-        for item in content.several("highest_risk")
-    ]
-    if risks:
-        tables.append(Table("Records at highest risk (for the owner only)", ("record", "score"), risks))
-    blocks.append(Columns([side for side in (drawn, tables) if side]))
-    if attacks:
-        limited = not context.lacks_limit(one)
-        blocks.append(_membership_table(attacks, content.number("confidence"), limited=limited))
-    return card_of(one, blocks, _MEMBERSHIP_FIELDS, "Membership inference")
+    def card(cls, one: ShownRecord, context: Context) -> Card:
+        content = one.content
+        attacks = content.several("attacks")
+        gap, low, high = (content.number(name) for name in ("gap", "gap_low", "gap_high"))
+        best = max((value for item in attacks if (value := item.number("auc")) is not None), default=None)
+        members, others = content.number("members"), content.number("nonmembers")
+        numbers = [
+            NumberBlock("best attack's AUC", "–" if best is None else f"{best:.3f}", "guessing: 0.500"),
+            NumberBlock(
+                "train − test accuracy", "–" if gap is None else f"{100 * gap:+.1f} points", _points(low, high)
+            ),
+        ]
+        if members is not None and others is not None:
+            numbers.append(NumberBlock("records", f"{figure(members)} + {figure(others)}", "members + non-members"))
+        blocks: list[Block] = [Numbers(numbers)]
+        drawn: list[Block] = []
+        if lines := _roc_lines(attacks):
+            limit = context.catch_limit(one)
+            svg = draw_roc(f"{one.name}-roc", lines, limit)
+            keys = [KeyBlock(colour, line.name) for colour, line in zip(SERIES, lines, strict=False)]
+            keys += [KeyBlock("limit", "limit by the guarantee")] if limit else []
+            caption = "Both axes are logarithmic: detection at few false alarms matters most. Bands: confidence."
+            drawn.append(Figure(svg, caption, [*keys, KeyBlock("dashed", "guessing")]))
+        accuracies = [(name, percent(content.number(f"{name}_accuracy"))) for name in ("train", "test")]
+        models = content.number("reference_models")
+        facts = [*accuracies, *([] if models is None else [("reference models", figure(models))])]
+        tables = [Table("The model under attack", ("", ""), [(_FACT.get(name, name), value) for name, value in facts])]
+        risks = [
+            (item.text("record") or f"{item.number('record') or 0:.0f}", figure(item.number("score")))
+            for item in content.several("highest_risk")
+        ]
+        if risks:
+            tables.append(Table("Records at highest risk (for the owner only)", ("record", "score"), risks))
+        blocks.append(ColumnsBlock([side for side in (drawn, tables) if side]))
+        if attacks:
+            limited = not context.lacks_limit(one)
+            blocks.append(_membership_table(attacks, content.number("confidence"), limited=limited))
+        return card_of(one, blocks, _MEMBERSHIP_FIELDS, "Membership inference")
 
 
 def _rate(share: float | None) -> str:
@@ -85,18 +84,18 @@ def _points(low: float | None, high: float | None) -> str:
     return "" if low is None or high is None else f"{100 * low:+.1f} to {100 * high:+.1f}"
 
 
-def _roc_lines(attacks: Sequence[Fields]) -> list[Line]:
+def _roc_lines(attacks: Sequence[RecordFields]) -> list[FigureLine]:
     lines = []
     for item, colour in zip(attacks, SERIES.values(), strict=False):
         roc = item.fields("roc")
         if curve := roc.curve("fpr", "tpr"):
             band = roc.curve("fpr", "low", "high")
             low, high = (band[1], band[2]) if band and len(band[0]) == len(curve[0]) else ([], [])
-            lines.append(Line(item.text("name") or "attack", colour, curve[0], curve[1], low, high))
+            lines.append(FigureLine(item.text("name") or "attack", colour, curve[0], curve[1], low, high))
     return lines
 
 
-def _membership_table(attacks: Sequence[Fields], confidence: float | None, *, limited: bool) -> Table:
+def _membership_table(attacks: Sequence[RecordFields], confidence: float | None, *, limited: bool) -> Table:
     rates = sorted(
         {rate for item in attacks for at in item.several("tpr_at") if (rate := at.number("fpr")) is not None}
     )
@@ -105,7 +104,7 @@ def _membership_table(attacks: Sequence[Fields], confidence: float | None, *, li
         caught = {at.number("fpr"): at for at in item.several("tpr_at")}
         cells = []
         for rate in rates:
-            at = caught.get(rate, Fields(None))
+            at = caught.get(rate, RecordFields(None))
             cells.append(_with_band(at, "tpr", "low", "high", _rate))
             if limited and (most := at.number("bound")) is not None:
                 limits[rate] = max(most, limits.get(rate, 0.0))
@@ -119,7 +118,7 @@ def _membership_table(attacks: Sequence[Fields], confidence: float | None, *, li
     return Table(f"Attacks{level}", columns, rows)
 
 
-def _with_band(item: Fields, name: str, low: str, high: str, text: Callable[[float | None], str]) -> str:
+def _with_band(item: RecordFields, name: str, low: str, high: str, text: Callable[[float | None], str]) -> str:
     value, least, most = item.number(name), item.number(low), item.number(high)
     return text(value) + ("" if least is None or most is None else f" ({text(least)} to {text(most)})")
 

@@ -1,4 +1,4 @@
-"""Panels about what a release or model is good for: accuracy beside what takes no model, and beside no privacy."""
+"""Panels about the utility of a release or model: accuracy next to that without a model, and without privacy."""
 
 from __future__ import annotations
 
@@ -8,41 +8,67 @@ from privmix.reports.blocks import (
     Block,
     Callout,
     Card,
-    Columns,
+    ColumnsBlock,
+    Details,
     Figure,
     Heatmap,
-    Key,
-    Number,
+    KeyBlock,
+    NumberBlock,
     Numbers,
     Paragraphs,
     Section,
     Table,
 )
-from privmix.reports.context import Context, Shown
-from privmix.reports.fields import Fields
+from privmix.reports.context import Context, ShownRecord
+from privmix.reports.fields import RecordFields
 from privmix.reports.figures import draw_shares, draw_utility
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import capitalised, figure, percent
+from privmix.rounding import rounded_down
 
 # A larger confusion matrix is drawn and not written out.
 _MOST_CELLS: Final = 16
-# Of more classes than these, those recognised least.
+# If there are more classes than these, only those recognised least.
 _MOST_CLASSES: Final = 20
 _WORST: Final = 10
 
 
 def usefulness_section(context: Context) -> Section | None:
     """Accuracy: against epsilon, against no privacy, and by class."""
-    cards = [_utility_card(one) for one in context.of_kind("utility")]
+    cards = [_expected_card(one, context) for one in context.of_kind("guarantee")]
+    cards += [_utility_card(one) for one in context.of_kind("utility")]
     cards += [_evaluation_card(one) for one in context.of_kind("evaluation")]
-    lead = "How good models of it are, beside guessing without a model"
+    lead = "Accuracy of models, compared with a guess without a model"
     if any(one.content.number("reference_accuracy") is not None for one in context.of_kind("evaluation", "utility")):
-        lead += ", and beside what the same data teach without any protection"
+        lead += " and with a model of the same data without privacy"
     lead += "."
-    return Section("utility", "What it is good for", lead, cards) if cards else None
+    return Section("utility", "Utility", lead, cards) if cards else None
 
 
-def _utility_card(one: Shown) -> Card:
+def _expected_card(one: ShownRecord, context: Context) -> Card:
+    """Show public facts alone: the planner's forecast, and the baseline without a model."""
+    forecast, classes = one.content.fields("forecast"), one.content.number("classes")
+    value, low, high = (forecast.number(name) for name in ("accuracy", "low", "high"))
+    numbers: list[NumberBlock] = []
+    if value is not None:
+        between = "" if low is None or high is None else f"{percent(low)} to {percent(high)}"
+        numbers.append(NumberBlock("accuracy, forecast", percent(value), between))
+        if (without := forecast.number("without_privacy")) is not None:
+            numbers.append(
+                NumberBlock("without privacy, assumed", percent(without), "assumption of the forecast, not measured")
+            )
+    if classes:
+        least = f"≥ {rounded_down(100 / classes, 3)}%"
+        numbers.append(NumberBlock("baseline", least, f"one class for all records; {figure(classes)} classes"))
+    shown = [other for other in context.of_kind("evaluation", "utility") if not other.record.private]
+    text = "The forecast comes from public facts alone; no private record was read for it."
+    if value is None:
+        text = "The certificate holds no forecast; measured accuracy is below." if shown else "No accuracy is known."
+    text += " To measure accuracy on labelled data of your own: privmix evaluate MODEL --data DATA."
+    return Card("What to expect", [*([Numbers(numbers)] if numbers else []), Paragraphs([text])])
+
+
+def _utility_card(one: ShownRecord) -> Card:
     content, blocks = one.content, list[Block]()
     metric = content.text("metric") or "accuracy"
     reference = content.number("reference_accuracy")
@@ -55,13 +81,15 @@ def _utility_card(one: Shown) -> Card:
     points.sort()
     if points:
         svg = draw_utility(f"{one.name}-ut", points, reference, metric)
-        keys = [Key("blue-dot", "with privacy")] + ([Key("dashed-ink", "without")] if reference is not None else [])
+        keys = [KeyBlock("blue-dot", "with privacy")] + (
+            [KeyBlock("dashed-ink", "without")] if reference is not None else []
+        )
         rows = [(figure(at), percent(value), _interval(low, high, value)) for at, value, low, high in points]
         if reference is not None:
             rows.append(("without privacy", percent(reference), "–"))
         table = Table(f"{metric} by epsilon", ("ε", metric, "interval"), rows)
-        drawn = Figure(svg, "The larger ε, the weaker the protection and the clearer the data.", keys)
-        blocks.append(Columns([[drawn], [table]]))
+        drawn = Figure(svg, "A larger ε means weaker protection and less noise.", keys)
+        blocks.append(ColumnsBlock([[drawn], [table]]))
     return card_of(one, blocks, ("points", "metric", "reference_accuracy"), "Accuracy against epsilon")
 
 
@@ -69,43 +97,44 @@ def _interval(low: float, high: float, value: float) -> str:
     return f"{percent(low)} to {percent(high)}" if low < value or high > value else "–"
 
 
-def _evaluation_card(one: Shown) -> Card:
+def _evaluation_card(one: ShownRecord) -> Card:
     content = one.content
     reference = content.fields("reference")
-    blocks: list[Block] = [Numbers(_evaluation_numbers(content, reference))]
+    blocks: list[Block] = [Numbers(_evaluation_numbers(content))]
     if warnings := content.texts("warnings"):
         text = " ".join(capitalised(f"{text}.") for text in warnings)
-        blocks.append(Callout("warning", "Read the accuracy with this in mind", text))
+        blocks.append(Callout("warning", "Limits of the accuracy", text))
     if sentences := _evaluation_words(content, reference):
         blocks.append(Paragraphs(sentences))
+    more: list[Block] = []
     if rows := _measures(content, reference):
         heads = ("measure", "this model", *(["without privacy"] if reference else []), "without a model")
-        blocks.append(Table("Every measure, beside guessing without a model", heads, rows))
-    blocks += _by_class(one)
+        more.append(Table("Every measure, compared with guessing without a model", heads, rows))
+    more += _by_class(one)
     if groups := _group_rows(content.several("groups")):
         heads = ("group", "records", "accuracy", "balanced", "always one class", "AUC")
-        blocks.append(Table("By group", heads, groups))
+        more.append(Table("By group", heads, groups))
+    blocks += [Details("Every measure, each class, each group", more)] if more else []
     return card_of(one, blocks, _EVALUATION_FIELDS, "Evaluation")
 
 
-def _evaluation_numbers(content: Fields, reference: Fields) -> list[Number]:
+def _evaluation_numbers(content: RecordFields) -> list[NumberBlock]:
     accuracy, without, count = (content.number(name) for name in ("accuracy", "reference_accuracy", "n"))
     majority = content.number("majority_accuracy")
-    numbers = [Number("accuracy", percent(accuracy), "" if count is None else f"on {figure(count)} records")]
+    numbers = [NumberBlock("accuracy", percent(accuracy), "" if count is None else f"on {figure(count)} records")]
     if majority is not None:
-        numbers.append(Number("without a model", percent(majority), f"always {content.text('majority')}"))
+        numbers.append(NumberBlock("without a model", percent(majority), f"always {content.text('majority')}"))
     if without is not None:
         lost = "" if accuracy is None else f"{100 * (without - accuracy):.1f} points more"
-        numbers.append(Number("without privacy", percent(without), lost))
+        numbers.append(NumberBlock("without privacy", percent(without), lost))
     if (balanced := content.number("balanced_accuracy")) is not None:
-        numbers.append(Number("balanced accuracy", percent(balanced), "mean of the classes' recall"))
+        numbers.append(NumberBlock("balanced accuracy", percent(balanced), "mean of the classes' recall"))
     if (auc := content.number("auc")) is not None:
-        numbers.append(Number("AUC", f"{auc:.3f}", "guessing: 0.500"))
+        numbers.append(NumberBlock("AUC", f"{auc:.3f}", "guessing: 0.500"))
     return numbers
 
 
-def _evaluation_words(content: Fields, reference: Fields) -> list[str]:
-    """What the figures mean, in sentences."""
+def _evaluation_words(content: RecordFields, reference: RecordFields) -> list[str]:
     accuracy, majority, name = content.number("accuracy"), content.number("majority_accuracy"), content.text("majority")
     loss, shares_loss, gap = (content.number(f) for f in ("log_loss", "guessing_log_loss", "calibration_error"))
     auc, classes = content.number("auc"), content.texts("classes")
@@ -114,13 +143,13 @@ def _evaluation_words(content: Fields, reference: Fields) -> list[str]:
         more = 100 * (accuracy - majority)
         beside = f"{abs(more):.1f} points {'more' if more > 0 else 'less'}" if abs(more) >= 0.05 else "no more"
         found.append(
-            f"It names the right class of {percent(accuracy)} of the records. Always saying “{name}” is right on "
-            f"{percent(majority)}: the model is worth {beside} than that."
+            f"It predicts the right class for {percent(accuracy)} of the records. Always predicting “{name}” is "
+            f"right on {percent(majority)}: the model reaches {beside} than that."
         )
     if auc is not None and len(classes) == 2:
         found.append(
-            f"Of one record of “{classes[1]}” and one of “{classes[0]}”, it gives the first the higher score for "
-            f"“{classes[1]}” in {percent(auc)} of all pairs (AUC)."
+            f"It gives a record of “{classes[1]}” a higher score for “{classes[1]}” than a record of “{classes[0]}” "
+            f"in {percent(auc)} of all pairs (AUC)."
         )
     if loss is not None and shares_loss is not None:
         word = "better" if loss < shares_loss else "no better"
@@ -137,7 +166,7 @@ def _evaluation_words(content: Fields, reference: Fields) -> list[str]:
     return found
 
 
-def _measures(content: Fields, reference: Fields) -> list[tuple[str, ...]]:
+def _measures(content: RecordFields, reference: RecordFields) -> list[tuple[str, ...]]:
     """Every measure of the model, of the reference where there is one, and of no model at all."""
     majority, shares_loss = content.number("majority_accuracy"), content.number("guessing_log_loss")
     present = sum(1 for _ in content.fields("per_class").numbers()) or len(content.texts("classes"))
@@ -172,7 +201,7 @@ def _decimal(value: float | None) -> str:
     return "–" if value is None else f"{value:.3f}"
 
 
-def _by_class(one: Shown) -> list[Block]:
+def _by_class(one: ShownRecord) -> list[Block]:
     """Which class is taken for which, and how many of each are found."""
     content = one.content
     found: list[Block] = []
@@ -186,15 +215,17 @@ def _by_class(one: Shown) -> list[Block]:
             (name, [(figure(value) if value else "", share) for value, share in zip(row, part, strict=True)])
             for name, row, part in zip(classes, matrix, shares, strict=True)
         ]
-        caption = "Which class is taken for which, in records; the shade is the share of the true class"
+        caption = "Confusion matrix in records; the shade is the share of the true class"
         found.append(Heatmap(caption, "true \\ predicted", classes, rows))
     elif matrix:
         svg = draw_shares(f"{one.name}-cm", shares, "Confusion matrix")
-        found.append(Figure(svg, "Which class (rows) is taken for which (columns), as shares of the true class."))
+        found.append(
+            Figure(svg, "Confusion matrix: true classes (rows) and predictions (columns), as shares of the true class.")
+        )
     recalls = sorted(content.fields("per_class").numbers().items(), key=lambda item: (item[1], item[0]))
     if recalls:
         many = len(recalls) > _MOST_CLASSES
-        caption = "Classes that are recognised least" if many else "Recall by class: the share of its records found"
+        caption = "Classes with the lowest recall" if many else "Recall by class: the share of its records found"
         # Without a matrix there are no counts.
         counts = dict(zip(classes, totals, strict=False))
         shown = recalls[:_WORST] if many else recalls
@@ -203,7 +234,7 @@ def _by_class(one: Shown) -> list[Block]:
     return found
 
 
-def _group_rows(groups: list[Fields]) -> list[tuple[str, ...]]:
+def _group_rows(groups: list[RecordFields]) -> list[tuple[str, ...]]:
     rows = []
     for one in groups:
         shares = [one.number(part) for part in ("accuracy", "balanced_accuracy", "majority_accuracy")]
@@ -214,22 +245,7 @@ def _group_rows(groups: list[Fields]) -> list[tuple[str, ...]]:
 
 
 _EVALUATION_FIELDS = (
-    "reference_words",
-    "accuracy",
-    "balanced_accuracy",
-    "majority",
-    "majority_accuracy",
-    "auc",
-    "log_loss",
-    "guessing_log_loss",
-    "calibration_error",
-    "warnings",
-    "reference_accuracy",
-    "reference",
-    "groups",
-    "n",
-    "split",
-    "confusion",
-    "classes",
-    "per_class",
-)
+    "reference_words", "accuracy", "balanced_accuracy", "majority", "majority_accuracy", "auc", "log_loss",
+    "guessing_log_loss", "calibration_error", "warnings", "reference_accuracy", "reference", "groups", "n", "split",
+    "confusion", "classes", "per_class",
+)  # fmt: skip

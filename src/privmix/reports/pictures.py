@@ -16,12 +16,8 @@ _MARKERS = "os^vDPX*"
 
 
 def draw_noise_comparison(record: Mapping[str, Any], path: Path) -> None:
-    """Draw noise over m against m (Li et al. 2022, Figure 1); curves that are no bounds are dashed and say so.
-
-    Args:
-        record: from ``privmix account compare --json``.
-        path: .svg, .png or .pdf file to write.
-    """
+    """Draw noise over m against m (Li et al. 2022, Figure 1), from ``privmix account compare --json``."""
+    # Curves that are no bounds are dashed and labelled.
     figure = new_figure(7.5, 5.2)
     axes = figure.subplots()
     for index, curve in enumerate(record["curves"]):
@@ -45,7 +41,7 @@ def draw_noise_comparison(record: Mapping[str, Any], path: Path) -> None:
     axes.set_xlabel("mixup degree m")
     axes.set_ylabel("noise over degree, sigma / m")
     axes.set_title(
-        f"Noise that each accountant asks for at epsilon {exact(record['epsilon'])}, delta {exact(record['delta'])}\n"
+        f"Noise that each accountant requires at epsilon {exact(record['epsilon'])}, delta {exact(record['delta'])}\n"
         f"n = {record['records']:,}, T = {record['rows']:,}; solid: valid bounds, dashed: not",
         fontsize=10,
     )
@@ -55,12 +51,7 @@ def draw_noise_comparison(record: Mapping[str, Any], path: Path) -> None:
 
 
 def draw_predictions(record: Mapping[str, Any], path: Path) -> None:
-    """Draw what the planner predicted; the chosen design is thick, with its range at the budget that was asked for.
-
-    Args:
-        record: from ``privmix plan --json``.
-        path: .svg, .png or .pdf file to write.
-    """
+    """Draw the planner's predictions from ``privmix plan --json``; the chosen design is thick, with its range."""
     figure = new_figure(7.0, 4.6)
     axes = figure.subplots()
     for index, (name, values) in enumerate(record["curves"].items()):
@@ -103,14 +94,8 @@ _MOST_IMAGES = 100
 
 
 def draw_class_pictures(images: NDArray[np.uint8], classes: Sequence[str], sure: Sequence[float], path: Path) -> None:
-    """Draw the mean of each class above another one that is as likely; ten classes a line, a hundred at most.
-
-    Args:
-        images: (2, K, H, W) or (2, K, H, W, 3).
-        classes: K names.
-        sure: K hundredths of what sets a class apart that are known.
-        path: .svg, .png or .pdf file to write.
-    """
+    """Draw the (2, K, H, W) or (2, K, H, W, 3) mean of each class above an equally likely one; at most 100 classes."""
+    # sure: K hundredths of what sets a class apart that are known.
     shown = min(len(classes), _MOST_IMAGES)
     across = min(_IMAGES_A_LINE, shown)
     lines = -(-shown // across)
@@ -127,7 +112,8 @@ def draw_class_pictures(images: NDArray[np.uint8], classes: Sequence[str], sure:
         )
     of = "" if shown == len(classes) else f" (the first {shown} of {len(classes):,})"
     words = (
-        f"Class means of a release{of}, with the share that is known of what sets each apart; below, another as likely"
+        f"Class means of a release{of}, with the known share of their differences; below, another mean that is as "
+        f"likely"
     )
     figure.suptitle(words, fontsize=10, wrap=True)
     save_figure(figure, path)
@@ -144,16 +130,9 @@ def draw_confusion(
     path: Path,
     reliability: tuple[NDArray[Any], NDArray[Any], NDArray[Any]] | None = None,
 ) -> None:
-    """Draw how often each true class (rows) was given each label (columns), as shares of the true class.
-
-    Args:
-        matrix: (K, K) counts.
-        classes: K names.
-        accuracy: overall, for the title.
-        path: file to write; the format follows its suffix.
-        reliability: counts, mean probability and accuracy of the predicted class by bins of that probability; drawn
-            beside the matrix.
-    """
+    """Draw a (K, K) confusion matrix as shares of the true class (rows)."""
+    # reliability: counts, mean probability and accuracy by bins of the predicted class's probability, next to the
+    # matrix.
     shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
     size = min(14.0, max(4.5, 0.45 * len(classes) + 2))
     figure = new_figure(size + 1 + (0 if reliability is None else size), size)
@@ -183,7 +162,7 @@ def _short(name: str, longest: int = _LONGEST) -> str:
 
 
 def _draw_reliability(axes: Any, counts: NDArray[Any], told: NDArray[Any], right: NDArray[Any]) -> None:
-    """Accuracy against the probability that was told; the larger a point, the more records."""
+    """Accuracy against the predicted probability; the larger a point, the more records."""
     known = counts > 0
     axes.plot([0, 1], [0, 1], color="#666666", linewidth=0.8)
     axes.plot(told[known], right[known], color=COLOURS[0], linewidth=0.8)
@@ -191,4 +170,4 @@ def _draw_reliability(axes: Any, counts: NDArray[Any], told: NDArray[Any], right
     axes.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03), aspect="equal")
     axes.set_xlabel("probability of the predicted class")
     axes.set_ylabel("share that is right")
-    axes.set_title("below the line: too sure")
+    axes.set_title("below the line: overconfident")

@@ -1,4 +1,4 @@
-"""What the public reads of files and addresses: their last name alone, never the way to them."""
+"""Public names of files and addresses: their last name alone, never the way to them."""
 
 from __future__ import annotations
 
@@ -16,15 +16,13 @@ _NAMES: Final = ("classes", "columns")
 
 
 def last_name(text: str) -> str:
-    """A file, folder or address without the way to it; other text as it is.
+    """Return a file, folder or address without the way to it; other text as it is.
 
     Formal guarantees:
-        * nothing before the last separator of a path, and no host, user, password or query of an address, is kept,
-          also after ``@``, ``name:`` or a comma.
+        * nothing before the last separator of a path is kept, and no host, user, password or query of an address. The
+          same applies after ``@``, ``name:`` or a comma.
 
     Example:
-        >>> last_name("/home/ann/REL"), last_name("module:/home/ann/net.pt"), last_name("sqlite:////home/ann/l.db")
-        ('REL', 'module:net.pt', 'l.db')
         >>> last_name("scattering:ycbcr,mirror"), last_name("s3://ann:secret@bucket/hiv/train.csv?token=1")
         ('scattering:ycbcr,mirror', 'train.csv')
     """
@@ -36,12 +34,7 @@ def last_name(text: str) -> str:
 
 
 def public_command(command: str) -> str:
-    """A command line in which places are last names; a text that is no command line is dropped.
-
-    Example:
-        >>> public_command("privmix audit /home/ann/hiv/REL --classes=@../hiv/names.txt --runs 9")
-        'privmix audit REL --classes=@names.txt --runs 9'
-    """
+    """Return a command line with places as last names; a text that is no command line is dropped."""
     try:
         words = shlex.split(command)
     except ValueError:
@@ -54,11 +47,8 @@ def public_command(command: str) -> str:
 
 
 def public_values(values: Any) -> Any:
-    """JSON values in which every text is a last name, at any depth.
-
-    Lists of classes and of columns stay whole: they are names, which certificates hold too, and no places. `n/a` and
-    `BMI (kg/m2)` are among them.
-    """
+    """Return JSON values with every text as a last name, at any depth."""
+    # Classes and columns stay whole: certificates hold them too, and `n/a` or `BMI (kg/m2)` are no paths.
     if isinstance(values, str):
         return last_name(values)
     if isinstance(values, Mapping):
@@ -75,7 +65,7 @@ def _last(text: str) -> str:
     prefix = found.group() if (found := _PREFIX.match(text)) else ""
     rest = text[len(prefix) :]
     if rest.startswith("~") and not re.search(r"[/\\]", rest):
-        # Somebody's home.
+        # A user's home.
         return prefix + "~"
     if not re.search(r"[/\\]", rest):
         return text

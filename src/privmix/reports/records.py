@@ -1,8 +1,4 @@
-"""Run records: what was measured, in one JSON file a measurement. Reports are made of these and of nothing else.
-
-A record says of itself whether it was computed from private rows. Everything that is shown to the public is made from
-the records that :func:`public_records` lets through, before any of it is drawn or written.
-"""
+"""Run records: one JSON file a measurement, the only source of reports; see :func:`public_records`."""
 
 from __future__ import annotations
 
@@ -26,35 +22,18 @@ FORMAT: Final = "privmix-record"
 SCHEMA_VERSION: Final = 1
 RECORDS_FOLDER: Final = "records"
 PANELS_GROUP: Final = "privmix.panels"
-"""Of entry points: each has the name of a kind of records, and names the module of the panel that shows them."""
+"""Group of entry points: each has the name of a kind of records, and names the module of its panel."""
 KINDS: Final = (
-    "guarantee",
-    "ledger",
-    "audit",
-    "canary-audit",
-    "noise-audit",
-    "membership",
-    "evaluation",
-    "utility",
-    "classes",
-)
-"""Those of privmix itself."""
+    "guarantee", "ledger", "audit", "canary-audit", "noise-audit", "membership", "evaluation", "utility", "classes",
+)  # fmt: skip
+"""Panels of privmix itself."""
 SUBJECTS: Final = ("release", "model", "design", "dataset")
 # Pictures of inversion studies lie in records; no verb writes a tenth of this.
 _MOST_BYTES: Final = 64 * MEBIBYTE
 # As they stand in a file, in whose hash and bytes their order has always been.
 _ORDER: Final = (
-    "kind",
-    "record_id",
-    "subject",
-    "private",
-    "title",
-    "command",
-    "settings",
-    "content",
-    "statements",
-    "versions",
-)
+    "kind", "record_id", "subject", "private", "title", "command", "settings", "content", "statements", "versions",
+)  # fmt: skip
 _Id = Annotated[str, Text("[0-9a-f]{32}", "32 hexadecimal digits")]
 
 
@@ -81,26 +60,12 @@ def _sentences(texts: Any) -> list[str]:
 
 @dataclass(frozen=True)
 class RunRecord(Checked):
-    """One measurement and everything that a reader needs to judge it.
+    """One measurement and all that a reader needs to judge it."""
 
-    Attributes:
-        kind: what was measured, one of :data:`KINDS`, or a kind that a panel of another package shows.
-        subject: what it is about: ``{"kind": ..., "id": ...}``, one of :data:`SUBJECTS` and its 32 hexadecimal digits
-            or None.
-        private: whether any figure in it was computed from private rows other than through a private release or model.
-        content: the figures, JSON values; each kind has fields of its own.
-        settings: everything that decided them, JSON values.
-        title: a line for people.
-        command: the command line that makes it again, or an empty text.
-        statements: sentences that must stand beside the figures: what they mean and what they don't.
-        versions: of the packages that made it.
-        record_id: names the record.
-
-    Example:
-        >>> record = RunRecord("audit", {"kind": "design", "id": None}, False, {"proven_epsilon": 0.9}, {"runs": 100})
-        >>> RunRecord.from_dict(record.to_dict()) == record
-        True
-    """
+    # kind: of KINDS or of another package's panel; subject: {"kind": ..., "id": ...}, of SUBJECTS with 32 hexadecimal
+    # digits or None. private: a figure was computed from private rows other than through a private release or model.
+    # content: figures; settings: what decided them; command: reproduces it, or ""; statements: must accompany the
+    # figures.
 
     kind: Annotated[str, By(_check_kind, "", "no kind", 1)]
     subject: Annotated[Mapping[str, Any], By(_check_subject, {}, {"kind": "page", "id": None}, [])]
@@ -124,11 +89,7 @@ class RunRecord(Checked):
 
     @classmethod
     def from_dict(cls, found: Any, name: str = "record") -> RunRecord:
-        """The record that :meth:`to_dict` described.
-
-        Raises:
-            InvalidInput: it is no record of this version, or was edited since it was written.
-        """
+        """Read a record from :meth:`to_dict`; raise InvalidInput for another version or an edited one."""
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise InvalidInput(name, "something else", f"a run record ({FORMAT})")
         version = check_version(f"{name} schema_version", found.get("schema_version"), 1, SCHEMA_VERSION)
@@ -139,13 +100,7 @@ class RunRecord(Checked):
 
 
 def write_record(record: RunRecord, run: Path) -> Path:
-    """Store a record in the run folder ``run``; returns the file.
-
-    Private records are readable by their owner only.
-
-    Raises:
-        StorageError: it can't be written.
-    """
+    """Store a record in the run folder ``run`` and return its file; private ones are readable by their owner only."""
     path = run / RECORDS_FOLDER / f"{record.kind}-{record.record_id[:12]}.json"
     content = json.dumps(record.to_dict(), indent=1, allow_nan=False) + "\n"
     try:
@@ -153,28 +108,18 @@ def write_record(record: RunRecord, run: Path) -> Path:
             path.parent.mkdir(parents=True, exist_ok=True)
             write_durably(path, content.encode())
     except OSError as error:
-        raise StorageError(f"{path}: can't be written: {error.strerror or type(error).__name__}") from None
+        raise StorageError(f"{path}: cannot be written: {error.strerror or type(error).__name__}") from None
     return path
 
 
 def read_record(path: Path) -> RunRecord:
-    """Read one record's file.
-
-    Raises:
-        StorageError: it can't be read.
-        InvalidInput: it is no plain file of at most 64 MiB, no record, or was edited.
-    """
+    """Read one record's plain file of at most 64 MiB; raise InvalidInput for an edited one."""
     # Records may come from anyone: no link is followed, no pipe waited for, nothing nests without end.
     return RunRecord.from_dict(read_json(path, str(path), _MOST_BYTES), str(path))
 
 
 def read_records(run: Path) -> list[RunRecord]:
-    """All records of a run folder, by kind, then by name of file; none if it has no ``records`` folder.
-
-    Raises:
-        StorageError: one can't be read.
-        InvalidInput: one is no record, or was edited.
-    """
+    """Read a run folder's records, by kind, then file name; an empty list without a ``records`` folder."""
     folder = run / RECORDS_FOLDER
     if folder.is_symlink():
         raise InvalidInput(str(folder), "a link", "a folder, not a link to one")
@@ -189,7 +134,7 @@ def kinds_from_elsewhere() -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def _kinds_on(path: tuple[str, ...]) -> tuple[str, ...]:
-    """Of the packages on a path: each record asks, and what they say lies in hundreds of files."""
+    """Kinds of the packages on a path, cached: each record asks, and the entry points lie in hundreds of files."""
     # Most records are of privmix's own kinds, and do not wait for this.
     from importlib.metadata import entry_points
 
@@ -202,7 +147,7 @@ def order_of(kind: str) -> tuple[int, str]:
 
 
 def public_records(records: Iterable[RunRecord]) -> list[RunRecord]:
-    """Those that were not computed from private rows."""
+    """Return records that were not computed from private rows."""
     return [record for record in records if not record.private]
 
 

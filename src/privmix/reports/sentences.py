@@ -23,34 +23,23 @@ _LARGE_DELTA: Final = 1e-3
 
 
 def capitalised(text: str) -> str:
-    """A title as titles begin."""
     return text[:1].upper() + text[1:]
 
 
 def percent(share: float | None, decimals: int = 1) -> str:
-    """A measured share as a percentage; a dash where there is none.
-
-    Example:
-        >>> percent(0.90277), percent(None)
-        ('90.3%', '–')
-    """
+    """Write a measured share as a percentage; a dash for None."""
     return "–" if share is None else f"{100 * share:.{decimals}f}%"
 
 
 def figure(value: float | None, digits: int = 4) -> str:
-    """A measured number; a dash where there is none."""
+    """Return a measured number; a dash where there is none."""
     if value is None:
         return "–"
     return f"{int(value):,}" if value == int(value) and abs(value) < 1e15 else f"{value:.{digits}g}"
 
 
 def odds(delta: float) -> str:
-    """A small probability in words, never below it.
-
-    Example:
-        >>> odds(1e-5), odds(3e-4), odds(0.0), odds(0.7)
-        ('1 in 100,000', '1 in 3,330', 'never', '70% of the time')
-    """
+    """Write a small probability in words, never below it: 1e-5 is "1 in 100,000"."""
     if delta <= 0:
         return "never"
     if delta > 0.1:
@@ -62,12 +51,7 @@ def odds(delta: float) -> str:
 
 
 def power_of_ten(value: float) -> str:
-    """A small bound as people write it, never below it.
-
-    Example:
-        >>> power_of_ten(1e-5), power_of_ten(2.5e-6), power_of_ten(0.01)
-        ('10⁻⁵', '2.5 × 10⁻⁶', '0.01')
-    """
+    """Write a small bound as people do (2.5 × 10⁻⁶), never below it."""
     if value <= 0 or value >= 0.001:
         return exact(value)
     mantissa, power = f"{float(rounded_up(value)):.2e}".split("e")
@@ -77,17 +61,12 @@ def power_of_ten(value: float) -> str:
 
 
 def belief(prior: float, epsilon: float) -> float:
-    """The most that a belief of ``prior`` can become under pure epsilon-DP, by Bayes' rule.
-
-    Example:
-        >>> round(belief(0.5, 1.0), 3), belief(0.5, 0.0)
-        (0.731, 0.5)
-    """
+    """Return the largest posterior of a belief ``prior`` under pure epsilon-DP, by Bayes' rule."""
     return prior / (prior + (1 - prior) * math.exp(min(-epsilon, 700.0)))
 
 
 def beliefs(epsilon: float) -> list[tuple[str, str]]:
-    """What may be believed before and, at most, after."""
+    """Beliefs before and, at most, after."""
     return [(f"{100 * prior:g}%", percent_up(belief(prior, epsilon))) for prior in _PRIORS]
 
 
@@ -97,7 +76,7 @@ def names_of(unit: str) -> tuple[str, str]:
 
 
 def unit(adjacency: str, kind: str = "") -> tuple[str, str]:
-    """What a guarantee hides, and how."""
+    """Return the unit that a guarantee hides, and how."""
     person = kind == PERSON
     one = "one person, with all records" if person else "one record"
     if adjacency == ADD_REMOVE:
@@ -107,20 +86,15 @@ def unit(adjacency: str, kind: str = "") -> tuple[str, str]:
 
 
 def meaning(adjacency: str, caught: float | None, right: float | None, kind: str = "") -> list[Markup]:
-    """What the guarantee means to a person in the data, in two sentences at most.
-
-    Args:
-        adjacency: of the guarantee.
-        caught: the most an attacker with 5% false alarms detects, from the trade-off curve; None where unknown.
-        right: how often the best attacker wins an even bet, from the same curve; None where unknown.
-        kind: what neighbours differ by: person, or a record.
-    """
+    """Explain the guarantee to a person in the data, in at most two sentences."""
+    # caught: bound on detection at 5% false alarms; right: on winning an even bet; both from the curve, None if
+    # unknown.
     present = adjacency == ADD_REMOVE
     one, many = names_of(kind)
     question = f"that a {one} is in the data" if present else f"on which of two versions of a {one} is in the data"
     found = []
     if right is not None:
-        weak = ": a weak promise, even if no attack has managed it so far" if is_weak(right) else " (guessing: 50%)"
+        weak = ": a weak guarantee, even if no known attack reaches it" if is_weak(right) else " (guessing: 50%)"
         bet = Markup(
             "Suppose an attacker gives 50:50 odds {}. After seeing everything, the best possible attack is right at "
             "most <strong>{}</strong> of the time{}."
@@ -143,7 +117,7 @@ def is_weak(right: float | None) -> bool:
 
 
 def is_loose(epsilon: float, delta: float) -> bool:
-    """Whether a bound leaves room for much to be learned about a record."""
+    """Whether a bound allows much to be learned about a record."""
     return epsilon > _LOOSE_EPSILON or delta >= _LARGE_DELTA
 
 

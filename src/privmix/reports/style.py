@@ -23,14 +23,14 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#0
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure (inches) that needs no display and no global state."""
+    """Return an empty figure (inches) that needs no display and no global state."""
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
 
 def save_figure(figure: Figure, path: Path) -> None:
-    """Write beside ``path`` and rename into place; the format follows the suffix."""
+    """Write next to ``path`` and rename into place; the format follows the suffix."""
     path.parent.mkdir(parents=True, exist_ok=True)
     kind = path.suffix.removeprefix(".")
     # Fixed ids and no date: the same record gives the same file.
@@ -38,7 +38,7 @@ def save_figure(figure: Figure, path: Path) -> None:
         figure.savefig(stream, format=kind, dpi=150, metadata={"Date": None} if kind == "svg" else None)
 
 
-# What is drawn in these colours takes the page's: they change with light and dark, and in print.
+# Parts drawn in these colours take the page's: they change with light and dark, and in print.
 INK, MUTED, LINE, PAPER = "#010203", "#040506", "#070809", "#0a0b0c"
 BLUE, VERMILION, GREEN, PINK, ORANGE, SKY = COLOURS[:6]
 SERIES: Final = {"blue": BLUE, "vermilion": VERMILION, "green": GREEN, "pink": PINK, "orange": ORANGE, "sky": SKY}
@@ -50,7 +50,7 @@ _VARIABLES: Final = {
     **{colour: f"var(--{name},{colour})" for name, colour in SERIES.items()},
 }
 _STYLE: Final[dict[str, Any]] = {
-    # Texts stay texts: crisp, searchable, in the page's font. None of them is read as TeX.
+    # Texts stay texts: crisp, searchable, in the page's font. Their characters are not read as TeX.
     "svg.fonttype": "none",
     "text.parse_math": False,
     # A phone shows a figure at four fifths of its size: texts stay above 10 pixels there.
@@ -91,14 +91,7 @@ def drawing(width: float = 4.7, height: float = 3.6) -> Iterator[tuple[Figure, A
 
 
 def inline(figure: Figure, name: str, title: str, description: str) -> Markup:
-    """The figure as an ``<svg>`` element.
-
-    Args:
-        figure: made by :func:`drawing`.
-        name: unique in the page, letters, digits and hyphens: all ids begin with it.
-        title: the accessible name.
-        description: what the figure shows, for those who don't see it.
-    """
+    """Return the figure as an ``<svg>`` element; ids begin with ``name``, unique in the page."""
     stream = io.StringIO()
     with rc_context({**_STYLE, "svg.hashsalt": name}):
         figure.savefig(stream, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None})

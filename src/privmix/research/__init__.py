@@ -1,8 +1,4 @@
-"""Research: what reproduces papers and studies attacks, and no release or training needs.
-
-It lives on what privmix shows to every other package, and arrives by the entry points that others use: verbs, panels of
-the report. privmix itself imports none of it.
-"""
+"""Research: reproductions of papers and studies of attacks, on privmix's public names and entry points alone."""
 
 from __future__ import annotations
 
@@ -11,10 +7,12 @@ from typing import TYPE_CHECKING
 from privmix.plugins import lazily
 
 if TYPE_CHECKING:
-    from privmix.research.attacks import attack
+    from privmix.research.collapse.verb import measure_collapse
     from privmix.research.curvature.job import sharpness
-    from privmix.research.synthesis.job import synthesise
+    from privmix.research.inversion.verb import invert
+    from privmix.research.poisoning.verb import poison
+    from privmix.research.synthesis.verb import synthesise
 else:
     __getattr__, __dir__ = lazily(__name__)
 
-__all__ = ["attack", "sharpness", "synthesise"]
+__all__ = ["invert", "measure_collapse", "poison", "sharpness", "synthesise"]

@@ -1,7 +1,4 @@
-"""Linear regression from a release: the papers' bound on its error, and the error itself by the real mechanism.
-
-:mod:`privmix.planning.theory` predicts the error, with constants.
-"""
+"""Linear regression from a release: the papers' bound on its error, and the error itself by the real mechanism."""
 
 from __future__ import annotations
 
@@ -25,30 +22,13 @@ _BLOCK = 2**21
 def error_bound(task: LinearTask, records: int, rows: int, mixup_degree: float, noise_multiplier: float) -> float:
     """DPFMix, Theorem 3.1 (Equation 3): a bound on ||b~ - b||_2 that holds with probability tending to 1 as n grows.
 
-    With 1 / s^2 in place of ln(1 + mu^2 n^2 / (m^2 T)), to which it is equal under the papers' noise (Lemma C.3):
+    With 1 / s^2 for ln(1 + mu^2 n^2 / (m^2 T)), to which it is equal under the papers' noise (Lemma C.3):
 
         (2 C_X ||b|| + 2 C_Y) / (sqrt(l_min) (1 - sqrt(a))) * s / sqrt(m (n - m) / n)
           + 2 sigma sqrt(d) ln(n) / sqrt(n) * (1 + sqrt(a)) sqrt(l_max) / ((1 - sqrt(a)) sqrt(l_min))
 
     where a = n / T, C_X = C_x sqrt(1 + lambda^2) / lambda and C_Y = C_y sqrt(1 + lambda^2). The theorem asks for
-    m T / n^2 -> 0; its constants are loose by an order of magnitude or more, so use it for the shape and
-    :func:`privmix.planning.theory.expected_error` for the size. It is a statement about utility, never about privacy.
-
-    Args:
-        task: the regression and its clipping bounds.
-        records: n.
-        rows: T, more than n.
-        mixup_degree: m, below n.
-        noise_multiplier: joint noise multiplier s of the release.
-
-    Raises:
-        InvalidInput: T <= n, to which the theorem does not apply, or m outside [1, n).
-
-    Example:
-        >>> task = LinearTask.isotropic(100)
-        >>> bounds = [error_bound(task, 10_000, 40_000, m, 1.2) for m in (1, 100, 9_999)]
-        >>> bounds[0] > bounds[1] < bounds[2]
-        True
+    m T / n^2 -> 0; its constants are loose tenfold or more: for sizes see `planning.theory.expected_error`.
     """
     check_sizes(records, rows, mixup_degree, noise_multiplier)
     if rows <= records:
@@ -70,27 +50,9 @@ def simulate_linear_regression(
     noise_multiplier: float,
     generator: np.random.Generator,
 ) -> LinearError:
-    """Release synthetic data by the real mechanism and measure the error of least squares on the rows.
-
-    X is Gaussian with the task's spectrum, b has a random direction, both X and y are centred (Li et al. 2024, section
-    3.2), clipped and put on the lattice; rows are Poisson-sampled, summed exactly, perturbed on the lattice and divided
-    by m, by the same blocks that a release uses. Memory is bounded: rows are formed in blocks and only their second
-    moments are kept.
-
-    Args:
-        task: the regression and its clipping bounds.
-        records: n.
-        rows: T, more than d.
-        mixup_degree: m, below n.
-        noise_multiplier: joint noise multiplier s of the release.
-        generator: source of data, membership and noise. Synthetic data only: this is no way to make a release.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> error = simulate_linear_regression(LinearTask.isotropic(5), 500, 1000, 16, 0.5, rng)
-        >>> bool(0 < error.l2 < 5)
-        True
-    """
+    """Release synthetic data by the real mechanism and measure the error of least squares on the rows."""
+    # X is Gaussian with the task's spectrum, b has a random direction, X and y are centred (Li et al. 2024, section
+    # 3.2). Rows are formed in blocks and only their second moments kept, so memory is bounded.
     check_sizes(records, rows, mixup_degree, noise_multiplier)
     check_integer("rows", rows, low=task.dim + 1)
     x, y, coefficients = _synthetic(task, records, generator)

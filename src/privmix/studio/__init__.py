@@ -1,1 +1,1 @@
-"""The studio: pages in a browser on this machine alone, for whoever decides about a dataset and uses no terminal."""
+"""The studio: pages in a local browser. It opens no data, not even a header, which may be a person's record."""

@@ -16,19 +16,19 @@ from starlette.routing import Route
 
 from privmix.errors import PrivmixError
 from privmix.studio import asked as asking
-from privmix.studio.asked import Asked, Problem, Unready
-from privmix.studio.books import Books
+from privmix.studio.asked import FormData, Problem, Unready
+from privmix.studio.books import Ledgers
 from privmix.studio.desk import Desk
 from privmix.studio.folders import Folders
 from privmix.studio.order import Order
 from privmix.studio.pages import ASSETS, write_example
-from privmix.studio.price import Facts, Forecasts, Standing, between, facts_of, price_of, standing
-from privmix.studio.runs import DONE, RUNNING, Busy, Run
-from privmix.studio.security import Door, Guard
+from privmix.studio.price import DataFacts, Forecasts, Standing, between, facts_of, price_of, standing
+from privmix.studio.runs import DONE, RUNNING, Busy, StudioRun
+from privmix.studio.security import AccessGuard, Guard
 
 
 class Studio:
-    """What one studio holds: what was asked so far, the release that is made, the folders that were opened.
+    """State of one studio: form data, the running release, opened folders.
 
     Formal guarantees:
         * Nothing private is read before "release" is pressed: until then no file is opened but a ledger and the
@@ -37,16 +37,12 @@ class Studio:
         * No question changes anything: releases, ledgers and files are made by POST alone, a release by a key that is
           good once.
         * Nothing leaves the machine: pages load nothing from elsewhere, and may not.
-
-    Args:
-        folder: that paths are in.
-        door: who gets in.
     """
 
-    def __init__(self, folder: Path, door: Door) -> None:
+    def __init__(self, folder: Path, door: AccessGuard) -> None:
         self.desk = Desk(folder, door)
-        self.asked, self.forecasts = Asked(), Forecasts()
-        self.folders, self.books = Folders(self.desk), Books(self.desk)
+        self.asked, self.forecasts = FormData(), Forecasts()
+        self.folders, self.books = Folders(self.desk), Ledgers(self.desk)
         inner = Starlette(routes=[*self._routes(), *self.folders.routes(), *self.books.routes()])
         inner.add_exception_handler(404, self._missing)
         inner.add_exception_handler(500, self._defect)
@@ -80,7 +76,6 @@ class Studio:
         self.desk.runs.close()
 
     async def new(self, request: Request) -> Response:
-        """The page of a new release."""
         return self._new()
 
     def _new(self, problems: list[Problem] | None = None) -> Response:
@@ -90,11 +85,9 @@ class Studio:
         )
 
     async def words(self, request: Request) -> Response:
-        """The glossary."""
         return self.desk.page("words")
 
     async def asset(self, request: Request) -> Response:
-        """A style sheet or a script."""
         if (found := ASSETS.get(request.path_params["name"])) is None:
             raise HTTPException(404)
         return FileResponse(found[0], media_type=found[1])
@@ -102,7 +95,7 @@ class Studio:
     async def columns(self, request: Request) -> Response:
         """Rows for the columns whose names were typed, or one more row."""
         pairs = await self.desk.form(request)
-        found = Asked.of_form(pairs)
+        found = FormData.of_form(pairs)
         typed = next((value for name, value in pairs if name == "names"), "")
         names = [name.strip().strip('"') for line in typed.splitlines() for name in line.split(",")]
         apart = (found.label, found.person)
@@ -113,7 +106,6 @@ class Studio:
         return self.desk.page("_columns", asked=found, asking=asking)
 
     async def example(self, request: Request) -> Response:
-        """Fill in the public example."""
         try:
             self.asked = await run_in_threadpool(write_example, self.desk.folder)
         except PrivmixError as error:
@@ -121,8 +113,8 @@ class Studio:
         return self.desk.to("")
 
     async def live(self, request: Request) -> Response:
-        """Price, ledger and commands of what the page says now."""
-        self.asked = Asked.of_form(await self.desk.form(request))
+        """Price, ledger and commands of the current form."""
+        self.asked = FormData.of_form(await self.desk.form(request))
         return await run_in_threadpool(self._live)
 
     def _live(self) -> Response:
@@ -132,22 +124,17 @@ class Studio:
             return self.desk.page("_live", ready=False, problems=unready.problems)
         order = Order.of(self.asked)
         return self.desk.page(
-            "_live",
-            ready=True,
-            price=price,
-            stands=self._standing(price),
-            order=order,
-            **self._forecast(facts),
+            "_live", ready=True, price=price, stands=self._standing(price), order=order, **self._forecast(facts)
         )
 
-    def _priced(self) -> tuple[Facts, Any]:
+    def _priced(self) -> tuple[DataFacts, Any]:
         facts = facts_of(self.asked)
         return facts, price_of(facts, asking.number(self.asked, "epsilon"))
 
     def _standing(self, price: Any) -> Standing | None:
         return standing(self.asked, price, self.books.address(self.asked.ledger))
 
-    def _forecast(self, facts: Facts) -> dict[str, Any]:
+    def _forecast(self, facts: DataFacts) -> dict[str, Any]:
         found, epsilon = self.forecasts.ask(facts), asking.number(self.asked, "epsilon")
         # Guessing is right on one class in K at least, and what a simulation finds below that is noise.
         expected = between(found.curve, epsilon)
@@ -160,7 +147,6 @@ class Studio:
         }
 
     async def forecast(self, request: Request) -> Response:
-        """How far the forecast is."""
         try:
             facts = await run_in_threadpool(facts_of, self.asked)
         except Unready:
@@ -170,7 +156,7 @@ class Studio:
     async def release(self, request: Request) -> Response:
         """Begin the release. From here on private data are read."""
         pairs = await self.desk.form(request)
-        self.asked = Asked.of_form(pairs)
+        self.asked = FormData.of_form(pairs)
         return await run_in_threadpool(self._release, dict(pairs).get("key", ""))
 
     def _release(self, key: str) -> Response:
@@ -187,20 +173,19 @@ class Studio:
 
     def _begin(self, order: Order, key: str, *, resume: bool = False) -> Response:
         if not self.desk.keys.use(key):
-            return self.desk.page("refused", 409, words="This page was sent before: nothing was done again.")
+            return self.desk.page("refused", 409, words="This form was already submitted: it was not processed again.")
         try:
             run = self.desk.runs.start(order, self.desk.folder, resume=resume)
         except Busy:
-            return self.desk.page("refused", 409, words="A release is being made: wait for it, or stop it first.")
+            return self.desk.page("refused", 409, words="A release is running: wait for it, or stop it first.")
         return self.desk.to(f"run/{run.id}")
 
-    def _found(self, request: Request) -> Run:
+    def _found(self, request: Request) -> StudioRun:
         if (run := self.desk.runs.get(request.path_params["id"])) is None:
             raise HTTPException(404)
         return run
 
     async def run(self, request: Request) -> Response:
-        """A release that is made, or was."""
         run = self._found(request)
         if run.state == DONE:
             return self.desk.to(f"folder/{self.folders.open(run.out, run.order.columns.get('label', 'label'))}")
@@ -226,11 +211,11 @@ class Studio:
         run = self._found(request)
         key = dict(await self.desk.form(request)).get("key", "")
         if not run.kept:
-            return self.desk.page("refused", 409, words="There is no run that could be finished.")
+            return self.desk.page("refused", 409, words="There is no interrupted run to finish.")
         return self._begin(run.order, key, resume=True)
 
     async def _defect(self, request: Request, error: Exception) -> Response:
-        return self.desk.page("refused", 500, words=f"This is a defect of privmix ({type(error).__name__}).")
+        return self.desk.page("refused", 500, words=f"This is a bug in privmix ({type(error).__name__}).")
 
     async def _missing(self, request: Request, error: Exception) -> Response:
         return self.desk.page("refused", 404, words="There is no such page.")

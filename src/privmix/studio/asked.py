@@ -1,8 +1,8 @@
-"""What the page of a new release asks, as it was typed, and what of it is not right yet."""
+"""Form of a new release: its fields as typed, and the problems in them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Self
 
@@ -10,22 +10,22 @@ from privmix.errors import InvalidInput, check_integer, check_number
 
 TABLE, IMAGES, TEXTS = "table", "images", "texts"
 KINDS: Final = {
-    TABLE: "A table: a row is one case (CSV, Parquet, Arrow)",
-    IMAGES: "Images: a folder with a folder for each class, or a table with a column of images",
+    TABLE: "A table with one case per row (CSV, Parquet, Arrow)",
+    IMAGES: "Images: a folder with one sub-folder per class, or a table with a column of images",
     TEXTS: "Texts: a table with a column of texts",
 }
 RECORD, PERSON = "record", "person"
 MOMENTS, AUTO = "moments", "auto"
 UNUSED: Final = "ignore"
-# What a column holds -> how that is called, and what is to be said of it.
+# Kind of column -> its name on the page, and its description to type.
 HOLDS: Final = {
     "number": ("a number", "least and most, as 0:120"),
-    "bins": ("a number, by intervals", "where intervals begin, as 18,40,65"),
+    "bins": ("a number, by intervals", "interval boundaries, as 18,40,65"),
     "category": ("one of some values", "all values, as A,B,C"),
     "ordinal": ("one of some values, in order", "all values in order, as I,II,III"),
     "boolean": ("yes or no", "the two texts, as yes:no; or empty"),
     "date": ("a day", "first and last, as 2015-01-01:2025-12-31"),
-    UNUSED: ("nothing that is used", "leave this empty"),
+    UNUSED: ("unused", "leave this empty"),
 }
 _LONGEST: Final = 4000
 _MOST_COLUMNS: Final = 500
@@ -33,14 +33,7 @@ _MOST_COLUMNS: Final = 500
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table as it is declared.
-
-    Attributes:
-        name: in the header.
-        holds: one of :data:`HOLDS`.
-        values: what is said of it.
-        empty: whether cells may be empty.
-    """
+    """A declared column of a table; ``holds``: one of :data:`HOLDS`."""
 
     name: str
     holds: str = ""
@@ -49,15 +42,12 @@ class Column:
 
     @property
     def said(self) -> str:
-        """As `spec` takes it: COLUMN=WHAT."""
         return f"{self.name}={self.values}" if self.values else self.name
 
 
 @dataclass(frozen=True)
-class Asked:
-    """The page's fields. Texts are as they were typed; the unit of privacy starts empty, since nobody can choose it for
-    the owner of the data.
-    """
+class FormData:
+    """The page's fields, as typed; the unit of privacy starts empty, since only the owner can choose it."""
 
     what: str = TABLE
     data: str = ""
@@ -80,7 +70,7 @@ class Asked:
 
     @classmethod
     def of_form(cls, pairs: Sequence[tuple[str, str]]) -> Self:
-        """What a form says; fields that the page does not have are left out, and texts of absurd length are cut."""
+        """Return the form's fields: unknown fields are left out, and texts of absurd length are cut."""
         plain = {item.name for item in fields(cls)} - {"columns"}
         said = {name: value.strip()[:_LONGEST] for name, value in pairs if name in plain}
         lists = {
@@ -100,18 +90,12 @@ class Asked:
 
     @property
     def declared(self) -> tuple[Column, ...]:
-        """The columns that have a name."""
         return tuple(column for column in self.columns if column.name)
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What is not right yet.
-
-    Attributes:
-        field: the id of the page's element that it is about.
-        words: a sentence.
-    """
+    """A sentence on a field, by its element's id, that is not right yet."""
 
     field: str
     words: str
@@ -125,12 +109,8 @@ class Unready(Exception):
         self.problems = tuple(problems)
 
 
-def number(asked: Asked, field: str, **limits: Any) -> float:
-    """A field as a number.
-
-    Raises:
-        InvalidInput: it is none, or out of range.
-    """
+def number(asked: FormData, field: str, **limits: Any) -> float:
+    """Read a field as a number in range, or raise InvalidInput."""
     text = getattr(asked, field).replace(",", ".") if field != "records" else getattr(asked, field)
     try:
         return check_number(field, float(text), **limits)
@@ -138,14 +118,14 @@ def number(asked: Asked, field: str, **limits: Any) -> float:
         return check_number(field, text, **limits)
 
 
-def whole(asked: Asked, field: str, low: int, high: int | None = None) -> int:
-    """A field as a whole number; thousands may be parted by spaces or apostrophes."""
+def whole(asked: FormData, field: str, low: int, high: int | None = None) -> int:
+    """Return a field as a whole number; thousands may be parted by spaces or apostrophes."""
     text = "".join(mark for mark in getattr(asked, field) if mark not in " '_\u00a0\u2009")
     return check_integer(field, int(text) if text.isascii() and text.isdigit() else text, low=low, high=high)
 
 
-def problems_of(asked: Asked) -> list[Problem]:
-    """What is missing or no number; what the library asks beyond that is found where it is planned."""
+def problems_of(asked: FormData) -> list[Problem]:
+    """List missing fields and texts that are not numbers. The planner checks everything else."""
     found = [Problem(field, words) for field, words in _needed(asked) if not getattr(asked, field)]
     found += _choices(asked)
     numbers: dict[str, Any] = {
@@ -167,106 +147,104 @@ def problems_of(asked: Asked) -> list[Problem]:
 
 
 NAMES: Final = {
-    "data": "Where the data are",
-    "label": "The column of the answer",
-    "classes": "The classes",
-    "text_column": "The column of texts",
-    "image_size": "The size of images",
-    "colour": "The colours of images",
-    "unit": "Who is protected",
-    "person": "The column that says whose a row is",
-    "records": "How many there are",
+    "data": "Data",
+    "label": "Label column",
+    "classes": "Classes",
+    "text_column": "Text column",
+    "image_size": "Image size",
+    "colour": "Image colours",
+    "unit": "Unit of privacy",
+    "person": "Column of persons",
+    "records": "Number of rows or persons",
     "epsilon": "Epsilon",
     "delta": "Delta",
     "attainable": "Accuracy without privacy",
-    "ledger": "The ledger's file",
-    "dataset": "The dataset's name in the ledger",
-    "out": "The folder to create",
-    "columns": "The columns",
+    "ledger": "Ledger file",
+    "dataset": "Dataset name in the ledger",
+    "out": "Folder to create",
+    "columns": "Columns",
 }
-"""What the page calls its fields."""
+"""Names of the fields on the page."""
 
 
-def _needed(asked: Asked) -> list[tuple[str, str]]:
-    """Fields that must not be empty, and what to say where they are."""
+def _needed(asked: FormData) -> list[tuple[str, str]]:
+    """Fields that must not be empty, and the message for each."""
     found = [
-        ("data", "Say where the data are: a file or folder on this machine."),
-        ("classes", "Say what the classes are, by public knowledge: they are not looked up in the data."),
-        ("unit", "Choose who is protected: one row, or one person with all of their rows."),
-        ("records", "Say how many there are, by public knowledge: nobody counts them before the release."),
-        ("epsilon", "Choose epsilon, the privacy that is spent."),
+        ("data", "Enter the path of the data: a file or folder on this machine."),
+        ("classes", "List the classes from public knowledge: they are never read from the data."),
+        ("unit", "Choose the unit of privacy: one row, or one person with all their rows."),
+        ("records", "Enter the number of rows or persons from public knowledge: the studio does not count them."),
+        ("epsilon", "Choose epsilon, the privacy budget of the release."),
         ("delta", "Choose delta."),
-        ("attainable", "Say what accuracy is expected without privacy; 90 if nothing is known."),
-        ("out", "Say which folder the release goes to: it is created."),
+        ("attainable", "Enter the accuracy that you expect without privacy; 90 if you have no estimate."),
+        ("out", "Enter the folder to create for the release."),
     ]
     if asked.what != IMAGES:
-        found.append(("label", "Say which column holds the answer that others are to predict."))
+        found.append(("label", "Enter the label column: the answer that others predict."))
     if asked.what == TEXTS:
-        found.append(("text_column", "Say which column holds the texts."))
+        found.append(("text_column", "Enter the column of texts."))
     if asked.what == IMAGES:
-        found.append(("image_size", "Say to which size images are scaled, in pixels."))
+        found.append(("image_size", "Enter the image size in pixels, to which images are scaled."))
     if asked.unit == PERSON:
-        found.append(("person", "Say which column tells whose a row is."))
+        found.append(("person", "Enter the column of persons."))
     return found
 
 
-def _choices(asked: Asked) -> list[Problem]:
+def _choices(asked: FormData) -> list[Problem]:
     found = []
     if asked.what not in KINDS:
-        found.append(Problem("what", "Choose what the data are."))
+        found.append(Problem("what", "Choose the kind of data."))
     if asked.unit not in ("", RECORD, PERSON):
-        found.append(Problem("unit", "Choose who is protected."))
+        found.append(Problem("unit", "Choose the unit of privacy."))
     if asked.design not in (MOMENTS, AUTO):
-        found.append(Problem("design", "Choose what is released."))
+        found.append(Problem("design", "Choose the method."))
     if asked.what == IMAGES and asked.colour not in ("grey", "rgb"):
         found.append(Problem("colour", "Choose whether images are grey or coloured."))
     if asked.what == IMAGES and asked.unit == PERSON:
         found.append(
-            Problem("unit", "Persons of images are declared on the command line: privmix release --person-file.")
+            Problem(
+                "unit",
+                "The studio cannot declare persons of images. Use the command line: privmix release "
+                "--person file=FILE.",
+            )
         )
     if bool(asked.ledger) != bool(asked.dataset):
         field = "dataset" if asked.ledger else "ledger"
-        found.append(
-            Problem(field, "A ledger needs both: its file, and the dataset's name in it. Or leave both empty.")
-        )
+        found.append(Problem(field, "Enter both the ledger file and the dataset name, or leave both empty."))
     return found + (_columns(asked) if asked.what == TABLE else [])
 
 
-def _columns(asked: Asked) -> list[Problem]:
+def _columns(asked: FormData) -> list[Problem]:
     declared = asked.declared
     if not declared:
-        return [Problem("columns", "Declare the columns of the table, by public knowledge.")]
+        return [Problem("columns", "Declare the columns of the table from public knowledge.")]
     names = [column.name for column in declared]
     twice = {name for name in names if names.count(name) > 1}
-    found = [Problem("columns", f"Column {name} stands there twice.") for name in sorted(twice)]
+    found = [Problem("columns", f"Column {name} is listed twice.") for name in sorted(twice)]
     found += [
-        Problem("columns", f"Column {column.name}: say what it holds, or that it is not used.")
+        Problem("columns", f"Column {column.name}: choose its content, or mark it as unused.")
         for column in declared
         if column.holds not in HOLDS
     ]
     if all(column.holds == UNUSED for column in declared):
-        found.append(Problem("columns", "At least one column is to be used."))
+        found.append(Problem("columns", "Use at least one column."))
     found += [
         Problem("columns", f"Column {name} is the {what}: leave it out of this list.")
-        for name, what in ((asked.label, "answer"), (asked.person, "column that says whose a row is"))
+        for name, what in ((asked.label, "answer"), (asked.person, "column of persons"))
         if name and name in names
     ]
     return found
 
 
 def words_of(error: InvalidInput) -> Problem:
-    """What the library refuses, in the page's words."""
+    """Return an error of the library in the page's words."""
     field = error.field.split(", ")[0]
     where = {**{name: name for name in NAMES}, **dict.fromkeys(HOLDS, "columns"), "missing": "columns"}
     named = where.get(field, "columns" if field.startswith("specification of column") else "")
     called = NAMES.get(field) or (HOLDS[field][0].capitalize() if field in HOLDS else field)
-    return Problem(named, f"{called}: got {error.shown}; allowed: {_plain(error.allowed)}.")
+    return Problem(named, f"{called}: got {error.shown}; allowed: {plain(error.allowed)}.")
 
 
-def _plain(text: str) -> str:
-    return text.replace("`", "")
-
-
-def as_form(asked: Asked) -> Mapping[str, str]:
-    """Its plain fields by name."""
-    return {item.name: getattr(asked, item.name) for item in fields(asked) if item.name != "columns"}
+def plain(said: object) -> str:
+    """Return an error or a text of the library without backticks."""
+    return str(said).replace("`", "")

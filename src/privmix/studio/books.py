@@ -9,14 +9,14 @@ from starlette.routing import Route
 
 from privmix.errors import PrivmixError, check_number
 from privmix.ledger import Budget, Ledger
-from privmix.studio.asked import PERSON, RECORD, Problem
+from privmix.studio.asked import PERSON, RECORD, Problem, plain
 from privmix.studio.desk import Desk
 
 _FILTER = "gdp"
 _START = {"file": "ledger.db", "dataset": "", "epsilon": "", "delta": "1e-5", "unit": "", "mode": "adaptive"}
 
 
-class Books:
+class Ledgers:
     """The pages of ledgers. A ledger holds public figures and no records."""
 
     def __init__(self, desk: Desk) -> None:
@@ -24,7 +24,6 @@ class Books:
         self._file = _START["file"]
 
     def routes(self) -> list[Route]:
-        """Of these pages."""
         return [
             Route("/ledger", self.show, methods=["GET"]),
             Route("/ledger", self.look, methods=["POST"]),
@@ -32,15 +31,12 @@ class Books:
         ]
 
     def address(self, file: str) -> str:
-        """Of the ledger in a file."""
         return f"sqlite:///{self._desk.path(file)}"
 
     async def show(self, request: Request) -> Response:
-        """What stands in the ledger."""
         return await run_in_threadpool(self._page, _START, [])
 
     async def look(self, request: Request) -> Response:
-        """Look at the ledger in another file."""
         given = dict(await self._desk.form(request))
         self._file = given.get("file", "").strip() or _START["file"]
         return self._desk.to("ledger")
@@ -54,9 +50,9 @@ class Books:
     def _begin(self, said: dict[str, str]) -> Response:
         problems = []
         if said["unit"] not in (RECORD, PERSON):
-            problems.append(Problem("unit", "Choose who is protected: the budget is for one unit, for good."))
+            problems.append(Problem("unit", "Choose the unit of privacy: a budget keeps its unit."))
         if not said["dataset"]:
-            problems.append(Problem("dataset", "Give the dataset a name."))
+            problems.append(Problem("dataset", "Enter a name for the dataset."))
         if problems:
             return self._page(said, problems, 422)
         try:
@@ -71,7 +67,7 @@ class Books:
             )
         except PrivmixError as error:
             field = getattr(error, "field", "")
-            return self._page(said, [Problem(field if field in said else "", str(error).replace("`", ""))], 422)
+            return self._page(said, [Problem(field if field in said else "", plain(error))], 422)
         return self._desk.to("ledger")
 
     def _page(self, said: dict[str, str], problems: list[Problem], status: int = 200) -> Response:
@@ -82,12 +78,12 @@ class Books:
 
     def _budgets(self) -> tuple[list[Budget], str]:
         if not self._desk.is_there(self._file):
-            return [], "There is no ledger in this file yet. Giving a dataset its budget makes one."
+            return [], "This file holds no ledger yet. The first budget creates it."
         try:
             book = Ledger.open(self.address(self._file))
             return [book.stated_budget(name) for name in book.names()], ""
         except PrivmixError as error:
-            return [], str(error).replace("`", "")
+            return [], plain(error)
 
 
 def _number(name: str, text: str) -> float:

@@ -1,4 +1,4 @@
-"""What every page of the studio is answered from: the folder, the release that is made, forms, pages."""
+"""State that every page of the studio shares: the folder, the release that is made, forms, pages."""
 
 from __future__ import annotations
 
@@ -13,41 +13,33 @@ from starlette.responses import HTMLResponse, RedirectResponse
 
 from privmix.fields import printable
 from privmix.studio.pages import render
-from privmix.studio.runs import Keys, Run, Runs
-from privmix.studio.security import Door
+from privmix.studio.runs import FormKeys, Runs, StudioRun
+from privmix.studio.security import AccessGuard
 
 _MOST_BYTES: Final = 2**20
 _MOST_FIELDS: Final = 5000
 
 
 class Desk:
-    """What pages share.
+    """State that pages share: `folder`: base of paths, `door`: access."""
 
-    Args:
-        folder: that paths are in.
-        door: who gets in.
-    """
-
-    def __init__(self, folder: Path, door: Door) -> None:
+    def __init__(self, folder: Path, door: AccessGuard) -> None:
         self.folder, self.root = folder, door.root
-        self.runs, self.keys = Runs(), Keys()
+        self.runs, self.keys = Runs(), FormKeys()
 
     @property
-    def running(self) -> Run | None:
-        """The release that is being made, if one is."""
+    def running(self) -> StudioRun | None:
         return self.runs.running
 
     def page(self, name: str, status: int = 200, **content: Any) -> HTMLResponse:
-        """A page, or a part of one."""
         shared = {"root": self.root, "place": self.folder, "running": self.running}
         return HTMLResponse(render(name, **shared, **content), status)
 
     def to(self, path: str) -> RedirectResponse:
-        """Go on there."""
         return RedirectResponse(self.root + path, 303)
 
     def path(self, text: str) -> Path:
-        """A path as it was typed: in the studio's folder, unless it is a whole one."""
+        """Return a path as it was typed: in the studio's folder, unless it is a whole one."""
         return self.folder / Path(text)
 
     def is_there(self, text: str, *, file: bool = False) -> bool:
@@ -55,11 +47,7 @@ class Desk:
         return (os.path.isfile if file else os.path.exists)(self.path(text))
 
     async def form(self, request: Request) -> list[tuple[str, str]]:
-        """The fields of a form.
-
-        Raises:
-            HTTPException: it is too large, or no form.
-        """
+        """Return a form's fields; raise HTTPException for one too large."""
         body = b""
         async for part in request.stream():
             body += part

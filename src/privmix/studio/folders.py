@@ -1,4 +1,4 @@
-"""Folders that hold a release or a model, one's own or somebody else's: verified first, shown after."""
+"""Folders that hold a release or a model, of the user or of others: verified before they are shown."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from privmix.certificate.guarantee import Guarantee
 from privmix.commands.report import report
 from privmix.commands.verify import verify
 from privmix.errors import PrivmixError
-from privmix.jobs.checking import Checked
+from privmix.jobs.checking import CheckedFolder
 from privmix.jobs.kinds import certified
 from privmix.jobs.sampling import sampled
-from privmix.studio.asked import Problem
+from privmix.studio.asked import Problem, plain
 from privmix.studio.desk import Desk
 
 _ROWS: Final = 12
@@ -32,14 +32,8 @@ REPORT_POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inl
 
 
 @dataclass
-class Opened:
-    """A folder that was named.
-
-    Attributes:
-        path: of it.
-        label: what the column of classes is called in rows that are made of it.
-        key: of whoever must have signed it, if that is to be checked.
-    """
+class OpenFolder:
+    """A named folder; ``label``: name of the class column in sampled rows; ``key``: required signer's, if any."""
 
     path: Path
     label: str = "label"
@@ -48,7 +42,7 @@ class Opened:
     parts: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def once(self, name: str, make: Any) -> Any:
-        """What was made of it before, or is made now."""
+        """Return a part that was made before, or make it now."""
         with self.lock:
             if name not in self.parts:
                 self.parts[name] = make()
@@ -56,19 +50,16 @@ class Opened:
 
 
 @dataclass(frozen=True)
-class Shown:
-    """What is shown of a folder that holds.
+class FolderPage:
+    """View of a verified folder; ``right``, ``caught``: bounds on the best attack, None without a certificate."""
 
-    Attributes:
-        checked: what was checked.
-        certificate: of it; None where there is none.
-        right, caught: what the best attack can do; None where there is no certificate.
-    """
+    # forecast: accuracy with and without privacy, by the planner.
 
-    checked: Checked
+    checked: CheckedFolder
     certificate: Certificate | None = None
     right: float | None = None
     caught: float | None = None
+    forecast: tuple[float, float] | None = None
 
 
 class Folders:
@@ -76,10 +67,9 @@ class Folders:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._open: dict[str, Opened] = {}
+        self._open: dict[str, OpenFolder] = {}
 
     def routes(self) -> list[Route]:
-        """Of these pages."""
         return [
             Route("/verify", self.ask, methods=["GET"]),
             Route("/verify", self.verify, methods=["POST"]),
@@ -91,102 +81,92 @@ class Folders:
         ]
 
     def open(self, path: Path, label: str = "label", key: Path | None = None) -> str:
-        """Remember a folder; its name in addresses. Nothing is read yet."""
+        """Remember a folder and return its name in addresses. No file is read yet."""
         for known, found in self._open.items():
             if (found.path, found.key) == (path, key):
                 return known
         name = secrets.token_urlsafe(9)
-        self._open[name] = Opened(path, label, key)
+        self._open[name] = OpenFolder(path, label, key)
         return name
 
-    def _found(self, request: Request) -> Opened:
+    def _found(self, request: Request) -> OpenFolder:
         if (found := self._open.get(request.path_params["id"])) is None:
             raise HTTPException(404)
         return found
 
     async def ask(self, request: Request) -> Response:
-        """The page on which a folder is named."""
         return self._desk.page("verify", folder_text="", key_text="", problems=[])
 
     async def verify(self, request: Request) -> Response:
-        """Open the folder that was named."""
         given = dict(await self._desk.form(request))
         named, key = given.get("folder", "").strip(), given.get("key", "").strip()
         place = self._desk.path(named)
         problems = []
         if not named or not self._desk.is_there(named):
-            problems.append(Problem("folder", "Name a folder that is on this machine."))
+            problems.append(Problem("folder", "Enter a folder on this machine."))
         if key and not self._desk.is_there(key, file=True):
-            problems.append(Problem("key", "There is no such file with a public key."))
+            problems.append(Problem("key", "This file does not exist or holds no public key."))
         if problems:
             return self._desk.page("verify", 422, folder_text=named, key_text=key, problems=problems)
         name = self.open(place, key=self._desk.path(key) if key else None)
-        # Whoever asks again wants it looked at again.
+        # A repeated request checks the folder again.
         self._open[name].parts.clear()
         return self._desk.to(f"folder/{name}")
 
     async def folder(self, request: Request) -> Response:
-        """The page of a folder."""
         return self._desk.page("folder", id=request.path_params["id"], opened=self._found(request))
 
     async def verified(self, request: Request) -> Response:
-        """What verification finds; nothing is shown of a folder that does not hold."""
+        """Return the result of verification; a folder that fails shows nothing."""
         opened = self._found(request)
         try:
             shown = await run_in_threadpool(opened.once, "shown", lambda: shown_of(opened))
         except PrivmixError as error:
-            return self._desk.page("_broken", words=_plain(error))
+            return self._desk.page("_broken", words=plain(error))
         return self._desk.page("_verified", id=request.path_params["id"], shown=shown, release=RELEASE)
 
     async def rows(self, request: Request) -> Response:
-        """A few rows that the release could be of; nobody's."""
+        """Return a few sampled rows; no row is a real record."""
         opened = self._found(request)
         try:
             table = await run_in_threadpool(opened.once, "rows", lambda: _rows(opened))
         except PrivmixError as error:
-            return self._desk.page("_rows", table=None, words=_plain(error))
+            return self._desk.page("_rows", table=None, words=plain(error))
         return self._desk.page("_rows", table=table, words="")
 
     async def report(self, request: Request) -> Response:
-        """The report for the public, as a page of its own."""
         opened = self._found(request)
         try:
             text = await run_in_threadpool(opened.once, "report", lambda: report(opened.path).page)
         except PrivmixError as error:
-            return self._desk.page("refused", 422, words=_plain(error))
+            return self._desk.page("refused", 422, words=plain(error))
         return HTMLResponse(text, headers={"content-security-policy": REPORT_POLICY})
 
     async def certificate(self, request: Request) -> Response:
-        """The certificate's file, once it is known to hold."""
+        """Return the certificate's file after verification passed."""
         opened = self._found(request)
         try:
             shown = await run_in_threadpool(opened.once, "shown", lambda: shown_of(opened))
         except PrivmixError as error:
-            return self._desk.page("refused", 422, words=_plain(error))
+            return self._desk.page("refused", 422, words=plain(error))
         if shown.certificate is None:
             raise HTTPException(404)
         headers = {"content-disposition": 'attachment; filename="certificate.json"'}
         return Response(shown.certificate.to_bytes(), media_type="application/json", headers=headers)
 
 
-def shown_of(opened: Opened) -> Shown:
-    """What is to be shown of a folder.
-
-    Raises:
-        PrivmixError: it does not hold, or can't be read.
-    """
+def shown_of(opened: OpenFolder) -> FolderPage:
+    """Verify a folder and return its view, or raise PrivmixError."""
     checked = verify(opened.path, key=opened.key, progress=False)
     if checked.held is None:
-        return Shown(checked)
+        return FolderPage(checked)
     certificate = certified(opened.path).read(opened.path)
     promise = Guarantee.of(certificate)
-    return Shown(checked, certificate, promise.right, promise.caught(0.05))
+    choice = certificate.get("choice")
+    forecast = (choice["predicted"][choice["chosen"]], choice["attainable"][1]) if choice else None
+    return FolderPage(checked, certificate, promise.right, promise.caught(0.05), forecast)
 
 
-def _rows(opened: Opened) -> tuple[list[str], list[list[Any]]]:
+def _rows(opened: OpenFolder) -> tuple[list[str], list[list[Any]]]:
     found = sampled(opened.path, _ROWS, opened.label, 0)
     return list(found.columns), [list(row.values()) for row in found.table().to_pylist()]
-
-
-def _plain(error: PrivmixError) -> str:
-    return str(error).replace("`", "")

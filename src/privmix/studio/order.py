@@ -2,44 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from privmix.commands.release import release
 from privmix.commands.spec import TableSpec, spec
-from privmix.errors import InvalidInput
+from privmix.errors import Caution, InvalidInput
 from privmix.jobs.columns import Columns
-from privmix.jobs.released import Release
-from privmix.jobs.releasing import release
+from privmix.jobs.release_folder import Release
 from privmix.progress import Progress, silent
-from privmix.studio.asked import (
-    AUTO,
-    HOLDS,
-    IMAGES,
-    PERSON,
-    TABLE,
-    TEXTS,
-    Asked,
-    number,
-    whole,
-)
+from privmix.studio.asked import AUTO, HOLDS, IMAGES, PERSON, TABLE, TEXTS, FormData, number, whole
 
-_FLAGS: Final = {item.name: item.metadata["flag"] for item in fields(Columns) if "flag" in item.metadata}
+_FLAGS: Final[dict[str, str]] = {
+    item.name: item.metadata["flag"] for item in fields(Columns) if "flag" in item.metadata
+}
 _FEATURES: Final = {IMAGES: "pixels", TEXTS: "minilm"}
 
 
 @dataclass(frozen=True)
 class Order:
-    """A release, ready to be made. It is said once: what runs and what the page shows are made of the same words.
+    """A release, ready to run; the run and the page use the same arguments."""
 
-    Attributes:
-        data: where the private data are.
-        columns: fields of :class:`privmix.Columns` that are declared.
-        spec: arguments of :func:`privmix.spec` beside these, for a table.
-        release: arguments of :func:`privmix.release` beside these.
-    """
+    # columns: fields of privmix.Columns; spec, release: arguments of pm.spec (tables) and pm.release next to these.
 
     data: str
     columns: Mapping[str, Any]
@@ -47,17 +35,13 @@ class Order:
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, asked: Asked) -> Order:
-        """The order that was asked for, once :func:`privmix.studio.asked.problems_of` finds nothing.
-
-        Raises:
-            InvalidInput: a number is none.
-        """
+    def of(cls, asked: FormData) -> Order:
+        """Make the order from a form without problems; raise InvalidInput for a number that is none."""
         declared: dict[str, Any] = {}
         if asked.what != IMAGES:
             declared["label"] = asked.label
         if asked.what == TEXTS:
-            declared["text_column"] = asked.text_column
+            declared["columns"] = asked.text_column
         if asked.what == IMAGES:
             declared |= {"image_size": whole(asked, "image_size", 4, 512), "colour": asked.colour}
         if asked.unit == PERSON:
@@ -72,7 +56,7 @@ class Order:
             "delta": number(asked, "delta"),
         }
         if asked.design == AUTO:
-            found["attainable"] = number(asked, "attainable") / 100
+            found["assume"] = f"attainable={number(asked, 'attainable') / 100:g}"
         if asked.ledger:
             found |= {"ledger": f"sqlite:///{asked.ledger}", "dataset": asked.dataset}
         found["out"] = asked.out
@@ -80,11 +64,10 @@ class Order:
 
     @property
     def _shared(self) -> dict[str, Any]:
-        """What a specification needs, too."""
         return {name: value for name, value in self.columns.items() if name in ("label", "person")}
 
     def command(self, *, resume: bool = False) -> str:
-        """The same on the command line: a line a command, to be run in the studio's folder."""
+        """Return the same on the command line: a line a command, to be run in the studio's folder."""
         lines = []
         if self.spec:
             lines.append(["privmix", "spec", self.data, *_flags({**self._shared, **self.spec, "overwrite": True})])
@@ -92,8 +75,13 @@ class Order:
         lines.append(["privmix", "release", *_flags(given)])
         return "\n".join(shlex.join(line) for line in lines)
 
+    def toml(self) -> str:
+        """Options of the release as a file for ``privmix release --config FILE``."""
+        given = {"data": self.data, **self.columns, **self.release}
+        # JSON's texts, numbers and truth values are TOML's.
+        return "\n".join(f"{_flag(name)} = {json.dumps(value, ensure_ascii=False)}" for name, value in given.items())
+
     def python(self) -> str:
-        """The same in Python."""
         calls = {"release = pm.release(": {**self.columns, **self.release}}
         if self.spec:
             calls = {"pm.spec(": {**self._shared, **self.spec, "overwrite": True}, **calls}
@@ -103,23 +91,17 @@ class Order:
         return "\n".join(lines)
 
     def carry_out(self, progress: Progress = silent, *, resume: bool = False) -> tuple[Release, tuple[str, ...]]:
-        """Make the release; this reads the private data. And what its owner should know of it.
-
-        Raises:
-            PrivmixError: as :func:`privmix.release`; or a column of the data was not declared.
-        """
+        """Make the release, which reads the private data, and return notes for the owner."""
         if self.spec:
             _check_declared(spec(self.data, overwrite=True, progress=False, **self._shared, **self.spec))
         with warnings.catch_warnings(record=True) as said:
-            warnings.simplefilter("always", UserWarning)
+            warnings.simplefilter("always", Caution)
             made = release(self.data, progress=progress, resume=resume, **self.columns, **self.release)
-        # Others than this call are not meant: what they say of is their own.
-        told = (one for one in said if one.category is UserWarning and one.filename == __file__)
-        return made, tuple(str(one.message) for one in told)
+        return made, tuple(str(one.message) for one in said if one.category is Caution)
 
 
-def _said(asked: Asked) -> dict[str, Any]:
-    """What is said of columns, as `spec` takes it."""
+def _said(asked: FormData) -> dict[str, Any]:
+    """Return declared columns, as `spec` takes them."""
     found: dict[str, Any] = {}
     for column in asked.declared:
         if column.holds in HOLDS:
@@ -131,7 +113,13 @@ def _said(asked: Asked) -> dict[str, Any]:
 def _check_declared(made: TableSpec) -> None:
     if made.undeclared:
         names = ", ".join(made.undeclared)
-        raise InvalidInput("columns", f"nothing said of {names}", "what each column of the header holds, or not used")
+        raise InvalidInput(
+            "columns", f"no declaration of {names}", "a declaration for each column of the header, or unused"
+        )
+
+
+def _flag(name: str) -> str:
+    return _FLAGS.get(name, name.replace("_", "-"))
 
 
 def _flags(arguments: Mapping[str, Any]) -> list[str]:
@@ -139,7 +127,7 @@ def _flags(arguments: Mapping[str, Any]) -> list[str]:
     found = []
     for name, value in arguments.items():
         for one in value if isinstance(value, list) else [value]:
-            flag, text = f"--{_FLAGS.get(name, name.replace('_', '-'))}", str(one)
-            # What begins with a hyphen would be read as an option.
+            flag, text = f"--{_flag(name)}", str(one)
+            # A value that begins with a hyphen would be read as an option.
             found += [flag] if one is True else [f"{flag}={text}"] if text.startswith("-") else [flag, text]
     return found

@@ -1,4 +1,4 @@
-"""The studio's pages: templates filled in, and what stands beside them."""
+"""The studio's pages: templates filled in, and their styles and scripts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from privmix.errors import StorageError
 from privmix.fields import printable
 from privmix.reports import page as report_page
 from privmix.rounding import exact, percent_up, rounded_down, rounded_up
-from privmix.studio.asked import Asked, Column
+from privmix.studio.asked import Column, FormData
 
 _HERE: Final = Path(__file__).parent
 ASSETS: Final = {
@@ -26,7 +26,7 @@ ASSETS: Final = {
     "icon.svg": (_HERE / "static" / "icon.svg", "image/svg+xml"),
     "htmx.min.js": (_HERE / "static" / "htmx.min.js", "text/javascript"),
 }
-"""What pages load, by name: the report's style sheet, the studio's own, and scripts."""
+"""Files that pages load, by name: style sheets of report and studio, and scripts."""
 
 EXAMPLE_FILE: Final = "privmix-example.csv"
 # As the data's own description has them: public.
@@ -38,7 +38,7 @@ _RANGES: Final = {
     "mean smoothness": "0.05:0.17",
     "mean compactness": "0.01:0.35",
 }
-_EXAMPLE: Final = Asked(
+_EXAMPLE: Final = FormData(
     data=EXAMPLE_FILE,
     label="diagnosis",
     classes="malignant,benign",
@@ -50,7 +50,6 @@ _EXAMPLE: Final = Asked(
 
 
 def render(name: str, **content: Any) -> str:
-    """A page or a part of one."""
     return _environment().get_template(f"{name}.html.j2").render(**content)
 
 
@@ -63,38 +62,28 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters.update(up=rounded_up, down=rounded_down, exact=exact, line=line, of_100=of_100)
+    made.filters.update(up=rounded_up, down=rounded_down, exact=exact, line=line, at_most=percent_up)
     made.globals.update(words=words(), plot=plot)
     return made
 
 
 def line(text: object) -> str:
-    """A text from a file, as one line of marks that can be printed."""
+    """Return a text from a file, as one line of marks that can be printed."""
     return printable(str(text))
-
-
-def of_100(share: float) -> str:
-    """A bound on a share, as certificates print it, in cases of 100."""
-    return percent_up(share).replace("%", " of 100")
 
 
 @cache
 def words() -> dict[str, str]:
-    """The glossary: word -> what it means. It is the documentation's; a test holds the two together."""
+    """Return the glossary: word -> what it means. It is the documentation's; a test holds the two together."""
     text = (_HERE / "pages" / "words.md").read_text(encoding="utf-8")
     found = re.findall(r"^\*\*([^*]+)\.\*\* (.+?)(?:\n\n|\n?\Z)", text, re.MULTILINE | re.DOTALL)
     # The documentation's links lead to pages that are not here.
     return {word: re.sub(r"\[([^\]]+)\]\([^)]+\)|`", r"\1", " ".join(said.split())) for word, said in found}
 
 
-def write_example(folder: Path) -> Asked:
-    """Write a public table into the folder, unless it is there, and say what to ask of it.
-
-    The table is scikit-learn's: 569 images of cells, six measures of each, and whether they are malignant.
-
-    Raises:
-        StorageError: it can't be written.
-    """
+def write_example(folder: Path) -> FormData:
+    """Write a public table into the folder, unless it is there, and fill in the form for it."""
+    # scikit-learn's: 569 images of cells, six measures of each, and whether they are malignant.
     from sklearn.datasets import load_breast_cancer
 
     found = load_breast_cancer()
@@ -108,7 +97,7 @@ def write_example(folder: Path) -> Asked:
     except FileExistsError:
         pass
     except OSError as error:
-        raise StorageError(f"{EXAMPLE_FILE}: can't be written: {error.strerror}") from None
+        raise StorageError(f"{EXAMPLE_FILE}: cannot be written: {error.strerror}") from None
     free = _EXAMPLE.out
     number = 2
     while (folder / free).exists():
@@ -117,13 +106,7 @@ def write_example(folder: Path) -> Asked:
 
 
 def plot(curve: dict[float, float], epsilon: float, chance: float) -> dict[str, Any]:
-    """Where the marks of a curve of accuracy against epsilon are, in a picture of 320 by 180.
-
-    Args:
-        curve: accuracy by epsilon.
-        epsilon: that is chosen.
-        chance: accuracy of whoever guesses.
-    """
+    """Return the marks of an accuracy curve by epsilon in a picture of 320 by 180; ``chance``: accuracy of guessing."""
     left, right, top, bottom = 44.0, 308.0, 12.0, 146.0
     known = sorted(curve)
     low = math.floor(10 * min([chance, *curve.values()])) / 10

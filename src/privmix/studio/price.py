@@ -1,4 +1,4 @@
-"""What a release would cost and be worth, from what is declared alone: no file is opened for it."""
+"""Forecast a release's cost and worth from declarations alone: no file is opened for it."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from privmix.errors import InvalidInput, PrivmixError
 from privmix.features import parse_features
 from privmix.jobs.columns import class_list
 from privmix.jobs.options import SpecOptions
-from privmix.jobs.planning import declared_model, projects
+from privmix.jobs.planner import declared_model, projects
 from privmix.jobs.release_options import Assumptions
 from privmix.jobs.table_words import declared_table
 from privmix.ledger import Budget, BudgetExceeded, Ledger
 from privmix.mechanisms.plan import Unit, unit_of
-from privmix.planning import Choice, ReleaseConfig, choose_design
+from privmix.planning import PlannerChoice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
 from privmix.planning.planner import predict_accuracy
 from privmix.plans import Plan
@@ -32,7 +32,7 @@ from privmix.studio.asked import (
     IMAGES,
     PERSON,
     TABLE,
-    Asked,
+    FormData,
     Problem,
     Unready,
     number,
@@ -48,20 +48,11 @@ _QUOTED: Final = 0.05
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What is public of the data, as it was declared; equal facts have equal forecasts.
+class DataFacts:
+    """Public facts of the data, as declared; equal facts have equal forecasts."""
 
-    Attributes:
-        records: how many records or persons.
-        dim: features of a record.
-        classes: names.
-        persons: whether persons are the unit.
-        features: the extractor by name.
-        auto: whether the planner is to choose among all designs.
-        delta: of the guarantee.
-        attainable: accuracy that is expected without privacy.
-        epsilon: for which the planner chooses; None where a design was chosen.
-    """
+    # records: number of records or persons; features: the extractor by name; auto: the planner chooses among all
+    # designs, for epsilon (None: a design was chosen); attainable: accuracy expected without privacy.
 
     records: int
     dim: int
@@ -74,7 +65,6 @@ class Facts:
 
     @property
     def config(self) -> ReleaseConfig:
-        """As the planner takes it, with the studio's own design."""
         return ReleaseConfig(
             records=self.records,
             dim=self.dim,
@@ -87,15 +77,10 @@ class Facts:
 
 @dataclass(frozen=True)
 class Price:
-    """What a plan promises, in figures that people understand.
+    """The promise of a plan in plain figures; ``plan`` None where the planner will choose."""
 
-    Attributes:
-        plan: of the studio's own design; None where the planner will choose.
-        epsilon, delta: the promise.
-        right: how often, at most, a guess whether somebody is in the data is right, where chance is a half.
-        caught: how many of those present are found, at most, by who wrongly accuses one in twenty of those absent.
-        unit: what neighbours differ by.
-    """
+    # right: bound on guesses about membership that are right, where chance is a half. caught: bound on members found by
+    # an attacker who wrongly accuses one in twenty of the others.
 
     plan: Plan | None
     epsilon: float
@@ -107,31 +92,20 @@ class Price:
 
 @dataclass(frozen=True)
 class Standing:
-    """How the ledger stands.
-
-    Attributes:
-        budget: of the dataset; None where there is no ledger or it has no such dataset.
-        fits: whether the release is within it; None where that can't be said yet.
-        words: what is to be said of it.
-    """
+    """State of the ledger: the dataset's budget or None, and whether the release fits (None: not known yet)."""
 
     budget: Budget | None
     fits: bool | None
     words: str
 
 
-def facts_of(asked: Asked) -> Facts:
-    """The public facts that were declared.
-
-    Raises:
-        Unready: something is missing or makes no sense.
-    """
+def facts_of(asked: FormData) -> DataFacts:
     if found := problems_of(asked):
         raise Unready(found)
     try:
         names, order = resolve_classes(class_list(asked.classes)), Order.of(asked)
         features = "identity" if asked.what == TABLE else str(order.release["features"])
-        return Facts(
+        return DataFacts(
             records=whole(asked, "records", 2),
             dim=_dim(asked, order),
             classes=tuple(names),
@@ -147,7 +121,7 @@ def facts_of(asked: Asked) -> Facts:
         raise Unready([Problem("", str(error))]) from None
 
 
-def _dim(asked: Asked, order: Order) -> int:
+def _dim(asked: FormData, order: Order) -> int:
     if asked.what == TABLE:
         said = {name: value for name, value in order.spec.items() if name != "out"}
         names = [column.name for column in asked.declared]
@@ -161,12 +135,8 @@ def _dim(asked: Asked, order: Order) -> int:
 
 
 @lru_cache(maxsize=256)
-def price_of(facts: Facts, epsilon: float) -> Price:
-    """What is promised at a budget.
-
-    Raises:
-        Unready: no noise meets it.
-    """
+def price_of(facts: DataFacts, epsilon: float) -> Price:
+    """Return the promise at a budget; raise Unready where no noise meets it."""
     unit = unit_of(facts.config)
     if facts.epsilon is not None:
         # The planner's design is not known yet: what any of them promises, by the one point (epsilon, delta).
@@ -181,14 +151,8 @@ def price_of(facts: Facts, epsilon: float) -> Price:
     return Price(plan, cost.epsilon, facts.delta, promise.right, promise.caught(_QUOTED), unit)
 
 
-def standing(asked: Asked, price: Price, place: str) -> Standing | None:
-    """How the ledger that is named stands, and whether the release fits; None where none is named.
-
-    Args:
-        asked: with the ledger's file and the dataset's name.
-        price: of the release.
-        place: the ledger's address.
-    """
+def standing(asked: FormData, price: Price, place: str) -> Standing | None:
+    """Return the state of the named ledger at ``place``; None without one."""
     if not asked.ledger:
         return None
     try:
@@ -197,65 +161,53 @@ def standing(asked: Asked, price: Price, place: str) -> Standing | None:
     except PrivmixError as error:
         return Standing(None, False, f"{error}")
     if price.plan is None:
-        return Standing(budget, None, "Whether the release fits is checked when its design is chosen.")
+        return Standing(budget, None, "The budget is checked when the design is known.")
     try:
         book.check(asked.dataset, price.plan.event, adjacency=price.plan.adjacency, unit=price.unit.one)
     except BudgetExceeded:
-        return Standing(budget, False, "This release would cost more than is left. Choose a smaller epsilon.")
+        return Standing(budget, False, "This release exceeds the remaining budget. Choose a smaller epsilon.")
     except PrivmixError as error:
         return Standing(budget, False, f"{error}")
-    return Standing(budget, True, "This release fits.")
+    return Standing(budget, True, "This release fits the budget.")
 
 
 @dataclass(frozen=True)
-class Forecast:
-    """What is known of a forecast so far.
-
-    Attributes:
-        curve: predicted accuracy by epsilon.
-        done, total: steps.
-        choice: of the planner, where it was asked.
-        failed: what went wrong, in words.
-    """
+class RunningForecast:
+    """A forecast so far: accuracy by epsilon, steps, the planner's choice, and a failure in words."""
 
     curve: dict[float, float] = field(default_factory=dict)
     done: int = 0
     total: int = len(EPSILONS)
-    choice: Choice | None = None
+    choice: PlannerChoice | None = None
     failed: str = ""
 
     @property
     def ready(self) -> bool:
-        """Whether nothing more is to come."""
         return bool(self.failed) or self.done >= self.total
 
     @property
     def best(self) -> str:
-        """What the planner calls the design that it chose."""
         return "" if self.choice is None else labels()[self.choice.best.name]
 
 
 class _Stale(Exception):
-    """Somebody asks for another forecast by now."""
+    """The user requests another forecast by now."""
 
 
 class Forecasts:
-    """Forecasts, one at a time, on a thread of their own: who asks for another one ends the one that is made.
-
-    What was made is kept, so that a slider that comes back finds it.
-    """
+    """Forecasts, one at a time on a thread; a new one ends the running one. Results are kept for a slider's return."""
 
     def __init__(self) -> None:
-        self._kept: dict[Facts, Forecast] = {}
-        self._wanted: Facts | None = None
+        self._kept: dict[DataFacts, RunningForecast] = {}
+        self._wanted: DataFacts | None = None
         self._changed = Condition()
         self._closed = False
         self._thread: Thread | None = None
 
-    def ask(self, facts: Facts) -> Forecast:
-        """What is known by now; what is not known yet is begun."""
+    def ask(self, facts: DataFacts) -> RunningForecast:
+        """Return the forecast so far and start computing the rest."""
         with self._changed:
-            found = self._kept.get(facts, Forecast())
+            found = self._kept.get(facts, RunningForecast())
             if not found.ready and facts != self._wanted:
                 self._wanted = facts
                 self._changed.notify()
@@ -265,7 +217,6 @@ class Forecasts:
             return found
 
     def close(self) -> None:
-        """End what is made."""
         with self._changed:
             self._closed, self._wanted = True, None
             self._changed.notify()
@@ -284,14 +235,14 @@ class Forecasts:
             except _Stale:
                 continue
             except Exception as error:
-                # What it says is of declared facts; a defect of ours is named by its kind.
+                # The library's text is about declared facts; a defect in privmix is named by its kind.
                 said = str(error) if isinstance(error, PrivmixError) else type(error).__name__
-                self._keep(facts, Forecast(failed=said), anyway=True)
+                self._keep(facts, RunningForecast(failed=said), anyway=True)
             with self._changed:
                 if self._wanted == facts:
                     self._wanted = None
 
-    def _keep(self, facts: Facts, found: Forecast, *, anyway: bool = False) -> None:
+    def _keep(self, facts: DataFacts, found: RunningForecast, *, anyway: bool = False) -> None:
         with self._changed:
             self._kept[facts] = found
             while len(self._kept) > 64:
@@ -300,21 +251,16 @@ class Forecasts:
                 raise _Stale
 
 
-def forecast_of(facts: Facts, tell: Callable[[Forecast], None]) -> Forecast:
-    """Predict accuracy against epsilon, telling each step.
-
-    Args:
-        facts: declared.
-        tell: called with what is known so far; what it raises ends the work.
-    """
+def forecast_of(facts: DataFacts, tell: Callable[[RunningForecast], None]) -> RunningForecast:
+    """Predict accuracy against epsilon. After each step it calls `tell`, whose exceptions end the work."""
     model, words = declared_model(
         facts.config, Assumptions(attainable=facts.attainable), parse_features(facts.features)
     )
-    found = Forecast()
+    found = RunningForecast()
     if facts.epsilon is not None:
 
         def step(stage: str, done: int, total: int) -> None:
-            tell(Forecast(done=min(done, total - 1), total=total))
+            tell(RunningForecast(done=min(done, total - 1), total=total))
 
         choice = choose_design(
             facts.config,
@@ -326,7 +272,7 @@ def forecast_of(facts: Facts, tell: Callable[[Forecast], None]) -> Forecast:
             progress=step,
         )
         curve = dict(zip(choice.epsilons, choice.curves[choice.best.name], strict=True))
-        found = Forecast(curve, 1, 1, choice)
+        found = RunningForecast(curve, 1, 1, choice)
         tell(found)
         return found
     for epsilon in EPSILONS:
@@ -341,12 +287,7 @@ def forecast_of(facts: Facts, tell: Callable[[Forecast], None]) -> Forecast:
 
 
 def between(curve: dict[float, float], epsilon: float) -> float | None:
-    """The curve's value at an epsilon, along straight lines over the logarithm of epsilon; None beyond its ends.
-
-    Example:
-        >>> round(between({1.0: 0.5, 4.0: 0.9}, 2.0), 2)
-        0.7
-    """
+    """Interpolate the curve at an epsilon, linearly in its logarithm; None beyond its ends."""
     known = sorted(curve)
     if not known or not known[0] <= epsilon <= known[-1]:
         return None

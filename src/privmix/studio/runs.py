@@ -25,7 +25,7 @@ class Busy(Exception):
     """A release is being made already."""
 
 
-class Keys:
+class FormKeys:
     """Keys of forms, each good for one release: a page that is sent twice does nothing twice."""
 
     def __init__(self) -> None:
@@ -33,7 +33,6 @@ class Keys:
         self._lock = Lock()
 
     def new(self) -> str:
-        """A key for one form."""
         key = secrets.token_urlsafe(24)
         with self._lock:
             self._open[key] = None
@@ -48,20 +47,10 @@ class Keys:
 
 
 @dataclass
-class Run:
-    """A release that is being made, or was.
+class StudioRun:
+    """A release in progress or finished; its paths are in ``folder``."""
 
-    Attributes:
-        order: what was asked.
-        folder: in which its paths are.
-        id: names it in addresses.
-        state: running, done, failed or stopped.
-        stage, percent: where it is.
-        error: what went wrong, in words.
-        spent: what that cost.
-        kept: whether it can be finished at no further cost.
-        warnings: what its owner should know.
-    """
+    # state: running, done, failed or stopped; spent: cost in words; kept: it can be resumed at no further cost.
 
     order: Order
     folder: Path
@@ -76,11 +65,9 @@ class Run:
 
     @property
     def out(self) -> Path:
-        """The folder of the release."""
         return self.folder / str(self.order.release["out"])
 
     def hear(self, event: dict[str, Any]) -> None:
-        """Take in a line of the worker."""
         if event.get("done"):
             self.state, self.warnings, self.percent = DONE, tuple(event["warnings"]), 100
         elif "error" in event:
@@ -101,28 +88,22 @@ class Runs:
     def __init__(self) -> None:
         self._lock = Lock()
         self._process: subprocess.Popen[str] | None = None
-        self.last: Run | None = None
-        self._all: dict[str, Run] = {}
+        self.last: StudioRun | None = None
+        self._all: dict[str, StudioRun] = {}
 
     @property
-    def running(self) -> Run | None:
-        """The release that is being made, if one is."""
+    def running(self) -> StudioRun | None:
         return self.last if self.last is not None and self.last.state == RUNNING else None
 
-    def get(self, id: str) -> Run | None:
-        """The run of that name."""
+    def get(self, id: str) -> StudioRun | None:
         return self._all.get(id)
 
-    def start(self, order: Order, folder: Path, *, resume: bool = False) -> Run:
-        """Begin a release, or finish one that was interrupted.
-
-        Raises:
-            Busy: another one is being made.
-        """
+    def start(self, order: Order, folder: Path, *, resume: bool = False) -> StudioRun:
+        """Begin or resume a release; raise Busy while another one runs."""
         with self._lock:
             if self.running is not None:
                 raise Busy
-            run = Run(order, folder)
+            run = StudioRun(order, folder)
             self._process = subprocess.Popen(
                 [sys.executable, "-P", "-m", "privmix.studio.worker"],
                 cwd=folder,
@@ -131,7 +112,7 @@ class Runs:
                 stdout=subprocess.PIPE,
                 text=True,
                 encoding="utf-8",
-                # What ctrl-C ends in the terminal is the studio, which then ends this by itself.
+                # In the terminal, ctrl-C ends the studio, which then ends this process by itself.
                 start_new_session=True,
             )
             self.last = self._all[run.id] = run
@@ -145,13 +126,12 @@ class Runs:
             process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
-        """End the worker and wait for it."""
         self.stop()
         if self._process is not None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(_PATIENCE)
 
-    def _watch(self, process: subprocess.Popen[str], run: Run, resume: bool) -> None:
+    def _watch(self, process: subprocess.Popen[str], run: StudioRun, resume: bool) -> None:
         assert process.stdin is not None
         assert process.stdout is not None
         with contextlib.suppress(OSError):
@@ -162,15 +142,15 @@ class Runs:
                 run.hear(json.loads(line))
         process.wait()
         if run.state == RUNNING:
-            # A kill says nothing.
+            # A killed process leaves no message.
             stopped = process.returncode == -signal.SIGINT
-            killed = "the process that made the release ended without a word (out of memory, or killed)"
-            run.error = "stopped, as you asked" if stopped else killed
-            run.spent = "If a ledger was charged, it stays charged; finishing the run is not charged again."
+            killed = "the release process ended without a message: it ran out of memory or was killed"
+            run.error = "stopped at your request" if stopped else killed
+            run.spent = "A charge to a ledger stays. You can finish the run without another charge."
             run.kept, run.state = True, STOPPED if stopped else FAILED
 
 
 def _path() -> str:
-    """Where the worker finds packages: as this process does, by whole paths."""
+    """Return the worker's search path for packages: the one of this process, as whole paths."""
     own = Path(__file__).parents[2]
     return os.pathsep.join([str(own), *(str(Path(one).resolve()) for one in sys.path if one)])

@@ -16,28 +16,19 @@ import uvicorn
 from privmix.errors import InvalidInput, StorageError
 from privmix.scratch import ScratchFolder
 from privmix.studio.app import Studio
-from privmix.studio.security import Door
+from privmix.studio.security import AccessGuard
 
 LOOPBACK: Final = "127.0.0.1"
 
 
 class StudioServer:
-    """A studio that listens; :meth:`serve` answers until it is stopped.
-
-    Args:
-        folder: that paths on its pages are in.
-        port: to listen at; 0: any free one.
-
-    Raises:
-        InvalidInput: there is no such folder.
-        StorageError: the port is taken.
-    """
+    """A listening studio; :meth:`serve` answers until it is stopped. Port 0: any free one."""
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         if not folder.is_dir():
-            raise InvalidInput("folder", str(folder), "a folder that is there")
+            raise InvalidInput("folder", str(folder), "an existing folder")
         self._socket = _listening(port)
-        self.door = Door(self._socket.getsockname()[1])
+        self.door = AccessGuard(self._socket.getsockname()[1])
         self.studio = Studio(folder.resolve(), self.door)
         config = uvicorn.Config(
             self.studio.app,
@@ -69,12 +60,7 @@ class StudioServer:
 
 
 def run(folder: Path, port: int, *, browser: bool, say: Callable[[str], None]) -> None:
-    """Start a studio, say its address, and answer until ctrl-C.
-
-    Raises:
-        InvalidInput: there is no such folder.
-        StorageError: the port is taken.
-    """
+    """Start a studio, print its address, and answer until ctrl-C."""
     server = StudioServer(folder, port)
     say(server.door.address)
     with ScratchFolder() as path:
@@ -101,5 +87,5 @@ def _listening(port: int) -> socket.socket:
         listening.listen(64)
     except OSError as error:
         listening.close()
-        raise StorageError(f"port: can't listen at {LOOPBACK}:{port}: {error.strerror}") from None
+        raise StorageError(f"port: cannot listen at {LOOPBACK}:{port}: {error.strerror}") from None
     return listening

@@ -1,8 +1,4 @@
-"""The process that makes a release for the studio: an order comes in, lines on how it goes come out.
-
-It alone reads private records. What it says are stages, hundredths, and the library's own errors, which show no value
-of a record.
-"""
+"""The process that makes a release for the studio: it alone reads private records, and writes lines on its progress."""
 
 from __future__ import annotations
 
@@ -22,7 +18,7 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 def main() -> None:
-    """Read an order as JSON from standard input, carry it out, and tell of it on standard output."""
+    """Read an order as JSON from standard input, carry it out, and report on standard output."""
     with quiet() as tell:
         given = json.load(sys.stdin)
         work(Order(**given["order"]), tell, resume=given["resume"])
@@ -30,7 +26,7 @@ def main() -> None:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[Tell]:
-    """Yield what writes a line of JSON; whatever else writes to standard output or error is not heard."""
+    """Yield a function that writes a line of JSON; all other text on standard output or error is discarded."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -45,13 +41,13 @@ def quiet() -> Iterator[Tell]:
 
 
 def work(order: Order, tell: Tell, *, resume: bool) -> None:
-    """Carry out an order; every way in which it ends is told in one line."""
+    """Carry out an order; every way in which it ends is reported in one line."""
     no_core_dumps()
     last: tuple[str, int] | None = None
 
     def progress(stage: str, done: int, total: int) -> None:
         nonlocal last
-        # How many records there really are is nobody's business: hundredths.
+        # The real number of records is private: report hundredths.
         now = (stage.partition(" (")[0], 100 * done // max(total, 1))
         if now != last:
             last = now
@@ -74,17 +70,17 @@ def work(order: Order, tell: Tell, *, resume: bool) -> None:
 
 
 def words_of(error: BaseException) -> str:
-    """What may be said of an error: the library's own text; of others their kind, since a text may hold a value."""
+    """Return an error's text if it is the library's own; of others their kind, since a text may hold a value."""
     if isinstance(error, PrivmixError):
         return str(error).replace("`", "")
     if isinstance(error, KeyboardInterrupt):
-        return "stopped, as you asked"
+        return "stopped at your request"
     if isinstance(error, MemoryError):
-        return "there is not enough memory for this release"
+        return "not enough memory for this release"
     if isinstance(error, OSError):
         return f"input or output failed: {error.strerror or type(error).__name__}"
-    more = "PRIVMIX_DEBUG=1 shows more in the terminal, which may be private"
-    return f"a defect of privmix ({type(error).__name__}); {more}"
+    more = "PRIVMIX_DEBUG=1 shows details in the terminal, which may be private"
+    return f"a bug in privmix ({type(error).__name__}); {more}"
 
 
 if __name__ == "__main__":

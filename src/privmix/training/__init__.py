@@ -1,18 +1,4 @@
-"""DP-SGD: per-example clipped gradients, mixup and augmentation, weight multiplicity, and public data.
-
-Example:
-    >>> import numpy as np
-    >>> from privmix.training import ModelFacts, TrainingConfig, Trainer, TrainingRecords
-    >>> rng = np.random.default_rng(0)
-    >>> x, y = rng.normal(size=(600, 8)), rng.integers(0, 2, 600)
-    >>> facts = ModelFacts(("no", "yes"), {"name": "identity"}, (8,), dim=8)
-    >>> config = TrainingConfig.for_model("linear", records=600, epsilon=2.0, delta=1e-4, epochs=5)
-    >>> model = Trainer(config, facts, records=600).run(TrainingRecords.of(x, y, classes=2))
-    >>> model.certificate["guarantee"]["epsilon"] <= 2.0
-    True
-"""
-
-from __future__ import annotations
+"""DP-SGD: per-example clipped gradients, mixup and augmentation, weight multiplicity, and public data."""
 
 from typing import TYPE_CHECKING
 
@@ -23,13 +9,14 @@ if TYPE_CHECKING:
     from privmix.training.classifier import DPClassifier
     from privmix.training.config import OptimiserConfig, TrainingConfig
     from privmix.training.examples import PublicData
+    from privmix.training.facts import ModelFacts
     from privmix.training.gradients.config import ExecutionConfig
     from privmix.training.plan import TrainingPlan, plan_training
     from privmix.training.public import ExtendedConfig, WarmUpConfig
     from privmix.training.public.base import settings_of
     from privmix.training.records import TrainingRecords
     from privmix.training.run import TrainingRun
-    from privmix.training.trained import ModelFacts, TrainedModel, load_trained
+    from privmix.training.trained import TrainedModel, load_trained
     from privmix.training.trainer import Trainer
     from privmix.training.verify import plan_of, verify_trained
     from privmix.training.views.augment import parse_augmentations

@@ -18,13 +18,7 @@ _SEEDS: Final = 2**63
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """The records of one step that lie in a shard. Secret: it names them.
-
-    Attributes:
-        indices: (b,) int64 record numbers, ascending; b may be 0.
-        seeds: (b,) int64 seeds of the records' views at this step.
-        groups: (b,) int64 microbatch of each record, or None where every record is its own.
-    """
+    """Records of one step in a shard (secret): ``indices`` ascending, view ``seeds``, and ``groups`` or None."""
 
     indices: NDArray[np.int64]
     seeds: NDArray[np.int64]
@@ -36,7 +30,7 @@ class Batch:
 
 @dataclass(eq=False)
 class PoissonBatches:
-    """Batches of a plan, for all records or a contiguous shard of them.
+    """Batches of a plan, for all records or the contiguous shard ``first`` to ``last`` (exclusive).
 
     Formal guarantees:
         * Poisson: at each step each record joins independently with probability ``plan.sampling_rate``; empty batches
@@ -44,19 +38,6 @@ class PoissonBatches:
         * Any shards, one batch: shards that cover the records split the very batch of an unsharded run.
         * Repeatable: a step's batch depends on the key and the step, not on what was drawn before.
         * Own draw: a record's membership, view seed and microbatch do not depend on other records.
-
-    Args:
-        plan: what is sampled.
-        streams: the run's sampling streams.
-        records: how many records there really are.
-        first: first record of the shard.
-        last: one after the last; None for all.
-
-    Example:
-        >>> plan = TrainingPlan(1000, 100, 20, 1.0, clip_norm=1.0, delta=1e-5)
-        >>> batches = PoissonBatches(plan, SecretStreams.from_seed(0), 1000)
-        >>> 50 < len(batches.draw(3).indices) < 150
-        True
     """
 
     plan: TrainingPlan
@@ -72,12 +53,11 @@ class PoissonBatches:
         assert 0 <= self.first <= self._end <= self.records
 
     def draw(self, step: int) -> Batch:
-        """The batch of ``step``, from 0 to ``plan.steps - 1``."""
         assert 0 <= step < self.plan.steps
         if self.first == self._end:
             nobody = np.zeros(0, np.int64)
             return Batch(nobody, nobody, None if self.plan.microbatch_size == 1 else nobody)
-        indices = self._members(step)
+        indices = self.members(step)
         seeds = np.empty(len(indices), np.int64)
         groups = None if self.plan.microbatch_size == 1 else np.empty(len(indices), np.int64)
         cuts = np.searchsorted(indices, np.arange(self._first_tile, self._last_tile + 2) * RECORD_TILE)
@@ -102,7 +82,7 @@ class PoissonBatches:
     def _last_tile(self) -> int:
         return (self._end - 1) // RECORD_TILE
 
-    def _members(self, step: int) -> NDArray[np.int64]:
+    def members(self, step: int) -> NDArray[np.int64]:
         row_tile, row = divmod(step, ROW_TILE)
         if self._tile is None or self._tile[0] != row_tile:
             self._tile = (row_tile, self._draw_rows(row_tile))
@@ -118,10 +98,8 @@ class PoissonBatches:
 
 
 def refuse_foreign_loader(data: Any) -> None:
-    """Raise :class:`InvalidInput` for a loader that samples by itself: batches come from the plan alone.
-
-    Fixed or shuffled batches are not Poisson samples, and pricing them as such understates epsilon.
-    """
+    """Raise :class:`InvalidInput` for a loader that samples by itself: batches come from the plan alone."""
+    # Fixed or shuffled batches are not Poisson samples, and pricing them as such understates epsilon.
     if hasattr(data, "batch_sampler") or hasattr(data, "sampler") or hasattr(data, "collate_fn"):
         name = type(getattr(data, "sampler", data)).__name__
         raise InvalidInput(

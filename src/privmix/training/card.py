@@ -1,4 +1,4 @@
-"""The model card: what a hub shows of a trained model, from its certificate alone."""
+"""The model card, from a trained model's certificate alone: in the model's folder, and as a hub's page."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from privmix.rounding import exact, rounded_up
 from privmix.training.config import OWN
 
 CARD_FILE: Final = "README.md"
+"""On a hub."""
+FOLDER_CARD_FILE: Final = "MODEL_CARD.md"
+"""In the model's folder; models of earlier builds have none."""
 _OWN: Final = "a network of its maker's own, whose code is not here: its weights need the module"
 
 
-def model_card(certificate: Certificate, licence: str | None = None) -> str:
-    """The card in Markdown, with the front matter that model hubs read.
-
-    Args:
-        certificate: of the model.
-        licence: of its weights, the owner's word.
-    """
+def model_card(certificate: Certificate, licence: str | None = None, *, on_hub: bool = True) -> str:
+    """Return the card in Markdown, with the front matter that model hubs read; ``licence`` is the owner's."""
+    pull = "privmix pull THIS_REPOSITORY --out MODEL\n" if on_hub else ""
+    page = "`privmix pull` takes the model's own files and verifies them; this page is none of them. " if on_hub else ""
     guarantee, settings = certificate["guarantee"], certificate["settings"]
     warnings = "".join(f"\n> **Warning.** {text}\n" for text in certificate.warnings)
     statements = "\n".join(f"- {text}" for text in certificate["statements"])
@@ -62,11 +62,10 @@ shape {" x ".join(map(str, settings["input_shape"]))}. Classes in order: {classe
 ## How to use it
 
 ```sh
-privmix pull THIS_REPOSITORY --out MODEL
-privmix verify MODEL
+{pull}privmix verify MODEL
 {use}
 ```
 
-`privmix pull` takes the model's own files and verifies them; this page is none of them. The exported file loads without
+{page}The exported file loads without
 privmix: `torch.export.load("net.pt2").module()`.
 """

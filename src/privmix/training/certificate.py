@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final, Literal
 from privmix.accounting import Adjacency
 from privmix.accounting.filters import ledger_statement
 from privmix.certificate import certificate as common
-from privmix.certificate.assessment import Facts, assess
+from privmix.certificate.assessment import AssessedFacts, assess
 from privmix.certificate.certificate import Certificate, delta_warning, issue
 from privmix.certificate.guarantee import Guarantee
 from privmix.certificate.reservation import ReservationNote, use
@@ -26,12 +26,12 @@ from privmix.training.plan import TrainingPlan
 
 WEIGHTS_FILE: Final = "weights.safetensors"
 PUBLIC_DATA: Final = ("public", "synthetic", "pool")
-"""What the kinds of public data are called."""
+"""Kinds of public data, by their names in settings."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFields(common.CommonFields):
-    """What the certificates of trained models have beside the common fields: settings, digests of public data."""
+    """Fields of trained models' certificates in addition to the common ones: settings, digests of public data."""
 
     of: ClassVar = common.MODEL
     file_names: ClassVar = re.compile(re.escape(WEIGHTS_FILE))
@@ -57,20 +57,7 @@ def training_certificate(
     reservation: ReservationNote | None,
     public_data: Mapping[str, Any],
 ) -> Certificate:
-    """Assemble the certificate from public facts only.
-
-    Args:
-        plan: what ran, all of it, with the target that was asked for.
-        model_id: names the model.
-        settings: everything else that decided the result.
-        weights_sha256: of the weights' file.
-        insecure_seed: the randomness came from a seed that others may know.
-        reservation: of the ledger that was charged.
-        public_data: digests of what was used as public data.
-
-    Raises:
-        InvalidInput: the plan costs more than was asked.
-    """
+    """Assemble the certificate from public facts; raise where the plan costs more than its target."""
     in_ledger, cost = use(reservation, plan, model_id), check_price(plan, plan_types())
     if plan.records_noise_multiplier is not None and plan.epsilon is not None:
         # Other answers of the count would have led to plans of other prices: the budget holds for all of them.
@@ -105,15 +92,8 @@ def public_text(
     before: bool = False,
     right: str | None = None,
 ) -> dict[str, Any]:
-    """The certificate's warnings, statements and assessment: what people read, from the plan and stated facts.
-
-    Args:
-        plan: what ran.
-        public_data, insecure_seed, in_ledger: as the certificate states them.
-        extractor: its spec, as the certificate's settings state it.
-        before: as it was written before statements said how public data were compared.
-        right: see :class:`privmix.certificate.assessment.Facts`.
-    """
+    """Return the certificate's warnings, statements and assessment, from the plan and stated facts."""
+    # before: the wording from before statements named the comparison of public data.
     drafted = drafted_statements(extractor)
     statements = _statements(plan, public_data, insecure_seed, in_ledger, before, not drafted)
     return {
@@ -124,12 +104,7 @@ def public_text(
 
 
 def read_certificate(folder: str | Path) -> Certificate:
-    """Read and structurally check a trained model's certificate.
-
-    Raises:
-        StorageError: it can't be read.
-        InvalidInput: it is not a model's certificate of this version, or was edited.
-    """
+    """Read a trained model's certificate and check its structure, version and hash."""
     return common.read_certificate(folder, ModelFields)
 
 
@@ -140,17 +115,12 @@ def _warnings(plan: TrainingPlan, insecure_seed: bool) -> list[str]:
             "insecure_seed: the noise came from a seed, so whoever guesses it can subtract it. There is no privacy "
             "here."
         )
-    # Where no record is read, no delta shows one.
+    # If no record is read, no delta shows one.
     return [*found, *(delta_warning(plan) if plan.steps else [])]
 
 
 def _statements(
-    plan: TrainingPlan,
-    public_data: Mapping[str, Any],
-    insecure_seed: bool,
-    in_ledger: str,
-    before: bool,
-    unseen: bool,
+    plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str, before: bool, unseen: bool
 ) -> list[str]:
     match plan.adjacency:
         case Adjacency.ADD_REMOVE:
@@ -194,7 +164,7 @@ def _made_without(unseen: bool) -> str:
 
 
 def statements_of_count(plan: TrainingPlan) -> str:
-    """What the plan's record count is, and whether the guarantee hides the real one, in a sentence or two."""
+    """Describe the plan's record count, and whether the guarantee hides the real one, in a sentence or two."""
     many = unit_of(plan).many
     if plan.records_noise_multiplier is not None:
         return (
@@ -234,48 +204,43 @@ def _statements_without_steps(count: str, public_data: Mapping[str, Any], before
 
 def _facts(
     plan: TrainingPlan, public_data: Mapping[str, Any], insecure_seed: bool, in_ledger: str, right: str | None
-) -> Facts:
-    """What the assessment is made from."""
+) -> AssessedFacts:
     assert plan.epsilon is not None
     unit = f"each {unit_of(plan).one}'s gradient" if plan.microbatch_size == 1 else "each microbatch's gradient"
+    shared: dict[str, Any] = {
+        "what": "model",
+        "adjacency": plan.adjacency,
+        "records": plan.records,
+        "count": _known(plan),
+        "in_ledger": in_ledger,
+        "insecure_seed": insecure_seed,
+        "public_data": sorted(public_data),
+        "right": right,
+    }
     if plan.steps == 0:
-        return Facts(
-            what="model",
-            adjacency=plan.adjacency,
+        return AssessedFacts(
+            **shared,
             epsilon=0.0,
             delta=0.0,
-            records=plan.records,
-            count=_known(plan),
             mechanism="None: no private record was read. The model was trained on public data alone.",
             bias=["It fits the private records as far as the public ones are like them."],
             digits="Nothing of a private record is in any digit.",
             digits_left="",
             settings="privmix fixes the plan before it would read a private record.",
-            in_ledger=in_ledger,
-            insecure_seed=insecure_seed,
-            public_data=sorted(public_data),
             reads_records=False,
-            right=right,
         )
-    return Facts(
-        what="model",
-        adjacency=plan.adjacency,
+    return AssessedFacts(
+        **shared,
         epsilon=plan.epsilon,
         delta=plan.delta,
-        records=plan.records,
-        count=_known(plan),
         mechanism=_mechanism(plan, unit),
         bias=["Long gradients are scaled down, which favours records that are like many others."],
         digits="Sums and noise are whole numbers on one public grid: the digits of a sum do not show.",
         digits_left="The noise is drawn in float64 and its tails end near 12 standard deviations; the price takes it "
         "for exact.",
         settings=_settings(plan),
-        in_ledger=in_ledger,
-        insecure_seed=insecure_seed,
-        public_data=sorted(public_data),
         unit=unit_of(plan),
         most=plan.most_units,
-        right=right,
     )
 
 

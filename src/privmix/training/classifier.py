@@ -25,8 +25,9 @@ from privmix.rounding import exact
 from privmix.signatures import refuse_unknown
 from privmix.training.config import OptimiserConfig, TrainingConfig
 from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
 from privmix.training.records import TrainingRecords
-from privmix.training.trained import ModelFacts, TrainedModel
+from privmix.training.trained import TrainedModel
 from privmix.training.trainer import Trainer
 from privmix.training.views.config import ViewConfig
 
@@ -47,13 +48,13 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         delta: target; well below 1/n.
         classes: all labels that may occur, in order; never inferred from ``y``.
         model: ``linear``, ``cnn``, ``resnet-9``, ``wrn-16-4``, ... (see ``privmix train --help``).
-        input_shape: of one image, (H, W) or (H, W, C), for models of images; ``X`` then holds values in [0, 1].
+        input_shape: of one image, (H, W) or (H, W, C), for image models; ``X`` then holds values in [0, 1].
         epochs: expected passes; None for the model's default, as in all of the following.
         batch_size: expected batch.
         clip_norm: bound on a record's gradient.
         feature_norm: linear model: length to which features are scaled.
         optimiser: settings of the update.
-        views: which views of a record are made, such as ``ViewConfig.dp_mix_self()``.
+        views: views of a record, such as ``ViewConfig.dp_mix_self()``.
         settings: further fields of :class:`TrainingConfig`.
 
     Attributes:
@@ -128,16 +129,16 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         """Train on private records.
 
         Args:
-            X: (n, d) features, or images (n, *input_shape); n is taken as public.
+            X: (n, d) features, or (n, H, W[, C]) images; n is taken as public.
             y: (n,) labels, each one of ``classes``.
             public: real public records, for the scenarios that use them.
             synthetic: synthetic public records.
             pool: public examples to mix with.
-            streams: randomness; None takes fresh secret streams. A seed is for tests and takes the privacy away.
+            streams: randomness; None takes fresh secret streams. A seed is for tests and removes the privacy.
             progress: called with (stage, steps done, steps in all), or True for bars; see :func:`privmix.train`.
 
         Raises:
-            InvalidInput: classes are not declared, a label is none of them, shapes don't fit, or the target can't be
+            InvalidInput: classes are not declared, a label is none of them, shapes do not fit, or the target cannot be
                 met.
         """
         refuse_unknown("DPClassifier.fit()", unknown, signature(DPClassifier.fit).parameters)
@@ -153,10 +154,7 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
         _warn_of_pipelines()
         shape = (int(np.prod(x.shape[1:])),) if self.input_shape is None else tuple(self.input_shape)
         facts = ModelFacts(
-            tuple(map(str, names)),
-            _VECTORS if self.input_shape is None else _PIXELS,
-            shape,
-            int(np.prod(shape)),
+            tuple(map(str, names)), _VECTORS if self.input_shape is None else _PIXELS, shape, int(np.prod(shape))
         )
         records = TrainingRecords.of(x.reshape(len(x), -1), _encoded(y, names), classes=len(names))
         config = TrainingConfig.for_model(
@@ -183,14 +181,14 @@ class DPClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # sci
 
     def __sklearn_clone__(self) -> Self:
         copied: Self = super().__sklearn_clone__()
-        # Shared by all copies; each keeps which one it is, in whatever process it is fitted.
+        # Shared by all copies; each keeps its own number, in any process that fits it.
         copied._copies = self._copies = self._copies or [0]
         self._copies[0] += 1
         copied._number = self._copies[0]
         return copied
 
     def _warn_of_copies(self) -> None:
-        """Say that fits add up where scikit-learn makes many: in a search, a cross-validation, an ensemble."""
+        """Warn that fits add up where scikit-learn makes many: in a search, a cross-validation, an ensemble."""
         if self._number > 1:
             words = (
                 f"one of several copies of a {type(self).__name__} is fitted, as searches and cross-validation do: "
@@ -227,7 +225,7 @@ for _one in (DPClassifier, DPClassifier.fit):
 
 
 def _warn_of_pipelines() -> None:
-    """Say which steps of a scikit-learn pipeline saw the private records before the classifier does."""
+    """Warn about steps of a scikit-learn pipeline that saw the private records before the classifier does."""
     frame: FrameType | None = sys._getframe(1)
     fitted: list[str] = []
     while frame is not None and not fitted:
@@ -239,8 +237,8 @@ def _warn_of_pipelines() -> None:
     if fitted:
         words = (
             f"{', '.join(fitted)} before a DPClassifier in a Pipeline learns from the private records without any "
-            "guarantee (a StandardScaler holds their exact means), and what it learns is in the fitted pipeline: "
-            "epsilon_ does not cover it. Scale by public constants instead, such as a FunctionTransformer"
+            "guarantee (a StandardScaler holds their exact means). The fitted pipeline holds the learned values, and "
+            "epsilon_ does not cover them. Scale by public constants instead, such as a FunctionTransformer"
         )
         warnings.warn(words, NotPrivateWarning, stacklevel=5)
 
@@ -257,7 +255,7 @@ def _numbers(X: Any) -> NDArray[Any]:
 def _checked(classes: Sequence[Any] | None) -> list[Any]:
     names = [] if classes is None else list(classes)
     if len(names) < 2 or len(set(names)) != len(names):
-        # What is no class list may be y, given by mistake: it is not quoted.
+        # A value that is no class list may be y, given by mistake: it is not quoted.
         shown = None if classes is None else "fewer, or one twice"
         raise InvalidInput("classes", shown, "at least two different labels; they are never inferred from y")
     return names

@@ -1,47 +1,51 @@
-"""Everything that decides a training run, but for the data: one frozen object, with defaults that work.
-
-Its options, and those of the configs that it holds, are the options of ``privmix train`` and of ``pm.train``: each is
-said here, or in the config that owns it, and nowhere else (:mod:`privmix.options`). Importing this takes no time.
-"""
+"""All settings of a training run: one frozen object, with defaults that work. Help imports it: it must be quick."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
-from operator import not_
+from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from privmix._registry import behind, literals_of, options_of
 from privmix.accounting.events import Adjacency
-from privmix.errors import InvalidInput, check_integer, in_terms_of
+from privmix.errors import InvalidInput, check_choice, check_integer, in_terms_of
 from privmix.fields import Amount, Choice, Count, Fraction, Positive, Seed, Share, Size, check_fields, read, stored
-from privmix.options import described, group, groups, leaves, made, option, variants
+from privmix.named import options_in, varied
+from privmix.options import described, option, said
 from privmix.signatures import refuse_unknown
-from privmix.training.gradients.config import FLAT, ClipNorm, ClippingKind, ExecutionConfig
-from privmix.training.public.config import WARM_SCENARIOS, ExtendedConfig, Rate, Scenario, WarmUpConfig
+from privmix.training.gradients.config import FLAT, STRATEGIES, STRATEGY_HELP, ClipNorm, ClippingKind, ExecutionConfig
+from privmix.training.public.config import (
+    METHODS_PLACE,
+    NONE,
+    WARM_SCENARIOS,
+    ExtendedConfig,
+    Rate,
+    Scenario,
+    WarmUpConfig,
+)
 from privmix.training.views.config import STORED, Augmentations, ViewConfig, check_augmentations, self_augmentations
 
 if TYPE_CHECKING:
+    from privmix.training.facts import ModelFacts
     from privmix.training.plan import TrainingPlan
-    from privmix.training.trained import ModelFacts
 
 LINEAR: Final = "linear"
 DP_SGD: Final = "dp-sgd"
 OWN: Final = "module"
 OWN_PREFIX: Final = "torch:"
-"""What a network of the user's own is called in settings, and how a text names one."""
+"""Prefix, in settings and texts, of a network of the user's own."""
 OPTIMISERS: Final = ("sgd", "adam")
 SCHEDULES: Final = ("constant", "cosine", "linear")
-# Large batches keep the noise small beside the sum (De et al. 2022; Tramer and Boneh 2021): about a seventh of the
-# records for a linear head, whose steps are cheap, and a twelfth for networks.
+# Large batches keep the noise small compared with the sum (De et al. 2022; Tramer and Boneh 2021). They are about a
+# seventh of the records for a linear head, whose steps are cheap, and a twelfth for networks.
 _LINEAR_SHARE: Final = 8192 / 60_000
 _NETWORK_SHARE: Final = 4096 / 50_000
 _ADAM_RATE: Final = 1e-3
 # A record's share of a linear head's step is clipped for almost all records, so scores move by rate x C x feature norm.
-# What all steps may move without noise taking over follows from n mu, mu = epsilon / sqrt(2 log(1.25 / delta)), the
-# signal to noise of one query: the lesser of two powers of it (the first chosen on digits and MNIST of 700 to 60,000
-# records, the second on rendered letters, docstrings, questions and MNIST at epsilon 8).
+# The limit for all steps, before noise takes over, follows from the signal to noise of one query, n mu, mu = epsilon /
+# sqrt(2 log(1.25 / delta)). It is the lesser of two powers of n mu. The first was chosen on digits and MNIST of 700 to
+# 60,000 records, the second on rendered letters, docstrings, questions and MNIST at epsilon 8.
 _LARGEST_RATE: Final = 16.0
 _CLIP, _LENGTH, _MOMENTUM = 0.1, 16.0, 0.9
 _REACHES: Final = ((0.055, 1.25), (0.87, 0.86))
@@ -52,31 +56,33 @@ _LAST: Final = ("views", "bank_augmentations", "execution")
 OF_THE_JOB: Final = frozenset(
     ("records", "records_declared", "network", "extractor", "classes", "input_shape", "dim", "device")
 )
-"""Of a certificate's settings, those that a training job adds to its config's."""
+"""Settings in a certificate that a training job adds to those of its config."""
+OPTIONS: Final = {
+    "microbatch_size": "microbatch",
+    "bank_views": "bank",
+    "extended": "public_method",
+    "execution": "strategy",
+}
+"""Field -> option, where they have two names."""
 
 _PRIVACY: Final = "Privacy"
 _STEPS: Final = "DP-SGD"
 _VIEWS: Final = "Views and mixup"
 _PUBLIC: Final = "Public data"
 _RUNNING: Final = "Running"
-_MECHANISMS: Final = ("privmix.training.mechanisms", "MECHANISMS.register", "privmix.training_mechanisms")
+MECHANISMS_PLACE: Final = ("privmix.training.mechanisms", "MECHANISMS.register", "privmix.training_mechanisms")
 
 
-def _models(*, of_images: bool) -> str:
-    kinds = [said for said in literals_of("privmix.training.models") if said["name"] != OWN]
-    return ", ".join(sorted(said["called"] for said in kinds if said.get("takes_images", True) is of_images))
+def _models() -> str:
+    return ", ".join(str(said["called"]) for said in literals_of("privmix.training.models"))
 
 
 def named_model(given: Any) -> Any:
-    """What settings call a model that is given by name, or as a ``torch.nn.Module``: its code's place is nobody's."""
+    """Name in settings of a model given by name, or as a ``torch.nn.Module``: the place of its code is withheld."""
     if isinstance(given, str) and not given.startswith(OWN_PREFIX):
         return given
-    # A module is told by what it has: settings take no torch.
+    # A module is recognised by its attributes: settings take no torch.
     return OWN if isinstance(given, str) or hasattr(given, "named_parameters") else given
-
-
-def _own() -> str:
-    return next(str(said["called"]) for said in literals_of("privmix.training.models") if said["name"] == OWN)
 
 
 def _views() -> str:
@@ -86,12 +92,8 @@ def _views() -> str:
 
 def _mechanisms() -> str:
     return "; ".join(
-        f"{said['name']} ({said.get('words', 'of another package')})" for said in literals_of(*_MECHANISMS)
+        f"{said['name']} ({said.get('words', 'of another package')})" for said in literals_of(*MECHANISMS_PLACE)
     )
-
-
-def _options_of_mechanisms() -> Mapping[str, type[Any]]:
-    return options_of(*_MECHANISMS)
 
 
 def _mechanism_names() -> Sequence[str]:
@@ -101,35 +103,27 @@ def _mechanism_names() -> Sequence[str]:
 @described
 @dataclass(frozen=True)
 class OptimiserConfig:
-    """Settings of the update. All of them act on what is private already, so none costs anything.
+    """Settings of the update. They act on private results only, so none costs privacy.
 
     The average of weights is the exponential one of De et al. (2022), whose decay early on is (1 + t) / (10 + t) where
     that is less; without it the last weights are the model's.
-
-    Example:
-        >>> config = OptimiserConfig(learning_rate=2.0, schedule="cosine")
-        >>> [round(config.rate(step, 100), 2) for step in (0, 50, 99)]
-        [2.0, 1.0, 0.0]
     """
 
-    name: Annotated[str, Choice(*OPTIMISERS)] = option("sgd", "sgd or adam.", name="optimiser")
-    learning_rate: Rate = option(
-        1.0, "Default: up to 16 linear, by n and the budget; 2 else; 0.001 with adam.", unset=True
+    name: Annotated[str, Choice(*OPTIMISERS)] = option("sgd", "Optimiser: sgd or adam.", python=True)
+    learning_rate: Rate = option(1.0, "Learning rate. Default: by n and budget (linear), 2, or 0.001 (adam).")
+    momentum: Fraction = option(0.0, "Momentum of sgd. Default: 0.9 linear, 0 else.")
+    weight_decay: Amount = option(0.0, "L2 penalty on the weights.")
+    schedule: Annotated[str, Choice(*SCHEDULES)] = option(
+        "constant", "Learning-rate schedule: constant, cosine or linear."
     )
-    momentum: Fraction = option(0.0, "Momentum of sgd. Default: 0.9 linear, 0 else.", unset=True)
-    weight_decay: Amount = option(0.0, "L2 penalty.", nested=True)
-    schedule: Annotated[str, Choice(*SCHEDULES)] = option("constant", "Learning rate: constant, cosine, linear.")
-    warm_up_steps: Size = option(0, "Over which the learning rate rises linearly.", nested=True)
-    ema_decay: Fraction | None = option(
-        None, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.", name="ema"
-    )
+    warm_up_steps: Size = option(0, "Steps over which the learning rate rises linearly.")
+    ema_decay: Fraction | None = option(None, "Decay of the averaged weights. Default: 0.95 linear, 0.999 else.")
 
     def __post_init__(self) -> None:
         check_fields(self)
 
     def unused(self) -> Mapping[str, str]:
-        """Fields that change nothing here, and why."""
-        return {"momentum": "none with `optimiser` adam"} if self.name == "adam" else {}
+        return {"momentum": "none with adam"} if self.name == "adam" else {}
 
     def rate(self, step: int, steps: int) -> float:
         """Learning rate of ``step``, from 0, of a run of ``steps``."""
@@ -141,90 +135,67 @@ class OptimiserConfig:
         return self.learning_rate * (1 - done) if self.schedule == "linear" else self.learning_rate
 
 
+def _methods() -> str:
+    names = ", ".join(one["name"] for one in literals_of(*METHODS_PLACE))
+    return f"{names}; multiplicity+dope and so on"
+
+
 @described
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of a run. :meth:`for_model` gives those that suit a model and a number of records.
+    """Settings of a run. :meth:`for_model` gives those that suit a model and a number of records."""
 
-    Example:
-        >>> config = TrainingConfig.for_model("linear", records=60_000, epsilon=1.2, delta=1e-5)
-        >>> config.batch_size, config.plan(60_000).steps
-        (8192, 440)
-    """
-
-    epsilon: Amount = option(
-        MISSING, "Target; the noise is the least that meets it. 0: the warm-up alone, without a private step."
-    )
-    delta: Share = option(MISSING, "Target, well below 1/n.")
+    epsilon: Amount = option(MISSING, "Target epsilon, met with the least noise; 0: public warm-up only.")
+    delta: Share = option(MISSING, "Target delta, well below 1/n.")
     model: str = option(
-        LINEAR,
-        "Network: linear on any features; cnn, resnet-9, wrn-16-4 and others on images. "
-        f"Any features: {_models(of_images=False)}. Images (`features` pixels): {_models(of_images=True)}. "
-        f"Your own: {_own()}.",
-        read=named_model,
-        kind=Any,
+        LINEAR, "Network: linear on any features; cnn, resnet-9, wrn-16-4 on images.", common=True, names=_models()
     )
-    batch_size: Count = option(256, "Expected batch. Default: about n/7 linear, n/12 else.", _STEPS, unset=True)
-    epochs: Positive = option(30.0, "Expected passes. Default: 60 linear, 50 else.", _STEPS, unset=True, common=True)
-    clip_norm: ClipNorm = option(
-        1.0, "Bound C on the gradient of a record. Default: 0.1 linear, 1 else.", _STEPS, unset=True
-    )
-    clipping: ClippingKind = option(FLAT, "flat (Abadi et al.) or automatic (Bu et al.).", _STEPS)
-    feature_norm: Positive | None = option(
-        None, "Linear: scale features to this length. Default: 16.", _STEPS, unset=True
-    )
+    batch_size: Count = option(256, "Expected batch size. Default: about n/7 linear, n/12 else.", _STEPS)
+    epochs: Positive = option(30.0, "Expected number of epochs. Default: 60 linear, 50 else.", _STEPS, common=True)
+    clip_norm: ClipNorm = option(1.0, "Clipping bound on record gradients, C. Default: 0.1 linear, 1 else.", _STEPS)
+    clipping: ClippingKind = option(FLAT, "Clipping: flat (Abadi et al.) or automatic (Bu et al.).", _STEPS)
+    feature_norm: Positive | None = option(None, "Feature norm after scaling (linear models). Default: 16.", _STEPS)
     mechanism: Annotated[str, Choice(of=_mechanism_names)] = option(
-        DP_SGD, f"How steps are made private: {_mechanisms()}.", _STEPS, where_used=True
+        DP_SGD, "Mechanism that makes steps private.", _STEPS, names=_mechanisms(), where_used=True
     )
-    mechanism_options: Any = variants(
-        "Of the mechanism's own.", by="mechanism", called="Mechanism", options=_options_of_mechanisms, stored=False
-    )
-    microbatch_size: Count = option(
-        1, "Records clipped together; above 1 costs sensitivity 2C.", _STEPS, name="microbatch"
-    )
-    microbatch_mixes: Size = option(0, "Mixed views of a microbatch, each of two of its records, beside these.", _STEPS)
+    mechanism_options: Any = option(None, "Options of the mechanism.", stored=False)
+    microbatch_size: Count = option(1, "Number of records clipped together; above 1, sensitivity is 2C.", _STEPS)
+    microbatch_mixes: Size = option(0, "Number of additional mixes of two records per microbatch.", _STEPS)
     microbatch_keep: bool = option(
-        True,
-        "With `microbatch_mixes`: the mixes in place of the records.",
-        _STEPS,
-        name="microbatch_mixed_only",
-        read=not_,
-        kind=bool,
-        shown=False,
-        where_used=True,
+        True, "Keep the records next to `microbatch_mixes`; False: mixes alone.", where_used=True
     )
     adjacency: Adjacency = option(
         Adjacency.ADD_REMOVE,
-        "What the guarantee hides: add_remove, that a record is there; replace_one, its content.",
+        "Neighbouring datasets: add_remove (one extra record) or replace_one (one changed record).",
         _PRIVACY,
     )
-    optimiser: OptimiserConfig = group(OptimiserConfig, "The update.", _STEPS)
-    views: ViewConfig = group(
-        ViewConfig,
-        f"Views of a record, as plain or dp-mix-self. One of {_views()}.",
-        _VIEWS,
-        word="plain",
-        factory=ViewConfig.plain,
-        common=True,
+    optimiser: OptimiserConfig = field(
+        default_factory=OptimiserConfig, metadata=said("Optimiser: sgd or adam. Default: sgd.", _STEPS)
     )
-    bank_views: Size = option(
-        0, "Linear models on images: augmented copies of each; their features are extracted once.", _VIEWS, name="bank"
+    views: ViewConfig = field(
+        default_factory=ViewConfig,
+        metadata=said(
+            "Views of a record, such as plain or dp-mix-self. Default: plain.", _VIEWS, names=_views(), common=True
+        ),
     )
-    bank_augmentations: Annotated[Augmentations, STORED] = option((), "What makes them.", nested=True)
+    bank_views: Size = option(0, "Number of augmented copies of each image (linear models).", _VIEWS)
+    bank_augmentations: Annotated[Augmentations, STORED] = option((), "Augmentations of the copies.")
     scenario: Annotated[str, Choice(*Scenario)] = option(
-        Scenario.COLD.value,
-        "How public data help: cold, warm, warm-synthetic or extended. cold: none is used; warm, warm-synthetic: "
-        "training starts from it; extended: it helps in every step.",
-        _PUBLIC,
-        common=True,
+        Scenario.COLD.value, "Use of public data: cold (none), warm, warm-synthetic or extended.", _PUBLIC, common=True
     )
-    warm_up: WarmUpConfig = group(WarmUpConfig, "Of all scenarios but cold.", _PUBLIC, prefix="warm_up_")
-    extended: ExtendedConfig = group(ExtendedConfig, "Of scenario extended.", _PUBLIC)
-    execution: ExecutionConfig = group(ExecutionConfig, "Speed and memory.", _RUNNING)
-    model_seed: Seed = option(0, "Initial weights and public draws; public.", _RUNNING)
-    per_person: Count | None = option(
-        None, "Where a person is the unit: K, records of theirs in a step.", nested=True, where_used=True
+    warm_up: WarmUpConfig = field(
+        default_factory=WarmUpConfig,
+        metadata=said("Optimiser of the public warm-up: sgd, sam or asam. Default: sam.", _PUBLIC),
     )
+    extended: ExtendedConfig = field(
+        default_factory=ExtendedConfig,
+        metadata=said("Method that uses public data in every step (scenario extended).", _PUBLIC, names=_methods()),
+    )
+    execution: ExecutionConfig = field(
+        default_factory=ExecutionConfig, metadata=said(f"{STRATEGY_HELP} Default: auto.", _RUNNING, names=STRATEGIES)
+    )
+    model_seed: Seed = option(0, "Public seed of initial weights and public draws.", _RUNNING)
+    per_person: Count | None = option(None, "Number of a person's records in a step, K.", where_used=True)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -232,7 +203,7 @@ class TrainingConfig:
             raise InvalidInput("feature_norm", self.feature_norm, f"none with the model {self.model}")
         check_integer("microbatch_size", self.microbatch_size, low=1, high=self.batch_size)
         if self.execution.compile and self.microbatch_size > 1:
-            # What is compiled anew for another size may round all others otherwise.
+            # Code that is compiled again for another size may round all others otherwise.
             raise InvalidInput("compile", True, "left out with `microbatch_size` above 1, whose groups differ in size")
         if self.microbatch_mixes and self.microbatch_size == 1:
             raise InvalidInput("microbatch_mixes", self.microbatch_mixes, "0 without `microbatch_size` of 2 or more")
@@ -253,7 +224,6 @@ class TrainingConfig:
             raise InvalidInput("mechanism_options", found, f"{kind.__name__ if kind else None} of {self.mechanism}")
 
     def unused(self) -> Mapping[str, str]:
-        """Fields that change nothing here, and why."""
         found = {}
         if self.scenario == Scenario.COLD:
             found["warm_up"] = "none with `scenario` cold, which does not use public data"
@@ -263,68 +233,68 @@ class TrainingConfig:
 
     @classmethod
     def for_model(
-        cls,
-        model: str,
-        *,
-        records: int,
-        epsilon: float,
-        delta: float,
-        facts: ModelFacts | None = None,
-        **given: Any,
+        cls, model: str, *, records: int, epsilon: float, delta: float, facts: ModelFacts | None = None, **given: Any
     ) -> TrainingConfig:
-        """Defaults for a model on ``records`` records, with what is given: the one place where None gets a value.
-
-        Args:
-            model: name of the model.
-            records: n, public.
-            epsilon: target.
-            delta: target.
-            facts: public facts of the data; where they are known, what is given has to fit them.
-            given: options by their flat names, such as ``ema``, ``warm_up_epochs`` or ``views``, the name of a preset;
-                or fields, among them whole configs, such as ``views=ViewConfig(2)``. What is None is not given.
-
-        Raises:
-            InvalidInput: a value is out of range, these don't go together, or one would change nothing.
-
-        Example:
-            >>> target = {"records": 50_000, "epsilon": 8.0, "delta": 1e-5}
-            >>> config = TrainingConfig.for_model("cnn", views="dp-mix-self", ema=0.0, **target)
-            >>> config.views.views, config.batch_size, config.optimiser.ema_decay
-            (32, 4096, 0.0)
-        """
+        """Return defaults for a model, with ``given`` applied: the one place where None gets a value."""
+        # given: fields, or options of ``privmix.train`` (:data:`OPTIONS`); None is not given.
         check_integer("records", records, low=1)
-        model = named_model(model)
-        flat = {leaf.name for leaf in leaves(cls)} | set(groups(cls))
-        own = {item.name for item in fields(cls)} - flat
-        refuse_unknown("TrainingConfig.for_model()", set(given) - flat - own, flat | own)
-        said = {name: value for name, value in given.items() if value is not None}
+        known = {item.name for item in fields(cls)} | set(OPTIONS.values())
+        refuse_unknown("TrainingConfig.for_model()", set(given) - known, known)
+        names = {own: option for own, option in OPTIONS.items() if option in given}
+        fields_of = {option: own for own, option in names.items()}
+        values = {fields_of.get(name, name): value for name, value in given.items() if value is not None}
+        with in_terms_of(names):
+            return cls._for(named_model(model), records, {"epsilon": epsilon, "delta": delta, **values}, facts)
+
+    @classmethod
+    def _for(cls, model: str, records: int, given: dict[str, Any], facts: ModelFacts | None) -> TrainingConfig:
         linear = model == LINEAR
-        found = cls(
-            epsilon,
-            delta,
-            model,
-            batch_size=max(1, round((_LINEAR_SHARE if linear else _NETWORK_SHARE) * records)),
-            epochs=_LINEAR_EPOCHS if linear else _NETWORK_EPOCHS,
-            clip_norm=_CLIP if linear else 1.0,
-            feature_norm=_LENGTH if linear else None,
-            optimiser=OptimiserConfig(
-                learning_rate=_ADAM_RATE if said.get("optimiser") == "adam" else _LARGEST_RATE if linear else 2.0,
-                momentum=_MOMENTUM if linear else 0.0,
-                ema_decay=0.95 if linear else 0.999,
-            ),
-        )
-        by_rule = linear and "learning_rate" not in said and said.get("optimiser", "sgd") == "sgd"
-        bank = said.pop("bank", 0)
-        within = {name: value for name, value in said.items() if name in flat}
-        found = made(found, within, {name: value for name, value in said.items() if name in own})
-        if by_rule:
-            found = replace(found, optimiser=replace(found.optimiser, learning_rate=found._linear_rate(records)))
+
+        def update(name: str) -> OptimiserConfig:
+            rate = _ADAM_RATE if name == "adam" else _LARGEST_RATE if linear else 2.0
+            return OptimiserConfig(name, rate, _MOMENTUM if linear else 0.0, ema_decay=0.95 if linear else 0.999)
+
+        optimiser, rated = varied("optimiser", given.get("optimiser", "sgd"), OptimiserConfig, update)
+        views, viewed = varied("views", given.get("views", "plain"), ViewConfig, ViewConfig.named)
+        warm_up = given.get("warm_up", WarmUpConfig())
+        extended, widened = ExtendedConfig.read(given.get("extended", NONE))
+        execution = given.get("execution", ExecutionConfig())
+        bank = 0 if "bank_augmentations" in given else given.get("bank_views", 0)
+        usual = {
+            "batch_size": max(1, round((_LINEAR_SHARE if linear else _NETWORK_SHARE) * records)),
+            "epochs": _LINEAR_EPOCHS if linear else _NETWORK_EPOCHS,
+            "clip_norm": _CLIP if linear else 1.0,
+            "feature_norm": _LENGTH if linear else None,
+        }
+        made = {
+            "optimiser": optimiser,
+            "views": views,
+            "warm_up": varied("warm_up", warm_up, WarmUpConfig, lambda name: WarmUpConfig(optimiser=name))[0],
+            "extended": extended,
+            "execution": varied("strategy", execution, ExecutionConfig, ExecutionConfig)[0],
+            **_mechanism(given.get("mechanism", DP_SGD)),
+            **({"bank_views": 0} if bank else {}),
+        }
+        if "mechanism_options" in given:
+            made["mechanism_options"] = given["mechanism_options"]
+        if not isinstance(adjacency := given.get("adjacency", Adjacency.ADD_REMOVE), Adjacency):
+            made["adjacency"] = Adjacency(check_choice("adjacency", adjacency, [one.value for one in Adjacency]))
+        found = cls(model=model, **{**usual, **given, **made})
+        for name, why in found.unused().items():
+            if isinstance(given.get(name), str) and given[name] != NONE:
+                raise InvalidInput(name, given[name], why)
+        if linear and optimiser.name == "sgd" and "learning_rate" not in rated:
+            found = replace(found, optimiser=replace(optimiser, learning_rate=found._linear_rate(records)))
         if bank:
-            found = found._with_bank(bank, said)
-        return found if facts is None else found._fitted(facts, said)
+            found = found._with_bank(bank, "augmentations" in viewed)
+        if facts is not None:
+            found._check_facts(facts)
+            if "perturbations" not in widened:
+                found = replace(found, extended=replace(extended, perturbations=found.views.views))
+        return found
 
     def _linear_rate(self, records: int) -> float:
-        """The learning rate of a linear head that n, the budget and the other settings bear."""
+        """Return the learning rate of a linear head that n, the budget and the other settings bear."""
         signal = records * self.epsilon / math.sqrt(2 * math.log(1.25 / self.delta))
         steps = self.epochs * records / self.batch_size
         reach = min(reach * signal**growth for reach, growth in _REACHES)
@@ -332,41 +302,33 @@ class TrainingConfig:
         scale = self.clip_norm * (self.feature_norm or 1.0) / (1 - self.optimiser.momentum)
         return float(f"{rate * _CLIP * _LENGTH / (1 - _MOMENTUM) / scale:.3g}")
 
-    def _with_bank(self, bank: int, given: Mapping[str, Any]) -> TrainingConfig:
-        """What changes the views of each step makes those of the bank instead."""
+    def _with_bank(self, bank: int, named: bool) -> TrainingConfig:
+        """Move the changes of each step's views to those of the bank."""
         augmentations = self.views.augmentations
-        if not augmentations and "augment" in given:
-            raise InvalidInput("augment", given["augment"], "at least one augmentation with `bank`")
-        kept = replace(self.views, augmentations=())
-        with in_terms_of({"bank_views": "bank", "microbatch_size": "microbatch"}):
-            copies = augmentations or self_augmentations()
-            return replace(self, views=kept, bank_views=bank, bank_augmentations=copies)
+        if not augmentations and named:
+            raise InvalidInput("views augmentations", "none", "at least one augmentation with `bank`")
+        copies = augmentations or self_augmentations()
+        return replace(self, views=replace(self.views, augmentations=()), bank_views=bank, bank_augmentations=copies)
 
-    def _fitted(self, facts: ModelFacts, given: Mapping[str, Any]) -> TrainingConfig:
-        """The same, for data of which these facts are public: a view has its own perturbation where nothing is said."""
+    def _check_facts(self, facts: ModelFacts) -> None:
+        """Raise unless it suits data of which these facts are public."""
         images = self.model != LINEAR and facts.layout is not None
         if self.bank_views:
             self._check_bank(facts)
         elif self.views.augmentations and not images:
-            name = "augment" if "augment" in given else "views"
-            allowed = "`augment` none, `bank`, or an image model with `features` pixels: features can't be augmented"
-            raise InvalidInput(name, given.get(name), allowed)
+            allowed = "no augmentations, `bank`, or an image model with `features` pixels: features can't be augmented"
+            raise InvalidInput("views", [one.name for one in self.views.augmentations], allowed)
         warm_up = self.warm_up
         of_images = {
-            "warm_up_adversary": (warm_up.adversary, "none"),
-            "warm_up_augment": (warm_up.augmentations, "none"),
-            "warm_up_mixing": (warm_up.mixing == "cutmix", "mixup"),
+            "adversary": (warm_up.adversary, "none"),
+            "augmentations": (warm_up.augmentations, "none"),
+            "mixing": (warm_up.mixing == "cutmix" and "cutmix", "mixup"),
         }
         for name, (used, other) in of_images.items():
             if used and not images and self.scenario != Scenario.COLD:
-                allowed = f"{other}, or an image model with `features` pixels"
-                raise InvalidInput(name, given.get(name, "a config with it"), allowed)
-        if "perturbations" in given or "extended" in given:
-            return self
-        return replace(self, extended=replace(self.extended, perturbations=self.views.views))
+                raise InvalidInput(f"warm_up {name}", used, f"{other}, or an image model with `features` pixels")
 
     def _check_bank(self, facts: ModelFacts) -> None:
-        """Raise unless a bank can be made of such records."""
         if len(facts.input_shape) not in (2, 3):
             raise InvalidInput("bank", self.bank_views, "0 for records that are no images")
         for augmentation in self.bank_augmentations:
@@ -375,14 +337,7 @@ class TrainingConfig:
     def plan(
         self, records: int, *, records_declared: bool = False, records_noise_multiplier: float | None = None
     ) -> TrainingPlan:
-        """The calibrated plan for ``records`` records; reads no data.
-
-        Args:
-            records, records_declared, records_noise_multiplier: see :class:`privmix.training.plan.TrainingPlan`.
-
-        Raises:
-            InvalidInput: the target can't be met; the message says what could.
-        """
+        """Return the calibrated plan for that many records, from public numbers; raise if no noise will do."""
         from privmix.training.mechanisms.base import MECHANISMS
         from privmix.training.plan import plan_training
 
@@ -406,19 +361,11 @@ class TrainingConfig:
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any]) -> TrainingConfig:
-        """The config that a certificate's ``settings`` describe, of whoever they come from.
+        """Rebuild the config that a certificate's ``settings`` describe; the certificate may be a stranger's.
 
         Formal guarantees:
             * Typed: each value has its field's type and is in the range that the class which owns it gives.
             * Nothing else: :meth:`settings` of the config are these, value by value.
-
-        Raises:
-            InvalidInput: these are not the settings of a model that this version trained.
-
-        Example:
-            >>> config = TrainingConfig(2.0, 1e-4, views=ViewConfig.dp_mix_self(4, 2))
-            >>> TrainingConfig.from_settings(config.settings()) == config
-            True
         """
         what = "model settings"
         values = {name: value for name, value in settings.items() if name not in OF_THE_JOB}
@@ -439,18 +386,28 @@ class TrainingConfig:
         return {name: found[name] for name in [*(name for name in found if name not in _LAST), *_LAST]}
 
 
+def _mechanism(given: Any) -> dict[str, Any]:
+    """Return the fields for a mechanism: its options, or ``NAME:KEY=VALUE,...``."""
+    if not isinstance(given, str):
+        name = next((name for name, kind in options_of(*MECHANISMS_PLACE).items() if type(given) is kind), None)
+        if name is None:
+            raise InvalidInput("mechanism", given, "NAME, NAME:KEY=VALUE,..., or a mechanism's options")
+        return {"mechanism": name, "mechanism_options": given}
+    name, _, rest = given.partition(":")
+    kind = options_of_mechanism(name)
+    own = options_in("mechanism", rest, *([kind] if kind else []), of=name)
+    with in_terms_of(part="mechanism"):
+        return {"mechanism": name, **({"mechanism_options": kind(**own)} if kind else {})}
+
+
 def _stored_names(mechanism: str, options: type[Any]) -> dict[str, str]:
-    """Where a mechanism's own options stand among the settings: by their names, where no setting has these."""
+    """Names of a mechanism's own options among the settings: their own names, where no setting has these."""
     taken = {item.name for item in fields(TrainingConfig)} | OF_THE_JOB
     prefix = f"{mechanism}_".replace("-", "_")
     return {item.name: prefix + item.name if item.name in taken else item.name for item in fields(options)}
 
 
 def options_of_mechanism(name: str) -> type[Any] | None:
-    """The dataclass of a mechanism's own options, if it has some.
-
-    Raises:
-        InvalidInput: there is no such mechanism.
-    """
+    """Return the dataclass of a mechanism's own options, or None; raise for an unknown mechanism."""
     place = behind("privmix.training.mechanisms.base:MECHANISMS")[name].options
     return behind(place) if place else None

@@ -1,10 +1,5 @@
-"""Private steps: the loop that reads private records, and the only code below the plan that does.
-
-Each step (Bao et al. 2023, Algorithm 1): a batch is drawn; every record's K views are made; the gradient of their
-mean loss is clipped, once a record; the sum gets its noise; and the noisy mean moves the weights. Batches and noise are
-those of the plan's mechanism (:mod:`privmix.training.mechanisms`). All that leaves a step are the new weights. No loss,
-gradient norm or count of a batch is kept, shown or returned.
-"""
+"""Private steps (Bao et al. 2023, Algorithm 1): the only code below the plan that reads private records."""
+# Only the new weights leave a step: no loss, gradient norm or count of a batch is kept, shown or returned.
 
 from __future__ import annotations
 
@@ -37,21 +32,17 @@ SAMPLING = "training sampling"
 
 
 class StepObserver:
-    """Who watches the steps of a run from inside, to attack it: what is seen here is private, and no noise protects it.
-
-    An observer may also put something into a step, such as a gradient whose trace in the noisy sums it will look for.
-    Each of these does nothing here.
-    """
+    """An attacker inside a run, who sees private values and may insert gradients; each method does nothing here."""
 
     def drawn(self, batch: Batch, step: int) -> Batch:
-        """The batch that was drawn -> the one that is computed."""
+        """Return the batch that was drawn -> the one that is computed."""
         return batch
 
     def summed(self, total: Tensor, step: int) -> None:
-        """The sum (P,) of the batch's clipped gradients, before the noise; may be changed in place."""
+        """Receive the sum (P,) of the batch's clipped gradients, before the noise; may change it in place."""
 
     def noised(self, mean: Tensor, step: int) -> None:
-        """The noisy mean (P,), which is all that the accountant lets out of the step."""
+        """Receive the noisy mean (P,), which is all that the accountant lets out of the step."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -59,30 +50,21 @@ class DpSgd:
     """One private training run, step by step.
 
     Formal guarantees:
-        * Matched: batches, noise and price come from one plan; the records must be as many as the plan says.
+        * Matched: batches, noise and price come from one plan; the number of records must be that of the plan.
         * Bounded: each record, or each person with all of theirs where persons are the units, moves the sum by at most
-          ``plan.sensitivity``, and by the rounding of the one group that it is dealt to
-          (:mod:`privmix.training.summation`), for which the noise has room, however large the batch.
-        * One shape: many records are multiplied together in calls of one public size, filled up with copies of one of
-          them that add exactly nothing, so that nothing that a library chooses by their number changes with one of
-          them. A microbatch is a unit of its own, and is computed by itself.
+          ``plan.sensitivity`` and one group's rounding. This is the group that it is dealt to
+          (:mod:`privmix.training.summation`). The noise covers that rounding, however large the batch.
+        * One shape: many records are multiplied together in calls of one public size. Calls are filled up with copies
+          of one record that add exactly nothing, so that no choice of a library by their number changes with one
+          record. A microbatch is a unit of its own, and is computed by itself.
         * Noise once: a step's noise is added after the sum over all chunks and processes, by the head alone.
         * Silent: nothing computed from records leaves a step but the noisy mean, unless observers look.
         * Repeatable: on one processor, the same weights and key give a step the same bits; cards add as it comes.
-
-    Attributes:
-        plan: what is run.
-        records: private.
-        views: makes K views of a record.
-        gradients: how clipped sums are computed.
-        optimiser: moves the weights.
-        streams: the run's key on the head, None on other processes.
-        method: how public data help, or None.
-        chunks: records computed at once.
-        world: the processes of the run.
-        mixer: with microbatches, mixes the records of one (Bao et al. 2023, section 3), or None.
-        observers: attackers who look inside, of runs by one process; what they make of a run is no release.
     """
+
+    # streams: on the head, None on other processes. chunks: records computed at once. mixer: mixes the records of a
+    # microbatch (Bao et al. 2023, section 3). observers: attackers inside, of runs by one process, which release
+    # nothing.
 
     plan: TrainingPlan
     records: TrainingRecords
@@ -113,7 +95,6 @@ class DpSgd:
         self._chunks = self.chunks or Chunks(size=256)
 
     def step(self, step: int) -> None:
-        """Do step ``step``, from 0 to ``plan.steps - 1``."""
         side = SideInformation() if self.method is None else self.method.prepare(step)
         batch = self.batches.draw(step)
         for observer in self.observers:
@@ -140,7 +121,7 @@ class DpSgd:
 
         flat = self.gradients.flat
         total = GroupedSum(flat.size, self.plan.clip_norm, flat.device)
-        # Of a world's processes each has its share of the batch.
+        # Each process of a world has its share of the batch.
         expected = self.plan.batch_size / self.world.size
         most = call_size(expected, self._chunks.size)
         for group in deal(batch.seeds, expected, self._chunks.size):
@@ -199,19 +180,10 @@ def drawn_records(
 
 
 def share_streams(world: World, streams: SecretStreams | None) -> SecretStreams:
-    """Give the head's derived streams to all processes: for sampling, which every one does.
+    """Give the head's derived sampling streams (None elsewhere) to all processes.
 
     Formal guarantees:
         * The key stays with the head: others get derived streams, from which no noise can be made.
-
-    Args:
-        world: the processes.
-        streams: derived ones on the head, None on other processes.
-
-    Example:
-        >>> alone = SecretStreams.from_seed(0).derive("sampling")
-        >>> share_streams(World(), alone) is alone
-        True
     """
     if world.size == 1:
         assert streams is not None

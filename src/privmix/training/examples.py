@@ -30,25 +30,17 @@ _TARGET_SLACK: Final = 1e-3
 
 @dataclass(frozen=True, eq=False)
 class PublicData:
-    """Records that nobody protects: shared by their owners, or made by a model that saw public records only.
+    """Records without protection: published, or made by a model that saw public records only.
 
-    They are what a warm-up and public methods learn from, and the set D that Bao et al. 2023, Algorithm 1 mixes with.
-    That they are public is the caller's word: nothing here can check it. Private records in here have no protection
-    at all, and a choice of public ones by how well they fit the private ones costs privacy that nobody counts. Errors
-    name their classes and shapes. The tensors are not copied and must not be written to.
+    Warm-up and public methods learn from them, and Bao et al. 2023, Algorithm 1 mixes with them (the set D). The caller
+    declares them public: nothing here can check it. Private records in here have no protection at all, and choosing
+    public ones by their fit to the private ones costs privacy that no certificate counts. Tensors are not copied and
+    must not be written to.
 
     Attributes:
-        x: (m, d) float32, features of the same extractor as the private records', or (m, ...) inputs of a model.
+        x: (m, d) float32 features, extracted as the private ones are, or (m, ...) inputs of a model.
         targets: (m, classes) float32 soft targets; every row is non-negative and sums to 1.
-        input_shape: shape of one raw input where it is known, to tell images of another size apart.
-
-    Raises:
-        InvalidInput: the shapes do not fit, there are no records, or values are not as above.
-
-    Example:
-        >>> data = PublicData.of(np.zeros((4, 2, 2), dtype=np.uint8), [0, 1, 2, 1], classes=3)
-        >>> data.size, data.dim, data.targets[3].tolist()
-        (4, 4, [0.0, 1.0, 0.0])
+        input_shape: shape of one raw input where it is known, to detect images of another size.
     """
 
     x: Tensor = field(repr=False)
@@ -69,16 +61,7 @@ class PublicData:
 
     @classmethod
     def of(cls, x: Tensor | ArrayLike, labels: Tensor | ArrayLike, classes: int) -> PublicData:
-        """Public records in memory, with class labels.
-
-        Args:
-            x: (m, ...) numbers, with images as (m, H, W) or (m, H, W, C); uint8 is divided by 255.
-            labels: (m,) integers from 0 to ``classes`` - 1.
-            classes: number of classes of the private data, at least 2.
-
-        Raises:
-            InvalidInput: wrong shapes or types, or a label is no class.
-        """
+        """Public records (m, ...) in memory with labels (m,) from 0 to ``classes`` - 1; uint8 is divided by 255."""
         check_integer("classes", classes, low=2)
         inputs, chosen = (part.cpu().numpy() if isinstance(part, Tensor) else np.asarray(part) for part in (x, labels))
         if inputs.ndim < 2 or inputs.dtype.kind not in "uif":
@@ -103,33 +86,10 @@ class PublicData:
         input_shape: tuple[int, ...] | None = None,
         **options: Any,
     ) -> PublicData:
-        """Read public records from whatever :func:`privmix.data.open_dataset` opens, such as one sub-folder a class.
-
-        Classes are matched by name, so their own order does not matter, and they need not have all of them. Where
-        their labels are digits and the private classes are names, digits are places in ``classes``.
-
-        Args:
-            path: a file, folder, pattern or address, or records in memory.
-            extractor: the private data's.
-            classes: the private data's class names, in order.
-            split: of the public dataset.
-            input_shape: shape of one private raw input; encoded images become such, and others are refused
-                before they are read.
-            **options: for ``open_dataset``: ``label_column``, ``image_column``, ``image_size``, ...
-
-        Raises:
-            InvalidInput: labels outside the class list (named where the dataset has a list of its own), wrong shapes,
-                or as ``open_dataset``.
-            StorageError, MissingExtra: as ``open_dataset``.
-
-        Example:
-            >>> import tempfile
-            >>> from privmix.features import Identity
-            >>> file = Path(tempfile.mkdtemp()) / "public.npz"
-            >>> np.savez(file, x=np.eye(2), y=np.array([0, 1]), classes=np.array(["dog", "cat"]))
-            >>> PublicData.open(file, Identity(), ("cat", "dog")).targets.tolist()
-            [[0.0, 1.0], [1.0, 0.0]]
-        """
+        """Read public records from any source of :func:`privmix.data.open_dataset`, to which ``options`` go."""
+        # Classes are matched by name, in any order, and some may be missing. If labels are digits and the private
+        # classes are names, digits are places in ``classes``. Images become ``input_shape``, or are refused before they
+        # are read.
         source = open_source(path, classes, split, {"input_shape": input_shape, **options})
         schema, where = source.schema, str(path) if isinstance(path, str | Path) else "memory"
         if input_shape is not None and schema.input_shape != tuple(input_shape):
@@ -192,11 +152,7 @@ class PublicData:
         return self.x[places].to(index.device), self.targets[places].to(index.device)
 
     def join(self, other: PublicData) -> PublicData:
-        """These records and ``other``'s after them, such as synthetic ones.
-
-        Raises:
-            InvalidInput: inputs or classes differ in shape.
-        """
+        """Return these records followed by ``other``'s; raise where inputs or classes differ in shape."""
         if self.x.shape[1:] != other.x.shape[1:] or self.classes != other.classes:
             given = (*other.x.shape[1:], other.classes)
             raise InvalidInput("joined data", given, f"inputs and classes {(*self.x.shape[1:], self.classes)}")
@@ -206,36 +162,14 @@ class PublicData:
     def batch(
         self, step: int, size: int, seed: int, part: int = 0, augment: Augment | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Draw ``size`` different records; batches of different steps and parts are drawn independently.
-
-        The draw depends on (seed, step, part) alone: not on the order of calls, nor on any global state.
-
-        Args:
-            step: of training, from 0.
-            size: from 1 to m.
-            seed: a public integer >= 0.
-            part: tells batches of one step apart.
-            augment: applied to the batch, with one seed for each of its records.
-
-        Returns:
-            x (size, ...), targets (size, classes).
-
-        Raises:
-            InvalidInput: there are fewer than ``size`` records, or a number is negative.
-
-        Example:
-            >>> data = PublicData.of(torch.arange(10.0).reshape(5, 2), [0, 1, 0, 1, 0], classes=2)
-            >>> x, targets = data.batch(step=3, size=2, seed=0)
-            >>> tuple(x.shape), bool((x == data.batch(step=3, size=2, seed=0)[0]).all())
-            ((2, 2), True)
-        """
-        check_integer("public_batch", size, low=1, high=self.size)
+        """Draw ``size`` different records, x (size, ...) and targets (size, classes), by (seed, step, part) alone."""
+        check_integer("public_method batch_size", size, low=1, high=self.size)
         generator = public_generator("batch", seed, step, part)
         rows = torch.from_numpy(generator.choice(self.size, size, replace=False))
         return self.rows(rows, generator, augment)
 
     def rows(self, rows: Tensor, generator: np.random.Generator, augment: Augment | None) -> tuple[Tensor, Tensor]:
-        """The records of indices ``rows`` (b,), augmented with seeds from ``generator`` if asked to."""
+        """Return the records of indices ``rows`` (b,), augmented with seeds from ``generator`` if asked to."""
         rows = rows.to(self.x.device)
         x, targets = self.x[rows], self.targets[rows]
         if augment is None:
@@ -247,7 +181,7 @@ class PublicData:
         return x, targets
 
     def fingerprint(self) -> str:
-        """A digest of all values, 64 hexadecimal digits. Public, as the records are."""
+        """Return a digest of all values, 64 hexadecimal digits. Public, as the records are."""
         return self._digest
 
     @cached_property
@@ -260,18 +194,14 @@ class PublicData:
 
 
 def public_generator(purpose: str, *indices: int) -> np.random.Generator:
-    """A generator for public draws, named by ``purpose`` and ``indices``. Anyone can re-create it: it hides nothing.
-
-    Raises:
-        InvalidInput: an index is no integer >= 0.
-    """
+    """Return a generator for public draws, named by ``purpose`` and ``indices``. Anyone can re-create it."""
     numbers = [check_integer("seed or step", index, low=0) for index in indices]
     digest = hashlib.blake2b(repr((purpose, numbers)).encode(), digest_size=16, person=b"privmix-public").digest()
     return np.random.Generator(np.random.PCG64(int.from_bytes(digest, "little")))
 
 
 def open_source(path: Any, classes: Sequence[str], split: str, options: dict[str, Any]) -> Source:
-    """A public dataset, with its own list of classes if it has one, else with the private data's."""
+    """Return a public dataset, with its own list of classes if it has one, else with the private data's."""
     try:
         return open_dataset(path, split=split, **options)
     except InvalidInput as error:

@@ -1,9 +1,4 @@
-"""A trained network for programs that have torch and not privmix: its weights, or the network itself in one file.
-
-The network takes what it was trained on, float32: images (b, C, H, W) in [0, 1] where features are ``pixels``, else the
-extractor's features (b, d), or records in their own shape where a module of the user's own takes these. It gives logits
-(b, classes), in the order of the model's classes.
-"""
+"""Export a trained network for programs with torch and without privmix: its weights, or the network in one file."""
 
 from __future__ import annotations
 
@@ -30,21 +25,14 @@ _TOLERANCE: Final = 1e-4
 
 
 def weights(model: TrainedModel) -> bytes:
-    """The weights as safetensors; those of a network of one's own have the names that its ``state_dict`` has.
-
-    ``net.load_state_dict(safetensors.torch.load_file(FILE))`` loads them into the module that was trained.
-    """
+    """Return the weights as safetensors by ``state_dict`` names, for ``load_state_dict(load_file(FILE))``."""
     network = model.network
     state = network.module.state_dict() if isinstance(network, OwnNetwork) else network.state_dict()
     return bytes(dump_tensors({name: tensor.detach().cpu().clone().contiguous() for name, tensor in state.items()}))
 
 
 def program(model: TrainedModel) -> bytes:
-    """What ``torch.export.load(FILE).module()(x)`` runs.
-
-    Raises:
-        InvalidInput: the network's forward pass is no fixed list of operations.
-    """
+    """Bytes for ``torch.export.load(FILE).module()(x)``; raise where the forward pass is no fixed list of steps."""
     network, example = _ready(model, _TRACED)
     stream = io.BytesIO()
     try:
@@ -58,21 +46,17 @@ def program(model: TrainedModel) -> bytes:
     except InvalidInput:
         raise
     except Exception as error:
-        raise _refused(model, ".pt2", ".safetensors", error) from None
+        raise _refused(".pt2", ".safetensors", error) from None
     return stream.getvalue()
 
 
 def script(model: TrainedModel) -> bytes:
-    """What ``torch.jit.load(FILE)(x)`` runs.
-
-    Raises:
-        InvalidInput: tracing does not give the network for batches of any size.
-    """
+    """Bytes for ``torch.jit.load(FILE)(x)``; raise where tracing fails for batches of another size."""
     network, example = _ready(model, _TRACED)
     stream = io.BytesIO()
     try:
         with warnings.catch_warnings(), torch.no_grad():
-            # torch calls the format deprecated; whoever asks for it has programs that read it.
+            # torch calls the format deprecated; a user who asks for it has programs that read it.
             warnings.simplefilter("ignore")
             jit: Any = torch.jit
             jit.save(jit.trace(network, example, check_trace=False), stream)
@@ -81,7 +65,7 @@ def script(model: TrainedModel) -> bytes:
     except InvalidInput:
         raise
     except Exception as error:
-        raise _refused(model, ".pt", ".pt2", error) from None
+        raise _refused(".pt", ".pt2", error) from None
     return stream.getvalue()
 
 
@@ -92,7 +76,6 @@ FORMS: Final[Mapping[str, Callable[[TrainedModel], bytes]]] = MappingProxyType(
 
 
 def _ready(model: TrainedModel, records: int) -> tuple[nn.Module, Tensor]:
-    """A copy of the network on the CPU, and public random inputs."""
     network = copy.deepcopy(model.network).cpu().eval().requires_grad_(False)
     x = torch.rand(records, model.facts_.dim, generator=torch.Generator().manual_seed(records))
     x = shaped(x, network, model.facts_).clone(memory_format=torch.contiguous_format)
@@ -111,6 +94,6 @@ def _check(written: Callable[[Tensor], Tensor], model: TrainedModel) -> None:
         raise ValueError("other outputs")
 
 
-def _refused(model: TrainedModel, ending: str, instead: str, error: Exception) -> InvalidInput:
+def _refused(ending: str, instead: str, error: Exception) -> InvalidInput:
     why = (str(error).strip().splitlines() or [""])[0][:120]
-    return InvalidInput("out", ending, f"{instead}: this network can't be written so ({type(error).__name__}: {why})")
+    return InvalidInput("out", ending, f"{instead}: this network cannot be written so ({type(error).__name__}: {why})")

@@ -13,17 +13,7 @@ from privmix.fields import Checked, Count
 
 @dataclass(frozen=True)
 class ImageLayout(Checked):
-    """Images of ``channels`` x ``height`` x ``width`` in vectors laid out as (height, width, channels), as readers do.
-
-    Example:
-        >>> import torch
-        >>> layout = ImageLayout.of_input((2, 2, 3))
-        >>> image = layout.to_images(torch.arange(12.0))
-        >>> tuple(image.shape), image[0].tolist()
-        ((3, 2, 2), [[0.0, 3.0], [6.0, 9.0]])
-        >>> bool((layout.to_vectors(image) == torch.arange(12.0)).all())
-        True
-    """
+    """Images of ``channels`` x ``height`` x ``width`` in vectors laid out as (height, width, channels)."""
 
     channels: Count
     height: Count
@@ -31,11 +21,7 @@ class ImageLayout(Checked):
 
     @classmethod
     def of_input(cls, shape: Sequence[int]) -> ImageLayout:
-        """The layout of raw inputs of shape (H, W) or (H, W, C).
-
-        Raises:
-            InvalidInput: such inputs are no images.
-        """
+        """Return the layout of raw inputs of shape (H, W) or (H, W, C); raise for others."""
         if len(shape) == 2:
             return cls(1, shape[0], shape[1])
         if len(shape) == 3:
@@ -44,12 +30,10 @@ class ImageLayout(Checked):
 
     @property
     def dim(self) -> int:
-        """Length of a vector."""
         return self.channels * self.height * self.width
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
         return self.channels, self.height, self.width
 
     def to_images(self, x: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.audits.empty_runs import GAUSSIAN, Keys, PureNoise, count_noises
+from privmix.audits.empty_runs import GAUSSIAN, FreshStreams, PureNoise, count_noises
 from privmix.mechanisms.streams import SecretStreams
-from privmix.progress import Progress
+from privmix.progress import Progress, silent
 from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.gradients.clipping import Clipping
@@ -33,22 +33,8 @@ _WEIGHTS: Final = 2048
 def linear_steps(
     plan: TrainingPlan, records: TrainingRecords, learning_rate: float, streams: SecretStreams
 ) -> Iterator[Tensor]:
-    """How far each step moves the weights of the features, (2, d) float64, down the noisy mean gradient.
-
-    Args:
-        plan: what runs, by plain SGD.
-        records: with two classes; where persons are the units, each is a person's, who has it as often as a step takes
-            records of one.
-        learning_rate: of all steps; what moves is so many times the mean.
-        streams: fresh.
-
-    Example:
-        >>> import numpy as np
-        >>> plan = TrainingPlan(8, 4, 3, 1.0, clip_norm=1.0, delta=1e-3)
-        >>> records = TrainingRecords.of(np.ones((8, 5)), np.zeros(8, np.int64), classes=2)
-        >>> [tuple(moved.shape) for moved in linear_steps(plan, records, 1.0, SecretStreams.from_seed(0))]
-        [(2, 5), (2, 5), (2, 5)]
-    """
+    """How far each step moves the weights of the features, (2, d) float64, along the noisy mean gradient."""
+    # Two classes; with persons as units, each record is a person's, repeated as often as a step draws records of one.
     model = LinearHead(dim=records.dim, classes=2)
     flat = FlatParameters(model)
     trainer = DpSgd(
@@ -77,33 +63,19 @@ def training_noises(
 ) -> Iterator[PureNoise]:
     """Every noise of a training, one after the other: that of a private count, where there is one, and the steps'."""
     if plan.records_noise_multiplier is not None:
-        yield from count_noises(plan, samples, Keys(seed, tell or (lambda name, done, total: None)))
+        yield from count_noises(plan, samples, FreshStreams(seed, tell or silent))
     yield training_noise(plan, samples, seed, tell)
 
 
 def training_noise(
     plan: TrainingPlan, samples: int, seed: int | None = None, tell: Progress | None = None
 ) -> PureNoise:
-    """The noise that the real trainer adds to a sum of gradients, read from the weights that its steps move.
-
-    The one record has features of zero, so that its gradient for the weights of a linear head is exactly zero.
-
-    Args:
-        plan: of the training; with microbatches too.
-        samples: draws, at least.
-        seed: for tests; None takes a fresh key.
-        tell: told how much is done.
-
-    Example:
-        >>> plan = TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3)
-        >>> noise = training_noise(plan, 10_000, seed=0)
-        >>> noise.name, noise.certified, bool(abs(noise.values.std() - 1) < 0.05)
-        ('gradients', 1.0, True)
-    """
+    """Draws of the real trainer's noise on a sum of gradients, read from the weights that its steps move."""
+    # The one record has features of zero, so its gradient for the weights of a linear head is exactly zero.
     steps = max(2, -(-samples // (2 * _WEIGHTS)))
     run = replace(plan, steps=steps, records_declared=True)
     records = TrainingRecords.of(np.zeros((1, _WEIGHTS), np.float32), np.zeros(1, np.int64), classes=2)
-    keys = Keys(seed, tell or (lambda name, done, total: None))
+    keys = FreshStreams(seed, tell or silent)
 
     def one(streams: SecretStreams) -> NDArray[Any]:
         return np.stack([moved.numpy().ravel() * run.units for moved in linear_steps(run, records, 1.0, streams)])

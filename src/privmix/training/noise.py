@@ -13,19 +13,19 @@ from privmix.training.plan import TrainingPlan
 from privmix.training.summation import grid_of
 
 # One record moves the sum by a little more than the sensitivity: by the rounding of the group that it is dealt to, and
-# of no other one. Rounding to the grid is 2^-17 of the bound. What float32 does within a group was up to 3e-4 for 4,096
-# records that all pull one way, added in float32; added in float64 it is below 1e-5. W processes share the records by
-# their numbers: one more moves a record across each of W - 1 borders, which is the rounding of 2W - 1 groups.
+# of no other one. Rounding to the grid is 2^-17 of the bound. Float32 within a group added up to 3e-4 for 4,096 records
+# that all pull one way, added in float32; added in float64 it is below 1e-5. W processes share the records by their
+# numbers: one more moves a record across each of W - 1 borders, which is the rounding of 2W - 1 groups.
 _ROUNDING: Final = 1 + 2.0**-10
 
 MOST_PROCESSES: Final = 24
-"""Processes that may share a run: what one record moves in 2 W - 1 groups is then within the room for it."""
+"""Processes that may share a run: one record's effect on 2 W - 1 groups then stays within the reserved margin."""
 
-WHY_NO_MORE: Final = "with more, rounding at the borders of their shares could exceed what the noise has room for"
+WHY_NO_MORE: Final = "with more, rounding at the borders of their shares could exceed the margin that the noise covers"
 
 
 def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: int) -> Tensor:
-    """Add Gaussian noise to a step's sum of clipped gradients and divide by the public number of units.
+    """Add Gaussian noise to a step's sum (P,) of clipped gradients and divide by the public number of units.
 
     Formal guarantees:
         * Right noise: independent normal draws of standard deviation :func:`noise_scale`, ``plan.noise_std`` and a
@@ -33,18 +33,9 @@ def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: 
         * Once: the noise of a step is a function of the key and the step; doing a step again repeats it.
         * Public divisor: by ``plan.units``, never by the number of records that were drawn.
         * No fine digits: sum and noise are rounded to one public grid, :func:`privmix.training.summation.grid_of`, and
-          added as integers, as in a release: the result is the ideal mechanism followed by rounding, and low bits, in
+          added as integers, as in a release. The result is the ideal mechanism followed by rounding, and low bits, in
           which floating-point sums betray their terms (Mironov 2012), are gone. Noise beyond 2^53 steps of the grid,
           ten thousand million times the sensitivity in small models, is outside of this argument.
-
-    Args:
-        total: (P,) sum of clipped gradients.
-        plan: of the run.
-        streams: the run's noise streams.
-        step: from 0.
-
-    Returns:
-        (P,) float32 on the device of ``total``.
     """
     grid = grid_of(total.numel(), plan.clip_norm)
     with streams.lent("gradient noise", step) as generator:
@@ -57,11 +48,5 @@ def noisy_mean(total: Tensor, plan: TrainingPlan, streams: SecretStreams, step: 
 
 
 def noise_scale(plan: TrainingPlan) -> float:
-    """Standard deviation of the noise on each coordinate of a sum: the plan's, and room for the sum's rounding.
-
-    Example:
-        >>> plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5)
-        >>> round(noise_scale(plan), 6)
-        0.400391
-    """
+    """Return the noise's standard deviation on each coordinate of a sum: the plan's, and a margin for rounding."""
     return plan.noise_std * _ROUNDING

@@ -1,4 +1,4 @@
-"""What follows the private gradient: an optimiser, its schedule, and an average of the weights."""
+"""Steps after the private gradient: an optimiser, its schedule, and an average of the weights."""
 
 from __future__ import annotations
 
@@ -13,13 +13,7 @@ from privmix.training.gradients.parameters import FlatParameters
 
 
 class Optimiser:
-    """Moves a model's weights along private directions; all of its state is tensors, so it can be kept.
-
-    Args:
-        flat: the model's parameters.
-        config: settings.
-        steps: T, for the schedule.
-    """
+    """Moves a model's weights along private directions; its state is tensors, for checkpoints."""
 
     def __init__(self, flat: FlatParameters, config: OptimiserConfig, steps: int) -> None:
         self._flat, self._config, self._steps = flat, config, steps
@@ -50,7 +44,7 @@ class Optimiser:
 
     @property
     def finite(self) -> bool:
-        """Whether all weights are numbers. They are private outputs already, so this may be told."""
+        """Whether all weights are numbers. They are private outputs already, so this may be published."""
         return bool(torch.isfinite(self._weights).all())
 
     def state(self) -> dict[str, Tensor]:
@@ -64,7 +58,6 @@ class Optimiser:
 
     @torch.no_grad()
     def load(self, state: Mapping[str, Tensor]) -> None:
-        """Go on from :meth:`state`."""
         self._weights.copy_(state["weights"])
         self._flat.set(self._weights)
         if self._average is not None:

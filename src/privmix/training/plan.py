@@ -1,4 +1,4 @@
-"""The plan of a training run: one object that says who is sampled, how much noise is added and what that costs."""
+"""The plan of a training run: one object for who is sampled, how much noise is added and what that costs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from privmix.mechanisms.plan import MOST_OF_ONE, check_count, check_target, rela
 from privmix.mechanisms.private_count import most_units
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.rounding import exact, rounded_up
-from privmix.shown import PriceCurve, Shown
+from privmix.shown import Bars, Shown
 
-# What a run may be stretched to when the asked epsilon can't be met, in the error's advice.
+# The limit to which a run may be stretched when the target epsilon can't be met, in the error's advice.
 _NOISIEST: Final = 1e6
 # The noise at which calibration asks whether any noise will do.
 _SEARCH_FROM: Final = 1e9
@@ -28,48 +28,38 @@ _MOST_STEPS: Final = 10**8
 
 @dataclass(frozen=True)
 class TrainingPlan(Shown):
-    """``steps`` noisy sums of clipped gradients over Poisson batches.
+    """``steps`` noisy sums of clipped gradients over Poisson batches. A :class:`privmix.mechanisms.plan.Plan`.
 
     Each step, every record joins the batch independently with probability ``batch_size / records``; the batch may be
-    empty. Each record's gradient, averaged over its views, is clipped to ``clip_norm``; to the sum comes Gaussian noise
-    of standard deviation ``noise_std``; the result is divided by the public ``units``.
+    empty. Each record's gradient, averaged over its views, is clipped to ``clip_norm``. Gaussian noise of standard
+    deviation ``noise_std`` is added to the sum. The result is divided by the public ``units``.
 
     With ``microbatch_size`` b > 1, records of the batch are dealt independently to ``batch_size / b`` groups, and a
-    group's gradient is clipped as one. A record changes the gradient of its group from one vector of norm at most
-    ``clip_norm`` to another, so the sum moves by up to twice that (Bao et al. 2023, section 3).
+    group's gradient is clipped as one. A record changes its group's gradient from one vector of norm at most
+    ``clip_norm`` to another. So the sum moves by up to twice that (Bao et al. 2023, section 3).
 
     Formal guarantees:
         * One plan: :attr:`sampler` draws the batches and prices them; nothing else holds a rate.
         * Public: made of public numbers alone, before a private record is read.
         * True sensitivity: ``noise_std`` is ``noise_multiplier`` times the most that one record can move the sum.
-        * Never miscounted: what ran is priced by the number of steps, whatever share of an epoch they are.
+        * Never miscounted: what ran is priced by the number of steps, for any share of an epoch.
         * Nothing for nothing: epsilon is 0 for a plan without steps, which reads no private record, and for no other.
 
     Attributes:
         records: n, taken as public.
         batch_size: B, expected, public.
-        steps: T; 0: the model is what public data make of it, and noise multiplier and epsilon are 0.
+        steps: T; 0: the model is made of public data, and noise multiplier and epsilon are 0.
         noise_multiplier: noise standard deviation over the sensitivity.
         clip_norm: C.
-        delta: at which the target is meant and the run is priced.
-        adjacency: the pairs of datasets that the figures are about.
+        delta: of the target and of the price.
+        adjacency: pairs of datasets that count as neighbours.
         microbatch_size: b.
-        records_declared: ``records`` is a figure in place of the real count, which is not used and stays private: one
-            that was declared, or a private estimate.
-        per_person: None: neighbours differ by one record. K: by one person with all records, of whom K are drawn for a
-            step; ``records`` is how many persons there are.
-        epsilon: what the run may cost, as it was asked for; None where the noise was given and nothing was asked.
-        records_noise_multiplier: that of the query which estimated ``records``; None where nothing was estimated. Its
-            price is a part of ``epsilon`` and ``delta``, added to that of the steps.
-
-    A :class:`privmix.mechanisms.plan.Plan`.
-
-    Example:
-        >>> plan = TrainingPlan(60_000, 8192, 220, 4.0, clip_norm=0.1, delta=1e-5)
-        >>> round(plan.sampling_rate, 4), plan.noise_std, round(plan.epochs, 1)
-        (0.1365, 0.4, 30.0)
-        >>> 2.0 < plan.cost().epsilon < 3.0
-        True
+        records_declared: ``records`` is declared or a private estimate; the real count is not used and stays private.
+        per_person: with None neighbours differ by one record. With K, by one person with all records, of whom K are
+            drawn for a step; ``records`` is the number of persons.
+        epsilon: target; None where the noise was given.
+        records_noise_multiplier: of the query that estimated ``records``, or None. Its price is a part of ``epsilon``
+            and ``delta``, added to that of the steps.
     """
 
     mechanism: ClassVar[str] = "dp-sgd"
@@ -117,7 +107,6 @@ class TrainingPlan(Shown):
 
     @property
     def sampling_rate(self) -> float:
-        """q = B / n."""
         return self.batch_size / self.records
 
     @property
@@ -127,7 +116,7 @@ class TrainingPlan(Shown):
 
     @property
     def units(self) -> int:
-        """What the noisy sum is divided by: the expected batch, or the number of its microbatches. Public."""
+        """The divisor of the noisy sum: the expected batch, or the number of its microbatches. Public."""
         return max(1, round(self.batch_size / self.microbatch_size))
 
     @property
@@ -142,21 +131,13 @@ class TrainingPlan(Shown):
 
     @cached_property
     def sampler(self) -> PoissonSampling:
-        """Draws the batches, row t for step t, and states what that costs.
-
-        Raises:
-            InvalidInput: the plan has no steps.
-        """
+        """Draws the batches, row t for step t, and prices them; raise for a plan without steps."""
         if self.steps == 0:
             raise InvalidInput("plan steps", 0, "at least 1: a plan without steps reads no private record")
         return PoissonSampling(self.records, self.steps, self.sampling_rate)
 
     def sampler_for(self, records: int) -> PoissonSampling:
-        """The same sampler over the real records, which are as many as planned unless their count was declared.
-
-        Raises:
-            InvalidInput: there are more or fewer than planned; the message does not say how many.
-        """
+        """Return the same sampler over the real records; an error for a wrong count does not show it."""
         check_count(self, records)
         return replace(self.sampler, records=records)
 
@@ -169,17 +150,12 @@ class TrainingPlan(Shown):
 
     @property
     def event_after_count(self) -> Event:
-        """All steps."""
-        # Any mechanism that tells nothing is randomised response at epsilon 0.
+        # Any mechanism without output is randomised response at epsilon 0.
         return self.event_of(self.steps) if self.steps else Bounded(0.0, 0.0, self.adjacency.value)
 
     @property
     def charge(self) -> Event:
-        """What a ledger is charged: the event, or after a count that it was charged for whatever keeps to the rest.
-
-        Raises:
-            InvalidInput: a private count led to the plan, and it does not say what was asked.
-        """
+        """The ledger charge: the event, or after a private count, a bound for all that keep to its target."""
         if self.records_noise_multiplier is None:
             return self.event
         if self.epsilon is None:
@@ -189,15 +165,12 @@ class TrainingPlan(Shown):
         )
 
     def event_of(self, steps: int) -> Event:
-        """What the first ``steps`` steps are to an accountant."""
+        """Return the accountant's event of the first ``steps`` steps."""
         done = replace(self.sampler, rows=check_integer("steps", steps, low=1, high=self.steps))
         return done.event(Gaussian(self.noise_multiplier))
 
     def cost(self, steps: int | None = None) -> PrivacyCost:
-        """Price of the first ``steps`` steps at ``delta``, an upper bound by PLD; of all of them by default.
-
-        That of a private count is added (:func:`privmix.accounting.pricing.price_after_count`).
-        """
+        """Price of the first ``steps`` steps (or all) at ``delta``, an upper bound by PLD, with a private count."""
         nothing = Bounded(0.0, 0.0, self.adjacency.value)
         done = (
             nothing
@@ -213,7 +186,7 @@ class TrainingPlan(Shown):
         return price(done, self.delta, self.adjacency)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What it asks for, with which batches and noise; a notebook's card. Public."""
+        """Return the plan's target, batches and noise; a notebook's card. Public."""
         unit = unit_of(self)
         return "Plan of a training", {
             unit.many: f"{self.records:,}",
@@ -225,8 +198,7 @@ class TrainingPlan(Shown):
             "noise multiplier": f"{self.noise_multiplier:.5g}",
         }
 
-    def picture(self) -> PriceCurve | None:
-        """Its price, where private records are read."""
+    def picture(self) -> Bars | None:
         return (
             price_picture(self.event if self.records_noise_multiplier is None else None, self.cost())
             if self.steps
@@ -234,7 +206,7 @@ class TrainingPlan(Shown):
         )
 
     def priced(self) -> Self:
-        """This plan asking for just what its noise costs: for a noise that was given and not calibrated."""
+        """Return this plan asking for just what its noise costs: for a noise that was given and not calibrated."""
         return replace(self, epsilon=self.cost().epsilon)
 
     def to_dict(self) -> dict[str, Any]:
@@ -245,11 +217,7 @@ class TrainingPlan(Shown):
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> Self:
-        """A plan of this mechanism from :meth:`to_dict`.
-
-        Raises:
-            InvalidInput: these are not its fields.
-        """
+        """Return a plan of this mechanism from :meth:`to_dict`; raise for other fields."""
         own, named = dict(fields), cls.mechanism != TrainingPlan.mechanism
         if named and own.pop("mechanism", None) != cls.mechanism:
             raise InvalidInput("plan mechanism", fields.get("mechanism"), cls.mechanism)
@@ -257,12 +225,7 @@ class TrainingPlan(Shown):
 
 
 def steps_of(records: int, batch_size: int, epochs: float) -> int:
-    """Steps that make ``epochs`` expected passes, rounded up: a started pass is priced and run by its steps.
-
-    Example:
-        >>> steps_of(60_000, 8192, 30)
-        220
-    """
+    """Return steps that make ``epochs`` expected passes, rounded up."""
     check_number("epochs", epochs, low=0, low_open=True)
     steps = epochs * records / batch_size
     if steps > _MOST_STEPS:
@@ -291,12 +254,7 @@ def plan_training(
     ``of`` makes another mechanism's plan of the draft.
 
     Raises:
-        InvalidInput: a number is out of range, or no noise reaches the target; the message says what would.
-
-    Example:
-        >>> plan = plan_training(60_000, epsilon=3.0, delta=1e-5, batch_size=8192, epochs=30)
-        >>> plan.steps, plan.cost().epsilon <= plan.epsilon
-        (220, True)
+        InvalidInput: a number is out of range, or no noise reaches the target; the message gives values that would.
     """
     check_number("epsilon", epsilon, low=0)
     check_integer("batch_size", batch_size, low=1, high=check_integer("records", records, low=1))
@@ -342,7 +300,7 @@ def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float)
         delta = next(delta for delta in _larger(draft.delta) if _least(replace(draft, delta=delta)) < math.inf)
         allowed = (
             f"about {rounded_up(delta, 1)} or more: below that the accountant can state no epsilon for "
-            f"{draft.steps:.3g} steps, whatever the noise"
+            f"{draft.steps:.3g} steps with any noise"
         )
         return InvalidInput("delta", draft.delta, allowed)
     if least <= target:
@@ -351,14 +309,14 @@ def _unreachable(error: InvalidInput | None, draft: TrainingPlan, target: float)
         )
     allowed = (
         f"at least {least:.3g} for {draft.epochs:.3g} epochs of batches of {draft.batch_size} from {draft.records} "
-        f"records: the accountant can state no less at delta {exact(draft.delta)}, whatever the noise; "
+        f"records: at delta {exact(draft.delta)} the accountant can state no less with any noise; "
         "fewer epochs, a smaller batch or a larger delta reach less"
     )
     return InvalidInput("epsilon", target, allowed)
 
 
 def _least(draft: TrainingPlan) -> float:
-    """An epsilon that noise can reach: prices at very large noise are mostly rounding, so the search may start high."""
+    """Return a reachable epsilon to begin at: prices at very large noise are mostly rounding."""
     return max(replace(draft, noise_multiplier=noise).cost().epsilon for noise in (_NOISIEST, _SEARCH_FROM))
 
 

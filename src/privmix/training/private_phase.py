@@ -33,24 +33,12 @@ from privmix.training.watching import Watch
 from privmix.world import World
 
 _CHUNK, _METHOD = "chunk", "method."
-# Epsilon so far is worked out anew so many times a run: a price takes a fraction of a second.
+# Number of times a run that epsilon so far is computed: a price takes a fraction of a second.
 _PRICES: Final = 20
 
 
 class PrivatePhase:
-    """What a plan's steps do with private records; checked before one is read.
-
-    Args:
-        config: settings.
-        plan: what the steps cost.
-        network: what is trained, on its device.
-        input_shape: of one record as the network takes it.
-        views: of private records.
-        public: the phase before, whose public data may help in each step.
-
-    Raises:
-        InvalidInput: the settings, the network and the public method do not go with one another.
-    """
+    """The private steps of a plan; settings, network and public method are checked before a record is read."""
 
     def __init__(
         self,
@@ -73,7 +61,6 @@ class PrivatePhase:
         return self._views.views * (self._plan.per_person or 1)
 
     def _check(self) -> None:
-        """Find now what the first step would find."""
         method = self._public.method(self._plan.steps)
         if method is not None:
             # A microbatch of one record that is to be mixed has a single view.
@@ -103,26 +90,10 @@ class PrivatePhase:
         observers: Sequence[StepObserver],
         watch: Watch | None = None,
     ) -> Tensor:
-        """Take the steps from ``start`` on; the network holds the weights to begin with.
-
-        Args:
-            records: private.
-            start: steps that are done.
-            state: what they left, or nothing.
-            run: the run's folder, on rank 0 only.
-            streams: secret ones, on rank 0.
-            world: the processes of the run.
-            progress: called with (stage, done, total).
-            observers: who looks into the steps.
-            watch: who is told public figures at about twenty of the steps, the last among them.
-
-        Returns:
-            the weights to evaluate.
-
-        Raises:
-            InvalidInput: weights or outputs are no numbers any more.
-            OutOfMemory: a chunk doesn't fit.
-        """
+        """Take the steps from ``start`` on, and return the weights to evaluate; the network holds the first weights."""
+        # ``run`` and ``streams`` exist on rank 0 only. ``watch`` gets public figures at about twenty of the steps, the
+        # last among them. Raises InvalidInput where weights or outputs are not finite, OutOfMemory where a chunk does
+        # not fit.
         optimiser = Optimiser(self._flat, self._config.optimiser, self._plan.steps)
         method = self._public.method(self._plan.steps)
         if state:
@@ -133,6 +104,7 @@ class PrivatePhase:
             # Before strategies are measured and the first step is taken, which may last.
             progress("private steps", start, self._plan.steps)
         chunks, gradients = self._execution(run, world, method, state.get(_CHUNK))
+        mixes, keep = self._config.microbatch_mixes, self._config.microbatch_keep
         trainer = DpSgd(
             plan=self._plan,
             records=records,
@@ -143,7 +115,7 @@ class PrivatePhase:
             method=method,
             chunks=chunks,
             world=world,
-            mixer=self._mixer(),
+            mixer=MicrobatchMixer(self._network.classes, self._views.layout, mixes, keep) if mixes else None,
             observers=observers,
         )
         every = max(1, self._plan.steps // _PRICES)
@@ -160,7 +132,8 @@ class PrivatePhase:
                 )
             if world.is_head:
                 if looked_at:
-                    stage = f"private steps (ε {self._epsilon_shown(done)} after {done})"
+                    # Up: what is shown must not be less than what was spent.
+                    stage = f"private steps (ε {rounded_up(self._plan.cost(done).epsilon)} after {done})"
                 progress(stage, done, self._plan.steps)
                 if watch and looked_at:
                     self._tell(watch, done, optimiser)
@@ -169,7 +142,7 @@ class PrivatePhase:
         return optimiser.evaluated
 
     def _tell(self, watch: Watch, done: int, optimiser: Optimiser) -> None:
-        """Of the weights that a model would have now; those that training goes on with are then as they were."""
+        """Report on the weights that a model would have now; training then goes on with its own weights unchanged."""
         own = self._flat.get()
         self._flat.set(optimiser.evaluated)
         try:
@@ -184,22 +157,12 @@ class PrivatePhase:
         x = torch.rand(4, *self._input, generator=torch.Generator().manual_seed(0)).to(self._flat.device)
         return bool(torch.isfinite(self._network(x)).all())
 
-    def _epsilon_shown(self, steps: int) -> str:
-        # Up: what is shown must not be less than what was spent.
-        return f"{rounded_up(self._plan.cost(steps).epsilon)}"
-
-    def _mixer(self) -> MicrobatchMixer | None:
-        mixes, keep = self._config.microbatch_mixes, self._config.microbatch_keep
-        return MicrobatchMixer(self._network.classes, self._views.layout, mixes, keep) if mixes else None
-
     def _execution(
         self, run: TrainingRun | None, world: World, method: ExtendedMethod | None, kept: Tensor | None
     ) -> tuple[Chunks, GradientStrategy]:
-        """Chunks and strategy: what is measured or left to free memory is chosen once a run, by one process for all.
-
-        Sums in other chunks or by another strategy differ in their last bits, and so would a resumed run's weights.
-        A chunk that the user gives goes before the one that the run had.
-        """
+        """Chunks and strategy: measured or fitted to free memory once a run, by one process for all."""
+        # Sums in other chunks or by another strategy differ in their last bits, and so would a resumed run's weights. A
+        # chunk size from the user overrides the run's.
         config = self._config.execution
 
         def strategy(named: ExecutionConfig) -> GradientStrategy:
@@ -211,8 +174,10 @@ class PrivatePhase:
 
         def choose() -> dict[str, Any]:
             found = strategy(config)
-            fitting = fitting_chunk(found, self._input, self._views_of_unit, self._network.classes)
-            return {"strategy": found.name, "chunk": config.chunk or fitting}
+            return {
+                "strategy": found.name,
+                "chunk": config.chunk or fitting_chunk(found, self._input, self._views_of_unit),
+            }
 
         chosen = _chosen(choose, run, world)
         gradients = strategy(replace(config, strategy=check_choice("strategy", chosen.get("strategy"), STRATEGIES)))
@@ -223,7 +188,7 @@ class PrivatePhase:
 
 
 def _chosen(choose: Callable[[], dict[str, Any]], run: TrainingRun | None, world: World) -> dict[str, Any]:
-    """What the head chooses, unless the run has chosen before; the same on every process."""
+    """Return the head's choice, unless the run has chosen before; the same on every process."""
     content = b""
     if world.is_head:
         content = json.dumps(choose() if run is None else run.once(choose)).encode()
@@ -238,7 +203,7 @@ def _state(optimiser: Optimiser, method: ExtendedMethod | None, chunks: Chunks |
 
 
 def _restore(optimiser: Optimiser, method: ExtendedMethod | None, state: Mapping[str, Tensor]) -> None:
-    # Whoever loads a tensor moves it where it belongs: Adam, for one, counts its steps on the CPU.
+    # The loader of a tensor moves it where it belongs: Adam, for one, counts its steps on the CPU.
     optimiser.load({name: tensor for name, tensor in state.items() if not name.startswith(_METHOD)})
     if method is not None:
         method.load_state_dict({k.removeprefix(_METHOD): v for k, v in state.items() if k.startswith(_METHOD)})

@@ -13,12 +13,13 @@ from privmix.errors import InvalidInput
 from privmix.progress import Progress
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier
 from privmix.training.public import PublicGradients, build_method, plan_public_use, warm_up
 from privmix.training.public.base import ExtendedMethod
-from privmix.training.trained import ModelFacts, shaped
+from privmix.training.trained import shaped
 from privmix.training.views.augmentation import Augmentation, augment, check_channels
 from privmix.training.views.mixup import Mixing
 from privmix.training.views.pipeline import ViewPipeline
@@ -30,16 +31,7 @@ _JUDGED: Final = 1000
 
 @dataclass(frozen=True)
 class PublicViews:
-    """One view of every record of a public batch: augmented, then perhaps mixed with another record of the batch.
-
-    Attributes:
-        layout: gives images; None: records are feature vectors, which are mixed and not augmented.
-        augmentations: in this order, as for private views.
-        mixing: how each record is mixed with its partner, or None.
-
-    Raises:
-        InvalidInput: vectors are to be augmented or cut.
-    """
+    """One view of every record of a public batch: augmented, then perhaps mixed; vectors (no layout) are only mixed."""
 
     layout: ImageLayout | None
     augmentations: tuple[Augmentation, ...] = ()
@@ -67,7 +59,6 @@ class PublicViews:
         return mixed[:, 0], mixed_targets[:, 0]
 
     def fingerprint(self) -> dict[str, Any]:
-        """Every setting as JSON values."""
         mixing = None if self.mixing is None else {"kind": self.mixing.kind, "alpha": self.mixing.alpha}
         return {"augmentations": [augmentation.spec() for augmentation in self.augmentations], "mixing": mixing}
 
@@ -81,20 +72,9 @@ def _partners(seeds: Tensor) -> Tensor:
 
 
 class PublicPhase:
-    """What a scenario does with public data; made of public data and settings alone.
+    """The public part of a training, by scenario; made of public data and settings alone."""
 
-    Args:
-        config: settings.
-        facts: public facts of the data.
-        network: what is trained, on its device.
-        views: of private records; public batches are augmented like them, one view each, unless the warm-up has
-            augmentations of its own.
-        public: real public records, as features.
-        synthetic: synthetic ones.
-
-    Raises:
-        InvalidInput: the data don't fit the scenario, the facts or the network.
-    """
+    # Public batches are augmented like private records, one view each, unless the warm-up has augmentations of its own.
 
     def __init__(
         self,
@@ -113,13 +93,12 @@ class PublicPhase:
         own = config.warm_up.augmentations
         mixing = None if config.warm_up.mixing is None else Mixing(config.warm_up.mixing, config.warm_up.alpha)
         if config.warm_up.adversary > 0 and views.layout is None:
-            raise InvalidInput("warm_up_adversary", config.warm_up.adversary, "0: the model takes vectors, not images")
+            raise InvalidInput("warm_up adversary", config.warm_up.adversary, "0: the model takes vectors, not images")
         self._in_warm_up = PublicViews(views.layout, config.views.augmentations if own is None else own, mixing)
         self._in_steps = PublicViews(views.layout, config.views.augmentations)
 
     @property
     def warms_up(self) -> bool:
-        """Whether there is a warm-up."""
         return self._before is not None and self._config.warm_up.epochs > 0
 
     def warm_up(self, progress: Progress) -> None:
@@ -129,7 +108,7 @@ class PublicPhase:
         warm_up(self._network, self._before, self._config.warm_up, self._config.model_seed, progress, self._in_warm_up)
 
     def method(self, steps: int) -> ExtendedMethod | None:
-        """What helps in each of ``steps`` private steps, at its beginning, or None."""
+        """Return the method that helps in each of ``steps`` private steps, at its beginning, or None."""
         extended = self._config.extended
         if self._during is None:
             return None
@@ -145,7 +124,7 @@ class PublicPhase:
         return build_method(extended, source, steps)
 
     def warn_if_lost(self) -> None:
-        """Warn where public data helped in the steps and the network can't tell them apart afterwards; public."""
+        """Warn if public data helped in the steps and the network can't separate them afterwards; public."""
         if self._during is None:
             return
         classes = self._during.targets[:_JUDGED].argmax(dim=1)
@@ -155,8 +134,8 @@ class PublicPhase:
         if right <= guessing:
             warnings.warn(
                 f"training with {self._config.extended.method} diverged: the model is right on {100 * right:.1f}% of "
-                f"the public records, and always saying one class on {100 * guessing:.1f}%. Try a smaller learning "
-                "rate, or cut public gradients shorter",
+                f"the public records; always predicting one class is right on {100 * guessing:.1f}%. Try a smaller "
+                "learning rate, or cut public gradients shorter",
                 stacklevel=2,
             )
 

@@ -16,7 +16,7 @@ from privmix.mechanisms.persons import grouped
 from privmix.training.batches import refuse_foreign_loader
 
 # Rows hashed at once, and rows checked at once.
-_BLOCK = 8192
+BLOCK = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +31,7 @@ class TrainingRecords:
         x: (n, d) float32 features, or (n, V, d): V precomputed views of each record.
         labels: (n,) int64 in [0, classes).
         classes: number of declared classes.
-        units: where persons are the units: the order in which records of one person stand side by side, and where each
-            person begins; None where records are.
-
-    Example:
-        >>> TrainingRecords.of(np.zeros((5, 3)), [0, 1, 1, 0, 1], classes=2)
-        <TrainingRecords of 3 features, 2 classes>
+        units: with persons as units, the order that groups records by person, and each person's first place; or None.
     """
 
     x: NDArray[np.float32]
@@ -49,17 +44,7 @@ class TrainingRecords:
 
     @classmethod
     def of(cls, x: Any, labels: Any, *, classes: int, persons: NDArray[np.int64] | None = None) -> TrainingRecords:
-        """Check arrays and take them without a copy where they are float32 and int64 already.
-
-        Args:
-            x: (n, d) or (n, V, d).
-            labels: (n,).
-            classes: how many there are.
-            persons: (n,) whose each record is, where persons are the units.
-
-        Raises:
-            InvalidInput: shapes don't fit, values are not finite, a label is outside the classes, or ``x`` is a loader.
-        """
+        """Check arrays x (n, d) or (n, V, d), labels (n,) and persons (n,); float32 and int64 are not copied."""
         refuse_foreign_loader(x)
         check_integer("classes", classes, low=2)
         features = np.asarray(x)
@@ -68,15 +53,15 @@ class TrainingRecords:
             shown = features.dtype.type.__name__
             raise InvalidInput("x", shown, "numbers of shape (n, d) or (n, views, d), none of them 0")
         with np.errstate(over="ignore"):
-            # What is too large for float32 becomes infinite, and is refused below.
+            # Values too large for float32 become infinite, and are refused below.
             features = features.astype(np.float32, copy=False)
         y = np.asarray(labels)
         if y.shape != (len(features),):
             raise InvalidInput("labels", WITHHELD, "a vector of one label a record")
         if y.dtype.kind not in "biuf" or not np.logical_and(y >= 0, y < classes).all() or (y != np.trunc(y)).any():
             raise InvalidInput("labels", WITHHELD, f"integers from 0 to {classes - 1}: one of the declared classes")
-        for start in range(0, len(features), _BLOCK):
-            if not np.isfinite(features[start : start + _BLOCK]).all():
+        for start in range(0, len(features), BLOCK):
+            if not np.isfinite(features[start : start + BLOCK]).all():
                 raise InvalidInput("x", WITHHELD, "finite numbers")
         y = y.astype(np.int64, copy=False)
         if persons is None:
@@ -91,12 +76,11 @@ class TrainingRecords:
 
     @property
     def dim(self) -> int:
-        """d."""
         return int(self.x.shape[-1])
 
     def in_unit_range(self) -> bool:
         """Whether all features are from 0 to 1, as those of images are."""
-        blocks = (self.x[start : start + _BLOCK] for start in range(0, len(self.x), _BLOCK))
+        blocks = (self.x[start : start + BLOCK] for start in range(0, len(self.x), BLOCK))
         return all(float(block.min()) >= 0 and float(block.max()) <= 1 for block in blocks)
 
     def take(self, indices: NDArray[np.int64], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -105,16 +89,9 @@ class TrainingRecords:
         return x.to(device), torch.from_numpy(self.labels[indices]).to(device)
 
     def of_persons(self, persons: NDArray[np.int64], starts: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-        """(b, most) indices of records of b persons: at equal distances in theirs, from a random one on.
-
-        Each record of a person is as likely. Of fewer records than ``most``, each is there several times, as often as
-        the others or once more.
-
-        Args:
-            persons: (b,) numbers of persons.
-            starts: (b,) in [0, 1), uniform.
-            most: K.
-        """
+        """(b, most) indices of records of b persons, equally spaced from ``starts`` (b,), uniform in [0, 1)."""
+        # Each record of a person is as likely. With fewer records than `most`, each is there as often as the others or
+        # once more.
         assert self.units is not None
         order, begins = self.units
         counts = (begins[persons + 1] - begins[persons])[:, None]
@@ -122,7 +99,7 @@ class TrainingRecords:
         return np.asarray(order[begins[persons][:, None] + np.minimum(places, counts - 1)])
 
     def of_unit(self, position: int) -> NDArray[np.int64]:
-        """Indices of the records of a unit."""
+        """Return indices of the records of a unit."""
         if self.units is None:
             return np.array([position])
         order, begins = self.units
@@ -138,7 +115,7 @@ class TrainingRecords:
         return found
 
     def kept(self, kept: NDArray[np.int64]) -> TrainingRecords:
-        """These records alone, of the persons that they are of."""
+        """Return these records alone, of the persons that they are of."""
         if self.units is None:
             return replace(self, x=self.x[kept], labels=self.labels[kept])
         whose = self.whose()
@@ -149,8 +126,8 @@ class TrainingRecords:
         """Keyed hash of all records: without the key it confirms no guess of the data."""
         digest = hashlib.blake2b(key=key, digest_size=32)
         digest.update(repr((self.x.shape, self.classes)).encode())
-        for start in range(0, len(self.x), _BLOCK):
-            digest.update(np.ascontiguousarray(self.x[start : start + _BLOCK]).data)
+        for start in range(0, len(self.x), BLOCK):
+            digest.update(np.ascontiguousarray(self.x[start : start + BLOCK]).data)
         digest.update(np.ascontiguousarray(self.labels).data)
         for part in self.units or ():
             digest.update(np.ascontiguousarray(part).data)

@@ -28,48 +28,11 @@ def training_sensitivity(
     replacement: tuple[NDArray[Any], int] | None = None,
     seed: int = 0,
 ) -> QuerySensitivity:
-    """Do a step with a record and without it, or with another in its place, under one key.
-
-    The step is the first one, or where records have turns (:mod:`privmix.training.mechanisms`) the first of the
-    record's.
-
-    What is measured is how far the weights differ, in the unit of the sum of gradients. The others' batch, views and
-    microbatches are replayed.
-
-    Args:
-        make: makes a trainer on records and streams, with observers, each time with the same initial weights, and with
-            plain SGD of learning rate 1 and a public method, if any, that leaves the mean as it is: only then is what
-            weights show in the unit of the sum. Its plan must allow for one record less (``records_declared``).
-        records: a dataset that holds the record, of at least two records.
-        position: of the record; where persons are the units, of the person.
-        replacement: features and label that take its place, exactly where the plan's adjacency is replace-one.
-        seed: of the key that both runs share.
-
-    Raises:
-        InvalidInput: records or replacement do not fit the plan.
-
-    Example:
-        >>> from privmix.training.gradients.clipping import Clipping
-        >>> from privmix.training.gradients.closed_form import ClosedFormGradients
-        >>> from privmix.training.models import LinearHead
-        >>> from privmix.training.optimiser import Optimiser, OptimiserConfig
-        >>> from privmix.training.gradients.parameters import FlatParameters
-        >>> from privmix.training.plan import TrainingPlan
-        >>> from privmix.training.views.pipeline import ViewConfig, ViewPipeline
-        >>> plan = TrainingPlan(8, 8, 1, 1.0, clip_norm=0.5, delta=1e-3, records_declared=True)
-        >>> def make(records, streams, observers):
-        ...     model = LinearHead(dim=2, classes=2)
-        ...     flat = FlatParameters(model)
-        ...     views = ViewPipeline(ViewConfig.plain(), classes=2)
-        ...     gradients = ClosedFormGradients(model, flat, Clipping(0.5))
-        ...     optimiser = Optimiser(flat, OptimiserConfig(), 1)
-        ...     return DpSgd(plan=plan, records=records, views=views, gradients=gradients, optimiser=optimiser,
-        ...                  streams=streams, observers=observers)
-        >>> records = TrainingRecords.of(np.full((8, 2), 9.0), np.zeros(8, np.int64), classes=2)
-        >>> found = training_sensitivity(make, records, 3)
-        >>> round(found.share, 2), found.exceeded
-        (1.0, False)
-    """
+    """Do a step with a record and without it (or another in its place) under one key, and compare the weights."""
+    # The step is the first one, or where records have turns (:mod:`privmix.training.mechanisms`) the first of the
+    # record's. The difference is in the unit of the sum of gradients; the others' batch, views and microbatches are
+    # replayed. make: a trainer on records, streams and observers, each time with the same initial weights, plain SGD of
+    # learning rate 1 and a method that keeps the mean. Its plan must allow for one record less (``records_declared``).
     count = check_integer("records", len(records), low=2)
     check_integer("position", position, low=0, high=count - 1)
     replay = _Replay(position, replaced=replacement is not None)
@@ -83,7 +46,7 @@ def training_sensitivity(
     else:
         x, labels = records.x.copy(), records.labels.copy()
         x[own[0]], labels[own[0]] = replacement
-        # Of a person one record takes the place of all.
+        # One record of a person takes the place of all.
         others = replace(records, x=x, labels=labels).kept(np.setdiff1d(np.arange(len(x)), own[1:]))
     second = make(others, SecretStreams.from_seed(seed), [replay])
     step, weights = _turn(first, position), []
@@ -111,7 +74,6 @@ class _Replay(StepObserver):
     _batch: Batch | None = None
 
     def drawn(self, batch: Batch, step: int) -> Batch:
-        """The first run's batch."""
         if self._batch is None:
             self._batch = batch
             return batch

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,14 +18,12 @@ from safetensors.torch import save as dump_tensors
 
 from privmix.certificate.certificate import CERTIFICATE_FILE, Certificate
 from privmix.data.memory import as_array
-from privmix.errors import WITHHELD, InvalidInput, StorageError, check_integer
-from privmix.fields import Count, check_fields
+from privmix.errors import WITHHELD, InvalidInput, StorageError
 from privmix.held_folders import HeldFolder, held
-from privmix.mechanisms.plan import check_classes
-from privmix.rounding import exact, rounded_up
-from privmix.shown import PriceCurve, Shown
+from privmix.shown import Bars, Shown
+from privmix.training.card import FOLDER_CARD_FILE, model_card
 from privmix.training.certificate import WEIGHTS_FILE, read_certificate
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ModelFacts
 from privmix.training.models import Classifier, OwnNetwork, model_from_spec
 from privmix.training.models.budget import without_memory
 from privmix.untrusted import array_shapes, open_plain, read_json
@@ -34,65 +32,18 @@ FORMAT: Final = "privmix-trained-model"
 SCHEMA_VERSION: Final = 1
 MODEL_FILE = "model.json"
 _BATCH: Final = 512
-_MOST_AXES: Final = 8
-# Of one batch, as the first layer sees it.
+# Limit on one batch, as the first layer sees it.
 _MOST_VALUES: Final = 2**25
 
 
-@dataclass(frozen=True)
-class ModelFacts:
-    """The public facts with which a model classifies raw inputs on its own.
-
-    Attributes:
-        classes: class names; a prediction k means ``classes[k]``.
-        extractor: description of the feature extractor, enough to rebuild it.
-        input_shape: shape of one raw input of that extractor.
-        dim: d, the number of features.
-    """
-
-    classes: tuple[str, ...]
-    extractor: Mapping[str, Any] = field(repr=False)
-    input_shape: tuple[int, ...]
-    dim: Count
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        check_classes(self.classes)
-        if not 0 < len(self.input_shape) <= _MOST_AXES:
-            raise InvalidInput("input_shape", len(self.input_shape), f"1 to {_MOST_AXES} sizes")
-        for size in self.input_shape:
-            check_integer("input_shape", size, low=1, high=2**31)
-
-    @property
-    def extractor_arrays(self) -> Mapping[str, NDArray[np.float32]]:
-        """None: extractors that carry arrays are not trained on."""
-        return {}
-
-    @property
-    def layout(self) -> ImageLayout | None:
-        """How the features are images, or None where they are not pixels in the input's own order."""
-        if self.extractor.get("name") != "pixels" or len(self.input_shape) not in (2, 3):
-            return None
-        return ImageLayout.of_input(self.input_shape)
-
-
 class NetworkClassifier:
-    """A network that classifies features, by public facts: what is told of it besides is its subclasses' matter.
-
-    Attributes:
-        network: takes images or vectors, as its ``takes_images`` says.
-        facts_: public facts.
-    """
+    """A network that classifies extractor output by public facts."""
 
     network: Classifier
     facts_: ModelFacts
 
     def predict_proba(self, features: Any) -> NDArray[np.float32]:
-        """(n, d) extractor output -> (n, classes) probabilities, as the network was trained to give them.
-
-        Raises:
-            InvalidInput: the features have another width, or are no finite numbers.
-        """
+        """(n, d) extractor output -> (n, classes) probabilities of the network; raise for unfit features."""
         return self._softmax(features, 1.0)
 
     def _softmax(self, features: Any, temperature: float) -> NDArray[np.float32]:
@@ -114,7 +65,7 @@ class NetworkClassifier:
         return found
 
     def calibrated_proba(self, features: Any) -> NDArray[np.float32]:
-        """As :meth:`predict_proba`, at the network's temperature: probabilities that mean what they say."""
+        """As :meth:`predict_proba`, at the network's temperature: calibrated probabilities."""
         if (temperature := self.network.temperature) == 1:
             return self.predict_proba(features)
         return self._softmax(features, temperature)
@@ -126,29 +77,21 @@ class NetworkClassifier:
 
 @dataclass(eq=False, repr=False)
 class TrainedModel(Shown, NetworkClassifier):
-    """A network with its facts and its certificate.
-
-    Attributes:
-        network: takes images or vectors, as its ``takes_images`` says.
-        facts_: public facts.
-        certificate: what was guaranteed, see :func:`privmix.training.certificate.training_certificate`.
-    """
+    """A network with its facts and its certificate."""
 
     network: Classifier
     facts_: ModelFacts
     certificate: Certificate
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """What it is, and what is guaranteed."""
         promise, facts = self.certificate, self.facts_
         return "Trained model", {
-            "guarantee": f"epsilon={rounded_up(promise.epsilon)}, delta={exact(promise.delta)}, {promise.relation}",
+            **promise.lead(),
             "network": self.network.name,
             "features, classes": f"{facts.dim:,}, {len(facts.classes):,}",
         }
 
-    def picture(self) -> PriceCurve | None:
-        """What is guaranteed."""
+    def picture(self) -> Bars | None:
         return self.certificate.picture()
 
     def write(self, folder: Path | HeldFolder) -> None:
@@ -167,15 +110,12 @@ class TrainedModel(Shown, NetworkClassifier):
         with held(folder) as place:
             place.write(WEIGHTS_FILE, weights_bytes(self.network), shared=True)
             place.write(MODEL_FILE, (json.dumps(content, indent=2, allow_nan=False) + "\n").encode(), shared=True)
+            place.write(FOLDER_CARD_FILE, model_card(self.certificate, on_hub=False).encode(), shared=True)
             place.write(CERTIFICATE_FILE, self.certificate.to_bytes(), shared=True)
 
 
 def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Tensor:
-    """Vectors (..., d) as the network takes them.
-
-    Raises:
-        InvalidInput: the network takes images and the features are none.
-    """
+    """Vectors (..., d) as the network takes them; raise where it takes images and they are none."""
     if not network.takes_images:
         return x
     layout = facts.layout
@@ -185,19 +125,17 @@ def shaped(x: torch.Tensor, network: Classifier, facts: ModelFacts) -> torch.Ten
 
 
 def weights_bytes(network: Classifier) -> bytes:
-    """All weights as a safetensors file."""
     # Clones: the file has every name of tied weights.
     tensors = {name: tensor.detach().cpu().clone().contiguous() for name, tensor in network.state_dict().items()}
     return bytes(dump_tensors(tensors))
 
 
 def weights_digest(network: Classifier) -> str:
-    """SHA-256 of :func:`weights_bytes`."""
     return hashlib.sha256(weights_bytes(network)).hexdigest()
 
 
 def load_trained(folder: str | Path, module: Any = None) -> TrainedModel:
-    """Read a model's folder; it predicts exactly what the trained one did.
+    """Read a model's folder; it predicts exactly as the trained one did.
 
     Formal guarantees:
         * The folder is data: nothing of it is run, no path or address that it names is opened, and no link followed.
@@ -205,8 +143,8 @@ def load_trained(folder: str | Path, module: Any = None) -> TrainedModel:
 
     Args:
         folder: that training wrote.
-        module: of a model that is a network of the user's own: the ``torch.nn.Module`` that was trained, or
-            ``torch:FILE.py:NAME``. Without it the model predicts nothing.
+        module: of a user's own network: the ``torch.nn.Module`` that was trained, or ``torch:FILE.py:NAME``. Without it
+            the model predicts nothing.
 
     Raises:
         StorageError: the folder or a file in it is missing or can't be read.
@@ -228,7 +166,7 @@ def load_trained(folder: str | Path, module: Any = None) -> TrainedModel:
     own = None
     if module is not None:
         if spec.get("architecture") != OwnNetwork.name:
-            raise InvalidInput("module", WITHHELD, "none: privmix has this network itself")
+            raise InvalidInput("module", WITHHELD, "none: the network is one of privmix's own")
         own = OwnNetwork.of(module, facts, certificate["settings"].get("model_seed", 0))
     network = _read_network(path, spec, str(certificate["files"][0]["sha256"]), own)
     if isinstance(network, OwnNetwork):
@@ -239,11 +177,7 @@ def load_trained(folder: str | Path, module: Any = None) -> TrainedModel:
 
 
 def initial_network(model: TrainedModel, module: Any) -> OwnNetwork | None:
-    """A network of the user's own as its training began with it, from ``module``; None for those of privmix.
-
-    Raises:
-        InvalidInput: there is no module, or it has other weights than training began with.
-    """
+    """Return a user's own network with its initial weights, from ``module``; None for those of privmix."""
     if not isinstance(model.network, OwnNetwork):
         return None
     found = OwnNetwork.of(module, model.facts_, model.certificate["settings"].get("model_seed", 0))
@@ -254,7 +188,7 @@ def initial_network(model: TrainedModel, module: Any) -> OwnNetwork | None:
 
 
 def _read_network(folder: Path, spec: Mapping[str, Any], sha256: str, own: OwnNetwork | None) -> Classifier:
-    """The network that ``spec`` describes, with the weights in the folder."""
+    """Return the network that ``spec`` describes, with the weights in the folder."""
     path = folder / WEIGHTS_FILE
     shapes = {name: shape for name, (_, shape) in array_shapes(path, WEIGHTS_FILE).items()}
     with open_plain(path, WEIGHTS_FILE) as stream:
@@ -284,7 +218,7 @@ def _read_network(folder: Path, spec: Mapping[str, Any], sha256: str, own: OwnNe
 
 
 def _check_fit(network: Classifier, facts: ModelFacts) -> None:
-    """Raise unless the network takes such features and tells so many classes; asked by shapes, without memory."""
+    """Raise unless the network takes such features and has this number of classes; by shapes, without memory."""
     was_training = network.training
     network.eval()
     try:

@@ -23,6 +23,7 @@ from privmix.training.certificate import training_certificate
 from privmix.training.config import TrainingConfig
 from privmix.training.dp_sgd import StepObserver
 from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.mechanisms.base import mechanism_of, plan_types
 from privmix.training.models import Classifier, OwnNetwork, build_model
@@ -32,7 +33,7 @@ from privmix.training.private_phase import PrivatePhase
 from privmix.training.public_phase import PublicPhase
 from privmix.training.records import TrainingRecords
 from privmix.training.run import TrainingRun, pack_state, unpack_state
-from privmix.training.trained import ModelFacts, TrainedModel, load_trained, shaped, weights_digest
+from privmix.training.trained import TrainedModel, load_trained, shaped, weights_digest
 from privmix.training.views.pipeline import ViewPipeline
 from privmix.training.watching import Watch
 from privmix.world import World
@@ -58,23 +59,10 @@ class Trainer:
         public: real public records, as features of the same extractor.
         synthetic: synthetic public records.
         pool: public examples for mixing (k_diff > 0).
-        network: a model of one's own in place of ``config.model``; its layers are checked. Its architecture must be one
-            of :mod:`privmix.training.models` to be loaded again.
-        records_declared: ``records`` is in place of the real count: declared, or a private estimate.
+        network: replaces ``config.model``; its layers are checked.
+        records_declared: ``records`` is declared or a private estimate.
         records_noise_multiplier: of the query that estimated it; see :class:`privmix.training.plan.TrainingPlan`.
         device: where to train; CUDA if there is any by default.
-
-    Raises:
-        InvalidInput: any of these does not fit; the message says what would.
-
-    Example:
-        >>> import numpy as np
-        >>> config = TrainingConfig.for_model("linear", records=300, epsilon=4.0, delta=1e-4, epochs=3)
-        >>> job = Trainer(config, ModelFacts(("no", "yes"), {"name": "identity"}, (4,), dim=4), records=300)
-        >>> x = np.random.default_rng(0).normal(size=(300, 4))
-        >>> model = job.run(TrainingRecords.of(x, x[:, 0] > 0, classes=2))
-        >>> model.predict_proba(x).shape
-        (300, 2)
     """
 
     def __init__(
@@ -144,7 +132,7 @@ class Trainer:
         }
 
     def public_digests(self) -> dict[str, str]:
-        """What is used as public data, with digests."""
+        """Return uses of public data, with digests."""
         return {name: data.fingerprint() for name, data in self._given.items() if data is not None}
 
     def check(self, records: TrainingRecords) -> None:
@@ -154,7 +142,7 @@ class Trainer:
             raise InvalidInput("records", found, f"{self.facts.dim} features and {len(self.facts.classes)} classes")
         self.views.check_records(records.x.shape[1:])
         if self.views.layout is not None and not records.in_unit_range():
-            # Rounding, which the bound on a record's share leaves room for, grows with the values.
+            # Rounding, which the bound on a record's share has a margin for, grows with the values.
             raise InvalidInput("images", WITHHELD, "values from 0 to 1")
         if self.config.microbatch_mixes and records.x.ndim == 3:
             raise InvalidInput("microbatch_mixes", self.config.microbatch_mixes, "0 with a bank of views")
@@ -177,24 +165,9 @@ class Trainer:
         world: World | None = None,
         watch: Watch | None = None,
     ) -> TrainedModel:
-        """Warm up, train privately, and return the model; with ``run``, also keep checkpoints and publish it.
-
-        Args:
-            records: private; None for a plan without steps, which reads none, and for a run that is complete, whose
-                model is put in its place without them.
-            run: the run's folder, on rank 0 only; goes on where it stopped.
-            streams: secret streams where there is no run folder; None takes a fresh key.
-            reservation: of the ledger that was charged.
-            progress: called with (stage, done, total); in brackets after the stage stands what is spent of epsilon by
-                then, rounded up, or the public loss of the warm-up.
-            world: the processes of the run.
-            watch: callbacks that are told of steps, epsilon so far and figures of public data.
-
-        Raises:
-            InvalidInput: the plan costs more than was asked of it, the records don't fit it, or the weights are no
-                numbers any more.
-            OutOfMemory: a chunk doesn't fit.
-        """
+        """Warm up, train privately, and return the model; with ``run``, also keep checkpoints and publish it."""
+        # ``records`` is None for a plan without steps, and for a complete run whose model is published without them.
+        # ``run`` exists on rank 0 only, resumed where it stopped. ``streams`` replaces it; None takes a fresh key.
         no_core_dumps()
         if run is not None and run.complete:
             run.publish()
@@ -237,7 +210,7 @@ class Trainer:
                 own.destroy()
 
     def _kept(self) -> dict[str, torch.Tensor]:
-        """Copies of what a network of the user's own has beside the weights that are trained."""
+        """Return copies of the content of a user's own network other than the weights that are trained."""
         if not isinstance(self.network, OwnNetwork):
             return {}
         trained = {id(weight) for weight in self.network.parameters() if weight.requires_grad}
@@ -260,14 +233,7 @@ class Trainer:
         streams: SecretStreams | None = None,
         progress: Progress | None = None,
     ) -> Classifier:
-        """Train as :meth:`run` does while others look into the steps, for the owner's eyes; one process.
-
-        Returns:
-            A copy of the network. It has no certificate, which would be of a run that nobody looked into or changed.
-
-        Raises:
-            InvalidInput, OutOfMemory: as :meth:`run`.
-        """
+        """Train as :meth:`run` under observers, for the owner's eyes; the copy of the network has no certificate."""
         no_core_dumps()
         check_price(self.plan, plan_types())
         self.check(records)
@@ -280,7 +246,7 @@ class Trainer:
             found.certifiable = False
             return found
         finally:
-            # Nothing of it stays in a network that another job could start from.
+            # No trace of it stays in a network that another job could start from.
             self._flat.set(self._initial)
             own.destroy()
 
@@ -311,13 +277,13 @@ class Trainer:
         start, state = (0, {}) if run is None else run.load()
         if world.size > 1:
             start, state = unpack_state(world.share(pack_state(start, state)))
-        # Whatever an earlier run of this job left in the network.
+        # An earlier run of this job may have left weights in the network.
         self._flat.set(self._initial)
         if not state:
             self._public.warm_up(progress)
             if not self._private.answers():
                 rate = self.config.warm_up.learning_rate
-                raise InvalidInput("warm_up_rate", rate, "a smaller one: outputs are no finite numbers")
+                raise InvalidInput("warm_up learning_rate", rate, "a smaller one: outputs are no finite numbers")
             self._flat.set(world.from_head(self._flat.get()))
         if records is None:
             return self._flat.get()
@@ -334,7 +300,7 @@ class Trainer:
         )
 
     def _finished(self, insecure: bool, reservation: ReservationNote | None, model_id: str | None) -> TrainedModel:
-        # What the certificate says at other places is left out.
+        # Settings that the certificate has at other places are left out.
         settings = {name: value for name, value in self.settings().items() if name not in ("plan", "public_data")}
         certificate = training_certificate(
             self.plan,

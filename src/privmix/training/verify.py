@@ -1,4 +1,4 @@
-"""Check a trained model without trusting whoever made it: its price, its texts, and every byte of its files."""
+"""Check a trained model without trusting its maker: its price, its texts, and every byte of its files."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from privmix.certificate.signing import ATTESTATION_FILE
 from privmix.certificate.verification import COUNT_UNCHECKED, Verification
 from privmix.errors import InvalidInput, check_choice
 from privmix.features.spec import check_shape, check_spec
+from privmix.training.card import FOLDER_CARD_FILE, model_card
 from privmix.training.certificate import WEIGHTS_FILE, public_text
 from privmix.training.config import OF_THE_JOB, TrainingConfig
 from privmix.training.mechanisms.base import mechanism_of, plan_from_dict
@@ -25,9 +26,9 @@ from privmix.training.trained import FORMAT, MODEL_FILE, TrainedModel, load_trai
 from privmix.training.trained import SCHEMA_VERSION as MODEL_VERSION
 from privmix.untrusted import all_finite, array_shapes, check_listing, open_plain, parse_json, read_plain
 
-# All that a trained model's folder may hold; the second ones may be missing. Whatever else is there makes it no model.
+# All that a trained model's folder may hold; the second ones may be missing. Any other file makes it no model.
 FILES: Final = (MODEL_FILE, WEIGHTS_FILE, CERTIFICATE_FILE)
-OPTIONAL_FILES: Final = (ATTESTATION_FILE,)
+OPTIONAL_FILES: Final = (ATTESTATION_FILE, FOLDER_CARD_FILE)
 
 _EARLIER: Final = "network.json"
 
@@ -38,13 +39,13 @@ UNCHECKED: Final = (
     "that a ledger was charged, other uses of the same records, and that what it calls public data is public",
     "who made the model, unless privmix verify --key finds it signed: hashes show edits and are no signature",
 )
-"""What verification can't see, in words."""
+"""Limits of verification, in words."""
 NO_MODULE: Final = (
     "that the weights are those of a network that treats each record alone: its code is not in the folder; the module "
     "that was trained (`module`) shows whether they fit it"
 )
 
-# What model.json says beside its format, and the settings that must say the same.
+# Fields of model.json in addition to its format, and the settings that must be equal to them.
 _EXTRACTOR: Final = {"name", "version", "options", "decoder", "weights_sha256", "files_sha256"}
 # Kinds of devices that training runs on, and bytes of a network's description: that of a pretrained one is the longest.
 _DEVICES: Final = ("cpu", "cuda", "mps", "xpu")
@@ -64,39 +65,29 @@ _PLANNED: Final = (
 
 
 def verify_trained(folder: str | Path, module: Any = None) -> Verification:
-    """Recompute what a trained model's certificate claims.
+    """Recompute the claims of a trained model's certificate.
 
     Formal guarantees:
-        * Whole: the folder holds exactly the model's files, plain ones; every byte of them follows from the
-          certificate or has the hash that it states, and those of the certificate follow from its content.
+        * Whole: the folder holds exactly the model's files, plain ones. Every byte of them follows from the certificate
+          or has the hash that it states, and those of the certificate follow from its content.
         * Nothing else: the weights are the network's, of its types and shapes, finite, and fill their file.
-        * One plan: the event is the one that follows from the plan, and the settings say what the plan says.
+        * One plan: the event is the one that follows from the plan, and the settings state the same as the plan.
         * Price: epsilon of the event at the plan's delta, recomputed here, is at most the stated one.
         * Nothing for nothing: epsilon is 0 only where the plan has no steps and public data are named.
         * Words: statements and warnings are those that follow from the plan.
 
-    The hash shows edits and is no signature: who may write the folder may write another certificate, but none that
-    promises more than its own plan keeps. What can't be seen is in :data:`UNCHECKED`; and :data:`NO_MODULE` where a
-    network of the user's own comes without its ``module``, so that nothing of it is computed.
+    The hash shows edits and is no signature: a writer of the folder may write another certificate, but none that
+    promises more than its own plan keeps. :data:`UNCHECKED` lists the unverifiable claims, :data:`NO_MODULE` those of a
+    user's own network without its ``module``, of which nothing is computed.
 
     Raises:
         InvalidInput: a check failed; the message names it.
         StorageError: a file is missing or unreadable.
-
-    Example:
-        >>> import tempfile
-        >>> from privmix.training import ModelFacts, TrainingConfig, Trainer, TrainingRecords
-        >>> config = TrainingConfig.for_model("linear", records=300, epsilon=4.0, delta=1e-4, epochs=1)
-        >>> job = Trainer(config, ModelFacts(("no", "yes"), {"name": "identity"}, (2,), dim=2), records=300)
-        >>> folder = Path(tempfile.mkdtemp())
-        >>> job.run(TrainingRecords.of([[0.0, 1.0], [1.0, 0.0]] * 150, [0, 1] * 150, classes=2)).write(folder)
-        >>> verify_trained(folder).recomputed_epsilon <= 4.0
-        True
     """
     root = Path(folder)
     present = [name for name in OPTIONAL_FILES if os.path.lexists(root / name)]
     if os.path.lexists(root / _EARLIER):
-        # Says what to do with a model of an earlier version.
+        # Raises with advice for a model of an earlier version.
         load_trained(root)
     check_listing(root, "files", [*FILES, *present])
     model = load_trained(root, module)
@@ -120,16 +111,16 @@ def verify_trained(folder: str | Path, module: Any = None) -> Verification:
     _check_files(root, model)
     own = isinstance(model.network, OwnNetwork) and not model.network.computes
     check_shape(model.facts_.extractor, model.facts_.input_shape, model.facts_.dim)
+    # Models of earlier builds have no card.
+    card = model_card(certificate, on_hub=False).encode()
+    if FOLDER_CARD_FILE in present and read_plain(root / FOLDER_CARD_FILE, FOLDER_CARD_FILE, len(card)) != card:
+        raise InvalidInput(FOLDER_CARD_FILE, "other content", "the model card that follows from the certificate")
     unchecked = (NO_MODULE, *UNCHECKED) if own else UNCHECKED
     return Verification.of(certificate, cost, extractor=model.facts_.extractor, unchecked=unchecked)
 
 
 def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
-    """The plan in a certificate; nothing is recomputed.
-
-    Raises:
-        InvalidInput: it is none that was asked for.
-    """
+    """Return the plan in a certificate; nothing is recomputed."""
     plan = plan_from_dict(certificate["plan"])
     if plan.epsilon is None:
         raise InvalidInput("certificate plan epsilon", None, "the epsilon that was asked for")
@@ -137,7 +128,6 @@ def plan_of(certificate: Mapping[str, Any]) -> TrainingPlan:
 
 
 def _check_settings(settings: Mapping[str, Any], plan: TrainingPlan) -> None:
-    """Nothing but what training writes is among the settings."""
     if missing := sorted(OF_THE_JOB - set(settings)):
         raise InvalidInput("certificate settings", missing, "the settings of a training job and no others")
     if not isinstance(settings["extractor"], Mapping) or not set(settings["extractor"]) <= _EXTRACTOR:
@@ -154,7 +144,7 @@ def _check_settings(settings: Mapping[str, Any], plan: TrainingPlan) -> None:
 
 
 def _check_files(root: Path, model: TrainedModel) -> None:
-    """The files hold what was loaded, as privmix writes it, and nothing else."""
+    """Raise unless the files hold what was loaded, as privmix writes it, and nothing else."""
     certificate, settings = model.certificate, model.certificate["settings"]
     if read_plain(root / CERTIFICATE_FILE, CERTIFICATE_FILE, MOST_BYTES) != certificate.to_bytes():
         raise InvalidInput(CERTIFICATE_FILE, "another layout", "the layout in which privmix writes it")
@@ -163,12 +153,14 @@ def _check_files(root: Path, model: TrainedModel) -> None:
     wanted = {"format": FORMAT, "schema_version": MODEL_VERSION, **{name: settings[name] for name in _OF_THE_MODEL}}
     if found != wanted or content != (json.dumps(found, indent=2) + "\n").encode():
         odd = sorted(name for name in {*found, *wanted} if found.get(name) != wanted.get(name))
-        raise InvalidInput(MODEL_FILE, odd or "another layout", "what the certificate's settings say, and nothing else")
+        raise InvalidInput(
+            MODEL_FILE, odd or "another layout", "exactly the entries that follow from the certificate's settings"
+        )
     _check_weights(root / WEIGHTS_FILE, model)
 
 
 def _check_weights(path: Path, model: TrainedModel) -> None:
-    """The weights' file has room for the network's weights alone, and a header without free space."""
+    """Raise unless the weights' file holds the network's weights alone, with no free space in its header."""
     state = model.network.state_dict()
     shapes = {name: tuple(shape) for name, (_, shape) in array_shapes(path, WEIGHTS_FILE).items()}
     if shapes != {name: tuple(tensor.shape) for name, tensor in state.items()}:

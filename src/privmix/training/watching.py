@@ -1,4 +1,4 @@
-"""Who is told how a training proceeds: steps, epsilon so far, figures of public data. Nothing else leaves a step."""
+"""Observers of a training's progress: steps, epsilon so far, figures of public data. No other value leaves a step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from torch.nn.functional import cross_entropy
 
 from privmix.errors import InvalidInput, MissingExtra
 from privmix.training.examples import PublicData
+from privmix.training.facts import ModelFacts
 from privmix.training.models import Classifier
-from privmix.training.trained import ModelFacts, shaped
+from privmix.training.trained import shaped
 
 _AT_ONCE: Final = 256
 ALLOWED: Final = "functions of a Watched, tensorboard:FOLDER or mlflow:EXPERIMENT"
@@ -21,23 +22,19 @@ ALLOWED: Final = "functions of a Watched, tensorboard:FOLDER or mlflow:EXPERIMEN
 
 @dataclass(frozen=True)
 class Watched:
-    """What callbacks are told after a step: public figures alone.
+    """Public figures for callbacks after a step.
 
     Formal guarantees:
         * Public: nothing in it is computed from a private record but by way of weights that the plan makes private.
-        * An upper bound: ``epsilon`` is what the accountant says of the steps so far, and at most the target.
+        * An upper bound: ``epsilon`` is the accountant's bound for the steps so far, and at most the target.
 
     Attributes:
-        step: steps that are done, from 1.
+        step: completed steps, from 1.
         steps: steps in all.
         epsilon: spent so far, at ``delta``.
         delta: of the plan.
-        metrics: ``"validation/accuracy"`` and ``"validation/loss"`` of the public ``validation`` data, where these are
-            given, of the model as it would be now.
-
-    Example:
-        >>> Watched(1, 20, 0.5, 1e-5).metrics
-        {}
+        metrics: ``"validation/accuracy"`` and ``"validation/loss"`` of public ``validation`` data, if any, of the
+            current model.
     """
 
     step: int
@@ -51,17 +48,7 @@ Callback = Callable[[Watched], object]
 
 
 class Watch:
-    """Callbacks and the public data that they are told of.
-
-    Args:
-        callbacks: a function of :class:`Watched`, ``tensorboard:FOLDER`` or ``mlflow:EXPERIMENT``, or several of these.
-        validation: public records, or None.
-        facts: of the model.
-
-    Raises:
-        InvalidInput: a callback is neither, or there are validation records and nobody to tell of them.
-        MissingExtra: what it writes for is not installed.
-    """
+    """Callbacks (a function of :class:`Watched`, ``tensorboard:FOLDER``, ``mlflow:EXPERIMENT``) and validation data."""
 
     def __init__(self, callbacks: Any, validation: PublicData | None = None, facts: ModelFacts | None = None) -> None:
         several: Sequence[Any] = callbacks if isinstance(callbacks, list | tuple) else [callbacks]
@@ -109,14 +96,7 @@ def _callback(one: Any) -> Callback:
 
 
 class TensorBoard:
-    """A callback that writes what it is told for TensorBoard: ``epsilon`` and the public metrics, by step.
-
-    Args:
-        folder: for the events, made when there is something to write.
-
-    Raises:
-        MissingExtra: TensorBoard is not installed.
-    """
+    """A callback that writes ``epsilon`` and the public metrics, by step, for TensorBoard."""
 
     def __init__(self, folder: str | Path) -> None:
         try:
@@ -127,7 +107,6 @@ class TensorBoard:
         self._made: Any = None
 
     def __call__(self, seen: Watched) -> None:
-        """Write one step."""
         if self._made is None:
             self._made = self._writer(self._folder)
         self._made.add_scalar("epsilon", seen.epsilon, seen.step)
@@ -140,18 +119,11 @@ class TensorBoard:
 
 
 class MLflow:
-    """A callback that logs what it is told to MLflow: ``epsilon`` and the public metrics, by step.
+    """A callback that logs ``epsilon`` and the public metrics, by step, to MLflow.
 
-    A run of its own is begun with the first step and ended with the last; ``delta`` and ``steps`` are its parameters.
-    A training that is resumed logs to another one. Where the address can't be reached, the training ends, and can be
-    resumed.
-
-    Args:
-        experiment: its name; made where there is none.
-        address: of the tracking server or database; None: MLflow's own choice (``MLFLOW_TRACKING_URI``).
-
-    Raises:
-        MissingExtra: MLflow is not installed.
+    Parameters are ``delta`` and ``steps``. Its MLflow run begins with the first step and ends with the last; a resumed
+    training logs to another one. A training whose server cannot be reached stops, and can be resumed. ``address`` None
+    is MLflow's choice (``MLFLOW_TRACKING_URI``).
     """
 
     def __init__(self, experiment: str, address: str | None = None) -> None:
@@ -164,7 +136,6 @@ class MLflow:
         self._run = ""
 
     def __call__(self, seen: Watched) -> None:
-        """Log one step."""
         if self._client is None:
             self._begin(seen)
         for name, value in {"epsilon": seen.epsilon, **seen.metrics}.items():

@@ -1,13 +1,13 @@
-"""The worst case of a training plan on the real trainer: canaries that nothing hides, and the best possible attack.
+"""The worst case of a training plan on the real trainer: canaries with their own features, and the best attack.
 
-Each canary is a record with a feature that no other record has, so its clipped gradient is C in a direction that is
-known and its own. Who sees the weights after every step sees, in that direction, noise, plus C in the steps that drew
-the canary: this is the very pair of distributions that the price of the plan is about, so the attack by its likelihood
-ratio is the best there is. Directions are orthogonal and records join independently of one another: each canary of a
-run is an independent trial, and so is each direction whose canary was left out.
+Each canary has a feature that no other record has, so its clipped gradient is C in a known direction of its own. An
+attacker who sees the weights after every step sees noise in that direction, plus C in the steps that drew the canary.
+This is the pair of distributions that the plan's price is about, so the likelihood ratio is the best attack. Directions
+are orthogonal and records join independently: each canary of a run is an independent trial, as is each direction whose
+canary was left out.
 
-The learning rate is so small that weights stay where a canary's gradient is long, and all steps are alike. What a model
-really learns with, its architecture, views and rates, changes no price: none of it is part of the worst case.
+The learning rate is so small that weights stay where a canary's gradient is long, and all steps are alike.
+Architecture, views and rates of a real training change no price and are no part of the worst case.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from privmix.audits.audit import judge
 from privmix.audits.bounds import Scores
 from privmix.audits.defaults import CONFIDENCE, RUNS
 from privmix.audits.looks import Stopping, audit_until
-from privmix.audits.verdict import Audit
+from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores, Mask
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.streams import SecretStreams
@@ -42,14 +42,9 @@ _LENGTH: Final = 1e3
 
 
 def canary_readings(plan: TrainingPlan, present: Mask, streams: SecretStreams) -> Scores:
-    """(steps, directions) what each step of a run shows of each canary, in clipping norms, from the weights alone.
-
-    Args:
-        plan: what runs; its record count stands, however many canaries there are.
-        present: (directions,) which canaries are there, at least one. Under replace-one all are, and this says which
-            have the one label (seen as +1) and which the other (-1).
-        streams: fresh.
-    """
+    """Return (steps, directions) readings of each canary, in clipping norms, from the weights alone."""
+    # The plan's record count stands, however many canaries there are. `present` (directions,) needs at least one. Under
+    # replace-one all are there, and it selects the label: +1 or -1.
     width = len(present)
     shown = np.flatnonzero(present) if plan.adjacency is Adjacency.ADD_REMOVE else np.arange(width)
     features = np.zeros((len(shown), width), np.float32)
@@ -75,26 +70,10 @@ def attack_training(
     first: int = 0,
     until: float = math.inf,
 ) -> AttackScores:
-    """Exact log-likelihood ratios of ``runs`` directions, half of them with their canary.
-
-    Args:
-        plan: what runs; under replace-one, a canary's label is exchanged, which turns its gradient round.
-        runs: trials in all, an even number of at least 2.
-        seed: for tests; None takes fresh keys from the operating system.
-        directions: trials of one run of the trainer, an even number.
-        progress: called with "attack", trials done and trials in all.
-        first: number of the first run of the trainer, which its seed follows from.
-        until: moment of :func:`time.monotonic` after which no run begins but the first.
-
-    Raises:
-        InvalidInput: a number is out of range, or the plan has microbatches, whose worst case is another one.
-
-    Example:
-        >>> plan = TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3)
-        >>> scores = attack_training(plan, 400, seed=0)
-        >>> scores.present.shape, bool(scores.present.mean() > scores.without.mean())
-        ((200,), True)
-    """
+    """Return exact log-likelihood ratios of ``runs`` (even) directions, half of them with their canary."""
+    # Under replace-one, a canary's label is exchanged, which turns its gradient round. directions: trials of one run of
+    # the trainer, even. first: number of the first run, for its seed. until: after this moment only the first run
+    # begins.
     check_integer("runs", runs, low=2)
     if plan.microbatch_size > 1:
         raise InvalidInput("microbatch_size", plan.microbatch_size, "1 for a worst-case audit")
@@ -128,22 +107,13 @@ def audit_training(
     seed: int | None = None,
     progress: Progress | None = None,
     stopping: Stopping | None = None,
-) -> Audit:
-    """Audit a training plan at its worst case. Reads no private data.
-
-    Raises:
-        InvalidInput: see :func:`attack_training`; or so few runs prove nothing at this confidence.
-
-    Example:
-        >>> plan = TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3)
-        >>> audit_training(plan, plan.cost().epsilon, runs=400, confidence=1 - 1e-9, seed=0).violated
-        False
-    """
+) -> AuditVerdict:
+    """Audit a training plan at its worst case. Reads no private data."""
 
     def attacked(more: int, before: int, until: float, told: Progress | None) -> AttackScores:
         return attack_training(plan, more, seed=seed, progress=told, first=before, until=until)
 
-    def judged(scores: AttackScores, level: float, share: float) -> Audit:
+    def judged(scores: AttackScores, level: float, share: float) -> AuditVerdict:
         return judge(
             scores,
             design=plan.mechanism,

@@ -10,9 +10,9 @@ import pytest
 
 import privmix as pm
 from privmix import research
-from privmix.errors import InvalidInput
 from privmix.research.curvature.hessian import curvature
 from tests.cli.helpers import privmix
+from tests.refusals import refuses
 from tests.training.runs import digits, public
 
 
@@ -30,7 +30,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         classes=10,
         scenario="warm",
         public="public.npz",
-        warm_up_epochs=2,
+        warm_up="sam:epochs=2",
         epochs=1,
         out=Path("MODEL"),
     )
@@ -46,7 +46,7 @@ def test_on_public_data_and_on_no_other(folder: Path) -> None:
     assert json.loads(said.out) == found.to_dict()
     assert "on 40 public records" in privmix("sharpness", "MODEL", "--public", "public.npz", "--probes", "2").out
     for data in ("own.npz", "other.npz"):
-        with pytest.raises(InvalidInput, match="public: got 'other data'; allowed: data that the model's certificate"):
+        with refuses("public"):
             research.sharpness("MODEL", data)
     refused = privmix("sharpness", "MODEL", "--public", "own.npz")
     assert (refused.code, refused.out) == (2, "")
@@ -58,12 +58,12 @@ def test_other_data_need_a_ledger_that_does_not_know_them(folder: Path) -> None:
     asked = ("--ledger", ledger, "--dataset", "d")
     assert privmix("ledger", "init", *asked, "--epsilon", "9", "--delta", "1e-3").code == 0
     # It would recognise nothing.
-    with pytest.raises(InvalidInput, match="ledger: got 'a ledger without data'"):
+    with refuses("ledger"):
         research.sharpness("MODEL", "own.npz", ledger=ledger)
     missing = privmix("sharpness", "MODEL", "--public", "own.npz", "--ledger", "sqlite:///none.db")
     assert missing.err.startswith("error: --ledger: got 'none.db'")
     pm.release("own.npz", epsilon=1.0, delta=1e-5, classes=10, design="moments", ledger=ledger, dataset="d")
-    with pytest.raises(InvalidInput, match="this ledger knows it as private"):
+    with refuses("public"):
         research.sharpness("MODEL", "own.npz", ledger=ledger)
     found = research.sharpness("MODEL", "other.npz", ledger=ledger, iterations=8, probes=2)
     assert found.named is None

@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 
 from privmix.data import embedded_digits
 from privmix.engine import PrivateRecords, ReleaseEngine
-from privmix.errors import InvalidInput, MissingExtra
+from privmix.errors import MissingExtra
 from privmix.features import ModuleEncoder, Pixels, Scattering, Tabular
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
@@ -25,6 +25,7 @@ from privmix.research.inversion.search import InversionConfig, MixedFeatures, in
 from privmix.research.inversion.similarity import best_matches, match_order
 from privmix.research.inversion.study import Attempt, InversionCase, case_name, study_inversion
 from privmix.research.known_rows import draw_members, rows_of_members
+from tests.refusals import refuses
 from tests.releases.helpers import own_options
 
 CLASSES = tuple("0123456789")
@@ -106,7 +107,7 @@ def test_perceptual_distance_is_used_where_its_package_is(monkeypatch: pytest.Mo
 
 def test_without_scikit_image_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "skimage.metrics", None)
-    with pytest.raises(MissingExtra, match=r"privmix\[inversion\]"):
+    with pytest.raises(MissingExtra, match=r"\.\[inversion\]"):
         best_matches(np.zeros((1, 1, 8, 8)), np.zeros((1, 1, 8, 8)))
 
 
@@ -150,7 +151,7 @@ def test_members_are_drawn_as_the_design_mixes_them(changes: dict[str, Any], cla
 def test_designs_whose_rows_are_no_averages_are_refused() -> None:
     for design in ("moments", "random-weight"):
         plan = config(4, design=design).with_noise(1.0)
-        with pytest.raises(InvalidInput, match="averages"):
+        with refuses("design"):
             study_inversion([InversionCase(plan, None)], *no_images(), Pixels(), np.random.default_rng(0))
 
 
@@ -274,24 +275,24 @@ def no_images() -> tuple[np.ndarray, np.ndarray]:
 def test_bad_input_is_refused(digits: tuple[np.ndarray, np.ndarray]) -> None:
     rng = np.random.default_rng(0)
     plan = config(64).with_noise(1.0)
-    with pytest.raises(InvalidInput, match="at most"):
+    with refuses("mixup degree"):
         study_inversion([InversionCase(plan, None)], digits[0][:100], digits[1][:100], Scattering(), rng)
-    with pytest.raises(InvalidInput, match="gradients"):
+    with refuses("features"):
         study_inversion(
             [InversionCase(config().with_noise(1.0), None)], *digits, Tabular({"a": {"range": [0, 1]}}), rng
         )
-    with pytest.raises(InvalidInput, match="images"):
+    with refuses("images"):
         study_inversion([InversionCase(plan, None)], np.zeros((9, 4)), np.zeros(9, int), Scattering(), rng)
-    with pytest.raises(InvalidInput, match="cases"):
+    with refuses("cases"):
         study_inversion([], *digits, Scattering(), rng)
-    with pytest.raises(InvalidInput, match="features"):
+    with refuses("features"):
         rows_of_members(plan, RecordTransform(1.0), np.zeros((4, 5)), [np.arange(2)], None)
-    with pytest.raises(InvalidInput, match="transform"):
+    with refuses("transform"):
         rows_of_members(plan, RecordTransform(2.0), np.zeros((4, 1296)), [np.arange(2)], None)
     mixed = MixedFeatures(Pixels().differentiable((4, 4)), RecordTransform(1.0), 1.0)
-    with pytest.raises(InvalidInput, match="start"):
+    with refuses("start"):
         invert(mixed, np.zeros((1, 16)), (4, 4), 1, rng, start=np.zeros((3, 3)))
-    with pytest.raises(InvalidInput, match="image shape"):
+    with refuses("image shape"):
         invert(mixed, np.zeros((1, 16)), (16,), 1, rng)
-    with pytest.raises(InvalidInput, match="rows"):
+    with refuses("rows"):
         invert(mixed, np.zeros((0, 16)), (4, 4), 1, rng)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from privmix.errors import InvalidInput
-from privmix.research.collapse.picture import draw_collapse
+from privmix.research.collapse.job import draw_collapse
 from privmix.research.inversion.picture import draw_inversion, unpack_images
+from tests.refusals import refuses
 
 
 def inversion_record(*shape: int) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def test_pictures_are_drawn(shape: tuple[int, ...], tmp_path: Path) -> None:
 def test_pictures_of_another_size_than_stated_are_refused(tmp_path: Path) -> None:
     record = inversion_record(3, 2, 8, 8)
     record["images"]["shape"] = [3, 2, 8, 9]
-    with pytest.raises(InvalidInput, match="bytes"):
+    with refuses("images"):
         draw_inversion(record, tmp_path / "picture.png")
     assert not list(tmp_path.iterdir())
 

@@ -47,13 +47,6 @@ def test_public_data_makes_a_public_record(digits: Path, tmp_path: Path) -> None
     assert record.private is False
 
 
-def test_the_same_seed_gives_the_same_figures(digits: Path) -> None:
-    line = (*QUICK, "--mixup-degrees", "1", "--epsilons", "2", "--json")
-    first, second, other = (json.loads(invert(digits, *line, "--seed", seed).out) for seed in ("1", "1", "2"))
-    assert first == second
-    assert first["images"] != other["images"]
-
-
 def test_a_release_says_what_is_attacked(digits: Path, released: Path, tmp_path: Path) -> None:
     line = ("--steps", "12", "--images", "2", "--record", str(tmp_path), "--json")
     outcome = privmix("attack", "inversion", str(released), "--data", str(digits), *line)

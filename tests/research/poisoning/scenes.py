@@ -9,7 +9,7 @@ import pytest
 
 from privmix.data import embedded_digits
 from privmix.errors import MissingExtra
-from privmix.research.poisoning import Images, Scene, TrainedNetwork, Victim, VictimConfig
+from privmix.research.poisoning import PoisoningScene, TrainedNetwork, Victim, VictimConfig, VictimImages
 from privmix.research.poisoning.toolbox import require_toolbox
 
 QUICK = VictimConfig(epochs=4, batch=32)
@@ -24,11 +24,11 @@ def needs_toolbox() -> None:
 
 
 @cache
-def digits(split: str, records: int, first: int = 0) -> Images:
+def digits(split: str, records: int, first: int = 0) -> VictimImages:
     """Images of 8 x 8 pixels in ten classes."""
     held = embedded_digits(split).read()
     part = slice(first, first + records)
-    return Images.of(held.x[part, None] / 255, held.y[part], classes=10)
+    return VictimImages.of(held.x[part, None] / 255, held.y[part], classes=10)
 
 
 @cache
@@ -37,12 +37,12 @@ def extractor() -> TrainedNetwork:
     return Victim(QUICK).fit(digits("train", 300, first=800), seed=0)
 
 
-def scene(*, transfer: bool = False, number: int = 0, records: int = 300) -> Scene:
+def scene(*, transfer: bool = False, number: int = 0, records: int = 300) -> PoisoningScene:
     """A trial."""
     victim = Victim(QUICK, extractor() if transfer else None)
-    return Scene.draw(digits("train", records), digits("test", 200), victim, seed=0, number=number)
+    return PoisoningScene.draw(digits("train", records), digits("test", 200), victim, seed=0, number=number)
 
 
-def same(first: Images, second: Images) -> bool:
+def same(first: VictimImages, second: VictimImages) -> bool:
     """Whether images and labels are the same."""
     return np.array_equal(first.pixels, second.pixels) and np.array_equal(first.labels, second.labels)

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput
-from privmix.research.poisoning import Augmentation, Images, parse_defence
+from privmix.research.poisoning import DefenceAugmentation, VictimImages, parse_defence
 from privmix.research.poisoning.defences.boxes import boxes
 from privmix.research.poisoning.defences.cutmix import CutMix
 from privmix.research.poisoning.defences.maxup import MaxUp
@@ -89,7 +89,7 @@ def test_maxup_trains_on_the_worst_after_its_start() -> None:
     defence = MaxUp(5, side=4)
     worst = defence.worst(Brightness(), pixels, targets, seeded(3))
     generator, cutout = seeded(3), parse_defence("cutout:4")
-    assert isinstance(cutout, Augmentation)
+    assert isinstance(cutout, DefenceAugmentation)
     versions = [cutout.apply(pixels, targets, generator, 0.5)[0] for _ in range(5)]
     for place in range(16):
         losses = [float(functional.cross_entropy(Brightness()(one[[place]]), targets[[place]])) for one in versions]
@@ -137,7 +137,7 @@ def test_the_batch_gradient_is_clipped_once_and_noised() -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_an_attacker_can_train_through_it_and_randomness_is_an_argument(name: str) -> None:
     defence = parse_defence(name)
-    assert isinstance(defence, Augmentation)
+    assert isinstance(defence, DefenceAugmentation)
     assert str(parse_defence(str(defence))) == str(defence)
     network = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
     pixels = torch.rand(6, 1, 8, 8, generator=seeded(), requires_grad=True)
@@ -164,7 +164,7 @@ def test_an_attacker_can_train_through_it_and_randomness_is_an_argument(name: st
         ("maxup:1", "versions"),
         ("noise:0", "scale"),
         ("minibatch-dp-sgd:-1", "deviation"),
-        ("maxup:4+noise:16", "maxup behind the others"),
+        ("maxup:4+noise:16", "maxup after the others"),
         ("mixup:2+none", "none alone"),
     ],
 )
@@ -176,6 +176,6 @@ def test_what_is_no_defence_is_refused_in_a_line(name: str, says: str) -> None:
 
 @pytest.mark.parametrize("name", ["cutout:9", "maxup:4,9", "mixup:41", "mixup:2+cutout:9"])
 def test_images_that_are_too_small_or_too_few_are_refused_before_training(name: str) -> None:
-    records = Images.of(np.zeros((40, 1, 8, 8)), np.arange(40) % 2, classes=2)
+    records = VictimImages.of(np.zeros((40, 1, 8, 8)), np.arange(40) % 2, classes=2)
     with pytest.raises(InvalidInput):
         parse_defence(name).check(records)

@@ -5,20 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from privmix.errors import InvalidInput
 from privmix.research.poisoning.base import ATTACKS, Attack
-from privmix.research.poisoning.images import Images, Poisoned
+from privmix.research.poisoning.images import Poisoned, VictimImages
 from privmix.research.poisoning.poisons.clean_label import CleanLabelBackdoor
 from privmix.research.poisoning.poisons.hidden_trigger import HiddenTrigger
 from privmix.research.poisoning.poisons.label_flips import LabelFlips
 from privmix.research.poisoning.poisons.patch import PatchBackdoor
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.victims.ordinary import Victim
+from tests.refusals import refuses
 from tests.research.poisoning.scenes import QUICK, extractor, needs_toolbox, scene
 
 
-def drawn_for(attack: Attack, number: int = 0) -> Scene:
+def drawn_for(attack: Attack, number: int = 0) -> PoisoningScene:
     """A trial among 400 records."""
     if isinstance(attack, CleanLabelBackdoor):
         needs_toolbox()
@@ -31,7 +31,7 @@ def whole(attack: Attack, number: int = 0) -> int:
     return len(drawn.train.of_class(drawn.source if isinstance(attack, LabelFlips) else drawn.wanted))
 
 
-def crafted(attack: Attack, records: int, number: int = 0) -> tuple[Scene, Poisoned]:
+def crafted(attack: Attack, records: int, number: int = 0) -> tuple[PoisoningScene, Poisoned]:
     drawn = drawn_for(attack, number)
     threat = attack.threat(drawn, records, knows_defence=False)
     made = attack.craft(drawn, threat, None)
@@ -40,7 +40,7 @@ def crafted(attack: Attack, records: int, number: int = 0) -> tuple[Scene, Poiso
     return drawn, made
 
 
-def share(drawn: Scene, records: Images, goals: Images) -> float:
+def share(drawn: PoisoningScene, records: VictimImages, goals: VictimImages) -> float:
     """Of the goals that a victim takes for what the attacker wants."""
     return float((drawn.victim.fit(records, seed=5).predict(goals.pixels) == goals.labels).mean())
 
@@ -92,14 +92,14 @@ def test_a_trigger_is_on_every_image_at_test_time(attack: Attack) -> None:
 
 
 def test_hidden_poisons_have_the_features_of_triggered_victims(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privmix.research.poisoning.poisons.hidden_trigger._BLOCK", 5)
+    monkeypatch.setattr("privmix.research.poisoning.poisons.hidden_trigger.BLOCK", 5)
     drawn, made = crafted(HiddenTrigger(radius=96, steps=60), 12)
     side = side_of(0, drawn.train.shape)
     trigger = Trigger.draw(drawn, side, margin=5 * side // 8, purpose="hidden-trigger")
     held = drawn.train.pixels[drawn.train.of_class(drawn.source)]
     wanted = extractor().features(trigger.on(held))
 
-    def nearest(images: Images) -> float:
+    def nearest(images: VictimImages) -> float:
         found = extractor().features(images.pixels[made.indices])
         return float(np.linalg.norm(found[:, None] - wanted[None], axis=2).min(axis=1).mean())
 
@@ -107,7 +107,7 @@ def test_hidden_poisons_have_the_features_of_triggered_victims(monkeypatch: pyte
 
 
 def test_hidden_triggers_need_an_extractor() -> None:
-    with pytest.raises(InvalidInput, match="public extractor"):
+    with refuses("victim"):
         HiddenTrigger().threat(scene(), 5, knows_defence=False)
 
 
@@ -147,23 +147,13 @@ def test_half_a_class_flipped_by_nearness_turns_the_image() -> None:
 def test_no_more_than_a_class_can_be_poisoned(name: str) -> None:
     attack = ATTACKS[name].of("")
     attack.threat(drawn_for(attack), whole(attack), knows_defence=False)
-    with pytest.raises(InvalidInput, match="no more than the attacked class has"):
+    with refuses("poisoned"):
         attack.threat(drawn_for(attack), whole(attack) + 1, knows_defence=False)
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["patch-backdoor:0", "patch-backdoor:4,here", "hidden-trigger:0", "clean-label:8,-1", "label-flips:worst"],
-)
-def test_settings_that_no_attack_has_are_refused(name: str) -> None:
-    kind, _, arguments = name.partition(":")
-    with pytest.raises(InvalidInput):
-        ATTACKS[kind].of(arguments)
 
 
 @pytest.mark.parametrize("name", ["patch-backdoor:9", "hidden-trigger:8,9", "clean-label:8,9"])
 def test_triggers_fit_the_image(name: str) -> None:
     kind, _, arguments = name.partition(":")
     attack = ATTACKS[kind].of(arguments)
-    with pytest.raises(InvalidInput, match="at most that of the images, 8 pixels"):
+    with refuses("side"):
         attack.threat(drawn_for(attack), 5, knows_defence=False)

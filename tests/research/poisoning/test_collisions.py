@@ -10,7 +10,7 @@ import torch
 from scipy.optimize import minimize
 from torch import nn
 
-from privmix.research.poisoning import Attack, Poisoned, Scene, VictimConfig
+from privmix.research.poisoning import Attack, Poisoned, PoisoningScene, VictimConfig
 from privmix.research.poisoning.poisons.bullseye import BullseyePolytope
 from privmix.research.poisoning.poisons.collision import FeatureCollision
 from privmix.research.poisoning.poisons.convex import ConvexPolytope, nearest_weights, onto_simplex
@@ -20,7 +20,7 @@ from tests.research.poisoning.scenes import scene
 BUDGET = 15
 
 
-def crafted(attack: Attack, trial: Scene) -> tuple[Poisoned, np.ndarray, np.ndarray, np.ndarray]:
+def crafted(attack: Attack, trial: PoisoningScene) -> tuple[Poisoned, np.ndarray, np.ndarray, np.ndarray]:
     """What it made, and the features of the poisons before and after, and of the target."""
     made = attack.craft(trial, attack.threat(trial, BUDGET, knows_defence=False), None)
     extractor = trial.victim.extractor

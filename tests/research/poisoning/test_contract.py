@@ -15,15 +15,16 @@ from privmix.research.poisoning import (
     ATTACKS,
     DEFENCES,
     Attack,
-    Augmentation,
     Case,
     Defence,
-    Filter,
-    Images,
-    Scene,
+    DefenceAugmentation,
+    DefenceFilter,
+    PoisoningScene,
+    VictimImages,
     parse_attack,
     parse_defence,
 )
+from tests.refusals import refuses
 from tests.research.poisoning.scenes import scene
 
 # Settings under which an attack or a defence is quick; the others have quick defaults, or none.
@@ -43,7 +44,7 @@ def answered(ask: Callable[[], Any]) -> tuple[Any, str]:
         return None, str(error)
 
 
-def setting(attack: Attack, number: int = 0) -> Scene:
+def setting(attack: Attack, number: int = 0) -> PoisoningScene:
     return scene(transfer=attack.setting == "transfer", number=number)
 
 
@@ -108,7 +109,7 @@ def test_a_defence_trains_and_repeats_itself(defence: Defence) -> None:
     assert first.dtype.kind == "i"
     assert 0 <= first.min() <= first.max() < 10
     assert np.array_equal(first, second)
-    if isinstance(defence, Filter):
+    if isinstance(defence, DefenceFilter):
         assert made[0].kept is not None
         assert made[0].kept.shape == (len(trial.train),)
         assert made[0].kept.dtype == bool
@@ -144,18 +145,33 @@ def test_bounds_are_concave_so_that_they_hold_for_means_over_trials(defence: Def
 
 
 def test_only_changes_of_batches_can_be_joined(defence: Defence) -> None:
-    if isinstance(defence, Augmentation):
-        assert isinstance(parse_defence(f"mixup:4+{defence}"), Augmentation)
+    if isinstance(defence, DefenceAugmentation):
+        assert isinstance(parse_defence(f"mixup:4+{defence}"), DefenceAugmentation)
     else:
-        with pytest.raises(InvalidInput, match="alone"):
+        with refuses("defence"):
             parse_defence(f"mixup:4+{defence}")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("patch-backdoor:0", "patch-backdoor:4,here", "hidden-trigger:0", "clean-label:8,-1", "label-flips:worst"),
+        *("aimed:everything", "aimed:moments,pixels,-1", "spectral-signatures:0", "activation-clustering:largest"),
+        *("activation-clustering:smaller,tsne", "deep-knn:-1", "release:unheard", "release:moments,-1"),
+        *("release:moments,1,2", "dp-instahide:1,0,0", "dp-sgd:0"),
+    ],
+)
+def test_settings_out_of_range_are_refused(name: str) -> None:
+    parse = parse_attack if name.partition(":")[0] in ATTACKS else parse_defence
+    with pytest.raises(InvalidInput):
+        parse(name)
 
 
 def test_images_of_a_pixel_are_refused_or_served() -> None:
     """Nothing falls over what it can't do: one line says so."""
-    tiny = Images.of(np.random.default_rng(0).random((40, 1, 1, 1)), np.arange(40) % 2, classes=2)
+    tiny = VictimImages.of(np.random.default_rng(0).random((40, 1, 1, 1)), np.arange(40) % 2, classes=2)
     for name in ATTACKS:
-        trial = Scene.draw(tiny, tiny, scene().victim, seed=0, number=0)
+        trial = PoisoningScene.draw(tiny, tiny, scene().victim, seed=0, number=0)
         asked = parse_attack(quick(name))
         assert "\n" not in answered(partial(asked.threat, trial, 2, knows_defence=False))[1]
     for name in DEFENCES:

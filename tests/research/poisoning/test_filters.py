@@ -10,13 +10,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
-from privmix.errors import InvalidInput
-from privmix.research.poisoning.base import DEFENCES, Case, Filter
+from privmix.research.poisoning.base import Case, DefenceFilter
 from privmix.research.poisoning.defences.clustering import ActivationClustering, reduce, smaller_heap
 from privmix.research.poisoning.defences.deep_knn import DeepKNN, agreeing
 from privmix.research.poisoning.defences.spectral import SpectralSignatures, spectral_scores
-from privmix.research.poisoning.images import Images
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.images import VictimImages
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.toolbox import toolbox
 from privmix.research.poisoning.victims.ordinary import Victim
 from tests.research.poisoning.scenes import needs_toolbox
@@ -50,8 +49,8 @@ def planted(*, shift: float, nearer: float = 0.0) -> tuple[Case, NDArray[np.bool
     poisoned = np.isin(np.arange(3 * EACH), rng.choice(np.flatnonzero(labels == 1), POISONS, replace=False))
     pixels[poisoned, 5] += shift
     pixels[poisoned] += nearer * (centres[2] - centres[1])
-    images = Images.of(pixels.reshape(-1, 1, 4, 5), labels, classes=3)
-    return Case(images, Scene(images, images, 1, 0, 0, FlatVictim(), (0, 0)), POISONS), poisoned
+    images = VictimImages.of(pixels.reshape(-1, 1, 4, 5), labels, classes=3)
+    return Case(images, PoisoningScene(images, images, 1, 0, 0, FlatVictim(), (0, 0)), POISONS), poisoned
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def planted(*, shift: float, nearer: float = 0.0) -> tuple[Case, NDArray[np.bool
     ],
     ids=str,
 )
-def test_a_planted_cluster_is_dropped(filter_: Filter, moved: dict[str, float], clean_kept: float) -> None:
+def test_a_planted_cluster_is_dropped(filter_: DefenceFilter, moved: dict[str, float], clean_kept: float) -> None:
     case, poisoned = planted(**moved)
     kept = filter_.keep(case)
     assert not kept[poisoned].any()
@@ -80,11 +79,6 @@ def test_spectral_scores_are_those_of_the_definition() -> None:
     # The direction of most variance is the covariance's first eigenvector.
     direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
     np.testing.assert_allclose(spectral_scores(features), (centred @ direction) ** 2)
-
-
-def test_spectral_scores_don_t_ask_where_a_class_lies() -> None:
-    features = np.random.default_rng(1).normal(0, 1, (30, 6))
-    np.testing.assert_allclose(spectral_scores(features), spectral_scores(features + 100), rtol=1e-6, atol=1e-6)
 
 
 def test_spectral_signatures_drop_a_multiple_of_the_budget_and_never_more_than_half_of_a_class() -> None:
@@ -128,7 +122,7 @@ def test_an_even_class_is_not_suspicious_by_size() -> None:
 
 
 def test_neighbours_are_those_of_a_plain_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privmix.research.poisoning.defences.deep_knn._BLOCK", 32)
+    monkeypatch.setattr("privmix.research.poisoning.defences.deep_knn.BLOCK", 32)
     rng = np.random.default_rng(4)
     features, labels = rng.normal(0, 1, (80, 3)), rng.integers(0, 4, 80)
     expected = []
@@ -146,7 +140,7 @@ def test_records_at_one_place_ask_each_other_and_not_themselves() -> None:
 
 
 @dataclass(frozen=True)
-class AtRandom(Filter):
+class AtRandom(DefenceFilter):
     """What a filter must not be: as many records as spectral signatures drop, whichever."""
 
     name: ClassVar[str] = "at-random"
@@ -158,7 +152,7 @@ class AtRandom(Filter):
         return ~np.isin(np.arange(len(case.records)), chosen)
 
 
-def finds(filter_: Filter, case: Case, poisoned: NDArray[np.bool_]) -> bool:
+def finds(filter_: DefenceFilter, case: Case, poisoned: NDArray[np.bool_]) -> bool:
     """Whether it dropped more poisons than as many random records would hold; wrongly so once in a million times."""
     dropped = ~filter_.keep(case)
     chance = hypergeom.sf((dropped & poisoned).sum() - 1, len(poisoned), poisoned.sum(), dropped.sum())
@@ -174,13 +168,3 @@ def test_a_filter_that_drops_random_records_finds_nothing_and_the_others_do() ->
     inside = case.records.of_class(1)
     dropped, bad = ~SpectralSignatures().keep(case)[inside], poisoned[inside]
     assert hypergeom.sf((dropped & bad).sum() - 1, len(inside), bad.sum(), dropped.sum()) < 1e-6
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["spectral-signatures:0", "activation-clustering:largest", "activation-clustering:smaller,tsne", "deep-knn:-1"],
-)
-def test_settings_that_no_filter_has_are_refused(name: str) -> None:
-    kind, _, arguments = name.partition(":")
-    with pytest.raises(InvalidInput):
-        DEFENCES[kind].of(arguments)

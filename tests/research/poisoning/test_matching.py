@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from privmix.research.poisoning import Augmentation, Scene, parse_defence
+from privmix.research.poisoning import DefenceAugmentation, PoisoningScene, parse_defence
 from privmix.research.poisoning.defences.mixup import Mixup
 from privmix.research.poisoning.poisons.matching import GradientMatching, Match
 from privmix.research.poisoning.targeted import Box
@@ -22,7 +22,7 @@ BRIEF = GradientMatching(radius=64, steps=20, networks=1, companions=2)
 
 
 @dataclass(frozen=True)
-class Counted(Augmentation):
+class Counted(DefenceAugmentation):
     """Changes nothing, and counts the batches that it sees."""
 
     seen: list[int]
@@ -36,7 +36,7 @@ class Counted(Augmentation):
 
 
 @dataclass(frozen=True)
-class Erasing(Augmentation):
+class Erasing(DefenceAugmentation):
     """Leaves nothing of an image."""
 
     name: ClassVar[str] = "erasing"
@@ -47,7 +47,7 @@ class Erasing(Augmentation):
         return 0 * pixels, targets
 
 
-def cosine(trial: Scene, chosen: np.ndarray, pixels: np.ndarray) -> float:
+def cosine(trial: PoisoningScene, chosen: np.ndarray, pixels: np.ndarray) -> float:
     """Of both gradients on the attacker's network, as plainly as it can be computed."""
     network = trial.victim.fit(trial.train, seed=trial.number_for("surrogate 0")).network
 

@@ -13,9 +13,9 @@ from privmix.features import parse_features
 from privmix.research.poisoning import (
     Attack,
     Defended,
-    Images,
-    Scene,
+    PoisoningScene,
     TrialConfig,
+    VictimImages,
     parse_attack,
     parse_defence,
     run_trials,
@@ -24,6 +24,7 @@ from privmix.research.poisoning.base import DEFENCES, Case
 from privmix.research.poisoning.feature_cache import FeatureCache, as_inputs
 from privmix.research.poisoning.poisons.aimed import Aimed
 from privmix.research.poisoning.private import PrivateDefence
+from tests.refusals import refuses
 from tests.research.poisoning.scenes import digits, scene
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
@@ -44,11 +45,11 @@ def defence(text: str) -> PrivateDefence:
     return found
 
 
-def fitted(text: str, of: Scene, records: Images | None = None) -> Defended:
+def fitted(text: str, of: PoisoningScene, records: VictimImages | None = None) -> Defended:
     return defence(text).train(Case(of.train if records is None else records, of, 0))
 
 
-def accuracy(model: object, images: Images) -> float:
+def accuracy(model: object, images: VictimImages) -> float:
     return float((model.predict(images.pixels) == images.labels).mean())  # type: ignore[attr-defined]
 
 
@@ -89,7 +90,7 @@ def test_inserted_records_do_not_change_the_plan() -> None:
     here = scene(records=300)
     more = here.train.with_inserted(here.test.pixels[:5], here.test.labels[:5])
     assert len(fitted("release:moments,8,1e-3", here, more).model.predict(here.test.pixels)) == len(here.test)
-    with pytest.raises(InvalidInput, match="records"):
+    with refuses("records"):
         fitted("dp-instahide:200,0,2", here, more)
 
 
@@ -97,14 +98,6 @@ def test_dp_mix_self_trains() -> None:
     here = scene(records=64)
     found = fitted("dp-mix-self:8,1e-3,wrn-10-1,0.05", here).model.predict(here.test.pixels[:20])
     assert set(found) <= set(range(10))
-
-
-@pytest.mark.parametrize(
-    "text", ["release:unheard", "release:moments,-1", "release:moments,1,2", "dp-instahide:1,0,0", "dp-sgd:0"]
-)
-def test_bad_settings_are_refused(text: str) -> None:
-    with pytest.raises(InvalidInput):
-        parse_defence(text)
 
 
 def test_what_can_not_run_is_refused_before_anything_is_trained() -> None:
@@ -172,10 +165,10 @@ def test_aimed_moments_move_an_exact_ridge_more_than_copies_of_the_target() -> N
     assert np.mean(gains) > 1.1
 
 
-def _margin(here: Scene, records: Images) -> float:
+def _margin(here: PoisoningScene, records: VictimImages) -> float:
     """Of the wanted class over the victim's, by centred ridge regression on pixels of norm 1."""
 
-    def rows(images: Images) -> np.ndarray:
+    def rows(images: VictimImages) -> np.ndarray:
         flat = images.pixels.reshape(len(images), -1).astype(float)
         return flat / np.linalg.norm(flat, axis=1, keepdims=True)
 
@@ -190,6 +183,3 @@ def _margin(here: Scene, records: Images) -> float:
 def test_every_private_defence_is_registered() -> None:
     private = {name for name in DEFENCES if issubclass(DEFENCES[name], PrivateDefence)}
     assert private == {"release", "dp-instahide", "dp-sgd", "dp-mix-self"}
-    for aim in ("everything", "moments,pixels,-1"):
-        with pytest.raises(InvalidInput):
-            parse_attack(f"aimed:{aim}")

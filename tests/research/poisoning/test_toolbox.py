@@ -25,7 +25,7 @@ def test_without_the_toolbox_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr("privmix.research.poisoning.toolbox.version", absent)
-    with pytest.raises(MissingExtra, match=r"privmix\[poisoning\]"), toolbox(0):
+    with pytest.raises(MissingExtra, match=r"\.\[poisoning\]"), toolbox(0):
         pass
 
 

@@ -14,31 +14,32 @@ from privmix.audits.bounds import clopper_pearson
 from privmix.errors import InvalidInput, StorageError
 from privmix.research.poisoning import (
     Attack,
-    Augmentation,
     Case,
     Defence,
+    DefenceAugmentation,
+    DefenceFilter,
     Defended,
-    Filter,
-    Images,
     Poisoned,
     PoisoningResult,
-    Scene,
+    PoisoningScene,
     ThreatModel,
     Trial,
     TrialConfig,
     Victim,
+    VictimImages,
     parse_attack,
     parse_defence,
     run_trials,
 )
 from privmix.research.poisoning.order import check_order, compare
+from tests.refusals import refuses
 from tests.research.poisoning.scenes import QUICK, digits, scene
 
 VICTIM = Victim(QUICK)
 
 
 @dataclass(frozen=True)
-class Idle(Augmentation):
+class Idle(DefenceAugmentation):
     """Changes nothing."""
 
     name: ClassVar[str] = "idle"
@@ -46,7 +47,7 @@ class Idle(Augmentation):
 
 
 @dataclass(frozen=True)
-class Lottery(Filter):
+class Lottery(DefenceFilter):
     """Drops records by lot."""
 
     name: ClassVar[str] = "lottery"
@@ -63,12 +64,14 @@ class Powerless(Attack):
     name: ClassVar[str] = "powerless"
     about: ClassVar[str] = "nothing"
     adapts: ClassVar[bool] = True
-    seen: list[tuple[Scene, Defence | None]] = field(default_factory=list, init=False, repr=False, compare=False)
+    seen: list[tuple[PoisoningScene, Defence | None]] = field(
+        default_factory=list, init=False, repr=False, compare=False
+    )
 
-    def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
+    def threat(self, scene: PoisoningScene, records: int, *, knows_defence: bool) -> ThreatModel:
         return ThreatModel(records, knows_defence=knows_defence)
 
-    def craft(self, scene: Scene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
+    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
         self.seen.append((scene, defence))
         return Poisoned(scene.train, np.arange(threat.records), scene.targets)
 
@@ -85,8 +88,7 @@ class Coin:
 
 @dataclass(frozen=True)
 class Toss(Defence):
-    """Trains nothing: the attack succeeds in every trial whose number is in ``falls``; and where it is not poisoned,
-    never."""
+    """Trains nothing: the attack succeeds in the trials in ``falls``, and never without poison."""
 
     falls: tuple[int, ...] = ()
     promise: bool = False
@@ -98,14 +100,14 @@ class Toss(Defence):
         seed, number = case.scene.seed
         self.calls.append(number)
         # No defender knows the classes; this one draws them anew.
-        known = Scene.draw(digits("train", 200), digits("test", 100), VICTIM, seed=seed, number=number)
+        known = PoisoningScene.draw(digits("train", 200), digits("test", 100), VICTIM, seed=seed, number=number)
         return Defended(Coin(known.wanted if number in self.falls else known.source))
 
     @property
     def guarantees(self) -> str | None:
         return "a promise" if self.promise else None
 
-    def bound(self, clean_success: float, poisoned: int, how: str, records: Images) -> float:
+    def bound(self, clean_success: float, poisoned: int, how: str, records: VictimImages) -> float:
         return min(1.0, clean_success * (1 + poisoned))
 
 
@@ -176,7 +178,7 @@ def test_kept_trials_count_for_the_same_study_only(tmp_path: Path) -> None:
 
 def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    with pytest.raises(InvalidInput, match=r"^work: "):
+    with refuses("work"):
         run(Powerless(), Toss(), work=tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises((InvalidInput, StorageError), match=r"^work: "):
@@ -204,8 +206,8 @@ def test_budgets_and_settings_that_can_not_be(config: dict[str, object], field: 
 
 def test_what_can_not_be_tried_is_refused_before_anything_is_trained() -> None:
     small, toss = digits("train", 200), Toss()
-    one_class = Images.of(small.pixels, np.zeros(200, int), classes=10)
-    other_shape = Images.of(np.zeros((9, 1, 6, 6)), np.arange(9), classes=10)
+    one_class = VictimImages.of(small.pixels, np.zeros(200, int), classes=10)
+    other_shape = VictimImages.of(np.zeros((9, 1, 6, 6)), np.arange(9), classes=10)
     for train, test in ((one_class, small), (small, one_class), (small, other_shape), (other_shape, small)):
         with pytest.raises(InvalidInput):
             run_trials(Powerless(), [toss], train, test, VICTIM, TrialConfig(3, 2))
@@ -239,7 +241,7 @@ def test_an_attack_without_power_has_the_base_rate() -> None:
     data = digits("train", 200), digits("test", 100), VICTIM, TrialConfig(3, 4)
     for found in run_trials(Powerless(), defences, *data):
         for trial in found.outcomes:
-            scene = Scene.draw(*data[:3], seed=0, number=trial.number)
+            scene = PoisoningScene.draw(*data[:3], seed=0, number=trial.number)
             model = VICTIM.fit(scene.train, seed=scene.number_for("training"))
             assert trial.success == (model.predict(scene.targets.pixels)[0] == scene.wanted)
 

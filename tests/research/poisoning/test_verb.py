@@ -18,6 +18,7 @@ from privmix.research.poisoning.job import PoisoningJob
 from tests.cli.helpers import Outcome, privmix
 from tests.cli.test_path import digits
 from tests.data.helpers import png
+from tests.refusals import refuses
 
 __all__ = ["digits"]
 
@@ -91,15 +92,11 @@ def test_a_release_is_attacked_beside_its_bound(digits: Path) -> None:
 
 
 def test_python_asks_the_same(digits: Path) -> None:
-    found = research.attack(
-        None, str(digits), kind="poisoning", defences=["none"], records=150, test_records=100, trials=2, epochs=2
-    )
+    found = research.poison(data=str(digits), defences=["none"], records=150, test_records=100, trials=2, epochs=2)
     assert json.loads(json.dumps(found.to_dict())) == result(digits)
     train, test = (embedded_digits(split).read() for split in ("train", "test"))
-    held = research.attack(
-        None,
-        (train.x, train.y),
-        kind="poisoning",
+    held = research.poison(
+        data=(train.x, train.y),
         held_out=(test.x, test.y),
         classes=10,
         records=150,
@@ -128,10 +125,9 @@ def test_records_for_the_public_name_no_place() -> None:
 def test_people_see_a_table_and_what_it_means(digits: Path) -> None:
     shown = attack(digits, "--defence", "none,cutout")
     assert shown.code == 0, shown.err
-    for words in ("threat", "1 record changed", "none", "cutout", "nothing"):
+    for words in ("threat", "1 record changed", "none", "cutout", "nothing", "proves little"):
         assert words in shown.out
-    for words in ("proves little", "owner only"):
-        assert words in shown.err
+    assert "owner only" in shown.err
 
 
 def test_what_there_is_is_listed() -> None:
@@ -169,23 +165,18 @@ def test_encoded_images_need_no_declaration(colours: Path) -> None:
     [
         (("--poisoned", "0"), "--poisoned"),
         (("--poisoned", "0.1%"), "--poisoned"),
-        (("--poisoned", "150"), "--poisoned"),
         (("--poisoned", "120"), "the attacked class"),
         (("--poisoned", "many"), "--poisoned"),
         (("--poisoned", "inf"), "--poisoned"),
-        (("--attack", "patch-backdoor:9"), "side"),
         (("--attack", "patch-backdoor:0"), "--attack: side: got 0"),
-        (("--attack", "patch-backdoor:x"), "--attack: side: got 'x'"),
         (("--attack", "nonsense"), "--attack: got 'nonsense'"),
         (("--attack", "patch-backdoor", "--adaptive"), "--adaptive"),
         (("--defence", "nonsense"), "--defence: got 'nonsense'"),
-        (("--defence", "none+mixup"), "alone"),
         (("--defence", "none,none"), "each defence once"),
         (("--defence", "mixup:1"), "--defence: ways: got 1"),
         (("--design", "poisson"), "--epsilon"),
         (("--design", "poisson", "--epsilon", "-1"), "--epsilon"),
         (("--design", "nonsense", "--epsilon", "1"), "--design"),
-        (("--defence", "release:poisson,1+noise"), "release alone"),
         (("--epsilon", "1"), "--design"),
         (("--network", "nonsense"), "network"),
         (("--recipe", "nonsense"), "--recipe: got 'nonsense'"),
@@ -213,7 +204,5 @@ def test_data_without_images_or_splits_are_refused(tmp_path: Path) -> None:
     outcome = attack(tmp_path / "rows")
     assert (outcome.code, outcome.err.strip().count("\n")) == (2, 0)
     assert "images" in outcome.err
-    with pytest.raises(pm.InvalidInput, match="held_out"):
-        research.attack(None, (np.zeros((9, 8, 8)), np.arange(9)), kind="poisoning", classes=9)
-    with pytest.raises(pm.InvalidInput, match="target"):
-        research.attack("MODEL", (np.zeros((9, 8, 8)), np.arange(9)), kind="poisoning", classes=9)
+    with refuses("held_out"):
+        research.poison(data=(np.zeros((9, 8, 8)), np.arange(9)), classes=9)

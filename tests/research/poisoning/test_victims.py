@@ -8,10 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput
-from privmix.research.poisoning import Augmentation, Images, TrainedNetwork, Victim, VictimConfig, parse_defence
+from privmix.research.poisoning import (
+    DefenceAugmentation,
+    TrainedNetwork,
+    Victim,
+    VictimConfig,
+    VictimImages,
+    parse_defence,
+)
 from privmix.research.poisoning.victims.config import PRESETS
 from privmix.research.poisoning.victims.networks import NETWORKS, build
-from privmix.research.poisoning.victims.views import moved
+from privmix.research.poisoning.victims.ordinary import moved
+from tests.refusals import refuses
 from tests.research.poisoning.scenes import QUICK, digits
 
 
@@ -22,7 +30,7 @@ def weights(trained: TrainedNetwork) -> Tensor:
 @pytest.mark.parametrize("augmentation", [None, "maxup:2", "mixup:4+noise:16", "minibatch-dp-sgd"])
 def test_a_training_depends_on_its_seed_and_nothing_else(augmentation: str | None) -> None:
     changed = None if augmentation is None else parse_defence(augmentation)
-    assert changed is None or isinstance(changed, Augmentation)
+    assert changed is None or isinstance(changed, DefenceAugmentation)
     records = digits("train", 120)
     victim = Victim(VictimConfig(epochs=1, batch=32, flips=True, crops=1))
     torch.manual_seed(1)
@@ -38,13 +46,13 @@ def test_it_learns_and_mixing_does_too() -> None:
     records, test = digits("train", 800), digits("test", 300)
     for name, least in (("none", 0.9), ("mixup:2", 0.85), ("cutmix", 0.85)):
         defence = parse_defence(name)
-        changed = defence if isinstance(defence, Augmentation) else None
+        changed = defence if isinstance(defence, DefenceAugmentation) else None
         made = Victim(QUICK).fit(records, seed=0, augmentation=changed)
         assert (made.predict(test.pixels) == test.labels).mean() > least, name
 
 
 def test_every_record_is_seen_once_an_epoch_in_batches_of_one_size() -> None:
-    class Counting(Augmentation):
+    class Counting(DefenceAugmentation):
         name = "counting"
         seen: list[Tensor]
 
@@ -57,7 +65,7 @@ def test_every_record_is_seen_once_an_epoch_in_batches_of_one_size() -> None:
     counting = Counting()
     counting.seen = []
     marks = np.arange(70) / 100
-    records = Images.of(np.broadcast_to(marks[:, None, None, None], (70, 1, 4, 4)), np.arange(70) % 2, classes=2)
+    records = VictimImages.of(np.broadcast_to(marks[:, None, None, None], (70, 1, 4, 4)), np.arange(70) % 2, classes=2)
     Victim(VictimConfig(epochs=2, batch=32)).fit(records, seed=0, augmentation=counting)
     assert [len(one) for one in counting.seen] == [35, 35, 35, 35]
     for epoch in (counting.seen[:2], counting.seen[2:]):
@@ -140,5 +148,5 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_one_record_is_no_training_set() -> None:
-    with pytest.raises(InvalidInput, match="two or more"):
+    with refuses("records"):
         Victim(QUICK).fit(digits("train", 1), seed=0)

@@ -13,6 +13,7 @@ from privmix.errors import InvalidInput
 from privmix.research.synthesis.denoising import Denoiser, denoising_loss, own_noise, sample
 from privmix.research.synthesis.edm import EdmConfig, SamplerConfig
 from privmix.research.synthesis.guidance import GuidanceConfig, density_ratio_guidance
+from tests.refusals import refuses
 
 MEAN, STD = 0.3, 0.7
 
@@ -153,12 +154,12 @@ def test_density_ratio_of_two_gaussians_moves_the_mean_to_the_right_place(
 
 
 def test_untrained_path_that_leaves_the_numbers_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="infinite"):
+    with refuses("samples"):
         sample(lambda x, sigma: x * np.inf, own_noise(0, range(2), (2,)), SamplerConfig())
 
 
 def test_levels_have_an_order() -> None:
-    with pytest.raises(InvalidInput, match="sigma_max"):
+    with refuses("sigma_max"):
         SamplerConfig(sigma_max=0.001)
 
 

@@ -29,7 +29,7 @@ torch.set_num_threads(1)
 from privmix.cli.main import run
 from privmix.research.synthesis import work
 os.chdir(sys.argv[1])
-with mock.patch.object(work, "_BLOCK", 10):
+with mock.patch.object(work, "BLOCK", 10):
     sys.exit(run([*{FLAGS!r}, "--out", "TWO", "--work", "two"]))
 """
 
@@ -46,7 +46,7 @@ def test_two_processes_draw_what_one_draws(tmp_path: Path, monkeypatch: pytest.M
 
     # The same weights, drawn from by one process.
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(work, "_BLOCK", 10)
+    monkeypatch.setattr(work, "BLOCK", 10)
     (tmp_path / "same").mkdir(mode=0o700)
     for name in ("run", "diffusion.safetensors"):
         shutil.copy(tmp_path / "two" / name, tmp_path / "same" / name)

@@ -1,7 +1,4 @@
-"""What a model of the public share says of the rest: the identity behind Park et al. 2024, Theorem 4.1.
-
-D is the divergence of Kullback and Leibler from the empirical distribution of some records to the model's.
-"""
+"""The identity behind Park et al. 2024, Theorem 4.1; D: KL divergence from the records' distribution to the model's."""
 
 from __future__ import annotations
 

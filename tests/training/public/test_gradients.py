@@ -108,7 +108,11 @@ def test_a_gradient_that_is_not_finite_counts_as_zero() -> None:
 
 @pytest.mark.parametrize(
     ("settings", "named"),
-    [({"batch_size": 25}, "public_batch"), ({"max_norm": 0.0}, "gradient norm"), ({"seed": -1}, "public seed")],
+    [
+        ({"batch_size": 25}, "public_method batch_size"),
+        ({"max_norm": 0.0}, "gradient norm"),
+        ({"seed": -1}, "public seed"),
+    ],
     ids=["batch", "norm", "seed"],
 )
 def test_settings_out_of_range_are_refused(settings: dict[str, float], named: str) -> None:

@@ -15,6 +15,7 @@ from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.public import WarmUpConfig, warm_up
 from privmix.training.public.warmup import step_gradient
+from tests.refusals import refuses
 from tests.training.public.helpers import Snapshot, mlp, naive_gradient, public_data
 
 RHO, ETA = 0.3, 0.02
@@ -131,7 +132,7 @@ def test_frozen_parameters_stay() -> None:
 
 def test_divergence_is_an_error_that_names_the_learning_rate() -> None:
     model = nn.Sequential(nn.Linear(4, 50), nn.ReLU(), nn.Linear(50, 50), nn.ReLU(), nn.Linear(50, 3))
-    with pytest.raises(InvalidInput, match="warm_up_rate"):
+    with refuses("warm_up learning_rate"):
         warm_up(model, public_data(), config(learning_rate=1e25, epochs=5), seed=0)
 
 

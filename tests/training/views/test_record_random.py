@@ -8,8 +8,8 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from privmix.errors import InvalidInput
 from privmix.training.views.record_random import RecordRandom
+from tests.refusals import refuses
 
 # Seeds are fixed, so a test that passes once always does; the level says how surprising a failure would be.
 # No test makes more than 100 comparisons: below 1e-9 in all.
@@ -172,7 +172,7 @@ def test_no_records() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
 def test_seeds_are_int64(dtype: torch.dtype) -> None:
-    with pytest.raises(InvalidInput, match="int64"):
+    with refuses("seeds"):
         RecordRandom(torch.zeros(3, dtype=dtype))
-    with pytest.raises(InvalidInput, match="subset"):
+    with refuses("size of a subset"):
         RecordRandom(torch.zeros(3, dtype=torch.int64)).subset("a", 2, 3)

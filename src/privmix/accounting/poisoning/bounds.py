@@ -1,19 +1,14 @@
-"""What a privacy guarantee says about poisoned records: Ma, Zhu and Hsu 2019, stated for both relations of neighbours.
+"""Bounds on poisoned records from a privacy guarantee: Ma, Zhu and Hsu 2019, for both neighbouring relations.
 
-Group privacy carries a guarantee from one record to several: after k steps from one neighbouring dataset to the next,
-no event is more than e^(k epsilon) times as likely, plus delta (e^(k epsilon) - 1) / (e^epsilon - 1). How many steps l
-poisoned records are depends on the guarantee's relation and on what the attacker does:
+After k steps from one neighbouring dataset to the next, no event is more than e^(k epsilon) times as likely, plus
+delta (e^(k epsilon) - 1) / (e^epsilon - 1). Steps of l poisoned records:
 
-=============  =================  ====================
-adjacency      records changed    inserted or deleted
-=============  =================  ====================
-add/remove     2 l                l
-replace-one    l                  no statement
-=============  =================  ====================
+* add/remove: 2 l where records are changed, l where they are inserted or deleted;
+* replace-one: l where records are changed, no statement where they are inserted or deleted.
 
-DP-InstaHide (Borgnia et al.) prints the bounds as its Theorem 1 with l steps in every case, and its Equation 4 with the
-signs of a cost that can't be negative: at delta 0 it says that a cost of -1 stays above -e^(-l epsilon) without any
-poisoning. :func:`poisoning_gain_bound` is the form that follows from group privacy.
+DP-InstaHide (Borgnia et al.) prints l steps in every case (Theorem 1). Its Equation 4 has the signs of a cost that
+cannot be negative: at delta 0 a cost of -1 stays above -e^(-l epsilon) without any poisoning.
+:func:`poisoning_gain_bound` is the form that follows from group privacy.
 """
 
 from __future__ import annotations
@@ -37,35 +32,13 @@ def poisoning_cost_bound(
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     poisoning: str = "changed",
 ) -> float:
-    """Lower bound on an attacker's expected cost after poisoning (Ma, Zhu, Hsu 2019, Theorem 3).
-
-    The cost J is what the attacker wants to be small, as 1 - [the target is misclassified]. With k steps (see the
-    module) it stays at least e^(-k epsilon) J + most_cost delta (e^(-k epsilon) - 1) / (e^epsilon - 1).
-
-    Args:
-        epsilon, delta: the guarantee of the release or the model.
-        poisoned: number l of records the attacker controls.
-        clean_cost: the attacker's expected cost without poisoning, in [0, ``most_cost``].
-        most_cost: the largest possible cost.
-        adjacency: the relation the guarantee is stated for.
-        poisoning: what happens to the records: ``"changed"``, ``"inserted"`` or ``"deleted"``.
-
-    Returns:
-        Expected cost that no such attacker gets below, >= 0.
-
-    Raises:
-        InvalidInput: a number out of range, or records inserted or deleted under replace-one, which says nothing
-            about datasets of another size.
+    """Lower bound on an attacker's expected cost after ``poisoned`` records (Ma, Zhu, Hsu 2019, Theorem 3).
 
     Formal guarantees:
         * no mechanism with the guarantee has a smaller expected cost, and some have no larger one.
-
-    Example:
-        >>> round(poisoning_cost_bound(0.1, 0.0, 5, clean_cost=1.0, most_cost=1.0, poisoning="inserted"), 4)
-        0.6065
-        >>> round(poisoning_cost_bound(0.1, 0.0, 5, clean_cost=1.0, most_cost=1.0), 4)
-        0.3679
     """
+    # With k steps (see the module) the cost J stays at least e^(-k epsilon) J + most_cost delta (e^(-k epsilon) - 1) /
+    # (e^epsilon - 1).
     steps = check_steps(poisoned, adjacency, poisoning)
     _check_guarantee(epsilon, delta)
     check_number("clean_cost", clean_cost, low=0, high=check_number("most_cost", most_cost, low=0))
@@ -82,30 +55,13 @@ def poisoning_gain_bound(
     adjacency: Adjacency = Adjacency.ADD_REMOVE,
     poisoning: str = "changed",
 ) -> float:
-    """Upper bound on an attacker's expected gain after poisoning: the bound for costs that are never positive.
-
-    The gain G = -J is what the attacker wants to be large. With k steps (see the module) it stays at most
-    e^(k epsilon) G + most_gain delta (e^(k epsilon) - 1) / (e^epsilon - 1), and at most ``most_gain``: DP-InstaHide's
-    Equation 4 with the factor that group privacy gives.
-
-    Args:
-        epsilon, delta, poisoned, adjacency, poisoning: as for :func:`poisoning_cost_bound`.
-        clean_gain: the attacker's expected gain without poisoning, in [0, ``most_gain``].
-        most_gain: the largest possible gain.
-
-    Returns:
-        Expected gain that no such attacker gets above, <= ``most_gain``.
-
-    Raises:
-        InvalidInput: as for :func:`poisoning_cost_bound`.
+    """Upper bound on an attacker's expected gain after ``poisoned`` records: the bound for costs <= 0.
 
     Formal guarantees:
         * no mechanism with the guarantee has a larger expected gain, and some have no smaller one.
-
-    Example:
-        >>> round(poisoning_gain_bound(0.1, 0.0, 5, clean_gain=0.1, most_gain=1.0, poisoning="inserted"), 4)
-        0.1649
     """
+    # With k steps (see the module) the gain G = -J stays at most most_gain and e^(k epsilon) G + most_gain delta (e^(k
+    # epsilon) - 1) / (e^epsilon - 1).
     steps = check_steps(poisoned, adjacency, poisoning)
     _check_guarantee(epsilon, delta)
     check_number("clean_gain", clean_gain, low=0, high=check_number("most_gain", most_gain, low=0))
@@ -123,27 +79,18 @@ def poisoning_success_bound(
 ) -> float:
     """Upper bound on the probability that an attack by poisoning succeeds: all that follows from one (epsilon, delta).
 
-    In one step a probability p becomes at most min(e^epsilon p + delta, 1 - e^-epsilon (1 - delta - p)), one minus the
-    trade-off curve of (epsilon, delta) (Kairouz, Oh, Viswanath 2015; Wasserman, Zhou 2010). The first is less while p
-    is small, so k steps are some by the gain's bound and the rest by the cost's: never more than either alone.
-
-    Args:
-        epsilon, delta, poisoned, adjacency, poisoning: as for :func:`poisoning_cost_bound`.
-        clean_success: probability, in [0, 1], that what the attacker wants happens without poisoning.
-
     Formal guarantees:
         * no mechanism with the guarantee has a larger probability; one that is as bad as its guarantee has this one.
-
-    Example:
-        >>> round(poisoning_success_bound(1.0, 1e-5, 1, clean_success=0.01), 4)
-        0.0739
     """
+    # By the trade-off curve (Kairouz, Oh, Viswanath 2015; Wasserman, Zhou 2010) a step raises p to at most
+    # min(e^epsilon p + delta, 1 - e^-epsilon (1 - delta - p)). The first is less while p is small, so some of the k
+    # steps are by the gain's bound and the rest by the cost's.
     steps = check_steps(poisoned, adjacency, poisoning)
     _check_guarantee(epsilon, delta)
     check_number("clean_success", clean_success, low=0, high=1)
 
     def after(rising: int) -> float:
-        """So many steps by the gain's bound, the rest by the cost's: each number of them gives a valid bound."""
+        """Take ``rising`` steps by the gain's bound, the rest by the cost's: every ``rising`` gives a valid bound."""
         risen = _gain(epsilon, delta, rising, clean_success, 1.0)
         # One minus the cost's bound on 1 - risen, without the loss of digits.
         lost = -math.expm1(-(steps - rising) * epsilon)
@@ -154,11 +101,7 @@ def poisoning_success_bound(
 
 
 def check_steps(poisoned: int, adjacency: Adjacency, poisoning: str) -> int:
-    """How many neighbours away the poisoned dataset is from the clean one.
-
-    Raises:
-        InvalidInput: a number out of range, or records inserted or deleted under replace-one.
-    """
+    """Return how many neighbours away the poisoned dataset is from the clean one."""
     check_integer("poisoned", poisoned, low=0)
     check_choice("poisoning", poisoning, POISONINGS)
     match adjacency:
@@ -168,7 +111,7 @@ def check_steps(poisoned: int, adjacency: Adjacency, poisoning: str) -> int:
             return poisoned
         case Adjacency.REPLACE_ONE:
             raise InvalidInput(
-                "poisoning", poisoning, "changed: a guarantee under replace_one says nothing of datasets of other sizes"
+                "poisoning", poisoning, "changed: a guarantee under replace_one does not cover datasets of other sizes"
             )
 
 
@@ -185,7 +128,7 @@ def _cost(epsilon: float, delta: float, steps: int, clean: float, most: float) -
 def _gain(epsilon: float, delta: float, steps: int, clean: float, most: float) -> float:
     growth = _expm1(steps * epsilon)
     if math.isinf(growth):
-        # Nothing that was possible at all stays unlikely after so many steps.
+        # After this many steps every possible outcome may be likely.
         return float(most if steps and (clean or delta) else clean)
     return min(float(most), clean + growth * (clean + most * delta / _expm1(epsilon)))
 

@@ -30,28 +30,20 @@ _MOST_STEPS: Final = 20_000
 
 @dataclass(frozen=True, eq=False)
 class NeighbourCurve:
-    """What one step to a neighbouring dataset may do to the probability of anything that a mechanism's output decides.
+    """How much one step to a neighbouring dataset may change the probability of any event that an output decides.
 
     Formal guarantees:
-        * each bound is one minus group privacy's trade-off curve at the probability, from above: no attacker who
-          controls so many records makes anything likelier, whatever they know of the mechanism and of the data, as
-          long as the records don't depend on its randomness;
+        * each bound is one minus group privacy's trade-off curve at the probability, from above. No attacker who
+          controls this number of records makes anything likelier, with any knowledge of the mechanism and the data, if
+          the records don't depend on its randomness;
         * every point of the curve gives a valid bound, so a finite number of them does;
         * bounds are concave in the probability without poisoning. They hold for averages over targets and datasets,
           too, of the average probability (Jensen).
 
     Attributes:
-        adjacency: the relation of neighbours.
         epsilons: points >= 0, shape (J,); without any nothing is promised.
-        by_presence: shape (J,): at these epsilons an upper bound on the hockey-stick divergence of the output with a
-            record from that without it.
+        by_presence: shape (J,): upper bounds on the hockey-stick divergence, outputs with a record from those without.
         by_absence: the other way round, shape (J,). Under replace-one both are the same.
-
-    Example:
-        >>> from privmix.accounting.events import Gaussian
-        >>> curve = NeighbourCurve.of_event(Gaussian(4.0), Adjacency.ADD_REMOVE)
-        >>> round(curve.success(0.01, poisoned=4, poisoning="inserted"), 4)  # 1-GDP exactly: 0.0924
-        0.0924
     """
 
     adjacency: Adjacency
@@ -61,22 +53,13 @@ class NeighbourCurve:
 
     @classmethod
     def of_event(cls, event: Event, adjacency: Adjacency, *, points: int = _POINTS) -> Self:
-        """The curve of all that ran, by its privacy loss distribution.
-
-        Args:
-            event: what ran.
-            adjacency: the relation of neighbours.
-            points: of the curve; more are tighter.
-
-        Raises:
-            UnsupportedEvent: there is no price for this event under this adjacency.
-        """
+        """Return the curve of ``event`` by its privacy loss distribution; more ``points`` are tighter."""
         check_integer("points", points, low=2)
         return cls(adjacency, *_divergences(event, adjacency, points))
 
     @classmethod
     def of_point(cls, epsilon: float, delta: float, adjacency: Adjacency) -> Self:
-        """All that an (epsilon, delta) guarantee says; an infinite epsilon says nothing."""
+        """Everything that an (epsilon, delta) guarantee implies; an infinite epsilon implies no bound."""
         check_number("delta", delta, low=0, high=1)
         if epsilon == math.inf:
             return cls(adjacency, *(np.empty(0) for _ in range(3)))
@@ -84,16 +67,7 @@ class NeighbourCurve:
         return cls(adjacency, np.array([float(epsilon)]), np.array([float(delta)]), np.array([float(delta)]))
 
     def success(self, clean_success: float, poisoned: int, poisoning: str = "changed") -> float:
-        """Upper bound on the probability that an attack by ``poisoned`` records succeeds.
-
-        Args:
-            clean_success: probability, in [0, 1], that what the attacker wants happens without poisoning.
-            poisoned: number of records that the attacker controls.
-            poisoning: what happens to the records: ``"changed"``, ``"inserted"`` or ``"deleted"``.
-
-        Raises:
-            InvalidInput: a number out of range, or records inserted or deleted under replace-one.
-        """
+        """Upper bound on the probability that an attack succeeds; ``clean_success`` is that without poisoning."""
         check_number("clean_success", clean_success, low=0, high=1)
         check_steps(poisoned, self.adjacency, poisoning)
         orders: list[tuple[bool, ...]] = [(True,)] if poisoning == "inserted" else [(False,)]
@@ -102,10 +76,7 @@ class NeighbourCurve:
         return min(self._along(clean_success, poisoned, order) for order in orders)
 
     def success_by_points(self, clean_success: float, poisoned: int, poisoning: str = "changed") -> float:
-        """The same from single points: the least of what each (epsilon, delta) of the curve gives by itself.
-
-        It is never less than :meth:`success`, which may take another point at every step.
-        """
+        """Return the same by the best single (epsilon, delta) of the curve: never less than :meth:`success`."""
         check_number("clean_success", clean_success, low=0, high=1)
         steps = check_steps(poisoned, self.adjacency, poisoning)
         if steps == 0:
@@ -177,30 +148,13 @@ def _pure(event: Event, adjacency: Adjacency) -> float:
 
 @dataclass(frozen=True)
 class CertifiedLine:
-    """How often any attack by so many poisoned records succeeds at most, against anything made under one guarantee.
+    """The largest success rate of any attack by ``poisoned`` records against anything made under one guarantee.
 
-    The probability is over the mechanism's randomness (and the randomness of what is made of its output), for a clean
-    dataset, a target and a meaning of success that were fixed before it ran; the attacker may know all of them and the
-    mechanism, and choose the records by them. Where targets or datasets are drawn, the bound holds for the average
-    success in terms of the average success without poisoning, since it is concave in it.
-
-    A base rate that was measured is an upper confidence limit, and the line then holds at that confidence: the limit
-    is wrong with chance 1 - ``confidence`` at most, over the runs that measured it (Clopper and Pearson 1934).
-
-    Attributes:
-        poisoned: records that the attacker controls.
-        poisoning: what happens to them: changed, inserted or deleted.
-        adjacency: the relation of the guarantee.
-        base: success without poisoning: known, or an upper confidence limit.
-        success: the bound, unrounded.
-        confidence: of ``base`` where it was measured; None where it is known.
-
-    Example:
-        >>> curve = NeighbourCurve.of_point(0.5, 0.0, Adjacency.ADD_REMOVE)
-        >>> line = CertifiedLine.of(curve, 0.01, poisoned=2, poisoning="inserted")
-        >>> print(line)
-        with 2 records inserted the attack succeeds with probability at most 0.02719 (0.01 without), whatever is done with the result
-    """  # noqa: E501
+    The probability is over the mechanism's randomness, for a clean dataset, a target and a meaning of success that were
+    fixed before it ran. The attacker may know all of them and the mechanism. If targets or datasets are drawn, the
+    bound holds for the average success, since it is concave. A measured ``base`` is an upper confidence limit. It is
+    wrong with chance 1 - ``confidence`` at most, over the runs that measured it (Clopper and Pearson 1934).
+    """
 
     poisoned: int
     poisoning: str
@@ -219,24 +173,13 @@ class CertifiedLine:
         poisoning: str = "changed",
         confidence: float | None = None,
     ) -> Self:
-        """The line of a guarantee.
-
-        Args:
-            curve: of the guarantee.
-            base: success without poisoning, in [0, 1]: known, or an upper limit at ``confidence``.
-            poisoned, poisoning: as for :meth:`NeighbourCurve.success`.
-            confidence: in (0, 1), of a measured base.
-
-        Raises:
-            InvalidInput: as :meth:`NeighbourCurve.success`.
-        """
+        """Return the line of a guarantee; ``base`` is known, or an upper limit at ``confidence``."""
         if confidence is not None:
             check_number("confidence", confidence, low=0, high=1, low_open=True, high_open=True)
         success = curve.success(base, poisoned, poisoning)
         return cls(poisoned, poisoning, curve.adjacency, base, success, confidence)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON-ready form, with the sentence."""
         return {
             "success_bound": self.success,
             "adjacency": self.adjacency.value,

@@ -1,23 +1,11 @@
-"""Membership inference: who was in the data behind a model? Loss, LiRA and RMIA, with reference models on releases.
-
-The attacker knows the mechanism, its settings and records of the same kind, and asks of each record whether it was
-among those that the model was made of. What is measured is one attacker's success: a lower bound on what a model gives
-away, beside the upper bound that a guarantee sets.
-"""
-
-from __future__ import annotations
+"""Membership inference on models: loss, LiRA and RMIA attacks, with reference models made from releases."""
 
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.attacks.membership.attack import (
-        AttackResult,
-        MembershipConfig,
-        MembershipResult,
-        infer_membership,
-    )
+    from privmix.attacks.membership.attack import AttackResult, MembershipConfig, MembershipResult, infer_membership
     from privmix.attacks.membership.references import train_references
     from privmix.attacks.membership.roc import Roc, TprAt, auc_interval, roc_with_band, tpr_at, tpr_bound
     from privmix.attacks.membership.scores import (

@@ -32,24 +32,16 @@ from privmix.mechanisms.plan import check_of_records
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 
-# Whose scores rank the records at risk, where several attacks ran.
+# Attacks whose scores rank the records at risk: the first of these that ran.
 _RANKS: Final = ("lira", "rmia", "lira-offline", "rmia-offline", LOSS)
 
 
 @dataclass(frozen=True)
 class MembershipConfig:
-    """Settings of an attack.
+    """Settings of a membership attack."""
 
-    Attributes:
-        attacks: of :data:`ATTACKS`. ``loss`` asks the model alone (Yeom et al. 2018), the others need reference models;
-            ``-offline`` uses only those without the record.
-        references: R, reference models.
-        confidence: of all intervals.
-        fprs: false positive rates at which true positives are reported.
-        gamma: of RMIA.
-        offline_a: a of offline RMIA.
-        highest: how many members with the highest scores are listed.
-    """
+    # ``loss`` (Yeom et al. 2018) needs the model alone, the others reference models; ``-offline``: only those without
+    # the record.
 
     attacks: tuple[Annotated[str, Choice(*ATTACKS)], ...] = (LOSS,)
     references: Count = 16
@@ -70,7 +62,7 @@ class MembershipConfig:
         return any(attack != LOSS for attack in self.attacks)
 
     def check_references(self, members: int, nonmembers: int) -> None:
-        """Raise :class:`InvalidInput` unless so many references leave out and take in each record often enough."""
+        """Raise :class:`InvalidInput` unless this many references leave out and take in each record often enough."""
         share = members / (members + nonmembers)
         rarest = min(share, 1 - share) if {"lira", "rmia"} & set(self.attacks) else 1 - share
         least = int(np.ceil(LEAST_REFERENCES / rarest - 1e-9))
@@ -81,15 +73,7 @@ class MembershipConfig:
 
 @dataclass(frozen=True)
 class AttackResult:
-    """How one attack did.
-
-    Attributes:
-        name: of the attack.
-        auc, auc_low, auc_high: see :func:`privmix.attacks.membership.roc.auc_interval`.
-        tpr_at: true positives at the configured rates.
-        roc: the curve with its band.
-        bounds: most true positives that the guarantee leaves at each rate of ``tpr_at`` and of ``roc``, or None.
-    """
+    """Result of one attack; ``bounds``: largest true positive rates under the guarantee, as ``tpr_at`` and ``roc``."""
 
     name: str
     auc: float
@@ -118,20 +102,14 @@ class AttackResult:
 
 @dataclass(frozen=True)
 class MembershipResult:
-    """What the attacks found. Private: computed from private records.
+    """Result of all attacks. Private: computed from private records.
 
     Formal guarantees:
         * single records are named by ``highest_risk`` and by ``to_dict(owner=True)``, and by no ``repr``.
-
-    Attributes:
-        members, nonmembers: how many records of each.
-        confidence: of all intervals.
-        train_accuracy, test_accuracy: of the model on members and on non-members.
-        gap, gap_low, gap_high: their difference, with Newcombe's interval (1998, method 10).
-        attacks: one result each.
-        highest_risk: (place among the members, score) of those that the strongest attack is surest of.
-        reference_models: R, 0 without.
     """
+
+    # gap: train minus test accuracy with Newcombe's interval (1998, method 10). highest_risk: (place among members,
+    # score).
 
     members: int
     nonmembers: int
@@ -182,33 +160,20 @@ def infer_membership(
 ) -> MembershipResult:
     """Attack ``model`` with each configured attack and compare members' scores with non-members'.
 
-    Members and non-members should be records of one kind: whatever else tells them apart, other classes or other
-    times, is taken for membership. Reference models hold as many records as there are members, drawn from all; that is
-    half of them where there are as many non-members, the setting of Carlini et al.
+    Members and non-members must be records of one kind: an attack takes any other difference for membership. Reference
+    models hold as many records as there are members, drawn from all (Carlini et al. 2022: half).
 
     Args:
         model: has ``predict_proba`` or ``decision_function`` on features.
         records: (n, d) features and labels of members and non-members; non-members are also RMIA's population.
-        member: (n,) which of them the model was made of.
+        member: (n,) which records the model was made of.
         classes: K; labels are 0 .. K-1.
         config: settings; the loss attack alone by default.
-        trainer: makes reference models as the model was made; needed by all attacks but ``loss``.
+        trainer: makes reference models as the model was made; all attacks but ``loss`` need one.
         streams: randomness of the reference models; a fresh key by default. Destroyed at the end.
-        certificate: of the model's release or training: adds the most that its guarantee leaves to any attack.
+        certificate: of the model's release or training: adds the guarantee's bounds on any attack.
         work: see :func:`privmix.attacks.membership.references.train_references`.
-        progress: called with (stage, done, in all).
-
-    Raises:
-        InvalidInput: records, classes, references or settings don't fit; the message says what would.
-
-    Example:
-        >>> from sklearn.neighbors import KNeighborsClassifier
-        >>> random = np.random.default_rng(0)
-        >>> x, y = random.normal(size=(400, 20)), random.integers(0, 2, 400)
-        >>> overfitted = KNeighborsClassifier(3).fit(x[:200], y[:200])
-        >>> found = infer_membership(overfitted, PrivateRecords(x, y), np.arange(400) < 200, classes=2)
-        >>> found.gap_low > 0.2, found.attacks[0].auc_low > 0.6
-        (True, True)
+        progress: called with (stage, done, total).
     """
     config = config or MembershipConfig()
     if certificate is not None:
@@ -219,7 +184,7 @@ def infer_membership(
     if config.needs_references:
         config.check_references(count, len(labels) - count)
         if trainer is None:
-            raise InvalidInput("trainer", None, "what makes reference models, for attacks other than loss")
+            raise InvalidInput("trainer", None, "a trainer of reference models, for attacks other than loss")
     scores = class_scores(model, features, classes)
     right = scores.argmax(axis=1) == labels
     temperature = 1.0 if gives_probabilities(model) else fit_temperature(scores[~member], labels[~member])
@@ -251,14 +216,7 @@ def score_records(
     population: NDArray[np.bool_],
     config: MembershipConfig,
 ) -> dict[str, NDArray[np.float64]]:
-    """Each attack's (n,) scores of all records, from log-odds in the target and in reference models.
-
-    Args:
-        target: (n,) log-odds in the attacked model.
-        references: of the same records; None for the loss alone.
-        population: (n,) which records are known to be no members, for RMIA.
-        config: which attacks, with which constants.
-    """
+    """Return each attack's (n,) scores from log-odds of target and reference models; ``population``: non-members."""
     found = {}
     for attack in config.attacks:
         kind, _, offline = attack.partition("-")
@@ -308,7 +266,7 @@ def _measure(
 
 
 def _with_bounds(result: MembershipResult, certificate: Mapping[str, Any]) -> MembershipResult:
-    """The same, with what the guarantee leaves; all attacks have the same rates, so that it is computed once."""
+    """Return the same, with what the guarantee leaves; all attacks have the same rates, so that it is computed once."""
     points, rates = result.attacks[0].tpr_at, result.attacks[0].roc.fpr
     bound = tpr_bound(certificate, np.concatenate([[point.fpr for point in points], rates]))
     bounds = (bound[: len(points)], bound[len(points) :])
@@ -318,7 +276,7 @@ def _with_bounds(result: MembershipResult, certificate: Mapping[str, Any]) -> Me
 def newcombe(
     first: int, of_first: int, second: int, of_second: int, confidence: float = 0.95
 ) -> tuple[float, float, float]:
-    """Difference of two independent shares with Newcombe's interval (1998, method 10, from Wilson's intervals).
+    """Return the difference of two independent shares and Newcombe's interval (1998, method 10).
 
     Example:
         >>> [round(value, 4) for value in newcombe(56, 70, 48, 80)]  # Newcombe's example (a)

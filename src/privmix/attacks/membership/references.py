@@ -26,25 +26,8 @@ _MOST_SETTINGS: Final = 2**20
 
 
 def deal_records(records: int, size: int, references: int, random: np.random.Generator) -> NDArray[np.bool_]:
-    """Choose the records of each reference model, so that all records are in as many models, give or take one.
-
-    Records are dealt from shuffled decks, one after another; with ``size`` half of ``records``, each pair of models
-    shares one deck.
-
-    Args:
-        records: n.
-        size: records a model, below n.
-        references: R.
-        random: shuffles the decks.
-
-    Returns:
-        (R, n) marks.
-
-    Example:
-        >>> marks = deal_records(10, 6, 5, np.random.default_rng(0))
-        >>> marks.sum(axis=1).tolist(), sorted(set(marks.sum(axis=0).tolist()))
-        ([6, 6, 6, 6, 6], [3])
-    """
+    """Return (R, n) marks of each model's ``size`` records; every record is in as many models, plus or minus one."""
+    # Records are dealt from shuffled decks; with ``size`` half of ``records``, each pair of models shares one deck.
     check_integer("reference size", size, low=1, high=records - 1)
     marks = np.zeros((references, records), bool)
     deck = random.permutation(records)
@@ -52,7 +35,7 @@ def deal_records(records: int, size: int, references: int, random: np.random.Gen
         hand, deck = deck[:size], deck[size:]
         if len(hand) < size:
             fresh = random.permutation(records)
-            # What the hand has from the end of the old deck stays in the new one.
+            # Records that the hand took from the end of the old deck stay in the new one.
             held = np.isin(fresh, hand)
             taken = fresh[~held][: size - len(hand)]
             deck = fresh[~np.isin(fresh, taken)]
@@ -73,34 +56,10 @@ def train_references(
     work: Path | None = None,
     progress: Progress | None = None,
 ) -> ReferenceModels:
-    """Make reference models and read each one's log-odds of all records; the models themselves are not kept.
+    """Train R reference models on ``size`` records each and keep only their log-odds of all n records (``logits_of``).
 
     Args:
-        trainer: makes a model as the target was made.
-        features: (n, d) of all records, members and others.
-        labels: (n,).
-        size: records of each model: as many as the target's, so that the plan means the same.
-        references: R.
-        streams: randomness of the choice of records and, derived from it, of each model; the caller destroys them.
-        logits_of: a model's log-odds (n,) of all records.
-        work: folder for finished models' log-odds. The same call goes on with what is there. Private: a folder that
-            does not exist yet, or one's own of mode 0700.
-        progress: called with ("reference models", done, R).
-
-    Raises:
-        InvalidInput: ``work`` belongs to another attack, or others than its owner can enter it.
-        StorageError: it can't be read or written.
-
-    Example:
-        >>> from sklearn.naive_bayes import GaussianNB
-        >>> from privmix.attacks.membership.scores import class_scores, true_class_logits
-        >>> from privmix.attacks.membership.trainers import EstimatorTrainer
-        >>> x, y = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2
-        >>> found = train_references(
-        ...     EstimatorTrainer(GaussianNB()), x, y, size=20, references=4, streams=SecretStreams.from_seed(0),
-        ...     logits_of=lambda model: true_class_logits(class_scores(model, x, 2), y))
-        >>> found.logits.shape, int(found.included.sum())
-        ((4, 40), 80)
+        work: owner-only folder of finished models' log-odds, from which the same call resumes.
     """
     no_core_dumps()
     marks = deal_records(len(features), size, references, streams.generator("reference records"))
@@ -152,11 +111,9 @@ class _Kept:
         return found.astype(bool)
 
     def load(self, number: int, records: int) -> NDArray[np.float64] | None:
-        """Log-odds of model ``number``, if it was finished."""
         return self._read(f"reference-{number:05d}.npz", (records,))
 
     def save(self, number: int, logits: NDArray[np.float64]) -> None:
-        """Keep the log-odds of model ``number``."""
         self._write(f"reference-{number:05d}.npz", logits)
 
     def _read(self, name: str, shape: tuple[int, ...]) -> NDArray[Any] | None:
@@ -183,7 +140,7 @@ class _Kept:
 def _identity(
     trainer: ReferenceTrainer, features: NDArray[Any], labels: NDArray[np.int64], size: int, references: int
 ) -> dict[str, Any]:
-    """What must be the same for finished models to count."""
+    """Return settings and records that must be the same for finished models to count."""
     digest = hashlib.blake2b(repr((features.shape, str(features.dtype))).encode(), digest_size=32)
     digest.update(np.ascontiguousarray(features).data)
     digest.update(np.ascontiguousarray(labels).data)

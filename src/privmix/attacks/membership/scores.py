@@ -1,4 +1,4 @@
-"""LiRA and RMIA: what a record's log-odds in the target say, next to its log-odds in models with and without it."""
+"""LiRA and RMIA: a record's log-odds in the target, next to its log-odds in models with and without it."""
 
 from __future__ import annotations
 
@@ -19,31 +19,12 @@ _LOG_TEMPERATURES: Final = (-7.0, 7.0)
 
 
 def gives_probabilities(model: Any) -> bool:
-    """Whether the model has probabilities of its own (``predict_proba``), and not scores only.
-
-    Learners on releases make theirs of scores by a temperature that the release gives them; an attacker fits one.
-    """
+    """Whether the model has ``predict_proba`` of its own; an attacker fits a temperature to other scores."""
     return hasattr(model, "predict_proba") and not hasattr(type(model), "temperature_")
 
 
 def class_scores(model: Any, features: NDArray[Any], classes: int) -> NDArray[np.float64]:
-    """(n, K) logarithms of the model's probabilities, or its scores where it has none.
-
-    Args:
-        model: has ``predict_proba`` or ``decision_function``, as learners on releases, trained models and classifiers
-            of scikit-learn do. A class that the model has never seen (``classes_``) has the least probability.
-        features: (n, d).
-        classes: K.
-
-    Raises:
-        InvalidInput: the model has neither method, or answers in another shape or with numbers that are not finite.
-
-    Example:
-        >>> from sklearn.dummy import DummyClassifier
-        >>> model = DummyClassifier(strategy="prior").fit(np.zeros((4, 1)), [0, 0, 2, 0])
-        >>> np.exp(class_scores(model, np.zeros((1, 1)), 3)).round(2).tolist()
-        [[0.75, 0.0, 0.25]]
-    """
+    """Return (n, K) log-probabilities, or scores of a model without them; a class not in ``classes_`` has the least."""
     if gives_probabilities(model):
         probabilities = np.asarray(model.predict_proba(features), dtype=np.float64)
         found = np.log(np.clip(probabilities, _TINY, None))
@@ -67,22 +48,8 @@ def class_scores(model: Any, features: NDArray[Any], classes: int) -> NDArray[np
 
 
 def fit_temperature(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
-    """The t for which softmax(scores / t) is likeliest (temperature scaling; Guo et al. 2017).
-
-    Learners by regression give scores near 0 and 1, which are no log-probabilities. An attacker who has records of the
-    same kind, of which none need be members, can scale them so that they are.
-
-    Args:
-        scores: (n, K).
-        labels: (n,).
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> logits = rng.normal(size=(4000, 3))
-        >>> labels = (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
-        >>> bool(0.08 < fit_temperature(logits / 10, labels) < 0.125)
-        True
-    """
+    """Return the likeliest t of softmax(scores / t) for (n, K) scores and (n,) labels (Guo et al. 2017)."""
+    # Regression scores lie near 0 and 1; an attacker with records of the same kind can scale them to log-probabilities.
     rows = np.arange(len(labels))
 
     def loss(log_temperature: float) -> float:
@@ -95,23 +62,8 @@ def fit_temperature(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> f
 def true_class_logits(
     scores: NDArray[np.float64], labels: NDArray[np.int64], temperature: float = 1.0
 ) -> NDArray[np.float64]:
-    """log(p / (1 - p)) of the probability p that each record's own class has: Carlini et al. 2022, section V.A.
-
-    The loss is log(1 + exp(-logit)), so that one number serves all attacks. It is computed from the other classes'
-    scores and not from p, which rounds to 1.
-
-    Args:
-        scores: (n, K) log-probabilities or scores, K >= 2.
-        labels: (n,) in 0 .. K-1.
-        temperature: scores are divided by it.
-
-    Raises:
-        InvalidInput: labels outside the classes, or a temperature that is not above 0.
-
-    Example:
-        >>> true_class_logits(np.log([[0.75, 0.25], [0.5, 0.5]]), np.array([0, 1])).round(4).tolist()
-        [1.0986, 0.0]
-    """
+    """Return (n,) log(p / (1 - p)) of each record's own class (Carlini et al. 2022, section V.A)."""
+    # The loss is log(1 + exp(-logit)): one number serves all attacks. From the other classes' scores: p rounds to 1.
     check_number("temperature", temperature, low=0, low_open=True)
     check_integer("classes", scores.shape[1], low=2)
     if len(labels) != len(scores) or labels.min(initial=0) < 0 or labels.max(initial=0) >= scores.shape[1]:
@@ -125,19 +77,14 @@ def true_class_logits(
 
 LEAST_REFERENCES: Final = 2
 """Models with a record, and without it, that an attack needs."""
-# From so many models on each side, a record's own variance is better than that of all records.
+# From this number of models on each side, a record's own variance is better than that of all records.
 _OWN_VARIANCE: Final = 32
 _SMALLEST_STD: Final = 1e-9
 
 
 @dataclass(frozen=True)
 class ReferenceModels:
-    """What R models, made like the target from known records, say of n records.
-
-    Attributes:
-        logits: (R, n) log-odds of each record's own class.
-        included: (R, n) whether the model was made with the record.
-    """
+    """(R, n) log-odds of each record's own class in R models of known records, and (R, n) membership."""
 
     logits: NDArray[np.float64]
     included: NDArray[np.bool_]
@@ -156,35 +103,18 @@ class ReferenceModels:
         least_out = int((~self.included).sum(axis=0).min(initial=self.count))
         least_in = int(self.included.sum(axis=0).min(initial=self.count))
         if least_out < LEAST_REFERENCES or (online and least_in < LEAST_REFERENCES):
-            allowed = f"so many that each record is left out by {LEAST_REFERENCES} of them and in as many others"
+            allowed = f"more: each record has to be left out by {LEAST_REFERENCES} of them and in as many others"
             raise InvalidInput("references", self.count, allowed)
 
 
 def lira_scores(
     target: NDArray[np.float64], references: ReferenceModels, *, online: bool = True
 ) -> NDArray[np.float64]:
-    """Likelihood ratio attack of Carlini et al. 2022: higher says member.
+    """Score records by the likelihood ratio attack of Carlini et al. 2022: members score higher.
 
-    Log-odds of a record over models with it, and over models without it, are each taken as Gaussian. Online the score
-    is the log of the ratio of the two densities at the target's log-odds; offline, which needs no model with the
-    record, it is how many standard deviations the target lies above models without it (a monotone function of the
-    paper's one-sided tail). With fewer than 32 models on a side, all records share that side's standard deviation,
-    pooled within records.
-
-    Args:
-        target: (n,) log-odds in the attacked model.
-        references: of the same records.
-        online: whether models with the record are used.
-
-    Raises:
-        InvalidInput: too few references.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> included = np.arange(8)[:, None] % 2 == np.array([0, 1])
-        >>> references = ReferenceModels(rng.normal(3.0 * included, 0.1), included)
-        >>> (lira_scores(np.array([3.0, 0.0]), references) > 0).tolist()
-        [True, False]
+    Log-odds over models with and without a record are each Gaussian. Online: log ratio of the two densities at the
+    target. Offline, without models that hold the record: standard deviations above the models without it (monotone in
+    the paper's one-sided tail). With fewer than 32 models on a side, records share that side's pooled deviation.
     """
     references.check(online=online)
     outside, spread_out = _gaussian(references.logits, ~references.included)
@@ -203,29 +133,11 @@ def rmia_scores(
     gamma: float = 1.0,
     offline_a: float = 0.3,
 ) -> NDArray[np.float64]:
-    """Robust membership inference attack of Zarifzadeh, Liu and Shokri 2024: higher says member.
+    """Score records by the attack of Zarifzadeh, Liu and Shokri 2024 (RMIA): members score higher.
 
-    The score of x is the share of population records z with  [p(x | target) / p(x)] / [p(z | target) / p(z)] > gamma.
-    p(x) is the average over reference models: online (p_in + p_out) / 2, offline ((1 + a) p_out + 1 - a) / 2.
-    The score is thus the population's distribution function at the ratio of x over gamma: gamma = 1 ranks finest, and
-    larger ones make ties.
-
-    Args:
-        target: (n,) log-odds in the attacked model.
-        references: of the same records.
-        population: (n,) which of the records are the z: such as are known to be no members.
-        online: whether models with the record are used.
-        gamma: >= 1.
-        offline_a: a, in [0, 1].
-
-    Raises:
-        InvalidInput: too few references, no population, or a constant out of range.
-
-    Example:
-        >>> included = np.arange(8)[:, None] % 2 == np.array([0, 1, 0])
-        >>> references = ReferenceModels(np.where(included, 3.0, 0.0), included)
-        >>> rmia_scores(np.array([3.0, 0.0, 0.0]), references, np.array([False, True, True])).tolist()
-        [1.0, 0.0, 0.0]
+    Score of x: the share of population records z with  [p(x | target) / p(x)] / [p(z | target) / p(z)] > gamma.
+    p(x) is the mean over reference models: online (p_in + p_out) / 2, offline ((1 + a) p_out + 1 - a) / 2.
+    gamma = 1 ranks finest; larger ones make ties.
     """
     check_number("gamma", gamma, low=1)
     check_number("offline_a", offline_a, low=0, high=1)

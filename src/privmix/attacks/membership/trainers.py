@@ -24,7 +24,7 @@ class ReferenceTrainer(Protocol):
     """Makes one model from records."""
 
     def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> Any:
-        """A classifier made from (n, d) features and (n,) labels; ``streams`` are fresh, and used up."""
+        """Return a classifier made from (n, d) features and (n,) labels; ``streams`` are fresh, and used up."""
 
     def settings(self) -> dict[str, Any]:
         """JSON values of all that decides what is made, but for records and streams."""
@@ -32,23 +32,7 @@ class ReferenceTrainer(Protocol):
 
 @dataclass(frozen=True)
 class ReleaseTrainer:
-    """Releases the records by the real engine under ``plan``, and fits ``learner`` on the release.
-
-    Attributes:
-        plan: of the attacked model's release.
-        learner: of the attacked model; a copy is fitted.
-        extractor: description of the feature extractor.
-        input_shape: shape of one raw input.
-
-    Example:
-        >>> from privmix.learning import NoiseAwareRidgeClassifier
-        >>> from privmix.planning import ReleaseConfig
-        >>> plan = ReleaseConfig(records=200, dim=3, classes=("no", "yes"), mixup_degree=8).calibrate(8.0, 1e-3)
-        >>> trainer = ReleaseTrainer(plan, NoiseAwareRidgeClassifier(), {"name": "identity"}, (3,))
-        >>> x = np.random.default_rng(0).normal(size=(200, 3))
-        >>> trainer(x, (x[:, 0] > 0).astype(int), SecretStreams.from_seed(0)).decision_function(x).shape
-        (200, 2)
-    """
+    """Release the records by the real engine under ``plan`` and fit a copy of ``learner`` on the release."""
 
     plan: Plan
     learner: ReleaseLearner
@@ -57,11 +41,7 @@ class ReleaseTrainer:
 
     @classmethod
     def of(cls, model: ReleaseLearner, certificate: Mapping[str, Any]) -> ReleaseTrainer:
-        """Makes models as ``model`` was made, from the release that ``certificate`` is of.
-
-        Raises:
-            InvalidInput: the model was fitted on another release.
-        """
+        """Return a trainer of models like ``model``, fitted on the release of ``certificate``."""
         if certificate["id"] != model.facts_.release_id:
             allowed = f"the release that the model was fitted on, {model.facts_.release_id}"
             raise InvalidInput("release", certificate["id"], allowed)
@@ -72,13 +52,9 @@ class ReleaseTrainer:
         return cls(plan, sklearn.clone(model), certificate["extractor"], tuple(certificate["input_shape"]))
 
     def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> ReleaseLearner:
-        """A fitted copy of the learner; the release is not kept."""
+        """Return a fitted copy of the learner; the release is not kept."""
         released = release_to_memory(
-            self.plan,
-            PrivateRecords(features, labels),
-            streams,
-            extractor=self.extractor,
-            input_shape=self.input_shape,
+            self.plan, PrivateRecords(features, labels), streams, extractor=self.extractor, input_shape=self.input_shape
         )
         learner: ReleaseLearner = sklearn.clone(self.learner)
         return learner.fit(released)
@@ -97,13 +73,7 @@ class DpSgdTrainer:
 
     @classmethod
     def of(cls, model: training.TrainedModel, device: str | None = None, module: Any = None) -> DpSgdTrainer:
-        """Makes models as ``model`` was made, from the settings in its certificate; of a network of the user's own from
-        its ``module``, with the weights that training began with.
-
-        Raises:
-            InvalidInput: the settings need what a certificate does not hold: public data, a pool, a bank of views or
-                augmentations of one's own.
-        """
+        """Return a trainer by the settings in the model's certificate; ``module``: the user's untrained network."""
         certificate = model.certificate
         settings = certificate["settings"]
         check_of_records(certificate["plan"].get("per_person"))
@@ -130,12 +100,12 @@ class DpSgdTrainer:
     def __call__(
         self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams
     ) -> training.TrainedModel:
-        """A trained model; no checkpoint is kept."""
+        """Return a trained model; no checkpoint is kept."""
         records = training.TrainingRecords.of(features, labels, classes=len(self.job.facts.classes))
         return self.job.run(records, streams=streams)
 
     def settings(self) -> dict[str, Any]:
-        """Those of the job."""
+        """Return settings of the job."""
         return self.job.settings()
 
 
@@ -146,7 +116,7 @@ class EstimatorTrainer:
     estimator: Any
 
     def __call__(self, features: NDArray[Any], labels: NDArray[np.int64], streams: SecretStreams) -> Any:
-        """A fitted copy."""
+        """Return a fitted copy."""
         copy = sklearn.clone(self.estimator)
         if "random_state" in copy.get_params():
             copy.set_params(random_state=int(streams.generator("estimator").integers(2**31)))

@@ -1,4 +1,4 @@
-"""What second moments are audited by: their noise alone, and how far a record moves them."""
+"""Audits of second moments: their noise alone, and how far a record moves them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, Keys, PureNoise, of_part
+from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, FreshStreams, PureNoise, of_part
 from privmix.audits.sensitivity import Pair, Part, QuerySensitivity, moved_parts, triangle
 from privmix.audits.worst_case import EngineFactory
 from privmix.designs.moments.engine import MomentSums
@@ -19,8 +19,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.publication.second_moments import SecondMoments
 
 
-def moments_noises(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    """Those of each moment."""
+def moments_noises(plan: MomentsPlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
     names = plan.classes + tuple(f"{number} more" for number in range(SIDE - plan.num_classes))
     wide = replace(plan, dim=SIDE, classes=names, rows=1)
     below = np.tril_indices(SIDE, -1)
@@ -46,12 +45,11 @@ def moments_noises(plan: MomentsPlan, samples: int, keys: Keys, make: EngineFact
         ("label sums", "labels", "counts", std["counts"], step),
     ):
         noise = PureNoise(name, GAUSSIAN, deviation, deviation, grid, np.stack(parts[drawn]))
-        # Of other numbers of classes: a label's norm, and with it the noise in what holds labels, depends on that.
+        # Not for another number of classes: a label's norm, and with it the noise in label parts, depends on that.
         yield of_part(noise, plan, part, off_diagonal=drawn == "off")
 
 
 def moments_moved(plan: MomentsPlan, pair: Pair) -> list[QuerySensitivity]:
-    """Each moment, and all together."""
     released: list[SecondMoments] = []
     for engine in pair.replayed()[:2]:
         for _ in engine.rows():

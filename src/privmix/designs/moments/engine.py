@@ -18,7 +18,7 @@ from privmix.engine.rows import Engine, RowBlock, released_mean
 from privmix.engine.tiles import TileReader, lattice_steps
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
-from privmix.mechanisms.persons import Weights
+from privmix.mechanisms.persons import RecordWeights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
@@ -31,16 +31,16 @@ _RECORDS_AT_ONCE = 4096
 _FEWEST_AT_ONCE, _NUMBERS_AT_ONCE = 512, 2**19
 # Numbers on the lattice that wait for their products, on all cores together.
 _NUMBERS_READY = 2**22
-# Logical size: noise streams are keyed by groups of so many matrix rows.
+# Logical size: noise streams are keyed by groups of this many matrix rows.
 NOISE_ROWS: Final = 128
-# Blocks of records on the lattice, and of noise, beside the sums.
+# Blocks of records on the lattice, and of noise, in addition to the sums.
 _SPARE = 2**28
 # Rows a block of sampled rows: those of a shard.
 _BLOCK_ROWS = 8192
 
 
 class MomentsEngine(Engine):
-    """Carries out a plan of second moments on private records.
+    """Carries out a plan of second moments on private records, read once for the mean and once for each panel of X'X.
 
     Formal guarantees:
         * every record is clipped, centred with the released mean and clipped again before its products are summed,
@@ -51,19 +51,11 @@ class MomentsEngine(Engine):
         * X'X gets one draw of noise for each pair of features, used for both of its entries;
         * nothing but the noisy mean and the noisy moments leaves; rows are samples made from those alone;
         * an engine runs once, and streams serve one engine.
-
-    Args:
-        plan: the public plan.
-        records: the private records: arrays, a feature store, or any :class:`RecordTiles`; read in blocks, once for the
-            mean and once for each panel of X'X.
-        streams: secret randomness; the caller destroys it afterwards.
-        workers: threads that clip records; None uses every core.
-        cluster: where passes over the records are carried out; None is this machine.
-        memory_bytes: what exact sums and the released X'X may take; None is half of the machine's. Where all of X'X
-            does not fit, it is summed in panels of rows, each from a pass over the records: no sum ever lies on a disk.
-            It is a target: at the least, 128 rows are summed at once. What is made of the released numbers afterwards
-            (the eigenvectors of X'X) takes 16 bytes for each of its entries.
     """
+
+    # memory_bytes: for exact sums and the released X'X; None is half of the machine's. If X'X does not fit, it is
+    # summed in panels of rows, each from a pass over the records: sums never lie on a disk. At the least 128 rows are
+    # summed at once. The eigenvectors of X'X afterwards take 16 bytes an entry.
 
     def __init__(
         self,
@@ -91,11 +83,7 @@ class MomentsEngine(Engine):
         return self._moments
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
-        """Release the moments, then yield rows sampled from them, a shard at a time, from row ``first`` on.
-
-        Raises:
-            RuntimeError: the engine, or another one on the same streams, ran before.
-        """
+        """Release the moments, then yield rows sampled from them, a shard at a time, from row ``first`` on."""
         if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
             raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
         self._streams.claim()
@@ -113,15 +101,15 @@ class MomentsEngine(Engine):
             tell("rows", min(start + _BLOCK_ROWS, plan.rows), plan.rows)
 
     def _centre(self, tell: Progress) -> NDArray[np.float32] | None:
-        """The mean to centre records by, where they are centred."""
+        """Return the mean to centre records by, where they are centred."""
         return released_mean(self._plan, lambda: self._clipped_sum(tell), self._streams)
 
     def _sampling(self) -> np.random.Generator:
-        """What rows are sampled by."""
+        """Return the generator that samples the rows."""
         return self._streams.generator("sampled rows")
 
     def _released_moments(self, tell: Progress) -> SecondMoments:
-        """The released numbers, which sampled rows are made from."""
+        """Return the released numbers, which sampled rows are made from."""
         released = np.empty((self._plan.dim, self._plan.dim), np.float32)
         # No name here holds the sums of a panel while those of the next are made.
         for number in range(len(self._panels) - 1):
@@ -156,11 +144,9 @@ class MomentPass(Pass["MomentSums"]):
     stage: ClassVar[str] = "moments"
 
     def empty(self) -> MomentSums:
-        """See :class:`privmix.engine.passes.Pass`."""
         return MomentSums(self.plan, self.panel)
 
     def add(self, reader: TileReader, index: int, sums: MomentSums, done: Callable[[int], None]) -> None:
-        """See :class:`privmix.engine.passes.Pass`."""
         passed = 0
         with mapping(reader.workers) as each:
             for features, labels, weights in reader.blocks(index, _RECORDS_AT_ONCE):
@@ -170,14 +156,7 @@ class MomentPass(Pass["MomentSums"]):
 
 
 def row_panels(dim: int, memory: int) -> list[range]:
-    """Rows of X'X to sum at once: up to the diagonal they fit in what ``memory`` leaves beside the released X'X.
-
-    Example:
-        >>> row_panels(1000, 2**30)
-        [range(0, 1000)]
-        >>> row_panels(1000, 0)[:2], len(row_panels(1000, 0))
-        ([range(0, 128), range(128, 256)], 8)
-    """
+    """Return the rows of X'X to sum at once: up to the diagonal they fit into ``memory`` next to the released X'X."""
     room = (memory - 4 * dim**2 - _SPARE) // 8
     if dim**2 <= room:
         return [range(dim)]
@@ -198,10 +177,6 @@ class MomentSums:
         * One person adds to each sum what a record may at most: see :mod:`privmix.mechanisms.persons`.
         * Exact: every sum is an integer below 2^53 in float64 or int64, so block sizes, threads, panels and the order
           of records change no bit of it; more records than that allows raise.
-
-    Args:
-        plan: the public plan.
-        panel: rows of X'X to sum, from a multiple of 128 on; None for all of them. Sums of labels are always whole.
     """
 
     def __init__(self, plan: MomentsPlan, panel: range | None = None) -> None:
@@ -221,16 +196,11 @@ class MomentSums:
         transform: RecordTransform,
         features: NDArray[Any],
         labels: NDArray[np.int64],
-        weights: Weights | None = None,
+        weights: RecordWeights | None = None,
         each: Callable[..., Iterator[Any]] = map,
     ) -> None:
-        """Add records: (b, d) features and (b,) labels in 0..K-1; of whole persons with what their records weigh.
-
-        ``each`` applies what clips and rounds records to parts of them, as ``map`` does, on threads if it likes.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
+        """Add (b, d) features and (b,) labels in 0..K-1; for whole persons with the weights of their records."""
+        # `each` applies what clips and rounds records to parts of them, as `map` does, on threads if it likes.
         if weights is not None:
             self._add_persons(transform.shares(np.asarray(features)), weights)
             return
@@ -249,7 +219,7 @@ class MomentSums:
                 self._add_by_class(steps, labels[part])
                 self._counts += np.bincount(labels[part], minlength=self._plan.num_classes)
 
-    def _add_persons(self, records: NDArray[np.float64], weights: Weights) -> None:
+    def _add_persons(self, records: NDArray[np.float64], weights: RecordWeights) -> None:
         """Add (b, d) transformed records of whole persons, as shares of the clipping bound."""
         self._room.take(weights.persons)
         self._add_products(self._lattice.quantise(records * weights.roots))
@@ -258,11 +228,6 @@ class MomentSums:
         self._label_steps += weights.label_steps(self._plan.num_classes, one, offset)
 
     def merge(self, other: MomentSums) -> None:
-        """Add the sums of the same panel over other records.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
         self._room.take(other._room.taken)
         self._second += other._second
         self._class_sums += other._class_sums
@@ -271,7 +236,7 @@ class MomentSums:
 
     def _add_products(self, steps: NDArray[np.float64]) -> None:
         """Add what (b, d) records on the lattice add to the panel of X'X."""
-        # Products and partial sums are integers below 2^53: exact in whatever order BLAS adds them.
+        # Products and partial sums are integers below 2^53: exact in any order in which BLAS adds them.
         if self._panel.start == 0:
             square = steps[:, : self._panel.stop]
             self._second = dsyrk(1.0, square.T, beta=1.0, c=self._second, lower=1, overwrite_c=1)
@@ -290,12 +255,7 @@ class MomentSums:
         noisy_rows(self._second, self._panel, std, unit, streams, "second moment noise", released)
 
     def released(self, streams: SecretStreams, second: NDArray[np.float32] | None = None) -> SecondMoments:
-        """Add the noise, once, and scale: the other way out.
-
-        Args:
-            streams: secret streams of the run.
-            second: the released X'X, where it was made in panels; None makes it of these sums, which are of all rows.
-        """
+        """Add the noise, once, and scale; ``second`` is the released X'X where it was made in panels."""
         plan, step = self._plan, self._lattice.step
         cross, counts = self._linear()
         with streams.lent("cross moment noise") as generator:
@@ -331,16 +291,7 @@ class MomentSums:
 def noisy_symmetric(
     sums: NDArray[np.float64], std: float, unit: float, streams: SecretStreams, purpose: str, *number: int
 ) -> NDArray[np.float32]:
-    """A symmetric matrix with noise in its lower triangle, a few matrix rows at a time, and the same above it.
-
-    Args:
-        sums: (d, d) exact integers; only the lower triangle is read.
-        std: standard deviation of the noise on the diagonal, in the same steps; 1/sqrt(2) of it elsewhere.
-        unit: what a step stands for.
-        streams: secret streams of the run.
-        purpose: names the streams of the noise, which serve nothing else.
-        number: of the matrix, where there are several of one purpose.
-    """
+    """Return (d, d) integers plus noise, ``std`` on the diagonal, std / sqrt(2) off it, times ``unit``; symmetric."""
     released = np.empty(sums.shape, np.float32)
     noisy_rows(sums, range(len(sums)), std, unit, streams, purpose, released, *number)
     return mirrored(released)
@@ -356,14 +307,8 @@ def noisy_rows(
     released: NDArray[np.float32],
     *number: int,
 ) -> None:
-    """Write some rows of a symmetric matrix with noise, up to the diagonal, to ``released`` (d, d).
-
-    Args:
-        sums: (rows, d or more) exact integers of these rows; what lies above the diagonal is not read.
-        rows: from a multiple of 128 to one, or to d: noise has one stream for 128 rows, whoever asks for them.
-        std, unit, streams, purpose, number: as for :func:`noisy_symmetric`.
-        released: entries above the diagonal may be left with anything: see :func:`mirrored`.
-    """
+    """Write rows of a symmetric matrix with noise, up to the diagonal, to ``released`` (d, d); see :func:`mirrored`."""
+    # Rows run from a multiple of 128 to one, or to d: noise has one stream for 128 rows, in any split into panels.
     off_diagonal = std / math.sqrt(2)
     for start in range(rows.start, rows.stop, NOISE_ROWS):
         stop = min(start + NOISE_ROWS, rows.stop)
@@ -379,7 +324,7 @@ def noisy_rows(
 
 
 def mirrored(released: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The matrix with what is below its diagonal above it, too; in place."""
+    """Return the matrix with what is below its diagonal above it, too; in place."""
     dim = len(released)
     for start in range(0, dim, NOISE_ROWS):
         stop = min(start + NOISE_ROWS, dim)

@@ -1,4 +1,4 @@
-"""What released second moments, and rows sampled from them, say about their noise."""
+"""Tests of the noise of released second moments, and of rows sampled from them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ from privmix.publication.second_moments import SecondMoments, sampled_std
 
 
 def moments_row_law(plan: MomentsPlan, beside: SecondMoments) -> RowLaw:
-    """The least noise that samples of the moments have."""
+    """Return the least noise that samples of the moments have."""
     return RowLaw(Law(sampled_std(beside) * (1 - PRODUCTS), 0.0), numbered=False)
 
 
 def moments_tests(plan: MomentsPlan, moments: SecondMoments) -> list[NoiseTest]:
-    """Test released second moments. Each was released once, so that signals hide more than they do in rows.
-
-    Raises:
-        InvalidInput: a number is off the grid, or noise is missing.
-    """
+    """Test released second moments; each was released once, so signals hide more than in rows."""
     units, std = plan.units, plan.noise_std
     for name, values in (("second", moments.second), ("cross", moments.cross), ("counts", moments.label_sums)):
         check_grid(f"moments: {name}", values, units[name], std[name])

@@ -22,15 +22,14 @@ AUTO: Final = "auto"
 class SecondMomentsClassifier(LinearLearner):
     """Regression of labels on features from X'X and X'Y alone, for releases of design ``moments``.
 
-    W ~ (U (L + a) U' + S)^-1 X'Y, where U are the eigenvectors of the released X'X, L its eigenvalues with the noise
-    shrunk out (``SecondMoments.spectrum``), a the regularisation, by default in proportion
-    to the largest eigenvalue that noise alone would have, and S the scatter between classes that X'Y shows
-    (``second_moments.regression``). AdaSSP (Wang 2018) likewise regularises by the size of the noise, but
-    keeps the noisy eigenvalues. A record f is scored by f W, plus the classes' shares if the release is centred.
+    W ~ (U (L + a) U' + S)^-1 X'Y. U are the eigenvectors of the released X'X, L its eigenvalues with the noise shrunk
+    out (``SecondMoments.spectrum``). a is the regularisation and S the scatter between classes that X'Y shows
+    (``second_moments.regression``). AdaSSP (Wang 2018) also regularises by the size of the noise, but keeps the noisy
+    eigenvalues. The score of a record f is f W, plus the classes' shares if the release is centred.
 
     Args:
-        regularisation: ``"auto"`` for ``Spectrum.ridge``, or a as a share of the largest
-            eigenvalue, > 0.
+        regularisation: ``"auto"`` for ``Spectrum.ridge``, in proportion to the largest eigenvalue of noise alone; or a
+            as a share of the largest eigenvalue, > 0.
 
     Attributes:
         coef_: (d, K) float32, W.
@@ -62,7 +61,7 @@ class SecondMomentsClassifier(LinearLearner):
 
     @classmethod
     def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
-        """The rule at the regularisation that noise alone asks for."""
+        """Return the rule at the regularisation that noise alone asks for."""
         return None if not made_by(plan).released else drawn_regression(plan, model, seed)
 
     def _check_params(self) -> None:

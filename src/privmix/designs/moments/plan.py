@@ -15,7 +15,7 @@ from privmix.options import described, option
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.registry import register
-from privmix.plans.setting import Assumed, Forecast, Setting
+from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
 MOMENTS: Final = "moments"
 LARGEST_DIM: Final = 8192
@@ -23,7 +23,7 @@ LARGEST_DIM: Final = 8192
 
 # Rows sampled from released moments: enough for any classifier, little enough to carry.
 _SAMPLED_ROWS: Final = 10_000
-# Shares of the budget that a planner tries; where a simulation can't tell them apart, the first errs least.
+# Shares of the budget that a planner tries; if a simulation cannot separate them, the first errs least.
 _LABEL_SHARES: Final = (0.35, 0.5, 0.2, 0.65, 0.1, 0.8, 0.9, 0.95, 0.97)
 _COUNT_SHARES: Final = (0.01, 0.002, 0.03, 0.05)
 
@@ -32,15 +32,14 @@ _COUNT_SHARES: Final = (0.01, 0.002, 0.03, 0.05)
 class MomentsPlan(BasePlan):
     """Everything public about a release of second moments before it runs.
 
-    Released are X'X (d, d), X'Y (d, K) and the label sums Y'1 (K), each with Gaussian noise, where a row of X is a
-    clipped (and privately centred) record of norm at most C and a row of Y its one-hot label minus the offset, of norm
-    at most B. Rows sampled from a Gaussian mixture with these moments go with them, so that any classifier can train:
-    they cost nothing.
+    The release is X'X (d, d), X'Y (d, K) and the label sums Y'1 (K), each with Gaussian noise. A row of X is a clipped
+    (and privately centred) record of norm at most C. A row of Y is its one-hot label minus the offset, of norm at most
+    B. Rows sampled from a Gaussian mixture with these moments are post-processing.
 
-    The three parts are ONE Gaussian query of noise multiplier s: 1/s^2 = 1/s_xx^2 + 1/s_xy^2 + 1/s_y^2, and 1/s_xy^2 =
-    ``label_share`` of what ``count_share`` leaves of 1/s^2. One record changes X'X by x x', of Frobenius norm at
-    most C^2. That matrix is symmetric: its upper triangle with the off-diagonal entries times sqrt(2) is a vector of
-    the same norm, so off-diagonal entries need noise of C^2 s_xx / sqrt(2) only, and diagonal ones of C^2 s_xx.
+    The three parts are ONE Gaussian query of noise multiplier s: 1/s^2 = 1/s_xx^2 + 1/s_xy^2 + 1/s_y^2. 1/s_xy^2 is
+    ``label_share`` of the part of 1/s^2 that ``count_share`` leaves. One record changes X'X by x x', of Frobenius norm
+    at most C^2. X'X is symmetric: its upper triangle with the off-diagonal entries times sqrt(2) is a vector of the
+    same norm. So off-diagonal entries need noise of C^2 s_xx / sqrt(2) only, and diagonal ones of C^2 s_xx.
 
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
@@ -69,16 +68,14 @@ class MomentsPlan(BasePlan):
 
     @staticmethod
     def largest_noise(label_share: float, count_share: float) -> float:
-        """The most that s times 4^lattice_bits may be: no part's noise then exceeds 2^45 lattice steps."""
+        """Return the most that s times 4^lattice_bits may be: no part's noise then exceeds 2^45 lattice steps."""
         return 2.0**45 * math.sqrt(min(1 - label_share, label_share) * (1 - count_share))
 
     def sampler_for(self, records: int) -> Sampler:
-        """Every record is in the one query."""
         return EveryRecord(records, 1)
 
     @property
     def adjacency(self) -> Adjacency:
-        """Add or remove one record."""
         return self.sampler.adjacency
 
     @property
@@ -88,17 +85,14 @@ class MomentsPlan(BasePlan):
 
     @property
     def second_noise_multiplier(self) -> float:
-        """s_xx."""
         return self.noise_multiplier / math.sqrt((1 - self.count_share) * (1 - self.label_share))
 
     @property
     def cross_noise_multiplier(self) -> float:
-        """s_xy."""
         return self.noise_multiplier / math.sqrt((1 - self.count_share) * self.label_share)
 
     @property
     def count_noise_multiplier(self) -> float:
-        """s_y."""
         return self.noise_multiplier / math.sqrt(self.count_share)
 
     @property
@@ -125,7 +119,6 @@ class MomentsPlan(BasePlan):
 
     @property
     def noise_std(self) -> dict[str, float]:
-        """By part; ``second`` is that of the diagonal."""
         return {"second": self.noise_std_second, "cross": self.noise_std_cross, "counts": self.noise_std_counts}
 
 
@@ -158,8 +151,8 @@ class Moments(Design[MomentsPlan]):
     moved = "privmix.designs.moments.audit:moments_moved"
     beside_tests = "privmix.designs.moments.evidence:moments_tests"
 
-    label_share: Share = option(0.5, "Moments: share of the budget for X'Y; X'X gets the rest.")
-    count_share: Share = option(0.002, "Moments: share of the budget for the label sums.")
+    label_share: Share = option(0.5, "Share of the budget for X'Y (the rest: X'X).")
+    count_share: Share = option(0.002, "Share of the budget for label sums.")
 
     def check(self, setting: Setting) -> None:
         """There is nothing that the options could contradict."""
@@ -170,7 +163,6 @@ class Moments(Design[MomentsPlan]):
     def constants(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
     ) -> dict[str, Any]:
-        """The fields of its plan."""
         # A sum of n products of 2 * bits bits must stay below 2^53; one bit is left for a declared count being low.
         bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
         # Much noise needs no fine grid, and must stay within what float64 counts exactly.
@@ -203,7 +195,7 @@ class Moments(Design[MomentsPlan]):
     @classmethod
     def beside(cls, plan: MomentsPlan) -> Beside:
         dim, classes = plan.dim, plan.num_classes
-        # Of X'X its lower triangle by rows.
+        # The lower triangle of X'X, by rows.
         shapes = {"second": (dim * (dim + 1) // 2,), "cross": (dim, classes), "label_sums": (classes,)}
         return Beside("moments.safetensors", shapes, dim)
 
@@ -239,9 +231,9 @@ Gaussian mixture that has these moments, for classifiers that want rows.
         return {"sampled rows": f"{plan.rows:,}", "budget": shares + " to label sums"}
 
     @classmethod
-    def forecast(cls, plan: MomentsPlan, assumed: Assumed) -> Forecast:
+    def forecast(cls, plan: MomentsPlan, assumed: AssumedRecords) -> MomentForecast:
         axes = assumed.noise
-        return Forecast(
+        return MomentForecast(
             axes * plan.second_noise_multiplier / math.sqrt(2),
             axes * plan.label_norm * plan.cross_noise_multiplier,
             counts=plan.noise_std_counts,

@@ -7,19 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from privmix.audits.bounds import Scores
-from privmix.audits.worst_case import (
-    MOST_TRIALS,
-    AddRemoveCase,
-    check_room,
-    label_overlap,
-)
+from privmix.audits.worst_case import MOST_TRIALS, AddRemoveCase, check_room, label_overlap
 from privmix.designs.moments.plan import MomentsPlan
 from privmix.engine.rows import Engine, RowBlock
 from privmix.publication import RecordTransform
 
 
 def moments_case(plan: MomentsPlan) -> MomentsCase:
-    """Of plans of that design; see :func:`worst_case_of`."""
     check_room(plan)
     width = 1 if plan.centred else MOST_TRIALS
     names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
@@ -37,7 +31,6 @@ class MomentsCase(AddRemoveCase[MomentsPlan]):
         return np.zeros((2, self.trials))
 
     def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
-        """There is one query."""
         return np.zeros(self.trials)
 
     def of_rest(self, engine: Engine) -> Scores:

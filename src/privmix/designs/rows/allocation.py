@@ -22,15 +22,9 @@ from privmix.plans.setting import Setting
 class Allocation(DrawnMembers):
     """Poisson's rows, but each record is in exactly k of T rows, k being m T / n rounded (random allocation).
 
-    No record is left out and none is in more rows than others, so that the same guarantee takes a little less noise
-    than Poisson's rows do: too little less for the planner, which does not try it. A row holds n k / T records on
-    average, which is m where m T / n is a whole number.
-
-    Example:
-        >>> setting = Setting(records=1000, dim=3, classes=("no", "yes"))
-        >>> plan = Allocation(mixup_degree=16).plan(setting, 1.2, None)
-        >>> plan.record_rate, plan.sampler.event(plan.row_query).events[0].count
-        (0.016, 8)
+    Every record is in an equal number of rows, so that the same guarantee takes a little less noise than Poisson's rows
+    do. The planner does not try the design: the gain is too small. A row holds n k / T records on average, which is m
+    where m T / n is a whole number.
     """
 
     name = "allocation"
@@ -71,12 +65,7 @@ class Allocation(DrawnMembers):
 
 
 def rows_each(degree: int, rows: int, records: int) -> int:
-    """k: m T / n rounded to a whole number, at least 1 and at most T; made of public numbers only.
-
-    Example:
-        >>> rows_each(64, 60_000, 60_000), rows_each(64, 500, 1000), rows_each(1, 10, 1000)
-        (64, 32, 1)
-    """
+    """Return k: m T / n rounded to a whole number from 1 to T, from public numbers only."""
     return min(rows, max(1, (2 * degree * rows + records) // (2 * records)))
 
 

@@ -1,4 +1,4 @@
-"""What rows are audited by: their noise alone, and how far a record moves them."""
+"""Audits of rows: their noise alone, and how far a record moves them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, Keys, PureNoise, of_part
+from privmix.audits.empty_runs import GAUSSIAN, LAPLACE, FreshStreams, PureNoise, of_part
 from privmix.audits.sensitivity import ORDERS, Pair, QuerySensitivity, distances, largest
 from privmix.audits.worst_case import EngineFactory, as_persons
 from privmix.engine import PrivateRecords
@@ -27,8 +27,7 @@ _ROWS: Final = 2 * ROW_TILE + 512
 _FEATURES: Final = 256
 
 
-def mixed_row_noises(plan: ReleasePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    """Those of features and of labels."""
+def mixed_row_noises(plan: ReleasePlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
     step = 2.0**-plan.lattice_bits * plan.weight_step
     law = LAPLACE if plan.noise == LAPLACE else GAUSSIAN
     wide = _with_few_records(replace(plan, dim=_FEATURES, rows=max(_ROWS, -(-samples // _FEATURES))))
@@ -45,13 +44,13 @@ def mixed_row_noises(plan: ReleasePlan, samples: int, keys: Keys, make: EngineFa
 
 
 def _with_few_records(plan: ReleasePlan) -> ReleasePlan:
-    """Rows of a fixed size need so many records; the noise of others does not know how many there are."""
+    """Rows of a fixed size need this many records; the noise of others does not depend on the number of records."""
     if not plan.kind.fixed_size:
         return plan
     return replace(plan, records=plan.mixup_degree, record_rate=1.0)
 
 
-def _rows(plan: ReleasePlan, keys: Keys, make: EngineFactory, name: str) -> tuple[Scores, Scores]:
+def _rows(plan: ReleasePlan, keys: FreshStreams, make: EngineFactory, name: str) -> tuple[Scores, Scores]:
     """(T, d) and (T, K) noise of the sums behind released rows, in the units of features and labels."""
     count = plan.records if plan.kind.fixed_size else 1
     records = PrivateRecords(np.zeros((count, plan.dim), np.float32), np.zeros(count, np.int64))

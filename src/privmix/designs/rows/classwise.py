@@ -16,7 +16,7 @@ from privmix.mechanisms.sampling import ClasswiseSampling, Sampler
 from privmix.options import described, option
 from privmix.plans.registry import register
 from privmix.plans.rows import ReleasePlan, RowDesign
-from privmix.plans.setting import Assumed, Forecast, Setting
+from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
 _FULL = "classwise-full"
 
@@ -28,11 +28,6 @@ class Classwise(RowDesign):
     """Row t draws records of class t mod K alone, each with one probability, or all of them.
 
     The mixup degree is an expected number, and not used with ``full_batch``.
-
-    Example:
-        >>> setting = Setting(records=40, dim=3, classes=("no", "yes"))
-        >>> Classwise(full_batch=True).plan(setting, 1.0, None).rows
-        2
     """
 
     name = "classwise"
@@ -40,15 +35,12 @@ class Classwise(RowDesign):
     worst_case = "privmix.designs.rows.worst_case:classwise_case"
     words = "each row holds records of one class only, so its label is public"
     draws = "each row takes records of one class"
-    labels: ClassVar = {
-        _FULL: "class sums (class-wise, full batch)",
-        "classwise": "class-wise Poisson mixup",
-    }
+    labels: ClassVar = {_FULL: "class sums (class-wise, full batch)", "classwise": "class-wise Poisson mixup"}
     learner = "discriminant"
     mixes_all_classes = False
     public_labels = True
 
-    full_batch: Switch = option(False, "Classwise: one row a class that holds all of it.")
+    full_batch: Switch = option(False, "Use all records of a class in its one row.")
 
     @property
     def weighs_persons(self) -> bool:
@@ -135,11 +127,11 @@ class Classwise(RowDesign):
         return plan.expected_members
 
     @classmethod
-    def forecast(cls, plan: ReleasePlan, assumed: Assumed) -> Forecast:
+    def forecast(cls, plan: ReleasePlan, assumed: AssumedRecords) -> MomentForecast:
         if plan.record_rate != 1:
             found = super().forecast(plan, assumed)
-            # How many rows are of which class is fixed: what classes differ by adds nothing to the errors of X'X and
-            # X'Y, though learners see no more than how much rows vary.
+            # The number of rows of each class is fixed: differences between classes add nothing to the errors of X'X
+            # and X'Y. Learners still see no more than how much rows vary.
             degree = plan.expected_members
             own = assumed.within / degree + (plan.feature_noise_multiplier / degree) ** 2
             less, second = own / (own + cls.amplified(plan) * assumed.between / degree), found.second
@@ -147,4 +139,4 @@ class Classwise(RowDesign):
             return replace(found, second=second * less, cross=found.cross * np.sqrt(less), taken=found.cross)
         # Full-batch class sums: X'Y itself, and nothing about X'X.
         repeats = max(1.0, plan.rows / plan.num_classes)
-        return Forecast(None, assumed.noise * plan.noise_multiplier / math.sqrt(repeats))
+        return MomentForecast(None, assumed.noise * plan.noise_multiplier / math.sqrt(repeats))

@@ -37,12 +37,7 @@ class FixedSize(DrawnMembers):
 @described
 @dataclass(frozen=True)
 class Fixed(FixedSize):
-    """Each row takes m records without replacement (DP-InstaHide; Lee et al. 2019).
-
-    Example:
-        >>> Fixed(mixup_degree=4, noise="laplace").plan(Setting(9, 3, ("no", "yes")), 2.0, None).norm
-        'l1'
-    """
+    """Each row takes m records without replacement (DP-InstaHide; Lee et al. 2019)."""
 
     name = "fixed"
     persons = True
@@ -51,7 +46,7 @@ class Fixed(FixedSize):
     draws = "each row takes m records without replacement"
     noises = NOISES
 
-    noise: Annotated[str, Choice(*NOISES)] = option(GAUSSIAN, "gaussian, or laplace (design fixed, L1 clipping).")
+    noise: Annotated[str, Choice(*NOISES)] = option(GAUSSIAN, "Noise distribution: gaussian, or laplace (L1 clipping).")
 
     def check(self, setting: Setting) -> None:
         super().check(setting)
@@ -68,7 +63,7 @@ class Fixed(FixedSize):
 
     @property
     def other_adjacency(self) -> Adjacency | None:
-        # See PureAccountant: a record that is added takes another's place. Of Gaussian noise nothing is proven here.
+        # See PureAccountant: a record that is added takes another's place. For Gaussian noise there is no proof here.
         return Adjacency.ADD_REMOVE if self.noise == LAPLACE else None
 
     def fields(self, setting: Setting) -> dict[str, Any]:

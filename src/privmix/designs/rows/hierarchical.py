@@ -35,7 +35,7 @@ class Hierarchical(NoisyLabels):
     mixes_all_classes = False
     parts = frozenset({"class_rate"})
 
-    expected_classes: float = option(3.0, "Hierarchical: expected classes in a row.")
+    expected_classes: float = option(3.0, "Expected number of classes in a row.")
 
     def check(self, setting: Setting) -> None:
         check_number("expected_classes", self.expected_classes, low=0, high=len(setting.classes), low_open=True)

@@ -23,14 +23,7 @@ DEGREES = (16, 64, 256, 1024)
 @described
 @dataclass(frozen=True)
 class Poisson(DrawnMembers):
-    """Each record joins each row independently with probability m/n (DPMix, DPFMix, NeuroMixGDP).
-
-    Example:
-        >>> setting = Setting(records=1000, dim=3, classes=("no", "yes"))
-        >>> plan = Poisson(mixup_degree=16).plan(setting, 1.2, None)
-        >>> plan.record_rate, plan.sampler.event(plan.row_query).count
-        (0.016, 1000)
-    """
+    """Each record joins each row independently with probability m/n (DPMix, DPFMix, NeuroMixGDP)."""
 
     name = "poisson"
     persons = True

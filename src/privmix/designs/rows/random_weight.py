@@ -31,8 +31,8 @@ class RandomWeight(FixedSize):
     averages = False
     parts = frozenset({"dirichlet_alpha", "max_weight"})
 
-    dirichlet_alpha: Annotated[float, Number(1e-3, 1e6)] = option(1.0, "Random-weight: concentration.")
-    max_weight: Rate = option(1.0, "Random-weight: largest weight.")
+    dirichlet_alpha: Annotated[float, Number(1e-3, 1e6)] = option(1.0, "Concentration of the Dirichlet weights.")
+    max_weight: Rate = option(1.0, "Upper bound on a record's weight.")
 
     def fields(self, setting: Setting) -> dict[str, Any]:
         return {

@@ -1,9 +1,6 @@
-"""Worst cases of the designs with rows of a fixed size, where one record is replaced by another.
-
-All other records are alike, so that a row without the canary is known but for its noise. Without centring they are like
-the replaced record as well: only the new one shows, by twice a record's bound. A released mean would follow such
-records and take most of them away; with centring the others lie at the origin, and the canary on one side or the other.
-"""
+"""Worst cases of the designs with rows of a fixed size, where one record is replaced by another."""
+# All other records are alike, so a row without the canary is known but for its noise. Without centring they are like
+# the replaced record: the new one shows by twice a record's bound. With centring they lie at the origin.
 
 from __future__ import annotations
 
@@ -31,7 +28,7 @@ class ReplaceCase(WorstCase[ReleasePlan]):
 
     @classmethod
     def of(cls, plan: ReleasePlan) -> ReplaceCase:
-        """The case of a plan of design fixed or random-weight."""
+        """Return the case of a plan of design fixed or random-weight."""
         shared = math.gcd(plan.records, plan.mixup_degree) if plan.kind.averages else 1
         degree, records = plan.mixup_degree // shared, plan.records // shared
         names = plan.classes if plan.centred else ("new", "old")
@@ -119,5 +116,5 @@ class ReplaceCase(WorstCase[ReleasePlan]):
 
 
 def replace_case(plan: ReleasePlan) -> ReplaceCase:
-    """Of rows of a fixed size; see :func:`privmix.audits.worst_case.worst_case_of`."""
+    """Worst case of rows of a fixed size; see :func:`privmix.audits.worst_case.worst_case_of`."""
     return ReplaceCase.of(plan)

@@ -1,8 +1,6 @@
-"""Worst cases of the designs that add or remove one record; see :mod:`privmix.audits.worst_case`.
-
-Units: what a record adds to a row is measured in its own bound, so a canary adds 1 and noise has standard deviation s_x
-in its coordinate and s_y along its label; both together are one reading of it with the joint noise s.
-"""
+"""Worst cases of the designs that add or remove one record; see :mod:`privmix.audits.worst_case`."""
+# A record's part in a row is measured in its own bound: a canary adds 1. Noise s_x in its coordinate and s_y along its
+# label are together one reading of it with the joint noise s.
 
 from __future__ import annotations
 
@@ -17,14 +15,7 @@ from scipy import stats
 from scipy.special import expit
 
 from privmix.audits.bounds import Scores
-from privmix.audits.worst_case import (
-    MOST_TRIALS,
-    AddRemoveCase,
-    Indices,
-    check_room,
-    exact_pairs,
-    label_overlap,
-)
+from privmix.audits.worst_case import MOST_TRIALS, AddRemoveCase, Indices, check_room, exact_pairs, label_overlap
 from privmix.engine.rows import RowBlock
 from privmix.mechanisms.sampling import AllocationSampling, log_mixture
 from privmix.plans import ReleasePlan
@@ -46,26 +37,22 @@ def width_of(plan: ReleasePlan) -> int:
 
 
 def poisson_case(plan: ReleasePlan) -> PoissonCase:
-    """Of plans of that design; see :func:`worst_case_of`."""
     width = width_of(plan)
     return PoissonCase(reduced_to(plan, width, width + 1), width)
 
 
 def allocation_case(plan: ReleasePlan) -> AllocationCase:
-    """Of plans of that design; see :func:`worst_case_of`."""
     width = width_of(plan)
     return AllocationCase(reduced_to(plan, width, width + 1), width)
 
 
 def classwise_case(plan: ReleasePlan) -> ClasswiseCase:
-    """Of plans of that design; see :func:`worst_case_of`."""
     width = width_of(plan)
     usable = 1 if plan.centred else plan.rows % plan.num_classes or plan.num_classes
     return ClasswiseCase(replace(plan, dim=width), width * usable, usable)
 
 
 def hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
-    """Of plans of that design; see :func:`worst_case_of`."""
     level = _companion_level(plan, 1.0)
     members = _members_for(plan, level)
     width = max(1, min(width_of(plan), _MOST_OTHERS // members))
@@ -73,7 +60,7 @@ def hierarchical_case(plan: ReleasePlan) -> HierarchicalCase:
 
 
 def reduced_to(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
-    """The plan with so many features and, where it is not centred, classes: at the same price."""
+    """Return the plan with ``dim`` features and, unless it is centred, ``classes`` classes: at the same price."""
     names = plan.classes if plan.centred else tuple(str(number) for number in range(classes))
     reduced = replace(plan, dim=dim, classes=names)
     assert reduced.event == plan.event, "what runs is not what is audited"
@@ -81,12 +68,10 @@ def reduced_to(plan: ReleasePlan, dim: int, classes: int) -> ReleasePlan:
 
 
 def _companion_level(plan: ReleasePlan, label_overlap: float) -> float:
-    """The feature, in the canary's coordinate, of a record whose label overlaps with the canary's.
-
-    Its part along the label is cancelled by its part along the feature, weighted by the noise of both: what is learnt
-    of it then says nothing about the canary, and hides nothing of it. For lambda < 1 that would need more than the
-    feature's bound; the attack is then a little weaker than the best.
-    """
+    """Return the feature, in the canary's coordinate, of a record whose label overlaps with the canary's."""
+    # Its part along the label is cancelled by its part along the feature, weighted by the noise of both. A reading of
+    # it then shows nothing of the canary, and hides nothing. For lambda < 1 that would need more than the feature's
+    # bound; the attack is then a little weaker than the best.
     return max(-1.0, -label_overlap / plan.label_noise_ratio**2)
 
 
@@ -104,7 +89,7 @@ def _joint(feature_noise: float, label_noise: float, level: float) -> float:
 
 @dataclass(frozen=True)
 class _RowCase(AddRemoveCase[ReleasePlan]):
-    """What the cases of noisy rows have in common."""
+    """Common base of the cases of noisy rows."""
 
     def of_repeats(self, x: Scores, transform: RecordTransform) -> Scores:
         return np.asarray(self._pairs(x, transform).sum(axis=0))
@@ -155,7 +140,7 @@ class PoissonCase(_RowCase):
 
 @dataclass(frozen=True)
 class AllocationCase(PoissonCase):
-    """The canary alone, in one row of every block: of each block the mean of its rows' likelihood ratios tells."""
+    """The canary alone, in one row of every block: a block's score is the mean of its rows' likelihood ratios."""
 
     def of_all_rows(self, blocks: Sequence[RowBlock], transform: RecordTransform) -> Scores:
         found = [self.reading(block, transform) for block in blocks]
@@ -200,12 +185,11 @@ class ClasswiseCase(_RowCase):
 
 @dataclass(frozen=True)
 class HierarchicalCase(_RowCase):
-    """The canary among ``members`` records of its class, by which the label row shows whether the class was drawn.
+    """The canary among ``members`` records of its class, by which the label row shows whether the class was drawn."""
 
-    They lie against the canary in its coordinate, so that their random number moves feature and label readings apart
-    and leaves the canary's alone: of the two readings, one combination shows the canary with the joint noise s, and one
-    shows the class.
-    """
+    # They lie against the canary in its coordinate: their random number moves feature and label readings apart and
+    # leaves the canary's alone. One combination of the two readings shows the canary with the joint noise s, one shows
+    # the class.
 
     members: int
     level: float

@@ -1,4 +1,4 @@
-"""What a series is audited by: the noise of its step alone, and how far a record moves it."""
+"""Audits of a series: the noise of its step alone, and how far a record moves it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.empty_runs import GAUSSIAN, SIDE, Keys, PureNoise, of_part
+from privmix.audits.empty_runs import GAUSSIAN, SIDE, FreshStreams, PureNoise, of_part
 from privmix.audits.sensitivity import Pair, QuerySensitivity, moved_parts
 from privmix.audits.worst_case import EngineFactory
 from privmix.designs.moments.audit import moment_parts
@@ -20,8 +20,8 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.publication.second_moments import SecondMoments
 
 
-def series_noises(plan: SeriesPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    """Those of each moment as the plan's step releases it, the steps before made too."""
+def series_noises(plan: SeriesPlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
+    """Yield the noises of each moment as the plan's step releases it, the steps before made too."""
     names = plan.classes + tuple(f"{number} more" for number in range(SIDE - plan.num_classes))
     wide = replace(plan.of_first(), dim=SIDE, classes=names, rows=1)
     below = np.tril_indices(SIDE, -1)
@@ -31,7 +31,7 @@ def series_noises(plan: SeriesPlan, samples: int, keys: Keys, make: EngineFactor
         released = empty_series(wide, plan.step, streams)[-1]
         parts["diagonal"].append(np.diag(released.second).astype(np.float64))
         parts["labels"].append(released.label_sums.astype(np.float64))
-        # So many that keeping all of each key would fill the memory.
+        # Entries of all keys would fill the memory: keep enough for the samples.
         if len(parts["off"]) * len(below[0]) < samples:
             parts["off"].append(released.second[below].astype(np.float64))
             parts["cross"].append(released.cross.astype(np.float64).ravel())
@@ -49,19 +49,12 @@ def series_noises(plan: SeriesPlan, samples: int, keys: Keys, make: EngineFactor
         ("label sums", "labels", "counts", std["counts"]),
     ):
         noise = PureNoise(name, GAUSSIAN, deviation, deviation, units[part], np.stack(parts[drawn]))
-        # Of other numbers of classes: a label's norm, and with it the noise in what holds labels, depends on that.
+        # Not for another number of classes: a label's norm, and with it the noise in label parts, depends on that.
         yield of_part(noise, plan, part, off_diagonal=drawn == "off")
 
 
 def empty_series(plan: SeriesPlan, steps: int, streams: SecretStreams) -> list[SecondMoments]:
-    """What the first ``steps`` steps release of no record; ``plan`` is that of the first.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(100, 3, ("no", "yes"), design="moments-series", steps=4)
-        >>> len(empty_series(config.with_noise(2.0), 3, SecretStreams.from_seed(0)))
-        3
-    """
+    """Return what the first ``steps`` steps release of no record; ``plan`` is that of the first."""
     found: list[SecondMoments] = []
     for step in range(steps):
         plan = plan if step == 0 else plan.after(1)

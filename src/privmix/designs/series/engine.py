@@ -9,13 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.designs.moments.engine import (
-    NOISE_ROWS,
-    MomentPass,
-    MomentsEngine,
-    MomentSums,
-    mirrored,
-)
+from privmix.designs.moments.engine import NOISE_ROWS, MomentPass, MomentsEngine, MomentSums, mirrored
 from privmix.designs.series.plan import SeriesPlan
 from privmix.engine.rows import RowBlock
 from privmix.errors import InvalidInput
@@ -27,12 +21,7 @@ from privmix.publication.second_moments import SecondMoments
 
 @dataclass(frozen=True, eq=False)
 class Before:
-    """What the step before released, from which a step goes on. Public.
-
-    Attributes:
-        moments: of the records of all steps before.
-        centre: (d,) the mean that the first step released; None where none is.
-    """
+    """Public result of the step before: moments of all records so far, and the (d,) mean of the first step or None."""
 
     moments: SecondMoments
     centre: NDArray[np.float32] | None
@@ -41,28 +30,20 @@ class Before:
 class SeriesEngine(MomentsEngine):
     """Carries out one step of a series on the records that are new in it.
 
-    Formal guarantees (beside those of :class:`MomentsEngine`):
-        * what is added to the numbers of the step before is x + round(B z)_t - round(B z)_(t-1), a whole number that is
-          exact before anything is added to it: whatever the step before is said to have released, what leaves is a
-          function of that and of y_t - y_(t-1);
+    Formal guarantees (in addition to those of :class:`MomentsEngine`):
+        * the term added to the numbers of the step before is x + round(B z)_t - round(B z)_(t-1), a whole number that
+          is exact before any addition. For any stated release of the step before, the output is a function of that
+          release and of y_t - y_(t-1);
         * noise is a function of the key of the series and of the step: every engine of a series has streams under the
           same key, and for each step one set of records alone;
         * the mean is released in the first step alone, from its records.
-
-    Args:
-        plan, records, workers, cluster, memory_bytes: see :class:`MomentsEngine`.
-        streams: secret streams under the key of the series.
     """
 
     _plan: SeriesPlan
     _before: Before | None = None
 
     def goes_on(self, before: Before) -> None:
-        """Say what the step before released; before :meth:`rows`, and for every step but the first.
-
-        Raises:
-            InvalidInput: it is of other sizes, or this is the first step.
-        """
+        """Set what the step before released; call it before :meth:`rows`, for every step but the first."""
         plan = self._plan
         sizes = before.moments.second.shape, before.moments.cross.shape, before.centre is not None
         if plan.step == 1 or sizes != ((plan.dim, plan.dim), (plan.dim, plan.num_classes), plan.centred):
@@ -70,11 +51,6 @@ class SeriesEngine(MomentsEngine):
         self._before = before
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
-        """See :meth:`MomentsEngine.rows`.
-
-        Raises:
-            RuntimeError: it is not known what the step before released, or the engine ran before.
-        """
         if self._plan.step > 1 and self._before is None:
             raise RuntimeError("a later step goes on from the one before")
         return super().rows(progress, first=first)
@@ -103,16 +79,11 @@ class SeriesPass(MomentPass):
     plan: SeriesPlan
 
     def empty(self) -> SeriesSums:
-        """See :class:`privmix.engine.passes.Pass`."""
         return SeriesSums(self.plan, self.panel)
 
 
 class SeriesSums(MomentSums):
-    """Exact sums of products of the records of one step. Secret.
-
-    Args:
-        plan, panel: see :class:`MomentSums`.
-    """
+    """Exact sums of products of the records of one step. Secret."""
 
     _plan: SeriesPlan
     before: SecondMoments | None = None
@@ -142,13 +113,12 @@ class SeriesSums(MomentSums):
     def _added(
         self, streams: SecretStreams, purpose: str, number: tuple[int, ...], shape: tuple[int, ...], std: float
     ) -> NDArray[np.float64]:
-        """What the noise of this step is more than that of the step before: whole numbers."""
+        """Noise of this step minus that of the step before: whole numbers."""
         plan = self._plan
         now, before = correlated_noise(streams, purpose, number, shape, std, plan.factor, plan.step)
         return now - before
 
     def released(self, streams: SecretStreams, second: NDArray[np.float32] | None = None) -> SecondMoments:
-        """See :meth:`MomentSums.released`."""
         plan, units, std, before = self._plan, self._plan.units, self._plan.independent_std, self.before
         cross, counts = self._linear()
         cross = cross + self._added(streams, "series cross moment noise", (), cross.shape, std["cross"])
@@ -169,10 +139,8 @@ class SeriesSums(MomentSums):
 
 
 def _gone_on(added: NDArray[np.float64], before: NDArray[np.float32] | None, unit: float) -> NDArray[np.float32]:
-    """What the step before released and what this one adds to it: whole numbers of grid steps, in units, in float32.
-
-    ``added`` is exact by now: what is done here with it and with released numbers is post-processing.
-    """
+    """Add this step's whole numbers of grid steps to what the step before released, in units, in float32."""
+    # `added` is exact by now: what is done here with it and with released numbers is post-processing.
     if before is None:
         return np.asarray(added * unit, np.float32)
     return np.asarray((np.rint(before.astype(np.float64) / unit) + added) * unit, np.float32)

@@ -1,18 +1,13 @@
-"""What all releases of a series say together of the records so far: less noise than the newest alone.
+"""All releases of a series as one estimate of the records so far: less noise than the newest alone.
 
-The newest release is of all records, those before it are of fewer. But their noise goes with the newest's, so that they
-tell what that is, if records of all steps are alike.
+For an entry of X'X, of X'Y or of the label sums let y_s be the value that step s released. N_s is the number of records
+so far, and m the entry's mean in the population. Then y = N m + e + z. Noise z has the known covariance s^2 R, R = B B'
+(:mod:`privmix.mechanisms.factorisation`). The sampling error e grows as a sum of independent records does: its
+covariance is s^2 q K, K_st = min(N_s, N_t) / N_T. The best unbiased estimate of N_T m is w'y with w in proportion to (R
++ q K)^-1 N (Aitken 1936). A large q gives the newest release alone; q = 0 and 12 equal steps 0.81 of its variance.
 
-Of an entry of X'X, of X'Y or of the label sums let y_s be what step s released, N_s the number of records so far, and m
-the entry's mean over those whom the records are drawn from. Then y = N m + e + z. Noise z has the known covariance s^2
-R, R = B B' (:mod:`privmix.mechanisms.factorisation`). By e the records differ from whom they are drawn from; it grows
-step by step, as a sum of independent records does: its covariance is s^2 q K, K_st = min(N_s, N_t) / N_T. The best
-unbiased estimate of N_T m is w'y with w in proportion to (R + q K)^-1 N (Aitken 1936). With a large q that is the
-newest release alone. With q = 0 and 12 equal steps it has 0.81 of the newest's noise variance.
-
-How large q is the releases say themselves: one number for X'X, one for X'Y, one for the label sums, and that is the one
-that makes most likely whatever no m changes (restricted maximum likelihood, Patterson and Thompson 1971). Records that
-drift from step to step make it large.
+The releases show q: one number each for X'X, X'Y and the label sums, the likeliest given what no m changes (restricted
+maximum likelihood, Patterson and Thompson 1971). Records that drift from step to step make it large.
 """
 
 from __future__ import annotations
@@ -22,30 +17,27 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from privmix.designs.series.plan import SeriesPlan
 from privmix.publication.second_moments import SecondMoments, lower_triangle
 
 Reals = NDArray[np.float64]
 
-# Entries that q is judged by: more tell it no better.
+# Entries that q is judged by: more do not improve the estimate.
 _TELLING: Final = 1 << 17
 _BLOCK: Final = 1 << 14
-# What q may be: nothing, or a number of this grid. At its end the newest release is left alone.
+# Values of q: 0, or a number of this grid. At its end the newest release is left alone.
 _RATIOS: Final = np.concatenate([[0.0], np.logspace(-4, 8, 121)])
 
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """All releases of a series as one.
+    """All releases of a series as one: moments of the records so far, with the noise that is left."""
 
-    Attributes:
-        moments: of the records so far, with the noise that is left.
-        weights: (3, t) what each step's X'X, X'Y and label sums are weighed with.
-        noise: (3,) variance of the noise that is left, over that of the newest release.
-    """
+    # weights: (3, t) of each step's X'X, X'Y and label sums. noise: (3,) variance left, over that of the newest
+    # release.
 
     moments: SecondMoments
     weights: Reals
@@ -53,17 +45,12 @@ class Together:
 
 
 def together(plan: SeriesPlan, steps: Callable[[], Iterable[SecondMoments]]) -> Together:
-    """Weigh the releases of a series as their noise asks. Post-processing: it costs no privacy.
-
-    Args:
-        plan: of the newest release.
-        steps: gives the released moments, step by step up to that of the plan, each time it is called: twice. One step
-            is in memory at a time.
-
-    """
+    """Weigh the releases of a series by their noise: post-processing."""
+    # `steps` yields the released moments up to the plan's step, each time it is called (twice), one step in memory at a
+    # time.
     told = [_telling(moments) for moments in steps()]
     covariance, counts = _covariance(plan), np.cumsum(plan.counts).astype(np.float64)
-    # Of a single noise; the newest release's is `row_norm` of it.
+    # The deviation of a single noise; the newest release's is `row_norm` of it.
     deviations = np.array([plan.noise_std_second, plan.noise_std_cross, plan.noise_std_counts])
     single = deviations / plan.factor.row_norm(plan.step)
     weights = np.stack(
@@ -121,7 +108,7 @@ def _spread(size: int) -> NDArray[np.int64]:
 
 
 def _products(told: Sequence[NDArray[np.float32]]) -> Reals:
-    """(t, t) inner products of what the steps told: all that the likelihood needs of it."""
+    """(t, t) inner products of the steps' numbers, the sufficient statistic of the likelihood."""
     found = np.zeros((len(told), len(told)))
     for start in range(0, len(told[0]), _BLOCK):
         block = np.stack([step[start : start + _BLOCK] for step in told]).astype(np.float64)
@@ -132,7 +119,7 @@ def _products(told: Sequence[NDArray[np.float32]]) -> Reals:
 def _weights(covariance: Reals, counts: Reals, products: Reals, entries: int) -> Reals:
     """(t,) best weights of the steps, by inner products of their entries in units of a single noise."""
     # In this basis R is the identity and K diagonal.
-    spread, basis = eigh(np.minimum(counts[:, None], counts) / counts[-1], covariance)
+    spread, basis = scipy.linalg.eigh(np.minimum(counts[:, None], counts) / counts[-1], covariance)
     along, seen = basis.T @ counts, basis.T @ products @ basis
 
     def solved(ratio: float) -> tuple[Reals, float]:

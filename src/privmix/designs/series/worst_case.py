@@ -11,14 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
-from privmix.audits.worst_case import (
-    MOST_TRIALS,
-    EngineFactory,
-    Mask,
-    check_room,
-    label_overlap,
-    real_engine,
-)
+from privmix.audits.worst_case import MOST_TRIALS, EngineFactory, Mask, check_room, label_overlap, real_engine
 from privmix.designs.moments.worst_case import MomentsCase
 from privmix.designs.series.engine import Before
 from privmix.designs.series.plan import SeriesPlan
@@ -28,7 +21,7 @@ from privmix.mechanisms.streams import SecretStreams
 
 
 def series_case(plan: SeriesPlan) -> SeriesCase:
-    """Of plans of that design, whichever step they are of; see :func:`worst_case_of`."""
+    """Worst case of plans of that design, at any step; see :func:`worst_case_of`."""
     check_room(plan)
     width = 1 if plan.centred else MOST_TRIALS
     names = plan.classes if plan.centred else tuple(str(number) for number in range(width + 1))
@@ -39,11 +32,10 @@ def series_case(plan: SeriesPlan) -> SeriesCase:
 
 @dataclass(frozen=True)
 class SeriesCase(MomentsCase):
-    """The canary is new in the first step, which all releases show: of all steps the one with the longest column of C.
+    """The canary is new in the first step, which all releases show: the one with the longest column of C."""
 
-    All T releases are made, one after the other, under one key. Of y_1..y_T the attack takes C x + z back, up to
-    rounding: B^-1 y. Row t of that holds the canary times C_t1, in noise that is independent from row to row.
-    """
+    # All T releases are made under one key. From y_1..y_T the attack takes C x + z back, up to rounding: B^-1 y. Row t
+    # of that holds the canary times C_t1, in noise that is independent from row to row.
 
     plan: SeriesPlan
 
@@ -70,7 +62,7 @@ class SeriesCase(MomentsCase):
             streams.destroy()
 
     def _later(self) -> PrivateRecords:
-        """The records of every later step: the bystander's."""
+        """Return the records of every later step: the bystander's."""
         features, labels = self._others()
         return PrivateRecords(features, labels)
 
@@ -85,7 +77,7 @@ class SeriesCase(MomentsCase):
         return np.asarray(self._undo @ np.ones(self.plan.steps))
 
     def _parts(self, engines: list[Engine]) -> list[tuple[NDArray[np.float64], Any, float]]:
-        """Of each part (T, trials) numbers that hold the canary once and no other record, what it adds, and s."""
+        """For each part (T, trials) numbers that hold the canary once and no other record, what it adds, and s."""
         plan, bound, columns = self.plan, self.plan.final_clip_norm, np.arange(self.trials)
         transform = engines[0].transform
         own, other, overlap = self._canary(transform), 0.0, 0.0
@@ -107,7 +99,6 @@ class SeriesCase(MomentsCase):
 
 
 def matrix_of(plan: SeriesPlan) -> NDArray[np.float64]:
-    """(T, T) B."""
     found = np.zeros((plan.steps, plan.steps))
     for step in range(1, plan.steps + 1):
         found[step - 1, :step] = plan.factor.weights(step)
@@ -117,15 +108,7 @@ def matrix_of(plan: SeriesPlan) -> NDArray[np.float64]:
 def series_of(
     first: SeriesPlan, records: PrivateRecords, later: PrivateRecords, key: bytes, make: EngineFactory
 ) -> Iterator[Any]:
-    """The engines of a whole series, each once it has run: ``records`` in the first step, ``later`` in every other.
-
-    Args:
-        first: plan of the first step.
-        records: of it.
-        later: of every other.
-        key: of the series; see :meth:`SecretStreams.share`.
-        make: makes the engine.
-    """
+    """Yield the engines of a series, each once it has run: ``records`` in the first step, ``later`` in all others."""
     plan, before = first, None
     for _ in range(first.steps):
         engine: Any = make(plan, records if before is None else later, SecretStreams.of_shared(key))

@@ -1,4 +1,4 @@
-"""What releases in stages are audited by: their noise alone, and how far a record moves them."""
+"""Audits of releases in stages: their noise alone, and how far a record moves them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, Keys, PureNoise, of_part
+from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, FreshStreams, PureNoise, of_part
 from privmix.audits.sensitivity import Pair, Part, QuerySensitivity, moved_parts, triangle
 from privmix.audits.worst_case import EngineFactory
 from privmix.designs.moments.audit import moment_parts, moments_noises
@@ -21,12 +21,12 @@ from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.designs.stages.two_released import TwoStageMoments
 from privmix.mechanisms.streams import SecretStreams
 
-# Records of a plan whose classes all have so many directions.
+# Records of a plan whose classes all have the full number of directions.
 _MANY: Final = 2**40
 
 
-def two_stage_noises(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    """Those of the first stage, and of what the second one releases."""
+def two_stage_noises(plan: TwoStagePlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
+    """Yield the noises of the first stage, and of the second stage's release."""
     yield from moments_noises(plan.first, samples, keys, make)
     wide = replace(plan, dim=SIDE, directions=SIDE, channels=1)
     below = np.tril_indices(SIDE, -1)
@@ -51,10 +51,12 @@ def two_stage_noises(plan: TwoStagePlan, samples: int, keys: Keys, make: EngineF
         yield of_part(noise, plan, part, off_diagonal=drawn == "off")
 
 
-def three_stage_noises(plan: ThreeStagePlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    """Those of two stages, and of each class's scatter."""
+def three_stage_noises(
+    plan: ThreeStagePlan, samples: int, keys: FreshStreams, make: EngineFactory
+) -> Iterator[PureNoise]:
+    """Yield the noises of two stages, and of each class's scatter."""
     yield from two_stage_noises(plan, samples, keys, make)
-    # So many records that each class has all the directions there are.
+    # With this many records each class has all the directions there are.
     wide = replace(plan, dim=SIDE, directions=SIDE, channels=1, records=_MANY)
     below = np.tril_indices(wide.class_directions, -1)
     parts: dict[str, list[NDArray[Any]]] = {"diagonal": [], "off": []}
@@ -77,7 +79,7 @@ def three_stage_noises(plan: ThreeStagePlan, samples: int, keys: Keys, make: Eng
 
 
 def two_stage_moved(plan: TwoStagePlan, pair: Pair) -> list[QuerySensitivity]:
-    """The second run has the map and the clipping bound of the first, as both follow from what was released."""
+    """Return sensitivities; both runs use the map and the clipping bound of the first run's release."""
     first, second, _ = pair.replayed()
     for _ in first.rows():
         pass
@@ -86,7 +88,7 @@ def two_stage_moved(plan: TwoStagePlan, pair: Pair) -> list[QuerySensitivity]:
 
 
 def three_stage_moved(plan: ThreeStagePlan, pair: Pair) -> list[QuerySensitivity]:
-    """The same, and the map of the last stage."""
+    """Return the same, and the map of the last stage."""
     first, second, _ = pair.replayed()
     for _ in first.rows():
         pass
@@ -99,7 +101,7 @@ def three_stage_moved(plan: ThreeStagePlan, pair: Pair) -> list[QuerySensitivity
 
 
 def _two_stage_parts(plan: TwoStagePlan, first: Any, second: Any) -> list[Part]:
-    """What both runs released in the first two stages; the second one runs now."""
+    """Return the parts that both runs released in the first two stages; the second one runs now."""
     one: TwoStageMoments = first.beside
     mapped = first._map(one)
     second._map, second._bound = lambda moments: mapped, lambda norms: one.bound

@@ -1,11 +1,10 @@
-"""What the numbers of a release in stages say about their noise, and whether maps follow from what came first.
+"""Tests of the noise in a release in stages, and of whether its maps follow from what came first.
 
-A map is made by eigenvectors, in float32. On the machine that made it, or one like it, it comes out again bit for bit,
-and then nothing else is accepted by this test either. Elsewhere libraries add in another order: eigenvectors have
-other signs, and turn among those whose eigenvalues rounding does not tell apart. So a map that is not the same to the
-bit is held to what defines it, which no such turn changes: its directions are orthogonal, are eigenvectors of the
-matrix that was released, up to a share of its largest eigenvalue (:mod:`privmix.audits.agreement`), and have the
-weights, the order and the class means that follow from these. A record is no eigenvector of what all records sum to.
+A map is made by eigenvectors, in float32. The machine that made it reproduces it bit for bit, and there no other map
+passes. Elsewhere libraries add in another order: eigenvectors have other signs, and turn among those whose eigenvalues
+rounding does not separate. Such a map is tested by its definition, which no such turn changes. Its directions are
+orthogonal and are eigenvectors of the released matrix up to a share of its largest eigenvalue
+(:mod:`privmix.audits.agreement`). Its weights, order and class means follow from these.
 """
 
 from __future__ import annotations
@@ -36,16 +35,12 @@ from privmix.errors import InvalidInput
 
 
 def two_stage_row_law(plan: TwoStagePlan, beside: TwoStageMoments) -> RowLaw:
-    """That of the first stage, whose moments are sampled."""
+    """Return the row law of the first stage, whose moments are sampled."""
     return moments_row_law(plan.first, beside)
 
 
 def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
-    """Those of the first stage, and the same of what the second one released.
-
-    Raises:
-        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the first stage.
-    """
+    """Return tests of the first stage, and the same of the second."""
     std = plan.noise_std
     check_grid("moments: norms", moments.norms, plan.unit_norms, std["norms"])
     check_grid("moments: within", moments.within, plan.unit_within, std["within"])
@@ -59,11 +54,7 @@ def two_stage_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseT
 
 
 def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
-    """Those of the first two stages, and the same of each class's scatter.
-
-    Raises:
-        InvalidInput: a number is off the grid, noise is missing, or the map does not follow from the second stage.
-    """
+    """Return tests of the first two stages, and the same of each class's scatter."""
     std, unit = plan.noise_std["class_within"], plan.unit_within
     check_grid("moments: class_within", moments.class_within, unit, std)
     own = symmetric_tests("the scatter of each class", moments.class_within, std, unit)
@@ -71,11 +62,7 @@ def three_stage_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[
 
 
 def direction_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseTest]:
-    """The second stage's map against the first stage's moments.
-
-    Raises:
-        InvalidInput: it does not follow from them.
-    """
+    """Test the second stage's map against the first stage's moments."""
     axes = Axes.of(plan, moments)
     found = residual_map(plan, moments, axes)
     same = _same(found, moments.directions, moments.means)
@@ -85,11 +72,7 @@ def direction_tests(plan: TwoStagePlan, moments: TwoStageMoments) -> list[NoiseT
 
 
 def class_direction_tests(plan: ThreeStagePlan, moments: ThreeStageMoments) -> list[NoiseTest]:
-    """The last stage's map against the second stage's scatter.
-
-    Raises:
-        InvalidInput: it does not follow from it.
-    """
+    """Test the last stage's map against the second stage's scatter."""
     same = _same(class_map(plan, moments), moments.class_directions, moments.class_means)
     if not same:
         _check_class_directions(plan, moments)

@@ -17,7 +17,7 @@ from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments
 from privmix.engine.passes import Room
 from privmix.engine.records import RecordSource
 from privmix.mechanisms.clipping import clip_l2
-from privmix.mechanisms.persons import Weights
+from privmix.mechanisms.persons import RecordWeights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 
@@ -25,18 +25,12 @@ from privmix.progress import Progress
 class ThreeStageEngine(TwoStageEngine):
     """Carries out a plan in three stages on private records.
 
-    Formal guarantees (beside those of :class:`TwoStageEngine`):
+    Formal guarantees (in addition to those of :class:`TwoStageEngine`):
         * what a record adds to the scatter of its class depends on the record and on released numbers alone, to the
           last bit, and it adds nothing to another class's;
         * a residual is clipped after it was mapped, and rounding to the lattice never makes it longer: it adds at most
-          1 (Frobenius), whatever the map is;
+          1 (Frobenius), for any map;
         * noise is drawn once for each released number, from streams of its class's own.
-
-    Args:
-        plan: the public plan.
-        records: the private records; read in blocks.
-        streams: secret randomness; the caller destroys it afterwards.
-        machine: see :class:`privmix.designs.moments.engine.MomentsEngine`.
     """
 
     def __init__(self, plan: ThreeStagePlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
@@ -56,7 +50,7 @@ class ThreeStageEngine(TwoStageEngine):
         )
 
     def _class_map(self, two: TwoStageMoments) -> ResidualMap:
-        """The last stage's map, from released numbers alone."""
+        """Return the last stage's map, from released numbers alone."""
         return class_map(self._all, two)
 
 
@@ -67,11 +61,9 @@ class ClassPass(ResidualPass):
     stage: ClassVar[str] = "scatter of classes"
 
     def empty(self) -> ClassScatter:
-        """See :class:`privmix.engine.passes.Pass`."""
         return ClassScatter(self.plan)
 
     def add_block(self, sums: ClassScatter, block: Residual) -> None:
-        """See :class:`ResidualPass`."""
         sums.add(*block)
 
 
@@ -82,9 +74,6 @@ class ClassScatter:
         * Bounded: every residual is clipped to norm 1 and rounded toward zero, here: it adds to the matrix of its class
           one of Frobenius norm 1 at most, and nothing to the others.
         * Exact: every sum is an integer below 2^53; more records than that allows raise.
-
-    Args:
-        plan: the public plan.
     """
 
     def __init__(self, plan: ThreeStagePlan) -> None:
@@ -95,12 +84,8 @@ class ClassScatter:
     def __repr__(self) -> str:
         return "<ClassScatter>"
 
-    def add(self, residuals: NDArray[Any], labels: NDArray[np.int64], weights: Weights | None = None) -> None:
-        """Add (b, q) residuals of records of classes ``labels`` (b,); of whole persons with what their records weigh.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
+    def add(self, residuals: NDArray[Any], labels: NDArray[np.int64], weights: RecordWeights | None = None) -> None:
+        """Add (b, q) residuals of classes ``labels`` (b,); for whole persons with the weights of their records."""
         self._room.take(len(residuals) if weights is None else weights.persons)
         clipped = clip_l2(residuals, 1.0)
         steps = self._plan.lattice.quantise(clipped if weights is None else clipped * weights.roots)
@@ -109,11 +94,6 @@ class ClassScatter:
             self._sums[number] = dsyrk(1.0, own.T, beta=1.0, c=self._sums[number], lower=1, overwrite_c=1)
 
     def merge(self, other: ClassScatter) -> None:
-        """Add the sums over other records.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
         self._room.take(other._room.taken)
         for own, more in zip(self._sums, other._sums, strict=True):
             own += more

@@ -27,18 +27,17 @@ _MEASURED = 50
 
 @LEARNERS.register
 class ThreeStageClassifier(TwoStageClassifier):
-    """Linear discriminant analysis of two stages, and along the third one's directions each class with its own scatter.
+    """Linear discriminant analysis of two stages, and each class's own scatter along the third stage's directions.
 
     The scores of :class:`TwoStageClassifier` take one scatter for all classes. To that of class k is added
 
         -(v'S_k^-1 v - v'v) / 2,  v = sqrt(q) (D x / C - mean of k),
 
-    v being what that scatter has made round along the q directions D of the last stage, and S_k the class's own scatter
-    there: its noisy matrix, variances along whose eigenvectors are those of :mod:`privmix.learning.spectrum`, scaled to
-    determinant 1. That a class's records are a sample counts as noise, too. Residuals were clipped to a sphere, as most
-    of them are longer: what was released tells a class's shape and not its size, and sizes are taken as equal (Tyler
-    1987 estimates shapes in this way). Like the linear scores, this is divided by how much larger residuals are than
-    clipped ones.
+    v in the coordinates that this scatter made round, along the q directions D of the last stage. S_k is the class's
+    own scatter there: its noisy matrix, with variances along eigenvectors by :mod:`privmix.learning.spectrum`, scaled
+    to determinant 1; the class's sampling error counts as noise, too. Residuals were clipped to a sphere, so the
+    release shows a class's shape and not its size; sizes are taken as equal (Tyler 1987 estimates shapes in this way).
+    Like the linear scores, the sum is divided by how much larger residuals are than clipped ones.
 
     Attributes:
         coef_, intercept_: see :class:`TwoStageClassifier`.
@@ -123,6 +122,6 @@ def _inverse(scatter: NDArray[np.float64], deviation: float) -> NDArray[np.float
     """Inverse of a noisy (q, q) scatter, its noise taken out, of determinant 1."""
     values, basis = np.linalg.eigh(scatter)
     known = known_variance(values, AdditiveNoise(len(values), deviation)).variance
-    # Less than the noise of an entry on the diagonal no direction can be told from.
+    # Every direction's variance is taken as at least the noise of an entry on the diagonal.
     told = np.log(np.maximum(known, np.sqrt(2) * deviation))
     return np.asarray((basis * np.exp(told.mean() - told)) @ basis.T)

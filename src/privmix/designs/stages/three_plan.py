@@ -25,24 +25,19 @@ class ThreeStagePlan(TwoStagePlan):
 
     The first two are those of :class:`TwoStagePlan`, with less of the budget for the scatter within classes. Then
 
-    5. *A second map.* The released scatter, noise taken out, gives a root by which the residuals along the first q
-       directions are divided: what is left of them is about equally long in all of these, and of length about 1.
+    5. *A second map.* The released scatter, noise taken out, gives a root that divides the residuals along the first q
+       directions: they are then about equally long in all of these, and of length about 1.
     6. *Scatter of each class.* For every class the sum of v v' over its records, v = clip_1(residual), with noise. A
-       record is in the matrix of its own class and in no other, so that all K of them are one query.
+       record is in the matrix of its own class only, so all K of them are one query.
 
-    Clipped to a sphere, residuals tell the shape of a class's scatter and not its size, as in the estimator of Tyler
-    (1987). Classes differ in it: that is what a quadratic discriminant has beyond a linear one.
+    Clipped to a sphere, residuals show the shape of a class's scatter and not its size (Tyler 1987). The number q
+    follows from the plan. Noise in the scatter of a class of average size, scaled like it, has 1 for its spectral
+    radius, the average variance itself. So 2 sqrt(q) s_4 q K / (sqrt(2) n) = 1 with s_4 the multiplier.
 
-    The number q follows from the plan: noise in the scatter of a class of average size, scaled like it, has 1 for its
-    spectral radius, which is the average variance itself, 2 sqrt(q) s_4 q K / (sqrt(2) n) = 1 with s_4 the multiplier.
-
-    Formal guarantees (beside those of :class:`TwoStagePlan`, whose queries are four now):
-        * one record changes the matrices of step 6 by at most 1 (Frobenius, all of them together), whatever the answers
-          of earlier queries were;
+    Formal guarantees (in addition to those of :class:`TwoStagePlan`, whose queries are four now):
+        * one record changes the matrices of step 6 by at most 1 (Frobenius, all of them together), for any answers of
+          earlier queries;
         * ``event`` is the composition of the four queries, and of the mean's.
-
-    Attributes:
-        class_share: share of the budget of step 6; the scatter within classes gets what is left.
     """
 
     class_share: Share
@@ -59,19 +54,17 @@ class ThreeStagePlan(TwoStagePlan):
 
     @property
     def main_event(self) -> Event:
-        """The four queries, each at its own multiplier."""
         event = super().main_event
         assert isinstance(event, Composed)
         return Composed((*event.events, self.sampler.event(Gaussian(self.class_noise_multiplier))))
 
     @property
     def class_noise_multiplier(self) -> float:
-        """That of the scatter of each class: the standard deviation of the noise in a diagonal entry."""
+        """Multiplier of the scatter of each class: the standard deviation of the noise in a diagonal entry."""
         return self.noise_multiplier / math.sqrt(self.class_share)
 
     @property
     def class_directions(self) -> int:
-        """q."""
         most = self.records / self.num_classes / (math.sqrt(2) * self.class_noise_multiplier)
         return max(1, min(self.directions, math.floor(math.pow(most, 2 / 3))))
 
@@ -92,9 +85,8 @@ def _check_class_share(options: ThreeStagePlan | ThreeStage) -> None:
 class ThreeStage(TwoStage):
     """Moments, the scatter within classes where these made it round, and the shape of each class's scatter at last.
 
-    That classes' own shapes tell much, that they are best taken for equally large, and how many directions serve were
-    seen on 10,000 training records of MNIST, held out from 50,000 others; there shares from 0.07 to 0.2 were alike.
-    Test images had no part in it.
+    Equal class sizes, the number of directions and the share (0.07 to 0.2 were alike) were chosen on 10,000 training
+    records of MNIST, held out from 50,000 others. Test images had no part in it.
     """
 
     name = "three-stage"
@@ -102,7 +94,7 @@ class ThreeStage(TwoStage):
     worst_case: ClassVar = "privmix.designs.stages.worst_case:three_stage_case"
     draws = "second moments, then the scatter within classes, then that of each class, of all records"
     labels: ClassVar[Mapping[str, str]] = {"three-stage": "moments in three stages"}
-    # What shapes bring is forecast less an error: that of two stages is margin enough.
+    # The forecast gain of shapes already excludes an error: the margin of two stages is enough.
     margin_before = 0.1
     learner = "three-stage"
     plan_type: ClassVar[type[TwoStagePlan]] = ThreeStagePlan
@@ -119,7 +111,7 @@ class ThreeStage(TwoStage):
     moved: ClassVar = "privmix.designs.stages.audit:three_stage_moved"
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.75)
 
-    class_share: Share = option(0.15, "Three-stage: share of the budget for the scatter of each class.")
+    class_share: Share = option(0.15, "Share of the budget for the scatter of each class.")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -1,4 +1,4 @@
-"""What a release in three stages holds, and the map of its last stage, which follows from the earlier ones' numbers."""
+"""Numbers of a release in three stages, and the map of its last stage, which follows from the earlier ones."""
 
 from __future__ import annotations
 
@@ -13,23 +13,17 @@ from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_released import Reals, ResidualMap, TwoStageMoments, grid_bits
 from privmix.publication.second_moments import Arrays, SecondMoments, eigh_lower, lower_triangle, symmetric
 
-# The least share of the largest variance that a variance is taken for: float32 tells no less.
+# The least variance, as a share of the largest: float32 resolves no smaller one.
 LEAST = float(np.finfo(np.float32).eps)
 
 
 @dataclass(frozen=True, eq=False)
 class ThreeStageMoments(TwoStageMoments):
-    """Numbers of two stages, and the scatter of each class's residuals. Public.
+    """Public numbers of two stages (:class:`TwoStageMoments`), and the scatter of each class's residuals."""
 
-    Attributes:
-        class_directions: (q, d) float32: residuals of the last stage are this times z less ``class_means``.
-        class_means: (K, q) float32.
-        class_within: (K, q, q) float32, symmetric: of each class the sum of v v' plus noise, v its residuals clipped to
-            norm 1.
-        noise_std_class: standard deviation of the noise in a diagonal entry of these; 1/sqrt(2) of it elsewhere.
-
-    The rest: :class:`TwoStageMoments`, of the first two.
-    """
+    # class_directions (q, d), class_means (K, q): residuals are directions z - mean. class_within (K, q, q): sums of v
+    # v', v residuals clipped to norm 1, plus noise of deviation noise_std_class on the diagonal, 1/sqrt(2) of it
+    # elsewhere.
 
     class_directions: NDArray[np.float32]
     class_means: NDArray[np.float32]
@@ -48,7 +42,6 @@ class ThreeStageMoments(TwoStageMoments):
         )
 
     def to_arrays(self) -> Arrays:
-        """Of symmetric matrices the lower triangle by rows."""
         return {
             **super().to_arrays(),
             "class_directions": np.ascontiguousarray(self.class_directions),
@@ -58,12 +51,10 @@ class ThreeStageMoments(TwoStageMoments):
 
 
 def class_map(plan: ThreeStagePlan, moments: TwoStageMoments) -> ResidualMap:
-    """The map that the second stage's released numbers lead to: post-processing.
-
-    Of the scatter, its noise taken out (:meth:`SecondMoments.spectrum`; no variance is taken for less than the noise of
-    one entry), the block T of the first q directions is divided out: residuals are multiplied by T^-1/2, scaled so that
-    clipped ones have a mean squared norm of 1.
-    """
+    """Return the map that the second stage's released numbers lead to: post-processing."""
+    # The block T of the first q directions of the scatter without noise is divided out (SecondMoments.spectrum;
+    # variances are at least the noise of one entry). Residuals are multiplied by T^-1/2, scaled so that clipped ones
+    # have mean squared norm 1.
     axes = plan.class_directions
     values, basis = eigh_lower(np.asarray(class_scatter(plan, moments), np.float32, order="F"))
     least = float(values[-1]) * LEAST
@@ -93,10 +84,7 @@ def class_scatter(plan: ThreeStagePlan, moments: TwoStageMoments) -> Reals:
 
 
 def class_deviation(moments: ThreeStageMoments, counts: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(K,) standard deviation, off the diagonal, of a class's scatter per record, of ``counts`` (K,).
-
-    The noise is in it, and what so many records of a round class differ by: a clipped residual's products have a
-    standard deviation of 1 / q, its mean squared norm being 1.
-    """
+    """Return (K,) standard deviations, off the diagonal, of a class's scatter per record, of ``counts`` (K,)."""
+    # The noise, and the sampling error of a round class: a clipped residual's products have standard deviation 1 / q.
     axes = moments.class_within.shape[1]
     return np.asarray(np.hypot(moments.noise_std_class / math.sqrt(2) / counts, 1 / (axes * np.sqrt(counts))))

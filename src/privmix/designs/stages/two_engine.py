@@ -19,14 +19,14 @@ from privmix.engine.records import RecordSource
 from privmix.engine.tiles import TileReader
 from privmix.mechanisms.clipping import clip_l2
 from privmix.mechanisms.noise import gaussian_on_lattice
-from privmix.mechanisms.persons import Weights
+from privmix.mechanisms.persons import RecordWeights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
 from privmix.publication.dataset import RecordTransform
 from privmix.publication.second_moments import SecondMoments
 
 # Residuals (b, r), classes (b,) and, where persons are the units, what records weigh.
-Residual = tuple[NDArray[np.float64], NDArray[np.int64], Weights | None]
+Residual = tuple[NDArray[np.float64], NDArray[np.int64], RecordWeights | None]
 
 _RECORDS_AT_ONCE = 4096
 # Bytes of residuals that are kept between the passes over them; more are made twice, to the same bits.
@@ -36,21 +36,15 @@ _KEPT = 2**30
 class TwoStageEngine(MomentsEngine):
     """Carries out a plan in two stages on private records.
 
-    Formal guarantees (beside those of :class:`MomentsEngine`, for the first stage):
-        * what a record adds to the counts of norms and to the scatter within classes depends on the record and on
-          released numbers alone, to the last bit, whoever its neighbours are;
-        * a residual is clipped after it was mapped, and rounding to the lattice never makes it longer: it adds at most
-          1 (Frobenius) to the scatter, and 1 to one count, whatever the map is;
+    Formal guarantees (in addition to those of :class:`MomentsEngine`, for the first stage):
+        * a record's part in the counts of norms and the scatter within classes depends, to the last bit, on the record
+          and on released numbers alone, for any neighbours;
+        * a residual is clipped after it was mapped, and rounding to the lattice never makes it longer. For any map it
+          adds at most 1 (Frobenius) to the scatter, and 1 to one count;
         * noise is drawn once for each released number, after the sums, from secret streams: running again under the
           same key re-creates the same release;
         * rows are samples made from the first stage's numbers alone: an interrupted run keeps none that show the
           second stage, whose numbers leave once, with the whole release.
-
-    Args:
-        plan: the public plan.
-        records: the private records; read in blocks.
-        streams: secret randomness; the caller destroys it afterwards.
-        machine: see :class:`MomentsEngine`; its memory is for the first stage's sums.
     """
 
     def __init__(self, plan: TwoStagePlan, records: RecordSource, streams: SecretStreams, **machine: Any) -> None:
@@ -62,11 +56,11 @@ class TwoStageEngine(MomentsEngine):
         return self._again(first, self._map(first), plan, tell)
 
     def _map(self, first: SecondMoments) -> ResidualMap:
-        """The second stage's map, from released numbers alone."""
+        """Return the second stage's map, from released numbers alone."""
         return residual_map(self._whole, first)
 
     def _bound(self, norms: NDArray[np.float32]) -> float:
-        """The second stage's clipping bound, from released numbers alone."""
+        """Return the second stage's clipping bound, from released numbers alone."""
         return residual_bound(self._whole, norms)
 
     def _again(self, first: SecondMoments, mapped: ResidualMap, plan: TwoStagePlan, tell: Progress) -> TwoStageMoments:
@@ -87,11 +81,10 @@ class TwoStageEngine(MomentsEngine):
 
 
 class Residuals:
-    """What released numbers leave of records: blocks of residuals, with classes and what records weigh. Secret.
+    """Blocks of residuals, with classes and weights of records, after the released numbers are taken off. Secret."""
 
-    Some are kept between two passes on one machine, as long as they are small; others are made again, to the same bits.
-    None is sent to another one.
-    """
+    # Small ones are kept between two passes on one machine; others are made again, to the same bits. They are never
+    # sent.
 
     def __init__(self, transform: RecordTransform, mapped: ResidualMap) -> None:
         self._transform, self._mapped = transform, mapped
@@ -105,7 +98,7 @@ class Residuals:
         return "<Residuals>"
 
     def of_tile(self, reader: TileReader, index: int) -> Iterator[Residual]:
-        """The blocks of a tile, in order."""
+        """Yield the blocks of a tile, in order."""
         if index in self._kept:
             yield from self._kept[index]
             return
@@ -133,7 +126,6 @@ class ResidualPass(Pass[Any]):
         """Add a block of residuals."""
 
     def add(self, reader: TileReader, index: int, sums: Any, done: Callable[[int], None]) -> None:
-        """See :class:`privmix.engine.passes.Pass`."""
         passed = 0
         for block in self.residuals.of_tile(reader, index):
             self.add_block(sums, block)
@@ -148,11 +140,9 @@ class NormPass(ResidualPass):
     stage: ClassVar[str] = "norms"
 
     def empty(self) -> NormCounts:
-        """See :class:`privmix.engine.passes.Pass`."""
         return NormCounts(self.plan)
 
     def add_block(self, sums: NormCounts, block: Residual) -> None:
-        """See :class:`ResidualPass`."""
         sums.add(block[0], block[2])
 
 
@@ -164,11 +154,9 @@ class ScatterPass(ResidualPass):
     stage: ClassVar[str] = "scatter"
 
     def empty(self) -> WithinScatter:
-        """See :class:`privmix.engine.passes.Pass`."""
         return WithinScatter(self.plan)
 
     def add_block(self, sums: WithinScatter, block: Residual) -> None:
-        """See :class:`ResidualPass`."""
         sums.add(block[0], self.bound, block[2])
 
 
@@ -177,9 +165,6 @@ class NormCounts:
 
     Formal guarantees:
         * A record adds 1 to one count; a person's records add 1 to all counts together at most, in steps of 2^-20.
-
-    Args:
-        plan: the public plan.
     """
 
     def __init__(self, plan: TwoStagePlan) -> None:
@@ -190,13 +175,12 @@ class NormCounts:
     def __repr__(self) -> str:
         return "<NormCounts>"
 
-    def add(self, residuals: NDArray[np.float64], weights: Weights | None = None) -> None:
+    def add(self, residuals: NDArray[np.float64], weights: RecordWeights | None = None) -> None:
         """Count (b, r) residuals: each is in one count."""
         steps = None if weights is None else np.floor(weights.records * self._one)
         self._counts += np.bincount(norm_bins(residuals), steps, minlength=len(NORM_EDGES))
 
     def merge(self, other: NormCounts) -> None:
-        """Add the counts of other records."""
         self._counts += other._counts
 
     def released(self, streams: SecretStreams) -> NDArray[np.float32]:
@@ -210,12 +194,9 @@ class WithinScatter:
     """Exact sum of products of clipped residuals on the lattice. Secret.
 
     Formal guarantees:
-        * Bounded: every residual is clipped to ``bound``, divided by it and rounded toward zero, here: it adds a matrix
-          of Frobenius norm 1 at most, whatever it was before.
+        * Bounded: every residual is clipped to ``bound``, divided by it and rounded toward zero, here. Any residual
+          therefore adds a matrix of Frobenius norm 1 at most.
         * Exact: every sum is an integer below 2^53; more records than that allows raise.
-
-    Args:
-        plan: the public plan.
     """
 
     def __init__(self, plan: TwoStagePlan) -> None:
@@ -225,23 +206,14 @@ class WithinScatter:
     def __repr__(self) -> str:
         return "<WithinScatter>"
 
-    def add(self, residuals: NDArray[Any], bound: float, weights: Weights | None = None) -> None:
-        """Add (b, r) residuals; of whole persons with what their records weigh.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
+    def add(self, residuals: NDArray[Any], bound: float, weights: RecordWeights | None = None) -> None:
+        """Add (b, r) residuals; for whole persons with the weights of their records."""
         self._room.take(len(residuals) if weights is None else weights.persons)
         clipped = clip_l2(residuals / bound, 1.0)
         steps = self._plan.lattice.quantise(clipped if weights is None else clipped * weights.roots)
         self._sums = dsyrk(1.0, steps.T, beta=1.0, c=self._sums, lower=1, overwrite_c=1)
 
     def merge(self, other: WithinScatter) -> None:
-        """Add the sums over other records.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
         self._room.take(other._room.taken)
         self._sums += other._sums
 

@@ -34,17 +34,15 @@ class TwoStageClassifier(LinearLearner):
     classes, whose noise has a known size:
 
     1. *Scatter* (:mod:`privmix.learning.spectrum`). Along the eigenvectors u_i of G, T being the scatter without noise,
-       class means are divided by t_i = u_i'Tu_i. For means spread evenly in the map's coordinates, which is what it is
-       made for, w = sum u_i u_i'm / t_i is the nearest to T^-1 m in expected (w - T^-1 m)'T(w - T^-1 m): its
-       derivative by 1 / t_i is 2 u_i'Tu_i / t_i - 2.
-       No t_i is taken for less than the noise of one entry. T is made as large as residuals are before clipping:
-       the trace of X'X along the directions, less that of the classes' means, says by how much.
+       class means are divided by t_i = u_i'Tu_i. For means spread evenly in the map's coordinates, w =
+       sum u_i u_i'm / t_i is the nearest to T^-1 m in expected (w - T^-1 m)'T(w - T^-1 m). Its derivative by 1/t_i is
+       2 u_i'Tu_i / t_i - 2. No t_i is less than the noise of one entry. T is scaled to the size of residuals before
+       clipping, from the trace of X'X along the directions less that of the classes' means.
     2. *Scores* of a record x of the release: w_k'(M x / C) - w_k'm_k / 2 + log p_k.
 
-    Released means are shrunk already, as far as their noise asks for (``two_released.residual_map``).
-    No constant is fitted: what is noise is known, and the spectrum of T follows from the released numbers by their
-    likelihood. That class means are divided by t_i, and not by what regression would take, was settled after both had
-    been seen on MNIST's test images (0.2 points); the argument for it came later.
+    Released means are shrunk already (``two_released.residual_map``). No constant is fitted: the noise is known, and
+    the spectrum of T follows from the released numbers by their likelihood. The division of class means by t_i was
+    chosen after both variants had been seen on MNIST's test images (0.2 points); the argument for it came later.
 
     Attributes:
         coef_: (d, K) float32.
@@ -79,7 +77,7 @@ class TwoStageClassifier(LinearLearner):
 
     @classmethod
     def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
-        """Both stages along the model's axes. What channels share can't be known beforehand, and is not counted on."""
+        """Both stages along the model's axes; the common part of channels is unknown beforehand and not counted on."""
         if not isinstance(plan, TwoStagePlan):
             return None
         drawn = DrawnMoments.of(plan, model, seed)
@@ -138,7 +136,7 @@ class TwoStageClassifier(LinearLearner):
         known = known_variance(values.astype(np.float64), AdditiveNoise(len(values), deviation))
         shares = moments.class_shares(release.label_offset)
         means = moments.means.astype(np.float64)
-        # Less than the noise of an entry on the diagonal no direction can be told from.
+        # Every direction's variance is taken as at least the noise of an entry on the diagonal.
         told = np.maximum(known.variance, math.sqrt(2) * deviation)
         self.stretch_ = _unclipped(moments, shares, release.transform.final_clip_norm, told)
         variance = told * self.stretch_

@@ -16,33 +16,31 @@ from privmix.options import described, option
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
 from privmix.plans.registry import register
-from privmix.plans.setting import Assumed, Forecast, Setting, check_channels
+from privmix.plans.setting import AssumedRecords, MomentForecast, Setting, check_channels
 
 TWO_STAGE: Final = "two-stage"
 # Rows sampled from released moments: enough for any classifier, little enough to carry.
 _SAMPLED_ROWS: Final = 10_000
 # Norms are counted in quarters of octaves, 1 being what a record has on average where nothing is noise.
 NORM_EDGES: Final = tuple(2.0 ** (quarter / 4) for quarter in range(-20, 9))
-# Where features are as they were extracted; what public data have whitened wants no second whitening.
+# For features as they were extracted; features that public data have whitened need no second whitening.
 _WHITENING: Final = 0.75
-# Of what a record of a person weighs in counts.
+# Step of the weights of persons' records in counts.
 _WEIGHT_STEP: Final = 2.0**-20
-# What the planner tries.
+# Shares that the planner tries.
 _LABEL_SHARES: Final = (0.5, 0.9)
 _COUNT_SHARES: Final = (0.01, 0.002)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FirstStage(MomentsPlan):
-    """The first of two stages: moments, with labels as they are.
+    """The first of two stages: moments, with labels as they are."""
 
-    Subtracting 1/K from them, as moments alone do, leaves of each class's sum that of all records taken off, which no
-    other number shows: a class's mean is then off by as much as clipped residuals do not add up to 0.
-    """
+    # Subtracting 1/K from labels, as moments alone do, takes the sum of all records off each class's sum. No other
+    # number shows that sum: a class's mean is then off by as much as clipped residuals do not add up to 0.
 
     @property
     def label_offset(self) -> float:
-        """Nothing is subtracted."""
         return 0.0
 
 
@@ -50,40 +48,27 @@ class FirstStage(MomentsPlan):
 class TwoStagePlan(BasePlan):
     """Everything public about a release in two stages before it runs.
 
-    1. *Moments.* X'X, X'Y and the label sums with Gaussian noise, as :class:`privmix.designs.MomentsPlan` says.
-    2. *A map.* From these numbers alone follow r directions, weights of them, and means of the classes. They send a
-       record x of class k to its residual r(x) = A V'x - A V'm_k: how it differs from its class, along the directions
-       that records vary in, the more they vary in one the less it counts. No private record is read for it.
+    1. *Moments.* X'X, X'Y and the label sums with Gaussian noise, as in :class:`privmix.designs.MomentsPlan`.
+    2. *A map.* From these numbers alone follow r directions, their weights and means of the classes. They send a record
+       x of class k to its residual r(x) = A V'x - A V'm_k; directions in which records vary more count less.
     3. *Norms.* A histogram of the residuals' norms, with noise; from it follows the clipping bound c.
     4. *Scatter within classes.* The sum of u u', u = clip_c(r(x)) / c, with noise.
 
-    Residuals from a class's own mean are shorter than records are, and noise in their scatter is spread evenly over
-    directions that count the same: a discriminant divides by nothing else. That is CoinPress (Biswas, Dong, Kamath and
-    Ullman 2020), which measures a covariance again where an earlier answer has made it round, for scatter within
-    classes.
+    Residuals are shorter than records, and noise in their scatter is spread evenly over directions that count the same.
+    This is CoinPress (Biswas, Dong, Kamath and Ullman 2020), which measures a covariance again where an earlier answer
+    has made it round, for scatter within classes.
 
-    Each query's noise is fixed here, before any record is read: with s the joint multiplier, 1/s^2 is the sum of the
-    three queries' 1/s_q^2. What is asked in steps 3 and 4 depends on earlier answers, how noisy the answer is does not.
-    Such an adaptive composition of Gaussian queries costs what the same queries cost together (Dong, Roth and Su 2021,
-    Theorem 3.2 and Corollary 3.3): the price of ``event``.
+    Each query's noise is fixed here, before any record is read. With s the joint multiplier, 1/s^2 is the sum of the
+    three queries' 1/s_q^2. The queries of steps 3 and 4 depend on earlier answers; the noise of their answers does not.
+    Such an adaptive composition of Gaussian queries costs as much as the same queries together: the price of ``event``
+    (Dong, Roth, Su 2021, Theorem 3.2 and Corollary 3.3).
 
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
-        * one record changes X'X by at most C^2 (Frobenius), X'Y by at most C B, Y'1 by at most B, one count of norms by
-          1, and the scatter within classes by at most 1 (Frobenius), to which the noise of each is scaled, whatever
-          the answers of earlier queries were;
+        * one record changes X'X by at most C^2 (Frobenius), X'Y by at most C B, Y'1 by at most B and one count of norms
+          by 1. The scatter within classes changes by at most 1 (Frobenius). The noise of each is scaled to these
+          bounds, which hold for any answers of earlier queries;
         * ``event`` is the composition of the three queries, and of the mean's.
-
-    Attributes:
-        rows: how many rows are sampled from the moments of the first stage.
-        first_share: share of the budget (in 1/s^2) of the first stage.
-        norm_share: that of the histogram of norms; the scatter within classes gets what is left.
-        first_label_share: share of the first stage's budget, less ``first_count_share`` of it, that X'Y gets.
-        first_count_share: share of the first stage's budget that the label sums get.
-        directions: how many the map has, at most ``dim``.
-        whitening: p: a direction's weight is (variance + floor)^(-p/2).
-        clip_quantile: share of the records that are no longer than the clipping bound, as far as the histogram says.
-        channels: see :class:`privmix.plans.setting.Setting`; with more than one, X'X is cleaned by what they share.
     """
 
     first_share: Share
@@ -110,7 +95,7 @@ class TwoStagePlan(BasePlan):
 
     @property
     def label_offset(self) -> float:
-        """Nothing is subtracted from labels."""
+        """The offset of labels: always 0."""
         return 0.0
 
     @property
@@ -136,28 +121,25 @@ class TwoStagePlan(BasePlan):
         )
 
     def sampler_for(self, records: int) -> Sampler:
-        """Every record is in each query."""
         return EveryRecord(records, 1)
 
     @property
     def adjacency(self) -> Adjacency:
-        """Add or remove one record."""
         return self.sampler.adjacency
 
     @property
     def main_event(self) -> Event:
-        """The three queries, each at its own multiplier."""
         multipliers = (self.first_noise_multiplier, self.norm_noise_multiplier, self.within_noise_multiplier)
         return Composed(tuple(self.sampler.event(Gaussian(multiplier)) for multiplier in multipliers))
 
     @property
     def first_noise_multiplier(self) -> float:
-        """That of the first stage's one query."""
+        """Multiplier of the first stage's one query."""
         return self.noise_multiplier / math.sqrt(self.first_share)
 
     @property
     def norm_noise_multiplier(self) -> float:
-        """That of the histogram of norms, and the standard deviation of the noise in each of its counts."""
+        """Multiplier of the histogram of norms, and the standard deviation of the noise in each of its counts."""
         return self.noise_multiplier / math.sqrt(self.norm_share)
 
     @property
@@ -167,7 +149,7 @@ class TwoStagePlan(BasePlan):
 
     @property
     def within_noise_multiplier(self) -> float:
-        """That of the scatter within classes."""
+        """Multiplier of the scatter within classes."""
         return self.noise_multiplier / math.sqrt(self.within_share)
 
     @property
@@ -203,10 +185,9 @@ def _check_shares(options: TwoStagePlan | TwoStage) -> None:
 class TwoStage(Design[TwoStagePlan]):
     """Second moments of all records, and then their scatter within classes where the first answer made it round.
 
-    The shares are between those that simulated Gaussian mixtures like best (``benchmarks/bench_two_stage.py``): larger
-    shares of the first stage serve where little else than the classes' means is lost in noise, smaller ones where X'X
-    is. ``directions``, ``whitening`` and ``clip_quantile`` come from a prototype whose accuracy on MNIST's test images
-    was seen; simulations are flat in the quantile and like more directions, and less whitening where features are white
+    The shares are between those that simulated Gaussian mixtures like best (``benchmarks/bench_two_stage.py``).
+    ``directions``, ``whitening`` and ``clip_quantile`` come from a prototype whose accuracy on MNIST's test images was
+    seen. Simulations are flat in the quantile. They like more directions, and less whitening if features are white
     already.
     """
 
@@ -222,7 +203,7 @@ class TwoStage(Design[TwoStagePlan]):
     mixes_all_classes = False
     # Records are read in blocks, twice: there is nothing to spread.
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.stages.two_engine:TwoStageEngine")
-    # Where a second stage can't help by much it can harm by more: its map follows noise. Predicted 0.2 points better
+    # If a second stage can help only a little, it can harm by more: its map follows noise. Predicted 0.2 points better
     # than moments, it was 10 worse (benchmarks/results/planner.md).
     margin = 0.05
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
@@ -236,20 +217,18 @@ class TwoStage(Design[TwoStagePlan]):
     pure_noises: ClassVar = "privmix.designs.stages.audit:two_stage_noises"
     moved: ClassVar = "privmix.designs.stages.audit:two_stage_moved"
     beside_tests: ClassVar = "privmix.designs.stages.evidence:two_stage_tests"
-    # What the planner tries: simulated mixtures like large first stages where noise hides the classes' means.
+    # Shares that the planner tries: simulated mixtures like large first stages if noise hides the classes' means.
     first_shares: ClassVar[tuple[float, ...]] = (0.35, 0.6, 0.85)
 
-    first_share: Share = option(0.35, "Two-stage: share of the budget for the first stage's moments.")
-    norm_share: Share = option(0.005, "Two-stage: share of the budget for the noisy counts of norms.")
-    first_label_share: Share = option(0.5, "Two-stage: share of the first stage for X'Y; X'X gets the rest.")
-    first_count_share: Share = option(0.002, "Two-stage: share of the first stage for the label sums.")
-    directions: Count = option(1000, "Two-stage: directions that are measured again, at most.")
+    first_share: Share = option(0.35, "Share of the budget for the first stage's moments.")
+    norm_share: Share = option(0.005, "Share of the budget for noisy counts of feature norms.")
+    first_label_share: Share = option(0.5, "Share of the first stage for X'Y (the rest: X'X).")
+    first_count_share: Share = option(0.002, "Share of the first stage for label sums.")
+    directions: Count = option(1000, "Upper limit on directions measured again.")
     whitening: Proportion | None = option(
-        None,
-        "Two-stage: from 0, directions as they are, to 1, all of one variance. "
-        "[default: 0.75, and 0 where public data whiten the features]",
+        None, "Whitening from 0 (none) to 1 (full). Default: 0.75; whitened features: 0."
     )
-    clip_quantile: Share = option(0.4, "Two-stage: share of the records that the second clipping leaves whole.")
+    clip_quantile: Share = option(0.4, "Share of records that the second clipping leaves unchanged.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -269,7 +248,6 @@ class TwoStage(Design[TwoStagePlan]):
     def constants(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
     ) -> dict[str, Any]:
-        """The fields of the plan."""
         # As for moments: exact sums of products of 2 * bits bits, and noise of at most 2^45 of their steps.
         bits = min(setting.lattice_bits, (52 - setting.records.bit_length()) // 2)
         moments = self.first_share * (1 - self.first_count_share)
@@ -312,7 +290,7 @@ class TwoStage(Design[TwoStagePlan]):
     @classmethod
     def beside(cls, plan: TwoStagePlan) -> Beside:
         dim, classes, directions = plan.dim, plan.num_classes, plan.directions
-        # Of symmetric matrices the lower triangle by rows.
+        # The lower triangles, by rows, of symmetric matrices.
         shapes = {
             "second": (dim * (dim + 1) // 2,),
             "cross": (dim, classes),
@@ -366,6 +344,6 @@ Gaussian mixture that has the first stage's moments, for classifiers that want r
         return shown if plan.channels == 1 else {**shown, "features": f"{plan.channels} channels"}
 
     @classmethod
-    def forecast(cls, plan: TwoStagePlan, assumed: Assumed) -> Forecast:
-        # Of the first stage; the learner knows what the second one adds.
+    def forecast(cls, plan: TwoStagePlan, assumed: AssumedRecords) -> MomentForecast:
+        # Forecast of the first stage; the learner knows what the second one adds.
         return Moments.forecast(plan.first, assumed)

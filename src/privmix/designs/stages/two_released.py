@@ -1,4 +1,4 @@
-"""What a release in two stages holds, and the map of its second stage, which follows from the first one's numbers."""
+"""Numbers of a release in two stages, and the map of its second stage, which follows from the first one's."""
 
 from __future__ import annotations
 
@@ -17,35 +17,25 @@ from privmix.publication.second_moments import Arrays, SecondMoments, Spectrum, 
 
 Reals = NDArray[np.float64]
 
-# What a direction's variance is raised by before it divides: a share of the mean variance, and at the least one of the
+# A direction's variance is raised by this before it divides: a share of the mean variance, and at the least one of the
 # noise's.
 _FLOOR = 0.3
 _LEAST = 1e-3
 # Shares of the variance between classes that are weighed against each other.
 _SHARES = np.geomspace(1e-6, 1.0, 56)
-# Integers of so many bits are float32 numbers, and sums of products below 2^53 are exact in float64.
+# Integers of this many bits are float32 numbers, and sums of products below 2^53 are exact in float64.
 _FLOAT32_BITS, _EXACT_BITS = 23, 52
 
 
 @dataclass(frozen=True, eq=False)
 class TwoStageMoments(SecondMoments):
-    """Second moments of transformed records, and the scatter of their residuals within classes. Public.
+    """Public second moments of records (:class:`SecondMoments`), and the scatter of residuals within classes."""
 
-    With z a transformed record divided by its clipping bound, rounded to the lattice, the residual of a record of class
-    k is ``directions`` z - ``means``[k].
-
-    Attributes:
-        directions: (r, d) float32, weighted orthogonal directions, on a grid.
-        means: (K, r) float32, where classes lie along them.
-        norms: (bins,) float32 noisy counts of records by the norm of their residual; the last one counts all longer
-            ones, too.
-        within: (r, r) float32, symmetric: sum of u u' plus noise, u residuals clipped to ``bound`` and divided by it.
-        bound: c, the clipping bound of residuals.
-        noise_std_norms: standard deviation of the noise in a count of ``norms``.
-        noise_std_within: that in a diagonal entry of ``within``; 1/sqrt(2) of it elsewhere.
-
-    The rest: :class:`SecondMoments`, of the first stage.
-    """
+    # Let z be a transformed record divided by its clipping bound, rounded to the lattice. The residual of a record of
+    # class k is ``directions`` (r, d) z - ``means`` (K, r)[k]. norms (bins,): noisy counts of records by the norm of
+    # their residual, the last one of all longer ones, with noise of deviation noise_std_norms. within (r, r): sum of u
+    # u' plus noise, u residuals clipped to ``bound`` and divided by it; noise_std_within on its diagonal, 1/sqrt(2) of
+    # it elsewhere.
 
     directions: NDArray[np.float32]
     means: NDArray[np.float32]
@@ -57,18 +47,10 @@ class TwoStageMoments(SecondMoments):
 
     @classmethod
     def from_arrays(cls, plan: Any, arrays: Arrays) -> Self:
-        """Both matrices with both their triangles."""
         if not (arrays["directions"] != 0).any():
             raise InvalidInput("released directions", "nothing but 0", "directions that differ from 0")
-        first = plan.first
         return cls(
-            second=symmetric(arrays["second"], plan.dim),
-            cross=arrays["cross"],
-            label_sums=arrays["label_sums"],
-            records=plan.records,
-            noise_std_second=first.noise_std_second,
-            noise_std_cross=first.noise_std_cross,
-            noise_std_counts=first.noise_std_counts,
+            **vars(SecondMoments.from_arrays(plan.first, arrays)),
             directions=arrays["directions"],
             means=arrays["means"],
             norms=arrays["norms"],
@@ -79,11 +61,8 @@ class TwoStageMoments(SecondMoments):
         )
 
     def to_arrays(self) -> Arrays:
-        """Of symmetric matrices the lower triangle by rows."""
         return {
-            "second": lower_triangle(self.second),
-            "cross": np.ascontiguousarray(self.cross),
-            "label_sums": self.label_sums,
+            **super().to_arrays(),
             "directions": np.ascontiguousarray(self.directions),
             "means": np.ascontiguousarray(self.means),
             "norms": self.norms,
@@ -93,22 +72,12 @@ class TwoStageMoments(SecondMoments):
 
 @dataclass(frozen=True, eq=False)
 class ResidualMap:
-    """The public map of the second stage.
+    """The public map of the second stage: ``directions`` (r, d) float32 on a grid, ``means`` (K, r) float32.
 
     Formal guarantees:
         * Per record: a residual depends, to the last bit, on the record and the map alone. Entries of ``directions``
           and of records on the lattice are integers times a power of 2, small enough that every sum of their products
           is exact in float64: blocks, neighbours, threads and the processor's order of adding change no bit.
-
-    Attributes:
-        directions: (r, d) float32 on a grid.
-        means: (K, r) float32.
-        lattice_bits: of the records.
-
-    Example:
-        >>> found = ResidualMap(np.float32([[0.5, 0.0]]), np.float32([[0.25], [0.0]]), lattice_bits=8)
-        >>> found.residuals(np.array([[256.0, 0.0], [128.0, 9.0]]), np.array([0, 1])).tolist()
-        [[0.25], [0.25]]
     """
 
     directions: NDArray[np.float32]
@@ -132,14 +101,10 @@ class ResidualMap:
 
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """What the first stage's numbers say of directions: the eigenvectors of X'X and the variance along each.
+    """Eigenvectors of X'X (``basis``, ascending in the noisy eigenvalues) and the variance along each."""
 
-    Attributes:
-        matrix: (d, d) float32: X'X, or what channels share of it.
-        basis: (d, d) float32, orthonormal columns, ascending in the noisy eigenvalues.
-        variance: (d,) along each, per record and in clipping bounds, the noise taken out.
-        floor: what a variance is raised by before it divides.
-    """
+    # matrix: (d, d) X'X, or the channels' common part of it. variance: (d,) per record and in clipping bounds, the
+    # noise taken out. `floor`: added to a variance before it divides.
 
     matrix: NDArray[np.float32]
     basis: NDArray[np.float32]
@@ -148,7 +113,6 @@ class Axes:
 
     @classmethod
     def of(cls, plan: TwoStagePlan, moments: SecondMoments) -> Axes:
-        """Those that released moments lead to."""
         matrix, spectrum = _spectrum(plan, moments)
         variance = spectrum.values / moments.records / plan.final_clip_norm**2
         least = _LEAST * spectrum.ridge / moments.records / plan.final_clip_norm**2
@@ -160,23 +124,15 @@ class Axes:
 
 
 def residual_map(plan: TwoStagePlan, moments: SecondMoments, axes: Axes | None = None) -> ResidualMap:
-    """The map that the first stage's released numbers lead to: post-processing.
-
-    Directions are the eigenvectors of X'X with the largest variances e, the noise shrunk out (of features with channels
-    by :func:`privmix.publication.kronecker.kronecker_cleaned`); their weights are
-    (e + 0.3 mean e)^(-p/2), times a number that makes the mean squared norm of records about 1. Of the noisy class
-    means z_k along a direction, with a noise of variance v_k, b e / (b e + v_k) is kept: classes' means are taken for
-    draws from N(0, b e), b for its posterior mean (see :class:`privmix.learning.DiscriminantClassifier`).
-
-    Args:
-        plan: of the release.
-        moments: of its first stage.
-        axes: :meth:`Axes.of` these, where the caller has them.
-    """
+    """Return the map that the first stage's released numbers lead to: post-processing."""
+    # Directions: eigenvectors of X'X with the largest variances e, the noise shrunk out (with channels by
+    # kronecker_cleaned). Weights: (e + 0.3 mean e)^(-p/2), times a number that makes the mean squared norm of records
+    # about 1. From noisy class means z_k along a direction, noise of variance v_k, b e / (b e + v_k) is kept. Means are
+    # draws from N(0, b e), b its posterior mean (see privmix.learning.DiscriminantClassifier).
     axes = axes or Axes.of(plan, moments)
     kept = axes.kept(plan.directions)
     directions, means = weighted(plan, moments, axes.variance[kept], axes.floor, axes.basis[:, kept].astype(np.float64))
-    # Of slightly larger ones, which rounding does not make any longer: what is on this grid is on its own, too.
+    # The grid is that of slightly larger directions: rounding makes none longer, so the result is on its own grid, too.
     grid = 2.0 ** grid_bits(directions * (1 + 2.0**-12), plan.lattice_bits)
     on_grid = (np.rint(directions * grid) / grid).astype(np.float32)
     return ResidualMap(on_grid, means.astype(np.float32), plan.lattice_bits)
@@ -198,7 +154,7 @@ def weighted(
 
 
 def _spectrum(plan: TwoStagePlan, moments: SecondMoments) -> tuple[NDArray[np.float32], Spectrum]:
-    """Of X'X, noise taken out: by what channels share where features have some, then direction by direction."""
+    """Spectrum of X'X, noise taken out: by the channels' common part if features have channels, then by direction."""
     if plan.channels == 1:
         return moments.second, moments.spectrum()
     deviation = moments.noise_std_second / math.sqrt(2)
@@ -234,15 +190,6 @@ def norm_bins(residuals: Reals) -> NDArray[np.int64]:
 
 
 def residual_bound(plan: TwoStagePlan, norms: NDArray[np.float32]) -> float:
-    """c: the least edge that the noisy counts have the plan's share of its records below; else the largest edge.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> plan = ReleaseConfig(records=10, dim=2, classes=("a", "b"), design="two-stage").with_noise(1.0)
-        >>> norms = np.zeros(len(NORM_EDGES), np.float32)
-        >>> norms[20:24] = 3, 2, 4, 1
-        >>> residual_bound(plan, norms) == NORM_EDGES[21]
-        True
-    """
+    """Return c: the least edge with the plan's share of its records below, by noisy counts; else the largest edge."""
     below = np.cumsum(norms, dtype=np.float64) >= plan.clip_quantile * plan.records
     return float(NORM_EDGES[int(np.argmax(below)) if below.any() else -1])

@@ -26,13 +26,11 @@ S = TypeVar("S", bound=TwoStagePlan)
 
 @dataclass(frozen=True)
 class TwoStageCase(AddRemoveCase[TwoStagePlan]):
-    """The canary alone, in every query at once: mean, moments, one count of norms, and the scatter within classes.
+    """The canary alone, in every query at once: mean, moments, one count of norms, and the scatter within classes."""
 
-    There is one feature, so that the noise of few records makes the map's one weight large: the canary's residual is
-    longer than any clipping bound, and adds all that a record can to the scatter. What it adds to the second stage
-    follows from the released map, as does what the bystander adds. The count of norms, which has little of the budget,
-    is looked at by itself, too: where it is not paid for, it shows what all together hide.
-    """
+    # With one feature the noise of few records makes the map's weight large. The canary's residual is then longer than
+    # any clipping bound and adds all that a record can to the scatter. The count of norms, with little of the budget,
+    # is also tested by itself: if it is not paid for, it shows what all together hide.
 
     def of_rows(self, block: RowBlock, transform: RecordTransform) -> Scores:
         """Rows sampled from the first stage's moments add nothing to them."""
@@ -45,7 +43,7 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
     def run(
         self, present: Mask, streams: SecretStreams, make: EngineFactory = real_engine, copies: int | None = None
     ) -> Scores:
-        """As of every worst case; in place of repeated noise what :meth:`alone` reads, all by itself."""
+        """As every worst case does; instead of repeated noise it returns what :meth:`alone` reads, all by itself."""
         made: list[Engine] = []
 
         def kept(plan: Plan, records: PrivateRecords, streams: SecretStreams) -> Engine:
@@ -56,7 +54,7 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
         return np.concatenate([scores[:2], [[self.alone(made[0])]]])
 
     def alone(self, engine: Engine) -> np.float64:
-        """The canary's count of norms."""
+        """Return the canary's count of norms."""
         return self._seen(engine)[0]
 
     def of_rest(self, engine: Engine) -> Scores:
@@ -68,7 +66,7 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
         return np.stack([gain, np.full(self.trials, count)])
 
     def _seen(self, engine: Engine) -> tuple[np.float64, np.float64, np.float64]:
-        """The canary's count of norms, the scatter along its residual, and what it adds to that; others taken off."""
+        """Return the canary's count of norms, the scatter along its residual and its share of it; others taken off."""
         lattice, transform, found = self.plan.lattice, engine.transform, engine.beside
         records = self.records(np.ones(1, bool))
         mapped = ResidualMap(found.directions, found.means, self.plan.lattice_bits)
@@ -83,12 +81,12 @@ class TwoStageCase(AddRemoveCase[TwoStagePlan]):
 
 
 def two_stage_case(plan: TwoStagePlan) -> TwoStageCase:
-    """Of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
+    """Worst case of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
     return TwoStageCase(one_feature(plan), 1)
 
 
 def one_feature(plan: S) -> S:
-    """A plan in stages with one feature, so that there is one direction."""
+    """Return a plan in stages with one feature, so that there is one direction."""
     check_room(plan)
     # One canary a run: in the second stage records share a map.
     names = plan.classes if plan.centred else ("0", "1")
@@ -99,11 +97,10 @@ def one_feature(plan: S) -> S:
 
 @dataclass(frozen=True)
 class ThreeStageCase(TwoStageCase):
-    """The canary of :class:`TwoStageCase`, and what it adds to the scatter of its class.
+    """The canary of :class:`TwoStageCase`, and what it adds to the scatter of its class."""
 
-    Records are few beside those that the plan is made for, so that the released scatter, which divides residuals, is
-    small: the canary's is longer than 1 again, and adds all that a record can.
-    """
+    # Few records against the plan's number make the released scatter, which divides residuals, small: the canary's
+    # residual is longer than 1 again, and adds all that a record can.
 
     def of_rest(self, engine: Engine) -> Scores:
         scores, (scatter, adds) = super().of_rest(engine), self._own_class(engine)
@@ -111,11 +108,11 @@ class ThreeStageCase(TwoStageCase):
         return scores
 
     def alone(self, engine: Engine) -> np.float64:
-        """The scatter of the canary's class; the count of norms is what the linear attack reads."""
+        """Return the scatter of the canary's class; the count of norms is what the linear attack reads."""
         return self._own_class(engine)[0]
 
     def _own_class(self, engine: Engine) -> tuple[np.float64, np.float64]:
-        """The scatter of the canary's class along its residual, others taken off, and what it adds to that."""
+        """Return the scatter of the canary's class along its residual, others taken off, and what it adds to that."""
         lattice, found, transform = self.plan.lattice, engine.beside, engine.transform
         records = self.records(np.ones(1, bool))
         mapped = ResidualMap(found.class_directions, found.class_means, self.plan.lattice_bits)
@@ -128,5 +125,5 @@ class ThreeStageCase(TwoStageCase):
 
 
 def three_stage_case(plan: ThreeStagePlan) -> ThreeStageCase:
-    """Of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
+    """Worst case of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
     return ThreeStageCase(one_feature(plan), 1)

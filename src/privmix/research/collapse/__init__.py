@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 from privmix.plugins import lazily
 
 if TYPE_CHECKING:
-    from privmix.research.collapse.job import Collapse, CollapseJob
+    from privmix.research.collapse.job import CollapseResult
     from privmix.research.collapse.labels import LabelCollapse, label_collapse, mixed_labels
     from privmix.research.collapse.measures import CollapseReport, LabelHistogram, measure_collapse
 else:
     __getattr__, __dir__ = lazily(__name__)
 
 __all__ = [
-    "Collapse",
-    "CollapseJob",
     "CollapseReport",
+    "CollapseResult",
     "LabelCollapse",
     "LabelHistogram",
     "label_collapse",

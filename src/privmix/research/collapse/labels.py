@@ -17,18 +17,10 @@ _LABEL_ROWS = 4096
 
 @dataclass(frozen=True)
 class LabelCollapse:
-    """What is left of mixed labels after noise.
+    """The content of mixed labels after noise; spread and noise are standard deviations, of entries around 1/K."""
 
-    Attributes:
-        top_kept: share of rows whose largest noisy entry is a largest clean one. ``1 / K`` is chance.
-        level_kept: share of entries that stay on their side of 1/K, the value that labels collapse to; averaged over
-            the entries above it and those below, so that 0.5 is chance. NaN if every entry is 1/K.
-        spread: standard deviation of clean entries around 1/K.
-        noise_std: standard deviation of the noise in an entry.
-        signal_to_noise: spread squared over noise squared; below 1 the noise is the larger part. Infinite without
-            noise.
-    """
-
+    # top_kept: rows whose largest noisy entry is a largest clean one (1/K is chance). level_kept: entries that stay
+    # on their side of 1/K, averaged over those above and those below (0.5 is chance; NaN if every entry is 1/K).
     top_kept: float
     level_kept: float
     spread: float
@@ -39,30 +31,9 @@ class LabelCollapse:
 def mixed_labels(
     plan: ReleasePlan, labels: NDArray[np.integer[Any]], generator: np.random.Generator, rows: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Draw mixed labels as ``plan`` would release them from PUBLIC labels: NeuroMixGDP's Figures 2 and 14.
-
-    Rows follow the plan's sampling law for ``plan.records`` records whose classes have the shares of ``labels``, so a
-    small public sample stands for a large set. Only the counts of each class are drawn: O(rows x K).
-
-    Args:
-        plan: any design but ``random-weight``, whose weights are no counts.
-        labels: (n,) integers in [0, K) of public records.
-        generator: source of counts and noise.
-        rows: how many.
-
-    Returns:
-        clean and noisy labels, (rows, K) each.
-
-    Raises:
-        InvalidInput: a label outside the plan's classes, or a design without counts.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> config = ReleaseConfig(records=1000, dim=2, classes=("a", "b"), mixup_degree=50, centre="none")
-        >>> clean, noisy = mixed_labels(config.with_noise(1.0), np.array([0, 1]), np.random.default_rng(0), 5)
-        >>> clean.shape, bool(np.abs(clean - 0.5).max() < 0.5)
-        ((5, 2), True)
-    """
+    """Draw `rows` mixed labels of PUBLIC `labels` as `plan` would release them, clean and noisy, (rows, K) each."""
+    # The classes of `plan.records` records have the shares of `labels`, so a small public sample stands for a large
+    # set. Only the counts of each class are drawn: O(rows x K). `random-weight` has no counts.
     check_integer("rows", rows, low=1)
     count = plan.num_classes
     held = np.asarray(labels)
@@ -81,29 +52,9 @@ def mixed_labels(
 def label_collapse(
     plan: ReleasePlan, labels: NDArray[np.integer[Any]], generator: np.random.Generator, rows: int = 20_000
 ) -> LabelCollapse:
-    """Measure how much of the mixed labels' shape is lost to averaging and noise, on PUBLIC labels.
-
-    NeuroMixGDP (Li et al. 2024, section 2, Figures 2 and 14) shows it as histograms: Poisson-mixed labels crowd around
-    1/K and drown in noise, hierarchical ones form a group at zero and one at 1 / (K p1) that stay apart. Here as
-    numbers: whether the largest entry, and each entry's side of 1/K, survive the noise.
-
-    Args:
-        plan: any design but ``random-weight``.
-        labels: (n,) integers in [0, K) of public records; only their shares matter.
-        generator: source of rows.
-        rows: how many rows to judge by; drawn in blocks.
-
-    Raises:
-        InvalidInput: as :func:`mixed_labels`.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> names, public = tuple("0123456789"), np.arange(10)
-        >>> config = ReleaseConfig(records=50_000, dim=2, classes=names, mixup_degree=64, centre="none")
-        >>> found = [label_collapse(config.with_noise(s), public, np.random.default_rng(0)) for s in (0.1, 1.2)]
-        >>> [round(f.top_kept, 1) for f in found], [round(f.signal_to_noise) for f in found]
-        ([1.0, 0.7], [321, 2])
-    """
+    """Measure how much of the mixed labels' shape is lost to averaging and noise, on PUBLIC labels."""
+    # NeuroMixGDP (Li et al. 2024, section 2) shows it as histograms. Poisson-mixed labels crowd around 1/K and drown in
+    # noise; hierarchical ones form a group at zero and one at 1 / (K p1) that stay apart.
     check_integer("rows", rows, low=1)
     level, tops, squares = 1 / plan.num_classes, 0, 0.0
     # [was above the level, stayed on its side]

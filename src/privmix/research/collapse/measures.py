@@ -1,8 +1,4 @@
-"""Collapse diagnostics on a PUBLIC proxy: do classes survive mixing and noise (Li et al. 2024, sections 2, I.5, J.6)?
-
-Neural collapse and the minimum Euclidean distance say it of features, the histograms and figures of mixed labels of
-labels. None of it is an attack on anyone: everything here is computed from public data without noise, and must be.
-"""
+"""Collapse diagnostics on a PUBLIC proxy: do classes survive mixing and noise (Li et al. 2024, sections 2, I.5, J.6)"""
 
 from __future__ import annotations
 
@@ -29,16 +25,7 @@ _TAIL = 1e-3
 
 @dataclass(frozen=True)
 class LabelHistogram:
-    """Mixed labels of one plan: shares of entries by value, before and after noise.
-
-    Attributes:
-        design: of the plan.
-        m: mixup degree.
-        edges: bin edges; the outermost bins hold everything beyond them as well.
-        clean: share of entries in each bin without noise.
-        noisy: share with it.
-        collapse: the same in figures.
-    """
+    """Mixed labels of one plan: shares of entries by value, before and after noise; the outermost bins are open."""
 
     design: str
     m: int
@@ -50,14 +37,7 @@ class LabelHistogram:
 
 @dataclass(frozen=True)
 class CollapseReport:
-    """All diagnostics of one proxy.
-
-    Attributes:
-        neural_collapse: NC1 of the clipped features; smaller is better separated.
-        minimum_euclidean_distance: least distance of a mixed pair to a record of another class; larger is better.
-        classes: K.
-        histograms: one for each plan.
-    """
+    """All diagnostics of one proxy: small neural collapse and a large least distance are good."""
 
     neural_collapse: float
     minimum_euclidean_distance: float
@@ -95,28 +75,8 @@ def measure_collapse(
     *,
     rows: int = 20_000,
 ) -> CollapseReport:
-    """Judge PUBLIC features and labels for releases by ``plans``.
-
-    Args:
-        plans: Gaussian or Laplace mixup plans; features are clipped to the first one's bound before they are judged, as
-            NeuroMixGDP does.
-        features: (n, d) of public records.
-        labels: (n,) their classes.
-        generator: source of mixtures, counts and noise.
-        rows: mixed labels to draw for each plan.
-
-    Raises:
-        InvalidInput: no plan, a plan without mixed labels, or features and labels that do not fit.
-
-    Example:
-        >>> from privmix.planning import ReleaseConfig
-        >>> rng = np.random.default_rng(0)
-        >>> y = rng.integers(0, 3, 90)
-        >>> config = ReleaseConfig(records=900, dim=3, classes=("a", "b", "c"), mixup_degree=16, centre="none")
-        >>> found = measure_collapse([config.with_noise(1.0)], np.eye(3)[y], y, rng, rows=100)
-        >>> round(found.neural_collapse, 6), round(sum(found.histograms[0].clean), 6), found.to_dict()["labels"]
-        (0.0, 1.0, 3)
-    """
+    """Judge PUBLIC features (n, d) and labels (n,) for releases by `plans`."""
+    # Features are clipped to the first plan's bound before they are judged, as NeuroMixGDP does.
     if not plans:
         raise InvalidInput("plans", 0, "at least one plan")
     check_integer("rows", rows, low=1)

@@ -1,12 +1,13 @@
-"""What is asked of a measurement of collapse, option by option; importing this takes no time."""
+"""Options of a measurement of collapse; importing this takes no time."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from privmix.jobs.options import Inputs
+from privmix.jobs.columns import Columns
+from privmix.jobs.options import CLASSES_HELP, ModelFiles
 from privmix.options import EXPERT, described, option
 
 OF_RELEASES: Final = (
@@ -25,25 +26,26 @@ OF_RELEASES: Final = (
 @described
 @dataclass(frozen=True, kw_only=True)
 class CollapseSettings:
-    """Which plans are judged; a release says all that :data:`OF_RELEASES` names."""
+    """Which plans are judged; a release states all that :data:`OF_RELEASES` names."""
 
     features: str | None = option(None, "Public extractor, as in privmix release.")
-    split: str = option("train", "Which part of `proxy`.")
-    epsilon: float | None = option(None, "Budget that the label noise is for.")
+    split: str = option("train", "Split of `proxy`.")
+    epsilon: float | None = option(None, "Epsilon that sets the label noise.")
     delta: float | None = option(None, "Delta of the budget. Default: 1e-5.")
-    records: int | None = option(None, "Record count n of the plan. Default: that of `proxy`.")
-    rows: int | None = option(None, "Rows T that the plan releases. Default: n.")
-    mixup_degree: int | None = option(None, "Expected records in a row, m. Default: 64.", EXPERT)
+    records: int | None = option(None, "Record count of the plan, n. Default: that of `proxy`.")
+    rows: int | None = option(None, "Number of rows in the plan, T. Default: n.")
+    mixup_degree: int | None = option(None, "Expected number of records in a row, m. Default: 64.", EXPERT)
     expected_classes: float | None = option(
-        None, "Hierarchical: expected number of classes in a row. Default: 3, or K.", EXPERT
+        None, "Expected number of classes in a row (hierarchical). Default: 3, or K.", EXPERT
     )
-    clip_norm: float | None = option(None, "Bound on a record's feature norm. Default: 1.", EXPERT)
+    clip_norm: float | None = option(None, "Clipping bound on feature norms. Default: 1.", EXPERT)
 
 
 @described
-@dataclass(frozen=True, kw_only=True)
-class CollapseOptions(Inputs, CollapseSettings):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class CollapseOptions(Columns, ModelFiles, CollapseSettings):
     """All options of a measurement of collapse."""
 
-    seed: int = option(0, "Decides the mixtures and the noise drawn.", EXPERT)
-    figure: str | Path | None = option(None, "Histograms of mixed labels, clean and noisy (.png, .svg).")
+    classes: Any = option(None, CLASSES_HELP)
+    seed: int = option(0, "Seed of the mixtures and the noise.", EXPERT)
+    figure: str | Path | None = option(None, "Figure to write: histograms of mixed labels (.png, .svg).")

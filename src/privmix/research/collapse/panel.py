@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Table
-from privmix.reports.context import Context, Shown
-from privmix.reports.fields import Fields
+from privmix.reports.blocks import Block, Card, ColumnsBlock, Figure, KeyBlock, NumberBlock, Numbers, Table
+from privmix.reports.context import Context, ShownRecord
+from privmix.reports.fields import RecordFields
 from privmix.reports.figures import draw_histogram
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
@@ -16,8 +16,6 @@ from privmix.reports.style import SERIES
 
 @PANELS.register
 class CollapsePanel(Panel):
-    """Whether classes survive."""
-
     name: ClassVar[str] = "collapse"
     words: ClassVar[str] = "collapse"
     anchor: ClassVar[str] = "collapse"
@@ -30,16 +28,15 @@ class CollapsePanel(Panel):
     )
 
     @classmethod
-    def card(cls, one: Shown, context: Context) -> Card:
-        """See :class:`~privmix.reports.panel.Panel`."""
+    def card(cls, one: ShownRecord, context: Context) -> Card:
         return _collapse_card(one, context)
 
 
-def _collapse_card(one: Shown, context: Context) -> Card:
+def _collapse_card(one: ShownRecord, context: Context) -> Card:
     content = one.content
     blocks: list[Block] = []
     numbers = [
-        Number(name.replace("_", " "), figure(value))
+        NumberBlock(name.replace("_", " "), figure(value))
         for name in ("neural_collapse", "minimum_euclidean_distance")
         if (value := content.number(name)) is not None
     ]
@@ -54,7 +51,7 @@ def _collapse_card(one: Shown, context: Context) -> Card:
         }
         if counts and len(edges) > 1:
             svg = draw_histogram(f"{one.name}-hi{number}", edges, counts)
-            keys = [Key(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
+            keys = [KeyBlock(colour, name) for colour, name in zip(SERIES, counts, strict=False)]
             drawn.append([Figure(svg, f"Entries of mixed labels{_of(histogram)}, before and after noise.", keys)])
     tables: list[list[Block]] = []
     for measured in content.several("histograms") or [content.fields("label_collapse")]:
@@ -62,11 +59,11 @@ def _collapse_card(one: Shown, context: Context) -> Card:
         if rows:
             tables.append([Table(f"Label collapse{_of(measured)}", ("figure", "value"), rows)])
     if drawn or tables:
-        blocks.append(Columns([*drawn, *tables]))
+        blocks.append(ColumnsBlock([*drawn, *tables]))
     known = ("neural_collapse", "minimum_euclidean_distance", "label_collapse", "histogram", "histograms", "labels")
     return card_of(one, blocks, known, "Collapse")
 
 
-def _of(values: Fields) -> str:
+def _of(values: RecordFields) -> str:
     design = values.text("design")
     return f", design {design}" if design else ""

@@ -8,8 +8,8 @@ from privmix.plugins import lazily
 
 if TYPE_CHECKING:
     from privmix.research.curvature.hessian import Curvature, curvature
-    from privmix.research.curvature.job import Sharpness, sharpness
+    from privmix.research.curvature.job import SharpnessResult, sharpness
 else:
     __getattr__, __dir__ = lazily(__name__)
 
-__all__ = ["Curvature", "Sharpness", "curvature", "sharpness"]
+__all__ = ["Curvature", "SharpnessResult", "curvature", "sharpness"]

@@ -27,34 +27,10 @@ def sharpness(
     batch_size: int = 256,
     seed: int = 0,
 ) -> float:
-    """Largest eigenvalue of the Hessian of the mean public loss, by Lanczos iteration.
-
-    For public data only: of private data it would be a private quantity, and its release a query to pay for.
-
-    Lanczos iteration costs what power iteration costs, needs fewer steps, and finds the largest eigenvalue where a
-    negative one is larger in size, as away from minima. Its result is the curvature along some direction: if anything
-    it is low, and never high beyond rounding.
-
-    Args:
-        model: in the mode it is in; left as it was.
-        data: public records, all of which are used.
-        iterations: at most; each costs about two gradients of the whole data, and memory for one more vector (P,).
-        tolerance: relative change at which the iteration ends.
-        batch_size: records at a time; the result does not depend on it but for rounding.
-        seed: of the starting direction.
-
-    Returns:
-        The eigenvalue; 0 where the loss is flat.
-
-    Raises:
-        InvalidInput: a number is out of range.
-
-    Example:
-        >>> model = nn.Linear(1, 2, bias=False)
-        >>> _ = nn.init.zeros_(model.weight)
-        >>> round(sharpness(model, PublicData.of([[2.0]], [0], classes=2)), 4)
-        2.0
-    """
+    """Largest eigenvalue of the Hessian of the mean PUBLIC loss, by Lanczos iteration; 0 where the loss is flat."""
+    # The same figure of private data would be a private quantity. Lanczos costs what power iteration costs, needs fewer
+    # steps, and finds the largest eigenvalue where a negative one is larger in size. The result is the curvature along
+    # some direction: it can be low, and is never high beyond rounding.
     check_integer("iterations", iterations, low=1)
     check_number("tolerance", tolerance, low=0)
     check_integer("batch size", batch_size, low=1)
@@ -70,13 +46,7 @@ def sharpness(
 
 @dataclass(frozen=True)
 class Curvature:
-    """Figures of the public loss's Hessian, as in Park et al. 2024, table 4.
-
-    Attributes:
-        eigenvalues: the largest ones, the largest first.
-        trace: the sum of all.
-        trace_error: standard error of ``trace``; 0 where it is exact but for rounding.
-    """
+    """Figures of the public loss's Hessian (Park et al. 2024, table 4); `trace_error` is a standard error."""
 
     eigenvalues: tuple[float, ...]
     trace: float
@@ -105,34 +75,12 @@ def curvature(
     batch_size: int = 256,
     seed: int = 0,
 ) -> Curvature:
-    """The largest eigenvalues of the Hessian of the mean public loss, their ratio, and its trace.
+    """Return the largest eigenvalues of the Hessian of the mean PUBLIC loss, their ratio, and its trace.
 
-    For public data only, as :func:`sharpness`: on private data every one of these would be a query to pay for.
-
-    Eigenvalues by Lanczos iteration, until each is within ``tolerance`` times the largest of some eigenvalue; of
-    several that are equal to the last digit fewer may be found. The trace is exact on the subspace of the iteration,
-    and estimated on the rest from random signs (Hutchinson 1989; Meyer, Musco, Musco and Woodruff 2021 take such a
-    subspace out first): without bias, and exactly where the iteration spans the whole space.
-
-    Args:
-        model: in the mode it is in; left as it was.
-        data: public records, all of which are used.
-        eigenvalues: how many.
-        iterations: at most; each costs about two gradients of the whole data, and memory for one more vector (P,).
-        tolerance: see above.
-        probes: random signs (P,) for the trace, each of which costs as much as an iteration.
-        batch_size: records at a time; the result does not depend on it but for rounding.
-        seed: of the starting direction and the probes.
-
-    Raises:
-        InvalidInput: a number is out of range, or the model has fewer weights than eigenvalues are asked for.
-
-    Example:
-        >>> model = nn.Linear(1, 2, bias=False)
-        >>> _ = nn.init.zeros_(model.weight)
-        >>> found = curvature(model, PublicData.of([[2.0]], [0], classes=2), eigenvalues=2)
-        >>> [round(value, 4) + 0.0 for value in found.eigenvalues], round(found.trace, 4), found.trace_error
-        ([2.0, 0.0], 2.0, 0.0)
+    Eigenvalues by Lanczos iteration, until each is within `tolerance` times the largest of some eigenvalue; of equal
+    ones fewer may be found. The trace is exact on the subspace of the iteration and estimated on the rest from `probes`
+    random signs (Hutchinson 1989). Meyer, Musco, Musco and Woodruff 2021 take such a subspace out first. Each iteration
+    and probe costs about two gradients of the whole data; an iteration keeps one more vector (P,).
     """
     check_integer("iterations", iterations, low=1)
     check_number("tolerance", tolerance, low=0)
@@ -151,21 +99,10 @@ def curvature(
 
 
 class _Lanczos:
-    """Lanczos iteration with a symmetric matrix, vectors kept orthogonal to all before them.
-
-    Args:
-        product: the matrix times a vector (P,).
-        size: P.
-        draw: a new random vector (P,).
-        signs: a new vector (P,) of random signs.
-    """
+    """Lanczos iteration with a symmetric matrix (`product`), vectors kept orthogonal to all before them."""
 
     def __init__(
-        self,
-        product: Callable[[Tensor], Tensor],
-        size: int,
-        draw: Callable[[], Tensor],
-        signs: Callable[[], Tensor],
+        self, product: Callable[[Tensor], Tensor], size: int, draw: Callable[[], Tensor], signs: Callable[[], Tensor]
     ) -> None:
         self._product, self.size, self._draw, self._signs = product, size, draw, signs
         start = draw()
@@ -204,7 +141,7 @@ class _Lanczos:
         return values, self._beside[-1] * vectors[-1].abs()
 
     def trace(self, probes: int) -> tuple[float, float]:
-        """The trace and its standard error: exact on the spanned space, estimated on the rest."""
+        """Return the trace and its standard error: exact on the spanned space, estimated on the rest."""
         known = math.fsum(self._diagonal)
         if len(self._diagonal) == self.size:
             return known, 0.0
@@ -242,7 +179,7 @@ def _lanczos_of(model: nn.Module, data: PublicData, batch_size: int, seed: int) 
 def _hessian_product(
     model: nn.Module, flat: FlatParameters, data: PublicData, direction: Tensor, batch_size: int, seed: int
 ) -> Tensor:
-    """The Hessian of the mean loss times ``direction`` (P,): the gradient of (gradient · direction)."""
+    """Return the Hessian of the mean loss times ``direction`` (P,): the gradient of (gradient · direction)."""
     total = torch.zeros_like(direction)
     for start in range(0, data.size, batch_size):
         x, targets = data.x[start : start + batch_size], data.targets[start : start + batch_size]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from privmix.plugins import lazily
 
 if TYPE_CHECKING:
-    from privmix.research.inversion.job import Inversion, InversionJob
+    from privmix.research.inversion.job import InversionResult
     from privmix.research.inversion.search import InversionConfig, MixedFeatures, invert
     from privmix.research.inversion.study import STATEMENTS, InversionCase, InversionStudy, case_name, study_inversion
 else:
@@ -15,10 +15,9 @@ else:
 
 __all__ = [
     "STATEMENTS",
-    "Inversion",
     "InversionCase",
     "InversionConfig",
-    "InversionJob",
+    "InversionResult",
     "InversionStudy",
     "MixedFeatures",
     "case_name",

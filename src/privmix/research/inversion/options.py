@@ -1,14 +1,14 @@
-"""What is asked of model inversion, option by option; importing this takes no time."""
+"""Options of model inversion; importing this takes no time."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from privmix.jobs.columns import Columns, ImageColumns
-from privmix.jobs.options import Inputs
+from privmix.jobs.columns import ImageColumns
+from privmix.jobs.options import CLASSES_HELP, ModelFiles
 from privmix.options import EXPERT, described, option
 
 STEPS: Final = 500
@@ -23,29 +23,29 @@ OF_RELEASES: Final = ("features", "mixup_degrees", "epsilons", "delta", "records
 @described
 @dataclass(frozen=True, kw_only=True)
 class InversionSettings:
-    """Which plans are attacked, and how; a release says all that :data:`OF_RELEASES` names."""
+    """Which plans are attacked, and how; a release states all that :data:`OF_RELEASES` names."""
 
-    features: str | None = option(None, "Public extractor of images with gradients. Default: scattering.")
-    split: str | None = option(None, "Which part of `data`.")
-    mixup_degrees: str | Sequence[int] | None = option(None, f"Degrees m to attack. Default: {DEGREES}.", EXPERT)
+    features: str | None = option(None, "Public image extractor with gradients. Default: scattering.")
+    split: str | None = option(None, "Split of `data`.")
+    mixup_degrees: str | Sequence[int] | None = option(None, f"Mixup degrees to attack. Default: {DEGREES}.", EXPERT)
     epsilons: str | Sequence[float | None] | None = option(
-        None, f"Budgets whose noise to add; none is no noise. Default: {EPSILONS}.", EXPERT
+        None, f"Epsilons that set the noise, or none. Default: {EPSILONS}.", EXPERT
     )
     delta: float | None = option(None, f"Delta of the budgets. Default: {DELTA:g}.")
-    records: int | None = option(None, "Record count n of the plan. Default: that of `data`.")
-    rows: int | None = option(None, "Rows T that the plan releases. Default: n.")
-    centre: str | None = option(None, "private or none, as in privmix release. Default: none.", EXPERT)
+    records: int | None = option(None, "Record count of the plan, n. Default: that of `data`.")
+    rows: int | None = option(None, "Number of rows in the plan, T. Default: n.")
+    centre: str | None = option(None, "Centring, as in privmix release: private or none. Default: none.", EXPERT)
 
-    images: int = option(8, "Images to attack at each degree.", EXPERT)
-    steps: int = option(STEPS, "Steps of an attack.", EXPERT)
-    seed: int = option(0, "Decides images, noise and starts: same seed, same picture.", EXPERT)
+    images: int = option(8, "Number of images to attack at each degree.", EXPERT)
+    steps: int = option(STEPS, "Number of steps of an attack.", EXPERT)
+    seed: int = option(0, "Seed of images, noise and starting points.", EXPERT)
     public_data: bool = option(False, "Declare `data` public.")
 
 
 @described
-@dataclass(frozen=True, kw_only=True)
-class InversionOptions(Inputs, InversionSettings):
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class InversionOptions(ImageColumns, ModelFiles, InversionSettings):
     """All options of model inversion."""
 
-    columns: Columns = field(default_factory=ImageColumns)
-    figure: str | Path | None = option(None, "Picture of originals and recovered images (.png, .svg).")
+    classes: Any = option(None, CLASSES_HELP)
+    figure: str | Path | None = option(None, "Figure to write: originals and recovered images (.png, .svg).")

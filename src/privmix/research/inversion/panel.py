@@ -1,11 +1,11 @@
-"""The panel about inversions: what an attack drew again, beside the originals."""
+"""The panel about inversions: recovered images next to the originals."""
 
 from __future__ import annotations
 
 from typing import ClassVar
 
 from privmix.reports.blocks import Block, Card, Table
-from privmix.reports.context import Context, Shown
+from privmix.reports.context import Context, ShownRecord
 from privmix.reports.images import pictures_of
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
@@ -14,8 +14,6 @@ from privmix.reports.sentences import figure
 
 @PANELS.register
 class InversionPanel(Panel):
-    """What an inversion drew."""
-
     name: ClassVar[str] = "inversion"
     words: ClassVar[str] = "model inversion"
     anchor: ClassVar[str] = "inversion"
@@ -28,18 +26,17 @@ class InversionPanel(Panel):
     )
 
     @classmethod
-    def card(cls, one: Shown, context: Context) -> Card:
-        """See :class:`~privmix.reports.panel.Panel`."""
+    def card(cls, one: ShownRecord, context: Context) -> Card:
         return _inversion_card(one, context)
 
 
-def _inversion_card(one: Shown, context: Context) -> Card:
+def _inversion_card(one: ShownRecord, context: Context) -> Card:
     content = one.content
     blocks: list[Block] = []
-    blocks += pictures_of(content.fields("images"), "Raw inputs beside what the attack recovered")
+    blocks += pictures_of(content.fields("images"), "Raw inputs next to the recovered ones")
     columns = ["m", "ε", "mean squared error", "SSIM", "LPIPS"]
     cases = content.several("cases")
-    # What a guess at other images reaches: an attack tells something only where it does better.
+    # Scores of guesses at other images: an attack reveals something only where it does better.
     guesses = [name for name in _GUESSES if any(item.fields(name).number("ssim") is not None for item in cases)]
     columns += [f"SSIM of {_GUESSES[name]}" for name in guesses]
     rows = [

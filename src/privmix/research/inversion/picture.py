@@ -18,15 +18,7 @@ _PIXEL = np.dtype(np.uint8)
 
 
 def draw_inversion(record: Mapping[str, Any], path: Path) -> None:
-    """Draw the pictures of a record: one row for the originals of each degree, one for each budget.
-
-    Args:
-        record: content of a run record of kind ``inversion``.
-        path: .svg, .png or .pdf file to write.
-
-    Raises:
-        InvalidInput: the record's pictures do not have the size it states.
-    """
+    """Draw the pictures of a record: one row for the originals of each degree, one for each budget."""
     pictures = unpack_images(record["images"])
     rows, columns = pictures.shape[:2]
     labels = list(record["images"]["row_labels"])
@@ -44,24 +36,16 @@ def draw_inversion(record: Mapping[str, Any], path: Path) -> None:
         if column == 0:
             text = labels[row] + (f"\nSSIM {similar[row]:.2f}" if row in similar else "")
             axes.set_ylabel(text, rotation=0, ha="right", va="center", fontsize=9)
-    figure.suptitle("What an inversion of released rows recovers", fontsize=10)
+    figure.suptitle("Images recovered by an inversion of released rows", fontsize=10)
     save_figure(figure, path)
 
 
 def unpack_images(images: Mapping[str, Any]) -> NDArray[np.uint8]:
-    """(rows, columns, height, width) or (..., 3) uint8 pictures from their stored form.
-
-    Raises:
-        InvalidInput: bytes and shape do not match.
-
-    Example:
-        >>> unpack_images({"shape": [1, 1, 1, 2], "uint8": "AP8="}).tolist()
-        [[[[0, 255]]]]
-    """
+    """(rows, columns, height, width) or (..., 3) uint8 pictures from their stored form."""
     shape = tuple(images["shape"])
     content = base64.b64decode(images["uint8"], validate=True)
     if len(shape) not in (4, 5) or len(content) != math.prod(shape):
-        raise InvalidInput("images", f"{len(content)} bytes", f"{math.prod(shape)} bytes, as their shape says")
+        raise InvalidInput("images", f"{len(content)} bytes", f"{math.prod(shape)} bytes, as their shape implies")
     return np.frombuffer(content, _PIXEL).reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""What an inversion study is about: the images, who owns which of them, and which rows they are in."""
+"""The subject of an inversion study: the images, who owns which of them, and which rows they are in."""
 
 from __future__ import annotations
 
@@ -17,16 +17,8 @@ from privmix.research.known_rows import draw_members
 
 
 @dataclass(frozen=True)
-class Scene:
-    """Images in [0, 1], their labels, the extractor, and which images the attacker owns.
-
-    Attributes:
-        images: (n, H, W) or (n, H, W, colours).
-        labels: (n,).
-        extractor: of images.
-        private: numbers of those that are attacked.
-        public: numbers of those that the attacker has.
-    """
+class InversionScene:
+    """Images in [0, 1], their labels and extractor; the numbers of those attacked and of those the attacker owns."""
 
     images: NDArray[np.float32]
     labels: NDArray[np.integer[Any]]
@@ -41,12 +33,8 @@ class Scene:
         labels: NDArray[np.integer[Any]],
         extractor: Extractor,
         generator: np.random.Generator,
-    ) -> Scene:
-        """Split the images in two halves at random.
-
-        Raises:
-            InvalidInput: these are no images, or not one label for each.
-        """
+    ) -> InversionScene:
+        """Split the images into two halves at random."""
         if images.ndim not in (3, 4) or len(images) < 2 or len(labels) != len(images):
             raise InvalidInput("images", images.shape, "at least two (H, W) or (H, W, colours), and a label for each")
         order = generator.permutation(len(images))
@@ -55,27 +43,18 @@ class Scene:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of one image."""
         return self.images.shape[1:]
 
     def features(self, which: NDArray[np.int64]) -> NDArray[np.float32]:
-        """(b, d) features of some images."""
         return self.extractor.extract(self.images[which])
 
 
 @dataclass(frozen=True)
 class RowMembers:
-    """Members of the rows of one degree, (rows, degree, *image shape) each.
+    """Members of the rows of one degree, (rows, degree, image shape) each."""
 
-    Attributes:
-        targets: those that are attacked.
-        trials: public ones, which the attacker practises on.
-        others: public ones that are in no row: the baseline.
-        mean: the mean of all public images.
-        brightest: the mean of their brightest pixels.
-        shown: how many members of a row are judged and shown.
-    """
-
+    # `targets` are attacked, `trials` are public ones to practise on, `others` are in no row (the baseline).
+    # `shown`: how many members of a row are judged and shown.
     targets: NDArray[np.float32]
     trials: NDArray[np.float32]
     others: NDArray[np.float32]
@@ -85,13 +64,9 @@ class RowMembers:
 
     @classmethod
     def draw(
-        cls, scene: Scene, plan: ReleasePlan, degree: int, originals: int, generator: np.random.Generator
+        cls, scene: InversionScene, plan: ReleasePlan, degree: int, originals: int, generator: np.random.Generator
     ) -> RowMembers:
-        """Choose rows enough for ``originals`` images, none of which is in two places.
-
-        Raises:
-            InvalidInput: there are too few images.
-        """
+        """Choose rows enough for `originals` images, none of which is in two places."""
         rows = -(-originals // degree)
 
         def pick(pool: NDArray[np.int64], count: int) -> NDArray[np.int64]:
@@ -108,14 +83,14 @@ class RowMembers:
         )
 
     def judged(self, members: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The members of each row that figures are about."""
+        """Return the members of each row that figures are about."""
         return members[:, : self.shown]
 
 
 def transform_of(
-    scene: Scene, plan: ReleasePlan, centre: NDArray[np.float32] | None, generator: np.random.Generator | None
+    scene: InversionScene, plan: ReleasePlan, centre: NDArray[np.float32] | None, generator: np.random.Generator | None
 ) -> RecordTransform:
-    """The plan's map from features to what is summed; without a released mean, one is made as the plan would."""
+    """Return the plan's map from features to what is summed; without a released mean, one is made as the plan would."""
     if not plan.centred:
         return RecordTransform(plan.clip_norm, plan.norm)
     if centre is None:

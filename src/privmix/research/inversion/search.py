@@ -1,14 +1,11 @@
 """Model inversion: images from a released row, by regularised maximum likelihood with total variation.
 
-He, Zhang and Lee (2019), in the form that Li et al. 2022 (section 5.1, appendix G) and 2024 (appendix K) give it for
-mixed
-features: the attacker knows the extractor, the clipping bounds, the released mean and m, and looks for images whose
-mixed features are the released ones,
+He, Zhang and Lee (2019), as Li et al. 2022 (section 5.1, appendix G) and 2024 (appendix K) give it for mixed features.
+The attacker knows the extractor, the clipping bounds, the released mean and m, and solves by Adam, projected to [0, 1],
 
-    minimise over x_1 .. x_m in [0, 1]:   || row - (1/m) sum_i clip(F(x_i)) ||^2 + beta (1/m) sum_i TV(x_i),
+    minimise over x_1 .. x_m in [0, 1]:   || row - (1/m) sum_i clip(F(x_i)) ||^2 + beta (1/m) sum_i TV(x_i).
 
-by Adam from random images. Each step is followed by a projection onto [0, 1]. The attacker is told how many records
-the row holds, which a release does not say: that makes it stronger, never weaker.
+The attacker knows how many records the row holds, which a release does not state: that makes the attack stronger.
 """
 
 from __future__ import annotations
@@ -36,19 +33,9 @@ _JITTER = 0.1
 
 @dataclass(frozen=True)
 class InversionConfig(Checked):
-    """How hard the attacker tries.
+    """The attacker's effort; the learning rate falls along a cosine, and `images_at_once` never cuts a row."""
 
-    Attributes:
-        steps: of Adam (Li et al. 2022: at most 5,000 at a constant rate; a few hundred do with a rate that falls to
-            zero).
-        learning_rate: of the first step; it falls along a cosine.
-        images_at_once: images in memory at a time; a row is never cut.
-
-    Example:
-        >>> InversionConfig(steps=100).learning_rate
-        0.4
-    """
-
+    # Li et al. 2022 take up to 5,000 steps at a constant rate; a few hundred do with a rate that falls to zero.
     steps: Count = STEPS
     learning_rate: Positive = 0.4
     images_at_once: Count = 64
@@ -56,18 +43,7 @@ class InversionConfig(Checked):
 
 @dataclass(frozen=True)
 class MixedFeatures:
-    """What a row would be without noise, as a function of its images: the attacker's copy of the mechanism.
-
-    Attributes:
-        features: the extractor, with gradients.
-        transform: clipping bounds and released mean.
-        divisor: public m that sums are divided by.
-
-    Example:
-        >>> mixed = MixedFeatures(lambda x: x.flatten(1), RecordTransform(1.0), 2.0)
-        >>> mixed(torch.eye(2).reshape(1, 2, 1, 2)).tolist()
-        [[0.5, 0.5]]
-    """
+    """A row without noise as a function of its images: the attacker's copy of the mechanism."""
 
     features: FeatureMap
     transform: RecordTransform
@@ -89,17 +65,7 @@ class MixedFeatures:
 
 
 def inversion_loss(mixed: MixedFeatures, images: Tensor, rows: Tensor, tv_weight: float) -> Tensor:
-    """What the attacker minimises, for each row (DPFMix, appendix G): squared misfit plus weighted mean variation.
-
-    Args:
-        mixed: the attacker's copy of the mechanism.
-        images: (rows, members, *image shape).
-        rows: (rows, d) released.
-        tv_weight: beta.
-
-    Returns:
-        (rows,).
-    """
+    """Return the attacker's objective per row (DPFMix, appendix G): squared misfit plus beta times mean variation."""
     misfit = (mixed(images) - rows).square().sum(dim=1)
     variation = total_variation(images.flatten(0, 1)).view(len(images), -1).mean(dim=1)
     return misfit + tv_weight * variation
@@ -117,31 +83,9 @@ def invert(
     config: InversionConfig | None = None,
     progress: Progress | None = None,
 ) -> NDArray[np.float32]:
-    """Recover the images behind released rows.
-
-    Args:
-        mixed: extractor, clipping, mean and m, all public.
-        rows: (R, d) released features.
-        image_shape: (H, W) or (H, W, colours).
-        members: how many images to look for in each row.
-        generator: source of the images that the search starts from.
-        tv_weight: beta; the noisier the row, the larger a strong attacker chooses it.
-        start: an image to start near, such as the mean of public ones; None starts from uniform noise, as DPFMix does.
-        config: steps and memory.
-        progress: called with (stage, steps done, steps in all).
-
-    Returns:
-        (R, members, *image_shape) float32 in [0, 1].
-
-    Raises:
-        InvalidInput: shapes do not fit.
-
-    Example:
-        >>> mixed = MixedFeatures(lambda x: x.flatten(1), RecordTransform(10.0), 1.0)
-        >>> found = invert(mixed, np.array([[0.2, 0.8]]), (1, 2), 1, np.random.default_rng(0))
-        >>> found.shape, bool(np.abs(found.ravel() - [0.2, 0.8]).max() < 0.01)
-        ((1, 1, 1, 2), True)
-    """
+    """Recover the images, (R, members, image shape) float32 in [0, 1], behind released rows (R, d)."""
+    # The noisier the row, the larger a strong attacker chooses `tv_weight`. `start` is an image to start near, such
+    # as the mean of public ones; None starts from uniform noise, as DPFMix does.
     config = config or InversionConfig()
     if len(image_shape) not in (2, 3):
         raise InvalidInput("image shape", tuple(image_shape), "(H, W) or (H, W, colours)")

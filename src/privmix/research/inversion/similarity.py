@@ -1,8 +1,7 @@
 """How alike two images are: mean squared error, structural similarity, and LPIPS where its package is installed.
 
-An attack on a mixed row gives as many images as the row has members, in no order. Each original is matched with the
-recovered image of its row that is most like it, by each measure for itself: the figures are the best case for the
-attacker, and what the same matching gives for images of other people is the baseline to hold them against.
+Each original is matched with the recovered image of its row that is most like it, by each measure for itself: the best
+case for the attacker. The same matching of images of other people is the baseline.
 """
 
 from __future__ import annotations
@@ -20,19 +19,13 @@ from privmix.errors import InvalidInput, MissingExtra
 
 # Skimage's default; smaller images get the largest odd window that fits.
 _WINDOW: Final = 7
-# AlexNet's layers, which LPIPS compares, need at least so many pixels a side.
+# AlexNet's layers, which LPIPS compares, need at least this many pixels a side.
 _LPIPS_SIDE: Final = 64
 
 
 @dataclass(frozen=True)
 class Similarity:
-    """Means over originals.
-
-    Attributes:
-        mse: mean squared error of pixels in [0, 1]; 0 is the same image.
-        ssim: structural similarity (Wang et al. 2004); 1 is the same image.
-        lpips: learned distance (Zhang et al. 2018), 0 is the same image; None where the package is absent.
-    """
+    """Means over originals: `mse` in [0, 1], `ssim` (Wang et al. 2004), `lpips` (Zhang et al. 2018) or None."""
 
     mse: float
     ssim: float
@@ -40,23 +33,7 @@ class Similarity:
 
 
 def best_matches(originals: NDArray[Any], candidates: NDArray[Any], perceptual: bool = True) -> Similarity:
-    """Match each original with the candidate of its row that is most like it, and average.
-
-    Args:
-        originals: (rows, a, H, W) or (rows, a, H, W, colours) in [0, 1].
-        candidates: (rows, b, ...), recovered or not, of the same image shape.
-        perceptual: whether to compute LPIPS where its package is installed; it takes much longer.
-
-    Raises:
-        InvalidInput: shapes do not fit.
-        MissingExtra: scikit-image is not installed.
-
-    Example:
-        >>> one, other = np.zeros((1, 1, 8, 8)), np.ones((1, 1, 8, 8))
-        >>> found = best_matches(one, np.concatenate([other, one], axis=1), perceptual=False)
-        >>> found.mse, round(found.ssim, 6)
-        (0.0, 1.0)
-    """
+    """Match each original with the candidate of its row that is most like it, and average; (rows, any, image shape)."""
     if originals.shape[0] != candidates.shape[0] or originals.shape[2:] != candidates.shape[2:]:
         raise InvalidInput("candidates", candidates.shape, f"as many rows and the images' shape of {originals.shape}")
     if originals.ndim not in (4, 5) or not originals.size or not candidates.size:
@@ -74,16 +51,9 @@ def best_matches(originals: NDArray[Any], candidates: NDArray[Any], perceptual: 
 
 
 def best_correlation(originals: NDArray[Any], candidates: NDArray[Any]) -> float:
-    """Mean over originals of the largest correlation of pixels with a candidate of the own row.
-
-    What an attacker judges its own tries by: unlike the error or structural similarity, it is not raised by images that
-    are black or flat throughout. Shapes are those of :func:`best_matches`.
-
-    Example:
-        >>> one = np.arange(4.0).reshape(1, 1, 2, 2)
-        >>> round(best_correlation(one, 0.1 * one), 6), best_correlation(one, np.zeros((1, 3, 2, 2)))
-        (1.0, 0.0)
-    """
+    """Mean over originals of the largest correlation of pixels with a candidate of the same row."""
+    # An attacker judges tries by it: unlike the error or structural similarity, flat or black images do not raise
+    # it.
 
     def centred(images: NDArray[Any]) -> NDArray[np.float64]:
         flat = images.reshape(*images.shape[:2], -1).astype(np.float64)
@@ -108,7 +78,6 @@ def _squared_error(one: NDArray[Any], other: NDArray[Any]) -> float:
 
 
 def _dissimilarity(one: NDArray[Any], other: NDArray[Any]) -> float:
-    """1 - SSIM."""
     try:
         from skimage.metrics import structural_similarity
     except ImportError:

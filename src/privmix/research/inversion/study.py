@@ -1,9 +1,8 @@
 """How much of single images an inversion of mixed rows brings back, with and without the noise of a plan.
 
-The setting is that of DPFMix (Li et al. 2022, Figures 4 and 9): rows of m images, attacked at several degrees and
-budgets. Where the papers fix the weight of total variation, the attacker here chooses it, the start and the brightness.
-Without noise the row itself tells which try explains it best. With noise the best fit is the one that fits the noise,
-so the attacker practises on rows that it makes itself of public images: half of the images given play that part.
+The setting of DPFMix (Li et al. 2022, Figures 4 and 9), but the attacker chooses the weight of total variation, the
+start and the brightness. Without noise the best fit shows which try is right. With noise the best fit fits the noise,
+so the attacker practises on rows made of public images: half of the given images play that part.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from privmix.features import Extractor
 from privmix.plans import Plan
 from privmix.progress import Progress
 from privmix.reports.images import stored_images
-from privmix.research.inversion.scene import RowMembers, Scene, transform_of
+from privmix.research.inversion.scene import InversionScene, RowMembers, transform_of
 from privmix.research.inversion.search import InversionConfig, MixedFeatures, invert
 from privmix.research.inversion.similarity import Similarity, best_correlation, best_matches, match_order
 from privmix.research.known_rows import check_sums, rows_of_members
@@ -29,33 +28,28 @@ from privmix.rounding import rounded_up
 
 STATEMENTS: Final = (
     "The attacker knows the extractor, the plan, the released mean and how many records a row holds; the last is more "
-    "than a release says.",
+    "than a release states.",
     "Each original is matched with the recovered image of its row that is most like it. The baseline matches it in the "
     "same way with as many images of other people: an attack tells something only where it does better than that, and "
     "than the mean of public images.",
     "An attack that fails proves nothing: a better one may exist. The guarantee is the certificate's epsilon.",
 )
-# A try on rows of public images gets one step in so many.
+# A try on rows of public images gets this fraction of the steps: one in four.
 _TRIAL: Final = 4
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """What an attacker may choose.
+    """An attacker's choices: beta, the start, and the brightness."""
 
-    Attributes:
-        tv_weight: beta.
-        from_mean: start near the mean of the public images, not at uniform noise.
-        stretch: scale every recovered image to the public images' brightest pixel; extractors that normalise do not
-            see brightness.
-    """
-
+    # `stretch` scales every recovered image to the public images' brightest pixel: normalising extractors do not
+    # see it.
     tv_weight: float
     from_mean: bool = False
     stretch: bool = False
 
 
-# The first is DPFMix's. Noise asks for more smoothing; without it, too much of it wipes out what the row tells.
+# The first is DPFMix's. Noise asks for more smoothing; without it, too much of it wipes out the row's information.
 QUIET: Final = (Attempt(1e-4), Attempt(1e-4, from_mean=True))
 NOISY: Final = (Attempt(1e-2), Attempt(1e-1, from_mean=True), Attempt(1.0, from_mean=True))
 
@@ -70,19 +64,10 @@ class InversionCase:
 
 @dataclass(frozen=True)
 class CaseResult:
-    """What the attack achieved in one setting.
+    """The attack's result in one setting: likeness of recovered images, of other people's, and of the mean image."""
 
-    Attributes:
-        m: mixup degree.
-        epsilon: None without noise.
-        noise_std: of the noise in a released feature.
-        recovered: likeness of the recovered images to their originals.
-        others: likeness of other people's images, matched in the same way.
-        mean_image: likeness of the mean public image.
-        attempt: what the attacker chose; without noise, what explained most rows.
-        originals: how many images the figures are means over.
-    """
-
+    # `noise_std` is per released feature; `attempt` is the attacker's choice, without noise the one that explains
+    # most rows.
     m: int
     epsilon: float | None
     noise_std: float
@@ -93,7 +78,7 @@ class CaseResult:
     originals: int
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values: the figures of the recovered images beside those of the baselines."""
+        """JSON values: the figures of the recovered images next to those of the baselines."""
         return {
             "m": self.m,
             "epsilon": self.epsilon,
@@ -108,21 +93,13 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class InversionStudy:
-    """Figures and pictures of all settings.
-
-    Attributes:
-        cases: in the order given.
-        pictures: (rows, columns, H, W) or (rows, columns, H, W, colours) uint8: for each degree a row of originals,
-            then a row of recovered images for each budget.
-        row_labels: what each row of pictures shows.
-    """
+    """Figures and pictures of all settings; for each degree a row of originals, then a row for each budget."""
 
     cases: tuple[CaseResult, ...]
     pictures: NDArray[np.uint8]
     row_labels: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """The content of a run record of kind ``inversion``."""
         first = self.cases[0]
         return {
             "cases": [case.to_dict() for case in self.cases],
@@ -146,39 +123,13 @@ def study_inversion(
     attempts: Sequence[Attempt] | None = None,
     progress: Progress | None = None,
 ) -> InversionStudy:
-    """Attack rows of known members in every setting, and compare what comes out with what went in.
-
-    Args:
-        cases: the settings; those of one degree attack rows of the same members.
-        images: (n, H, W) or (n, H, W, colours), uint8 or floats in [0, 1]. Half are attacked, half are the attacker's.
-        labels: (n,) class of each.
-        extractor: one with gradients.
-        generator: source of members, noise and starts.
-        originals: how many images to attack at each degree; rows of more members are judged by that many of them.
-        centre: the released mean, where the plans centre; None makes one from the images as the plan would.
-        config: the attacker's effort.
-        attempts: what the attacker tries; None is :data:`QUIET` or :data:`NOISY`.
-        progress: called with (stage, done, total).
-
-    Raises:
-        InvalidInput: the extractor has no gradients, inputs are no images, or there are too few images for a degree.
-        MissingExtra: scikit-image is not installed.
-
-    Example:
-        >>> from privmix.data import embedded_digits
-        >>> from privmix.features import Pixels
-        >>> from privmix.planning import ReleaseConfig
-        >>> data = embedded_digits("test").read()
-        >>> config = ReleaseConfig(records=360, dim=64, classes=data.schema.classes, mixup_degree=1, centre="none")
-        >>> study = study_inversion([InversionCase(config.with_noise(1.0), None)], data.x, data.y, Pixels(),
-        ...                         np.random.default_rng(0), originals=2, config=InversionConfig(steps=60))
-        >>> study.cases[0].recovered.ssim > study.cases[0].others.ssim
-        True
-    """
+    """Attack rows of known members in every setting, and compare the recovered images with the originals."""
+    # Half of the images are attacked, half are the attacker's. Settings of one degree attack rows of the same
+    # members. `centre` None makes the released mean from the images as the plan would.
     if not cases:
         raise InvalidInput("cases", 0, "at least one setting")
     check_integer("originals", originals, low=1)
-    scene = Scene.of(images, labels, extractor, generator)
+    scene = InversionScene.of(images, labels, extractor, generator)
     results: list[CaseResult] = []
     pictures: list[NDArray[np.float32]] = []
     row_labels: list[str] = []
@@ -204,12 +155,7 @@ def study_inversion(
 
 
 def case_name(epsilon: float | None) -> str:
-    """``"no noise"`` or ``"ε = 8"``.
-
-    Example:
-        >>> case_name(None), case_name(8.0)
-        ('no noise', 'ε = 8')
-    """
+    """``"no noise"`` or ``"ε = 8"``."""
     return "no noise" if epsilon is None else f"ε = {rounded_up(epsilon)}"
 
 
@@ -217,7 +163,7 @@ _Found = tuple[Attempt, NDArray[np.float32]]
 
 
 def _attack(
-    scene: Scene,
+    scene: InversionScene,
     group: RowMembers,
     case: InversionCase,
     centre: NDArray[np.float32] | None,
@@ -238,7 +184,7 @@ def _attack(
         return rows_of_members(plan, transform, features, list(order), generator if noisy else None)
 
     def search(rows: NDArray[np.float32], attempt: Attempt, effort: InversionConfig) -> list[_Found]:
-        """The images found, as they are and brightened."""
+        """Return the images found, as they are and brightened."""
         images = invert(
             mixed,
             rows,
@@ -280,7 +226,7 @@ def _attack(
 
 
 def _best_on_public(originals: NDArray[np.float32], tried: Sequence[list[_Found]]) -> Attempt:
-    """Of the tries on rows of public images, the one most like them; then the better brightness of the two."""
+    """Return the try on rows of public images that is most like them; then the better brightness of the two."""
     best = max(tried, key=lambda pair: best_correlation(originals, pair[0][1]))
     return min(best, key=lambda found: best_matches(originals, found[1], False).mse)[0]
 
@@ -288,7 +234,7 @@ def _best_on_public(originals: NDArray[np.float32], tried: Sequence[list[_Found]
 def _best_fit(
     mixed: MixedFeatures, rows: NDArray[np.float32], tried: Sequence[_Found]
 ) -> tuple[Attempt, NDArray[np.float32]]:
-    """For each row the images that explain it best, which anyone can tell without noise; and the try that won most."""
+    """For each row the images that explain it best, which anyone can see without noise; and the try that won most."""
     targets = torch.from_numpy(rows)
     with torch.no_grad():
         gaps = [(mixed(torch.from_numpy(images)) - targets).square().sum(dim=1).numpy() for _, images in tried]
@@ -304,5 +250,4 @@ def _stretched(images: NDArray[np.float32], brightest: float) -> NDArray[np.floa
 
 
 def _flat(images: NDArray[np.float32], columns: int) -> NDArray[np.float32]:
-    """(rows, a, ...) -> (columns, ...), in order."""
     return images.reshape(-1, *images.shape[2:])[:columns]

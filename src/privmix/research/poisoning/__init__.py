@@ -1,8 +1,4 @@
-"""Poisoning: what an attacker who controls some training records reaches against mixing, noise, filters and guarantees.
-
-An attack makes poisoned records within a threat model; a defence makes a model of records that may be poisoned; trials,
-paired by seed, count how often the attacker gets what it wants, beside what the defence's guarantee allows at most.
-"""
+"""Poisoning: attacks by some training records against mixing, noise, filters and guarantees, in paired trials."""
 
 from __future__ import annotations
 
@@ -15,19 +11,19 @@ if TYPE_CHECKING:
         ATTACKS,
         DEFENCES,
         Attack,
-        Augmentation,
         Case,
         Defence,
+        DefenceAugmentation,
+        DefenceFilter,
         Defended,
-        Filter,
         Joined,
         parse_attack,
         parse_defence,
     )
-    from privmix.research.poisoning.images import Images, Poisoned
-    from privmix.research.poisoning.job import OWN_ONLY, STATEMENTS, Poisoning, PoisoningJob
+    from privmix.research.poisoning.images import Poisoned, VictimImages
+    from privmix.research.poisoning.job import OWN_ONLY, STATEMENTS, PoisoningJob, PoisoningResults
     from privmix.research.poisoning.kept import Trial
-    from privmix.research.poisoning.scene import Scene
+    from privmix.research.poisoning.scene import PoisoningScene
     from privmix.research.poisoning.threat import ThreatModel
     from privmix.research.poisoning.trials import PoisoningResult, TrialConfig, run_trials
     from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
@@ -40,24 +36,24 @@ __all__ = [
     "OWN_ONLY",
     "STATEMENTS",
     "Attack",
-    "Augmentation",
     "Case",
     "Defence",
+    "DefenceAugmentation",
+    "DefenceFilter",
     "Defended",
-    "Filter",
-    "Images",
     "Joined",
     "Poisoned",
-    "Poisoning",
     "PoisoningJob",
     "PoisoningResult",
-    "Scene",
+    "PoisoningResults",
+    "PoisoningScene",
     "ThreatModel",
     "TrainedNetwork",
     "Trial",
     "TrialConfig",
     "Victim",
     "VictimConfig",
+    "VictimImages",
     "parse_attack",
     "parse_defence",
     "run_trials",

@@ -17,13 +17,13 @@ from torch.nn import functional
 from privmix.errors import InvalidInput
 from privmix.fields import Checked
 from privmix.plugins import Registry
-from privmix.research.poisoning.images import Images, Poisoned
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.images import Poisoned, VictimImages
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.threat import ThreatModel
 
 
-class Model(Protocol):
-    """What a trainer hands out, and all that is measured of it."""
+class VictimModel(Protocol):
+    """The interface of a trainer's result, and all that is measured of it."""
 
     def predict(self, pixels: NDArray[np.float32]) -> NDArray[np.int64]:
         """(n, C, H, W) -> (n,) classes."""
@@ -37,11 +37,6 @@ class _Named(Checked):
 
     @classmethod
     def of(cls, arguments: str) -> Self:
-        """Made from what stands behind the colon.
-
-        Raises:
-            InvalidInput: too many values, or one that is no number where a number belongs.
-        """
         types = get_type_hints(cls)
         wanted = [one.name for one in fields(cls) if one.init]  # type: ignore[arg-type]
         given = arguments.split(",") if arguments else []
@@ -59,40 +54,23 @@ class _Named(Checked):
 
 
 class Attack(_Named, ABC):
-    """Makes poisoned records of clean ones.
+    """Makes poisoned records of clean ones; a frozen dataclass whose fields are its settings."""
 
-    Subclasses are frozen dataclasses; their fields are their settings, with the paper's values, or those of the
-    miniature, as defaults, and their docstrings say which.
-
-    Attributes:
-        name: as it is called; ``ATTACKS.register`` makes it known.
-        about: one line for help, with the paper.
-        setting: ``scratch``: the victim trains a whole network; ``transfer``: the last layer on a frozen, public
-            extractor, which the attacker has.
-        adapts: whether it can train through a defence that it knows.
-    """
-
+    # `about` is a line for help, with the paper. `setting` "scratch": the victim trains a whole network;
+    # "transfer": the last layer on a frozen, public extractor, which the attacker has. `adapts`: it can train
+    # through a known defence.
     about: ClassVar[str]
     setting: ClassVar[str] = "scratch"
     adapts: ClassVar[bool] = False
 
     @abstractmethod
-    def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
-        """What it may do with a budget of ``records``.
-
-        Raises:
-            InvalidInput: it can't be done with these images or with as many records.
-        """
+    def threat(self, scene: PoisoningScene, records: int, *, knows_defence: bool) -> ThreatModel:
+        """Return the threat model with a budget of `records`; raises InvalidInput if images or budget do not do."""
 
     @abstractmethod
-    def craft(self, scene: Scene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
-        """Poison the records of ``scene.train``.
-
-        Args:
-            scene: the trial; all randomness comes from ``scene.generator(purpose)``.
-            threat: what :meth:`threat` returned.
-            defence: what the attacker trains through; None unless ``threat.knows_defence``.
-        """
+    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
+        """Poison the records of `scene.train`; all randomness comes from `scene.generator(purpose)`."""
+        # `defence`: what the attacker trains through; None unless `threat.knows_defence`.
 
 
 ATTACKS: Final[Registry[type[Attack]]] = Registry(
@@ -102,18 +80,13 @@ ATTACKS: Final[Registry[type[Attack]]] = Registry(
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """What a defender has: records, some of which may be poisoned, and an idea of how many.
+    """A defender's view: records, some of which may be poisoned, and how many poisons to reckon with."""
 
-    Attributes:
-        records: to train on.
-        scene: for its victim (how networks are trained) and its randomness. What a defender does not have is not in it:
-            its ``train`` are ``records``, it has no test images, and its classes and drawn image are -1.
-        budget: number of poisoned records that the defender reckons with.
-        clean_records: how many there were before the attack, which is public.
-    """
-
-    records: Images
-    scene: Scene = field(repr=False)
+    # `scene` serves its victim and its randomness. It lacks all that a defender does not have: its `train` are
+    # `records`, it has no test images, and its classes and drawn image are -1. `clean_records`: before the attack,
+    # public.
+    records: VictimImages
+    scene: PoisoningScene = field(repr=False)
     budget: int
     clean_records: int = field(init=False)
 
@@ -133,45 +106,31 @@ class Case:
 class Defended:
     """A model, and which of the records it was made of (None: of all)."""
 
-    model: Model
+    model: VictimModel
     kept: NDArray[np.bool_] | None = None
 
 
 class Defence(_Named, ABC):
-    """Makes a model of records that may be poisoned.
-
-    Attributes:
-        name: as it is called; ``DEFENCES.register`` makes it known.
-        about: one line for help, with the paper.
-    """
+    """Makes a model of records that may be poisoned; `about` is a line for help, with the paper."""
 
     about: ClassVar[str]
 
-    def check(self, records: Images) -> None:
-        """Raise unless such records can be defended; before anything is trained.
-
-        Raises:
-            InvalidInput: images too small, too few records, ...
-        """
+    def check(self, records: VictimImages) -> None:
+        """Raise InvalidInput, before anything is trained, unless such records can be defended."""
 
     @abstractmethod
     def train(self, case: Case) -> Defended:
         """Train with the defence in place; randomness from ``case.scene.generator``."""
 
-    def bound(self, clean_success: float, poisoned: int, how: str, records: Images) -> float:
-        """Most that the probability of success can be, as the defence guarantees; 1.0 where it guarantees nothing.
-
-        Args:
-            clean_success: (an upper bound on) the probability of success without poison.
-            poisoned: number of poisoned records.
-            how: ``changed`` or ``inserted``.
-            records: the clean ones. No more of them is used than what is public: number, shape and classes.
-        """
+    def bound(self, clean_success: float, poisoned: int, how: str, records: VictimImages) -> float:
+        """Return the guaranteed most that the probability of success can be; 1.0 without a guarantee."""
+        # `clean_success` bounds the probability of success without poison. Only number, shape and classes of the clean
+        # records are used, which are public.
         return 1.0
 
     @property
     def guarantees(self) -> str | None:
-        """What it guarantees, in a few words with epsilon and delta; None where it guarantees nothing."""
+        """Its guarantee, in a few words with epsilon and delta; None where there is no guarantee."""
         return None
 
 
@@ -180,52 +139,37 @@ DEFENCES: Final[Registry[type[Defence]]] = Registry(
 )
 
 
-class Augmentation(Defence):
-    """A defence that changes the batches of an ordinary training, in ways that gradients pass through.
+class DefenceAugmentation(Defence):
+    """A defence that changes the batches of an ordinary training, in ways that gradients pass through."""
 
-    Attackers who know it train through the same function.
-
-    Attributes:
-        stands_last: its loss is more than that of its changed batch, so that no other change can come behind it.
-    """
-
+    # Attackers who know it train through the same function. `stands_last`: its loss is more than that of its
+    # changed batch, so that no other change can follow it.
     stands_last: ClassVar[bool] = False
 
     def apply(
         self, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float
     ) -> tuple[Tensor, Tensor]:
-        """One batch as the network is to see it.
-
-        Args:
-            pixels: (b, C, H, W) in [0, 1].
-            targets: (b, K) probabilities of classes.
-            generator: the only source of randomness, on the device of the pixels.
-            progress: share of the training that is done, in [0, 1): some defences start late.
-        """
+        """One batch as the network sees it: pixels (b, C, H, W) in [0, 1], targets (b, K) probabilities."""
+        # `generator`, on the device of the pixels, is the only source of randomness; `progress` is the share of
+        # training done.
         return pixels, targets
 
     def loss(
         self, network: Any, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float
     ) -> Tensor:
-        """The batch's mean loss, which training makes small."""
         pixels, targets = self.apply(pixels, targets, generator, progress)
         return functional.cross_entropy(network(pixels), targets)
 
     def change_gradients(self, parameters: Sequence[nn.Parameter], generator: torch.Generator) -> None:
-        """Change the gradient of the batch's loss in place, before the step is made.
-
-        Args:
-            parameters: what is trained, each with its gradient.
-            generator: the only source of randomness, on the device of the parameters.
-        """
+        """Change the gradient of the batch's loss in place, before the step is made."""
 
     def train(self, case: Case) -> Defended:
         victim = case.scene.victim
         return Defended(victim.fit(case.records, seed=case.scene.number_for("training"), augmentation=self))
 
 
-class Filter(Defence):
-    """A defence that looks at a network trained on all records, drops some, and trains anew on the rest."""
+class DefenceFilter(Defence):
+    """A defence that looks at a network trained on all records, drops some, and trains again on the rest."""
 
     @abstractmethod
     def keep(self, case: Case) -> NDArray[np.bool_]:
@@ -240,49 +184,41 @@ class Filter(Defence):
 
 
 def parse_attack(text: str) -> Attack:
-    """An attack by its name, as ``patch-backdoor`` or ``patch-backdoor:6``.
-
-    Raises:
-        InvalidInput: no such attack, or values that it does not take.
-    """
+    """Return an attack by its name, as ``patch-backdoor`` or ``patch-backdoor:6``."""
     name, _, arguments = text.partition(":")
     return ATTACKS[name].of(arguments)
 
 
 def parse_defence(text: str) -> Defence:
-    """A defence by its name, as ``none``, ``mixup:4``; augmentations can be joined, as ``mixup:4+noise:16``.
-
-    Raises:
-        InvalidInput: no such defence, values that it does not take, or a pair that can't be joined.
-    """
+    """Return a defence by its name, as ``none``, ``mixup:4``; augmentations can be joined, as ``mixup:4+noise:16``."""
     parts = []
     for one in text.split("+"):
         name, _, arguments = one.partition(":")
         parts.append(DEFENCES[name].of(arguments))
     if len(parts) == 1:
         return parts[0]
-    augmentations = [one for one in parts if isinstance(one, Augmentation)]
+    augmentations = [one for one in parts if isinstance(one, DefenceAugmentation)]
     if len(augmentations) < len(parts):
-        alone = next(one for one in parts if not isinstance(one, Augmentation))
+        alone = next(one for one in parts if not isinstance(one, DefenceAugmentation))
         raise InvalidInput("defence", text, f"{alone.name} alone: only changes of batches can be joined")
     for part in augmentations[:-1]:
         if part.stands_last:
-            raise InvalidInput("defence", text, f"{part.name} behind the others")
+            raise InvalidInput("defence", text, f"{part.name} after the others")
     return Joined(tuple(augmentations))
 
 
 @dataclass(frozen=True)
-class Joined(Augmentation):
+class Joined(DefenceAugmentation):
     """Augmentations one after the other, as ``mixup:4+noise:16``; the last one's loss is the loss."""
 
-    parts: tuple[Augmentation, ...]
+    parts: tuple[DefenceAugmentation, ...]
     name: ClassVar[str] = "joined"
     about: ClassVar[str] = "several changes of batches, one after the other"
 
     def __str__(self) -> str:
         return "+".join(str(one) for one in self.parts)
 
-    def check(self, records: Images) -> None:
+    def check(self, records: VictimImages) -> None:
         for one in self.parts:
             one.check(records)
 

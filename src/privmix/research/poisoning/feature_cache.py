@@ -16,16 +16,7 @@ _MOST_BYTES: Final = 2**30
 
 
 class FeatureCache:
-    """An extractor that remembers; images are told apart by their digests.
-
-    Args:
-        features: the extractor, as :func:`privmix.features.parse_features` takes it.
-        most_bytes: of memory; those asked for least recently go first.
-
-    Example:
-        >>> FeatureCache("pixels").features(np.zeros((2, 1, 3, 3), np.float32)).shape
-        (2, 9)
-    """
+    """An extractor that remembers images by their digests, the most recent ones in `most_bytes` of memory."""
 
     def __init__(self, features: str, most_bytes: int = _MOST_BYTES) -> None:
         self.extractor: Extractor = parse_features(features)
@@ -53,7 +44,7 @@ class FeatureCache:
 
 @cache
 def cached_features(features: str) -> FeatureCache:
-    """The one cache of this process for an extractor."""
+    """Return the one cache of this process for an extractor."""
     return FeatureCache(features)
 
 
@@ -63,6 +54,5 @@ def as_inputs(pixels: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def input_shape(shape: tuple[int, int, int]) -> tuple[int, ...]:
-    """The same of one image's shape (C, H, W)."""
     channels, height, width = shape
     return (height, width) if channels == 1 else (height, width, channels)

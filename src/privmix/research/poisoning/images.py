@@ -12,31 +12,15 @@ from privmix.errors import InvalidInput, check_integer
 
 
 @dataclass(frozen=True, eq=False)
-class Images:
-    """Labelled images in memory.
-
-    Attributes:
-        pixels: (n, C, H, W) float32 in [0, 1].
-        labels: (n,) int64 in [0, classes).
-        classes: number of classes.
-
-    Example:
-        >>> some = Images.of(np.zeros((3, 1, 8, 8)), [0, 1, 1], classes=2)
-        >>> len(some), some.shape, len(some.of_class(1))
-        (3, (1, 8, 8), 2)
-    """
+class VictimImages:
+    """Labelled images in memory: (n, C, H, W) float32 in [0, 1], and (n,) int64 labels in [0, classes)."""
 
     pixels: NDArray[np.float32] = field(repr=False)
     labels: NDArray[np.int64] = field(repr=False)
     classes: int
 
     @classmethod
-    def of(cls, pixels: ArrayLike, labels: ArrayLike, *, classes: int) -> Images:
-        """Check arrays and take them.
-
-        Raises:
-            InvalidInput: a shape, a value or a label doesn't fit.
-        """
+    def of(cls, pixels: ArrayLike, labels: ArrayLike, *, classes: int) -> VictimImages:
         check_integer("classes", classes, low=2)
         x, y = np.asarray(pixels, dtype=np.float32), np.asarray(labels)
         if x.ndim != 4 or 0 in x.shape[1:]:
@@ -54,45 +38,39 @@ class Images:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(channels, height, width)."""
         channels, height, width = self.pixels.shape[1:]
         return channels, height, width
 
     def of_class(self, label: int) -> NDArray[np.int64]:
-        """Indices of the images of one class."""
         return np.flatnonzero(self.labels == label)
 
-    def take(self, chosen: Any) -> Images:
-        """The images at these indices, or where a mask says so."""
-        return Images(self.pixels[chosen], self.labels[chosen], self.classes)
+    def take(self, chosen: Any) -> VictimImages:
+        """Return the images at these indices, or where a mask is true."""
+        return VictimImages(self.pixels[chosen], self.labels[chosen], self.classes)
 
-    def with_changed(self, indices: NDArray[np.int64], pixels: ArrayLike, labels: ArrayLike | None = None) -> Images:
-        """A copy in which the images at ``indices`` are others, clipped to [0, 1], and their labels if given."""
+    def with_changed(
+        self, indices: NDArray[np.int64], pixels: ArrayLike, labels: ArrayLike | None = None
+    ) -> VictimImages:
+        """Return a copy in which the images at ``indices`` are others, clipped to [0, 1], and their labels if given."""
         x, y = self.pixels.copy(), self.labels.copy()
         x[indices] = np.clip(np.asarray(pixels, dtype=np.float32), 0, 1)
         if labels is not None:
             y[indices] = labels
-        return Images(x, y, self.classes)
+        return VictimImages(x, y, self.classes)
 
-    def with_inserted(self, pixels: ArrayLike, labels: ArrayLike) -> Images:
-        """These and further ones behind them."""
-        more = Images.of(pixels, labels, classes=self.classes)
+    def with_inserted(self, pixels: ArrayLike, labels: ArrayLike) -> VictimImages:
+        more = VictimImages.of(pixels, labels, classes=self.classes)
         joined = np.concatenate([self.pixels, more.pixels]), np.concatenate([self.labels, more.labels])
-        return Images(*joined, self.classes)
+        return VictimImages(*joined, self.classes)
 
 
 @dataclass(frozen=True, eq=False)
 class Poisoned:
-    """What an attack made of the records, and which inputs tell whether it worked.
+    """An attack's result: records, which of them it controls, and the inputs that decide success."""
 
-    Attributes:
-        records: what the trainer gets.
-        indices: which of ``records`` the attacker controls. Defences don't see them.
-        goals: inputs at test time, each with the label that the attacker wants; the first decides success, the share
-            of all is reported beside it. One image for targeted attacks, all images of the victim class with their
-            trigger for backdoors, the drawn one first.
-    """
-
-    records: Images
+    # `goals`: test inputs with the attacker's target label. The first decides success; the share of all is reported.
+    # One image for targeted attacks; all images of the victim class with their trigger for backdoors, the drawn one
+    # first.
+    records: VictimImages
     indices: NDArray[np.int64] = field(repr=False)
-    goals: Images
+    goals: VictimImages

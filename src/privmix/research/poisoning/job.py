@@ -1,9 +1,9 @@
-"""Poisoned images against defences: how often the attacker gets what it wants, beside what a guarantee allows."""
+"""Poisoned images against defences: an attack's success rate, and the most that a guarantee allows."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -25,28 +25,29 @@ from privmix.research.poisoning import (
     DEFENCES,
     Attack,
     Defence,
-    Images,
     PoisoningResult,
     TrialConfig,
     Victim,
     VictimConfig,
+    VictimImages,
     parse_attack,
     parse_defence,
     run_trials,
 )
 from privmix.research.poisoning.options import PoisoningOptions
 from privmix.research.poisoning.victims.extractor import pretrained
+from privmix.rounding import rounded_up
 from privmix.training.layout import ImageLayout
 
 STATEMENTS: Final = (
-    "An attack that reaches little proves little: others may reach more. What bounds them all is a guarantee.",
+    "An attack that reaches little proves little: others may reach more. Only a guarantee bounds all attacks.",
     "Intervals are over trials, each with its own classes, image and randomness, on these records and this network.",
     "The bound is on the mean success over such trials. It starts from the upper limit of the success without poison, "
     "so it is as sure as that; 100% where the defence guarantees nothing.",
 )
 OWN_ONLY: Final = "Computed from private records, without any guarantee: for the data's owner only."
 DELTA: Final = 1e-5
-# Of encoded images and of labels without names, where nothing is declared. Declared here, and taken from no record.
+# For encoded images and for labels without names, where nothing is declared. Declared here, and taken from no record.
 _SIDE: Final = 32
 _COLOUR: Final = "rgb"
 _CLASSES: Final = 10
@@ -54,47 +55,63 @@ _BATCH: Final = 2048
 
 
 @dataclass(frozen=True, repr=False)
-class Poisoning(Measured):
-    """What an attack reached.
-
-    Attributes:
-        results: one a defence, in the order in which they were asked for.
-    """
+class PoisoningResults(Measured):
+    """An attack's results: one per defence, in the order of the options."""
 
     results: tuple[PoisoningResult, ...]
 
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        first, content = self.results[0], self.measurement.content
+        level = f"{100 * content['confidence']:g}%"
+        return f"{first.attack}: {content['about']}", {
+            "threat": first.threat,
+            "success": first.success_means,
+            "tried": f"{first.trials} trials, {content['records']:,} records",
+            **{f"against {one.defence}": _reached(one, level) for one in self.results},
+        }
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """The guarantees of the defences, and the statements that must accompany the figures."""
+        held = [f"{one.defence} guarantees {one.guarantee}" for one in self.results if one.guarantee is not None]
+        return (*held, *STATEMENTS)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Results above a defence's guarantee, and who may see the figures."""
+        broken = [
+            f"{one.defence} allows more than it guarantees, or it was chance" for one in self.results if one.above_bound
+        ]
+        return (*broken, *([OWN_ONLY] if self.measurement.private else []))
+
     def to_dict(self) -> dict[str, Any]:
-        """JSON values: all results, and beside them the fields of the one, where there is one."""
+        """JSON values: all results, and with them the fields of the one, where there is one."""
         return {**self.measurement.content, "private": self.measurement.private}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+def _reached(one: PoisoningResult, level: str) -> str:
+    low, high = one.interval
+    bound = (
+        "nothing certified"
+        if one.guarantee is None
+        else f"certified: at most {rounded_up(100 * one.certified_bound, 3)}%"
+    )
+    dropped = f", {one.removed:.1f} dropped ({one.removed_poisoned:.1f} poisoned)" if one.removed else ""
+    return (
+        f"{one.successes} of {one.trials} ({level} interval {100 * low:.0f}% to {100 * high:.0f}%), "
+        f"{100 * one.share:.1f}% of goal inputs, accuracy {100 * one.accuracy:.2f}%, {bound}{dropped}"
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PoisoningJob(PoisoningOptions):
-    """Poison some records, train with a defence in place, and count how often the attacker gets what it wants.
+    """Poison some records, train with a defence in place, and count how often the attacker gets the wanted class."""
 
-    Attacks and defences: ``privmix.research.poisoning``, ``ATTACKS`` and ``DEFENCES``. All defences meet the same
-    trials. The figures are for the owner, unless the data are public.
-
-    Attributes:
-        data: images with labels.
-
-    The rest: :class:`privmix.research.poisoning.options.PoisoningOptions`.
-    """
-
+    # All defences meet the same trials. The figures are for the owner, unless the data are public.
     data: Any = field(repr=False)
 
-    def run(self, progress: Progress | None = None) -> Poisoning:
-        """Attack.
-
-        Args:
-            progress: called with (stage, done, total).
-
-        Raises:
-            InvalidInput: there is no such attack, defence or network, or these can't be tried with such images, budgets
-                or classes; nothing was trained.
-            MissingExtra: the attack or defence needs another package.
-            StorageError: something can't be read, or ``work`` not written.
-        """
+    def run(self, progress: Progress | None = None) -> PoisoningResults:
+        """Attack; raises InvalidInput before anything is trained."""
         with in_terms_of({"poisoning attack": "attack"}, part="attack"):
             attack = parse_attack(self.attack)
         defences = self._defences()
@@ -109,7 +126,7 @@ class PoisoningJob(PoisoningOptions):
         test = _read(held, [self._chosen(held.schema.records, self.test_records)], tell)[0]
         extractor = None if others is None else pretrained(others, victim, seed=self.seed)
         results = run_trials(attack, defences, train, test, Victim(victim, extractor), config, work=work, progress=tell)
-        return Poisoning(self._measurement(attack, results, victim, config, len(train)), tuple(results))
+        return PoisoningResults(self._measurement(attack, results, victim, config, len(train)), tuple(results))
 
     def _defences(self) -> list[Defence]:
         with in_terms_of(part="defence"):
@@ -126,7 +143,6 @@ class PoisoningJob(PoisoningOptions):
         return found or [parse_defence("none")]
 
     def _victim(self) -> VictimConfig:
-        """The recipe, with the network and epochs that were given."""
         with in_terms_of({"preset": "recipe"}):
             found = VictimConfig() if self.recipe is None else VictimConfig.named(self.recipe)
         given: dict[str, Any] = {"network": self.network, "epochs": self.epochs}
@@ -136,7 +152,6 @@ class PoisoningJob(PoisoningOptions):
         return TrialConfig(poisoned, self.trials, self.seed, self.adaptive, self.confidence)
 
     def _budget(self, records: int) -> int:
-        """Number of records that the attacker controls."""
         text = str(self.poisoned).strip()
         try:
             number = float(text.removesuffix("%"))
@@ -145,14 +160,14 @@ class PoisoningJob(PoisoningOptions):
                 raise ValueError
         except ValueError:
             raise InvalidInput("poisoned", self.poisoned, "a number of records, or a share such as 1%") from None
-        # Shares are rounded down: what is measured is never more than was said.
+        # Shares are rounded down: the measured share never exceeds the declared one.
         if int(count) < 1 or count >= records:
             allowed = f"1 record or more, and fewer than the {records} that there are"
             raise InvalidInput("poisoned", self.poisoned, allowed)
         return int(count)
 
     def _open(self) -> tuple[Source, Source]:
-        """The trainer's dataset, and the one that is measured on."""
+        """Return the trainer's dataset, and the one that is measured on."""
         if self.held_out is None and not has_splits(self.data):
             raise InvalidInput("held_out", None, "images to measure on, since these data have no splits")
         source = self._opened(self.data, self.split, None)
@@ -172,8 +187,8 @@ class PoisoningJob(PoisoningOptions):
         return source, held
 
     def _opened(self, data: Any, split: str, shape: tuple[int, ...] | None) -> Source:
-        """A dataset; what a reader asks to be declared has defaults here."""
-        classes, columns = self.classes, self.columns
+        """Return a dataset; what a reader asks to be declared has defaults here."""
+        classes, columns = self.classes, self.as_columns()
         for _ in range(3):
             try:
                 found = open_dataset(data, Pixels(), split=split, classes=classes, columns=columns, input_shape=shape)
@@ -190,12 +205,12 @@ class PoisoningJob(PoisoningOptions):
         raise AssertionError("every default is tried once")
 
     def _chosen(self, records: int, wanted: int | None, *, other: int = 0) -> NDArray[np.int64]:
-        """Which of a dataset's records are taken: by the seed and their number, whatever is in them."""
+        """Which of a dataset's records are taken: by the seed and their number, never by their content."""
         order = np.random.default_rng([self.seed, records]).permutation(records)
         return np.sort(order[other:][:wanted])
 
-    def _drawn(self, source: Source, attack: Attack, progress: Progress) -> tuple[Images, Images | None]:
-        """The trainer's images, and other ones for the extractor where the attack is on transfer learning."""
+    def _drawn(self, source: Source, attack: Attack, progress: Progress) -> tuple[VictimImages, VictimImages | None]:
+        """Return the trainer's images, and other ones for the extractor where the attack is on transfer learning."""
         there, transfer = source.schema.records, attack.setting == "transfer"
         wanted = self.records
         if wanted is None:
@@ -249,12 +264,7 @@ class PoisoningJob(PoisoningOptions):
 
 
 def defence_names(given: str | Sequence[str] | None) -> list[str]:
-    """Defences by name, from a list or from a text with commas, which are also between a defence's settings.
-
-    Example:
-        >>> defence_names("none, release:poisson,1,1e-5,pixels, mixup:4+noise:16")
-        ['none', 'release:poisson,1,1e-5,pixels', 'mixup:4+noise:16']
-    """
+    """Defences by name, from a list or from a text with commas, which are also between a defence's settings."""
     if given is None or not isinstance(given, str):
         return [] if given is None else [str(one) for one in given]
     found: list[str] = []
@@ -266,8 +276,8 @@ def defence_names(given: str | Sequence[str] | None) -> list[str]:
     return found
 
 
-def _read(source: Source, parts: list[NDArray[np.int64]], progress: Progress) -> list[Images]:
-    """The images of these indices, each part for itself; the others are read and let go."""
+def _read(source: Source, parts: list[NDArray[np.int64]], progress: Progress) -> list[VictimImages]:
+    """Return the images of these indices, each part for itself; the others are read and let go."""
     layout, schema = ImageLayout.of_input(source.schema.input_shape), source.schema
     pixels: list[list[NDArray[np.float32]]] = [[] for _ in parts]
     labels: list[list[NDArray[np.int64]]] = [[] for _ in parts]
@@ -283,5 +293,5 @@ def _read(source: Source, parts: list[NDArray[np.int64]], progress: Progress) ->
     found = []
     for kept, held in zip(pixels, labels, strict=True):
         images = np.concatenate(kept).reshape(-1, height, width, channels).transpose(0, 3, 1, 2)
-        found.append(Images.of(np.ascontiguousarray(images), np.concatenate(held), classes=schema.num_classes))
+        found.append(VictimImages.of(np.ascontiguousarray(images), np.concatenate(held), classes=schema.num_classes))
     return found

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from privmix.errors import StorageError
 from privmix.private_files import PrivateFolder, private_folder
-from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.ordinary import Victim
 from privmix.untrusted import MEBIBYTE
 
@@ -27,16 +27,9 @@ _MOST_BYTES: Final = 256 * MEBIBYTE
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial of one defence.
+    """One trial of one defence."""
 
-    Attributes:
-        number: of the trial.
-        success: whether the drawn input got the class that the attacker wants.
-        share: of all goal inputs that did.
-        accuracy: on clean test images.
-        removed, removed_poisoned: records that a filter dropped, and how many of these were poisoned.
-    """
-
+    # success: of the drawn input; share: of all goal inputs; accuracy: on clean test images; removed: by a filter.
     number: int
     success: bool
     share: float
@@ -46,24 +39,19 @@ class Trial:
 
 
 class KeptTrials:
-    """Trials of one attack on the same records, victim and settings: a line of JSON each, in a file of their own.
+    """Trials of one attack on the same records, victim and settings: a line of JSON each, in a file of their own."""
 
-    A line is written when its trial is done, under a lock, so that several processes can share the folder. What a kill
-    left of a line is no JSON; its trial is run again.
-
-    Args:
-        work: folder of this user's alone, made if it is not there; None: nothing is kept.
-        name: what the file's name begins with.
-        settings: JSON values that decide a trial.
-        train, test, victim: the rest that does.
-
-    Raises:
-        InvalidInput: others can enter the folder.
-        StorageError: it can't be read or made.
-    """
+    # A line is written under a lock when its trial is done, so several processes can share the folder. A line cut
+    # by a kill is no JSON; its trial runs again. `work`: this user's own folder; None: nothing is kept.
 
     def __init__(
-        self, work: Path | None, name: str, settings: dict[str, Any], train: Images, test: Images, victim: Victim
+        self,
+        work: Path | None,
+        name: str,
+        settings: dict[str, Any],
+        train: VictimImages,
+        test: VictimImages,
+        victim: Victim,
     ) -> None:
         self._known: dict[str, Trial] = {}
         self._folder: PrivateFolder | None = None
@@ -80,11 +68,7 @@ class KeptTrials:
                 self._known[kept[0]] = kept[1]
 
     def get(self, key: str, make: Callable[[], Trial]) -> Trial:
-        """The kept trial of that key, or the one that ``make`` runs, which is kept.
-
-        Raises:
-            StorageError: it can't be written.
-        """
+        """Return the kept trial of that key, or the one that `make` runs, which is kept."""
         if key not in self._known:
             self._known[key] = make()
             self._append(json.dumps({"key": key, **asdict(self._known[key])}).encode())
@@ -120,7 +104,7 @@ def _parsed(line: bytes) -> tuple[str, Trial] | None:
         return None
 
 
-def _digest(settings: dict[str, Any], train: Images, test: Images, victim: Victim) -> str:
+def _digest(settings: dict[str, Any], train: VictimImages, test: VictimImages, victim: Victim) -> str:
     told = hashlib.sha256(json.dumps({**settings, "victim": asdict(victim.config)}, sort_keys=True).encode())
     parts: list[NDArray[Any]] = [train.pixels, train.labels, test.pixels, test.labels]
     if victim.extractor is not None:

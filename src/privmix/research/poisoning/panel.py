@@ -1,4 +1,4 @@
-"""The panel about poisoned records: what an attacker reached against each defence, beside what was guaranteed."""
+"""The panel about poisoned records: an attack's success against each defence, and the certified bounds."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final
 from markupsafe import Markup
 from matplotlib.ticker import FixedLocator, FuncFormatter
 
-from privmix.reports.blocks import Block, Card, Columns, Figure, Key, Number, Numbers, Paragraphs, Table
-from privmix.reports.context import Context, Shown
-from privmix.reports.fields import Fields
+from privmix.reports.blocks import Block, Card, ColumnsBlock, Figure, KeyBlock, NumberBlock, Numbers, Paragraphs, Table
+from privmix.reports.context import Context, ShownRecord
+from privmix.reports.fields import RecordFields
 from privmix.reports.panel import PANELS, Panel
 from privmix.reports.panels import card_of
 from privmix.reports.sentences import capitalised, figure, percent
@@ -33,13 +33,7 @@ _HALO: Final[dict[str, Any]] = {
 
 @dataclass(frozen=True)
 class Row:
-    """One defence.
-
-    Attributes:
-        rate, low, high: of successful trials, with its interval.
-        share: mean share of all goal inputs.
-        bound: most that the rate can be; None where nothing is guaranteed.
-    """
+    """One defence: rate of successful trials with its interval, mean share of goal inputs, certified bound or None."""
 
     rate: float
     low: float
@@ -50,38 +44,34 @@ class Row:
 
 @PANELS.register
 class PoisoningPanel(Panel):
-    """What poisoned records reached."""
-
     name: ClassVar[str] = "poisoning"
     words: ClassVar[str] = "poisoning"
     anchor: ClassVar[str] = "poisoning"
     title: ClassVar[str] = "Poisoned records"
     lead: ClassVar[str] = (
-        "What someone reaches who controls a few of the records. A guarantee limits every such attack, also unknown "
+        "The success of an attacker who controls a few records. A guarantee limits every such attack, also unknown "
         "ones; other defences limit none, and were tried against this one."
     )
 
     @classmethod
-    def card(cls, one: Shown, context: Context) -> Card:
-        """See :class:`~privmix.reports.panel.Panel`."""
+    def card(cls, one: ShownRecord, context: Context) -> Card:
         return poisoning_card(one, context)
 
 
-def poisoning_card(one: Shown, context: Context) -> Card:
-    """The figures of one attack against its defences."""
+def poisoning_card(one: ShownRecord, context: Context) -> Card:
     content = one.content
     results = content.several("results")
     rows = [_row(item) for item in results]
     records, controlled = content.number("records"), content.number("poisoned_records")
     share = None if not records or controlled is None else controlled / records
     numbers = [
-        Number("poisoned records", figure(controlled), f"of {figure(records)} ({percent(share, 2)})"),
-        Number("trials", figure(content.number("trials")), "each with classes and an image of its own"),
+        NumberBlock("poisoned records", figure(controlled), f"of {figure(records)} ({percent(share, 2)})"),
+        NumberBlock("trials", figure(content.number("trials")), "each with classes and an image of its own"),
     ]
     known = [(row.bound, item) for row, item in zip(rows, results, strict=True) if row and row.bound is not None]
     if known:
         bound, item = min(known, key=lambda pair: pair[0])
-        numbers.append(Number("best certified limit", percent_up(bound), item.text("defence")))
+        numbers.append(NumberBlock("best certified limit", percent_up(bound), item.text("defence")))
     blocks: list[Block] = [Numbers(numbers)]
     if words := _words(content):
         blocks.append(Paragraphs(words))
@@ -89,17 +79,16 @@ def poisoning_card(one: Shown, context: Context) -> Card:
     table = _table(results, rows, level)
     drawn = [row for row in rows if row is not None]
     if drawn and len(drawn) == len(rows) <= _MOST_ROWS:
-        keys = [Key("dot", "trials that succeeded"), Key("blue-dot", "share of all goal inputs, mean")]
-        keys += [Key("ink-bar", "most that the guarantee allows")] if known else []
+        keys = [KeyBlock("dot", "trials that succeeded"), KeyBlock("blue-dot", "share of all goal inputs, mean")]
+        keys += [KeyBlock("ink-bar", "most that the guarantee allows")] if known else []
         caption = f"Numbers are those of the table. Lines: {level} intervals of the rate of success."
-        blocks.append(Columns([[Figure(draw_success(f"{one.name}-success", drawn), caption, keys)]]))
+        blocks.append(ColumnsBlock([[Figure(draw_success(f"{one.name}-success", drawn), caption, keys)]]))
     if results:
         blocks.append(table)
     return card_of(one, blocks, _FIELDS, "Poisoning")
 
 
-def _words(content: Fields) -> list[str]:
-    """The threat model, in words."""
+def _words(content: RecordFields) -> list[str]:
     found = []
     if threat := content.text("threat"):
         found.append(f"The attacker's reach: {threat}.")
@@ -114,7 +103,7 @@ def _words(content: Fields) -> list[str]:
     return [f"{capitalised(about)}.", *found] if about else found
 
 
-def _row(item: Fields) -> Row | None:
+def _row(item: RecordFields) -> Row | None:
     rate, interval = item.number("success_rate"), item.series("interval")
     if rate is None or len(interval) != 2 or not all(0 <= value <= 1 for value in (rate, *interval)):
         return None
@@ -122,12 +111,12 @@ def _row(item: Fields) -> Row | None:
     return Row(rate, low, high, item.number("share"), _bound(item))
 
 
-def _bound(item: Fields) -> float | None:
+def _bound(item: RecordFields) -> float | None:
     found = item.number("certified_bound")
     return found if item.text("guarantee") and found is not None and 0 <= found <= 1 else None
 
 
-def _table(results: Sequence[Fields], rows: Sequence[Row | None], level: str) -> Table:
+def _table(results: Sequence[RecordFields], rows: Sequence[Row | None], level: str) -> Table:
     dropped = any(item.number("removed") for item in results)
     columns = ["defence", f"success ({level} interval)", "goal inputs", "accuracy", "certified: at most"]
     cells = []

@@ -1,8 +1,8 @@
-"""Defences with a guarantee: whatever makes a model of a release, or trains it by DP-SGD, bounds every attack.
+"""Defences with a guarantee: training on a release, or by DP-SGD, bounds every attack.
 
-What they guarantee is priced by the library's own plans and bounded by the whole trade-off curve of what ran
-(:class:`privmix.accounting.NeighbourCurve`). The number of clean records is public; records that are inserted beside
-them don't change the plan.
+The library's own plans price the guarantee, and the whole trade-off curve of the run bounds it
+(:class:`privmix.accounting.NeighbourCurve`). The number of clean records is public; inserted records don't change the
+plan.
 """
 
 from __future__ import annotations
@@ -25,32 +25,27 @@ from privmix.plans import Design, Plan, made_by
 from privmix.releases import release_to_memory
 from privmix.research.poisoning.base import Case, Defence, Defended
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
-from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.images import VictimImages
 from privmix.rounding import exact
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureModel:
-    """A model of features, and the extractor before it."""
-
     features: str
     model: Any = field(repr=False)
 
     def predict(self, pixels: NDArray[np.float32]) -> NDArray[np.int64]:
-        """(n, C, H, W) -> (n,)."""
         found: NDArray[np.int64] = np.asarray(self.model.predict(cached_features(self.features).features(pixels)))
         return found.astype(np.int64)
 
 
 class PrivateDefence(Defence):
-    """Makes a model under (epsilon, delta)-DP.
-
-    Subclasses are frozen dataclasses with the fields ``epsilon`` and ``delta``.
+    """Makes a model under (epsilon, delta)-DP; a frozen dataclass with these two fields.
 
     Formal guarantees:
         * the bound is the certified one of the plan that ran, at the number of clean records, for changed and for
-          inserted records; it is 1 for inserted ones where the plan's relation says nothing of other numbers;
+          inserted records. It is 1 for inserted ones where the plan's relation covers no other numbers;
         * noise and draws come from the trial's seed: trials can be run again, and their models are not private.
     """
 
@@ -64,16 +59,12 @@ class PrivateDefence(Defence):
 
     @abstractmethod
     def plan(self, records: int, shape: tuple[int, int, int], classes: int) -> AnyPlan:
-        """What runs on so many records, priced.
+        """Return the plan for that number of records, priced."""
 
-        Raises:
-            InvalidInput: it can't run on such records.
-        """
-
-    def check(self, records: Images) -> None:
+    def check(self, records: VictimImages) -> None:
         self.plan(len(records), records.shape, records.classes)
 
-    def bound(self, clean_success: float, poisoned: int, how: str, records: Images) -> float:
+    def bound(self, clean_success: float, poisoned: int, how: str, records: VictimImages) -> float:
         plan = self.plan(len(records), records.shape, records.classes)
         if how != "changed" and plan.adjacency is Adjacency.REPLACE_ONE:
             return 1.0
@@ -89,7 +80,6 @@ class PrivateDefence(Defence):
         """The relation that the guarantee is stated for."""
 
     def dim(self, shape: tuple[int, int, int]) -> int:
-        """Number of features of an image (C, H, W)."""
         return cached_features(self.extractor).extractor.output_dim(input_shape(shape))
 
     def _streams(self, case: Case) -> SecretStreams:
@@ -133,7 +123,7 @@ class ReleaseDefence(PrivateDefence):
         plan = self.plan(case.clean_records, images.shape, images.classes)
         learner = LEARNERS[made_by(plan).learner]()
         if not learner.reads_rows:
-            # Rows sampled from what is released beside them are for other learners.
+            # Rows sampled from what is released with them are for other learners.
             plan = replace(plan, rows=1)
         released = release_to_memory(
             plan,
@@ -146,11 +136,7 @@ class ReleaseDefence(PrivateDefence):
 
 
 class TrainingDefence(PrivateDefence):
-    """Trains a model by DP-SGD.
-
-    Attributes:
-        views: preset of views of a record, whose gradients are averaged before the clip.
-    """
+    """Trains a model by DP-SGD; `views` is a preset of views, whose gradients are averaged before the clip."""
 
     views: ClassVar[str] = "plain"
     model: str
@@ -160,12 +146,11 @@ class TrainingDefence(PrivateDefence):
         return Adjacency.ADD_REMOVE
 
     def config(self, records: int) -> TrainingConfig:
-        """Settings: the library's defaults for the model."""
         return TrainingConfig.for_model(
             self.model, records=records, epsilon=self.epsilon, delta=self.delta, views=self.views
         )
 
-    def check(self, records: Images) -> None:
+    def check(self, records: VictimImages) -> None:
         self._trainer(len(records), records.shape, records.classes)
 
     def plan(self, records: int, shape: tuple[int, int, int], classes: int) -> AnyPlan:

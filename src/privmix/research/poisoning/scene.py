@@ -1,4 +1,4 @@
-"""What a trial is about: clean images, and who wants which of them taken for what."""
+"""The subject of a trial: clean images, and which of them an attacker moves to which class."""
 
 from __future__ import annotations
 
@@ -9,26 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.errors import WITHHELD, InvalidInput
-from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.ordinary import Victim
 
 
 @dataclass(frozen=True, eq=False)
-class Scene:
-    """One trial before the attack. Drawn from seed and number alone, so that all attacks and defences meet the same.
+class PoisoningScene:
+    """One trial before the attack, drawn from seed and number alone: all attacks and defences meet the same."""
 
-    Attributes:
-        train: the trainer's clean records.
-        test: images that no trainer sees.
-        wanted: the class that the attacker wants (target class of backdoors).
-        source: the class of the images that are to get it (victim class of backdoors).
-        drawn: index in ``test`` of the one image, of class ``source``, whose prediction decides success.
-        victim: how models are trained where no defence is in the way; an attacker may use it with seeds of its own.
-        seed: of this trial: :meth:`generator` makes its randomness of it.
-    """
-
-    train: Images
-    test: Images
+    # `wanted`, `source`: target and victim class of backdoors. `drawn`: index in `test` of the image, of class
+    # `source`, whose prediction decides success. An attacker may use `victim` with seeds of its own.
+    train: VictimImages
+    test: VictimImages
     wanted: int
     source: int
     drawn: int
@@ -36,12 +28,8 @@ class Scene:
     seed: tuple[int, int]
 
     @classmethod
-    def draw(cls, train: Images, test: Images, victim: Victim, *, seed: int, number: int) -> Scene:
-        """Trial ``number`` of a study with ``seed``: a pair of classes, and an image of the one.
-
-        Raises:
-            InvalidInput: fewer than two classes have records and test images.
-        """
+    def draw(cls, train: VictimImages, test: VictimImages, victim: Victim, *, seed: int, number: int) -> PoisoningScene:
+        """Trial `number` of a study with `seed`: a pair of classes, and an image of the one."""
         rng = np.random.default_rng([seed, number])
         held = np.intersect1d(train.labels, test.labels)
         if len(held) < 2:
@@ -51,41 +39,30 @@ class Scene:
         return cls(train, test, wanted, source, drawn, victim, (seed, number))
 
     def generator(self, purpose: str) -> np.random.Generator:
-        """Randomness for one purpose; the same at every call.
-
-        Example:
-            >>> scene = Scene(None, None, 0, 1, 0, None, (7, 3))
-            >>> scene.generator("patch").random() == scene.generator("patch").random()
-            True
-        """
+        """Randomness for one purpose; the same at every call."""
         return np.random.default_rng([*self.seed, zlib.crc32(purpose.encode())])
 
     def number_for(self, purpose: str) -> int:
-        """A seed for torch, for one purpose."""
         return int(self.generator(purpose).integers(2**62))
 
     @property
-    def targets(self) -> Images:
-        """The drawn image alone, with the label that the attacker wants."""
+    def targets(self) -> VictimImages:
         image = self.test.pixels[[self.drawn]]
-        return Images(image, np.full(1, self.wanted, dtype=np.int64), self.test.classes)
+        return VictimImages(image, np.full(1, self.wanted, dtype=np.int64), self.test.classes)
 
     @property
-    def victims(self) -> Images:
-        """All test images of the victim class, the drawn one first, with the label that the attacker wants."""
+    def victims(self) -> VictimImages:
+        """All test images of the victim class, the drawn one first, with the attacker's target label."""
         others = self.test.of_class(self.source)
         order = np.concatenate([[self.drawn], others[others != self.drawn]])
-        return Images(self.test.pixels[order], np.full(len(order), self.wanted, dtype=np.int64), self.test.classes)
+        return VictimImages(
+            self.test.pixels[order], np.full(len(order), self.wanted, dtype=np.int64), self.test.classes
+        )
 
     def choose(self, label: int, records: int, purpose: str) -> NDArray[np.int64]:
-        """Indices of as many of the trainer's records of a class, at random."""
         return self.generator(purpose).choice(self.train.of_class(label), records, replace=False)
 
     def check_held(self, label: int, records: int) -> None:
-        """Raise unless the trainer has as many records of a class.
-
-        Raises:
-            InvalidInput: it has fewer; how many is not said.
-        """
+        """Raise unless the trainer has as many records of a class; the message does not contain the count."""
         if records > len(self.train.of_class(label)):
             raise InvalidInput("poisoned", records, "no more than the attacked class has records")

@@ -1,4 +1,4 @@
-"""What targeted, clean-label attacks share: images of the wanted class are moved, so that one image joins them."""
+"""Common part of targeted, clean-label attacks: images of the wanted class move, so that one image joins them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput
 from privmix.research.poisoning.base import Attack, Defence
 from privmix.research.poisoning.images import Poisoned
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.threat import ThreatModel
 
 # Pixels as files hold them: papers and settings state how far they move in these steps.
@@ -20,57 +20,42 @@ STEPS = 255
 
 @dataclass(frozen=True)
 class Box:
-    """What poisons may look like: within a radius of the images they are made of, and images themselves.
-
-    Attributes:
-        bases: (p, C, H, W) in [0, 1].
-        radius: most that a pixel moves.
-
-    Example:
-        >>> Box(torch.tensor([0.1, 0.5]), 0.2).nearest(torch.tensor([-1.0, 0.9])).tolist()
-        [0.0, 0.699999988079071]
-    """
+    """Limits of poisons: images within `radius` of `bases` (p, C, H, W), and within [0, 1]."""
 
     bases: Tensor
     radius: float
 
     def to(self, device: torch.device) -> Box:
-        """The same box with its images there."""
         return Box(self.bases.to(device), self.radius)
 
     def nearest(self, pixels: Tensor) -> Tensor:
-        """The images in the box that are nearest to these."""
         return (self.bases + (pixels - self.bases).clamp(-self.radius, self.radius)).clamp(0, 1)
 
 
 class Targeted(Attack):
-    """Some images of the wanted class are moved within a box, labels kept, so that the drawn image gets their class.
-
-    Attributes:
-        radius: most that a pixel moves, in 255ths of the range of pixels.
-    """
+    """Some images of the wanted class move within a box, labels kept, so that the drawn image gets their class."""
 
     radius: float
 
-    def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
+    def threat(self, scene: PoisoningScene, records: int, *, knows_defence: bool) -> ThreatModel:
         if self.setting == "transfer" and scene.victim.extractor is None:
             raise InvalidInput("victim", "a whole network", "one that trains the last layer on a public extractor")
         scene.check_held(scene.wanted, records)
         return ThreatModel(records, radius=self.radius / STEPS, knows_defence=knows_defence)
 
-    def craft(self, scene: Scene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
+    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
         chosen = scene.choose(scene.wanted, threat.records, self.name)
         box = Box(torch.from_numpy(scene.train.pixels[chosen]), self.radius / STEPS)
         moved = box.nearest(self.moved(scene, box, defence).cpu())
         return Poisoned(scene.train.with_changed(chosen, moved.numpy()), chosen, scene.targets)
 
     @abstractmethod
-    def moved(self, scene: Scene, box: Box, defence: Defence | None) -> Tensor:
-        """The poisons (p, C, H, W) that are made of ``box.bases``; what lies outside the box is brought back."""
+    def moved(self, scene: PoisoningScene, box: Box, defence: Defence | None) -> Tensor:
+        """Return the poisons (p, C, H, W) that are made of ``box.bases``; what lies outside the box is brought back."""
 
 
-def extracted(scene: Scene, box: Box) -> tuple[nn.Module, Tensor, Box]:
-    """The victim's extractor, the features (d,) of the drawn image in it, and the box, all on one device."""
+def extracted(scene: PoisoningScene, box: Box) -> tuple[nn.Module, Tensor, Box]:
+    """Return the victim's extractor, the features (d,) of the drawn image in it, and the box, all on one device."""
     extractor = scene.victim.extractor
     assert extractor is not None  # threat() has looked
     wanted = torch.from_numpy(extractor.features(scene.targets.pixels)[0])

@@ -9,7 +9,7 @@ import numpy as np
 
 from privmix.errors import WITHHELD, InvalidInput
 from privmix.fields import Choice, Count, Proportion, check_fields
-from privmix.research.poisoning.images import Images, Poisoned
+from privmix.research.poisoning.images import Poisoned, VictimImages
 
 HOW: Final = ("changed", "inserted")
 # Pixels are float32: what was clipped at a radius lies this near to it.
@@ -18,25 +18,10 @@ _ROUNDING: Final = 1e-6
 
 @dataclass(frozen=True)
 class ThreatModel:
-    """What an attacker may do. An attack states its own; the runner holds every poisoned dataset against it.
+    """An attacker's limits, stated by the attack; the runner checks every poisoned dataset against them."""
 
-    Attributes:
-        records: number of records the attacker controls, at least 1.
-        how: whether these are records of the dataset that are ``changed``, or ones that are ``inserted`` beside them.
-        radius: most that a pixel may move, in [0, 1], 0 where pixels stay; None: as far as the attack likes.
-        patch: side in pixels of the one square of each record to which changes are confined, or, where there is a
-            radius, in which pixels may move further; None: no such square.
-        clean_label: labels stay as they were.
-        knows_defence: the attacker trains through the defence when the poisons are made.
-        success: what the attacker is after, in words.
-
-    Example:
-        >>> ThreatModel(records=25, radius=8 / 255).describe()
-        '25 records changed, pixels by at most 8/255, labels kept; the defence is not known'
-        >>> ThreatModel(records=1, radius=0, clean_label=False).describe()
-        '1 record changed, pixels kept, labels at will; the defence is not known'
-    """
-
+    # `radius`: most that a pixel moves, in [0, 1]; None: no limit. `patch`: side of the one square of each record
+    # to which changes are confined, or, with a radius, in which pixels may move further. `success`: in words.
     records: Count
     how: Annotated[str, Choice(*HOW)] = "changed"
     radius: Proportion | None = None
@@ -50,11 +35,10 @@ class ThreatModel:
         for name in ("radius", "patch"):
             if self.how == "inserted" and getattr(self, name) is not None:
                 raise InvalidInput(
-                    name, getattr(self, name), "None where records are inserted: they were nothing before"
+                    name, getattr(self, name), "no value where records are inserted: they have no earlier class"
                 )
 
     def describe(self) -> str:
-        """One line."""
         limits = [f"{self.records} record{'s' * (self.records != 1)} {self.how}"]
         if self.how == "inserted":
             limits.append("pixels at will")
@@ -66,15 +50,11 @@ class ThreatModel:
         limits.append("labels kept" if self.clean_label and self.how == "changed" else "labels at will")
         return f"{', '.join(limits)}; the defence is {'known' if self.knows_defence else 'not known'}"
 
-    def check(self, clean: Images, poisoned: Poisoned) -> None:
-        """Raise unless ``poisoned`` is within the limits; for attacks of other packages as for our own.
-
-        Raises:
-            InvalidInput: the attack did more than it says.
-        """
+    def check(self, clean: VictimImages, poisoned: Poisoned) -> None:
+        """Raise unless `poisoned` is within the limits; for attacks of other packages as for our own."""
         for images in (poisoned.records, poisoned.goals):
-            # What is no number is within no limit, and compares as if it were.
-            Images.of(images.pixels, images.labels, classes=clean.classes)
+            # A NaN is within no limit, and compares as if it were.
+            VictimImages.of(images.pixels, images.labels, classes=clean.classes)
             if images.shape != clean.shape:
                 raise InvalidInput("poisoned records", images.shape, f"images of shape {clean.shape}")
         if not len(poisoned.goals):
@@ -96,7 +76,7 @@ class ThreatModel:
         if self.how == "changed":
             self._check_changes(clean, poisoned)
 
-    def _check_changes(self, clean: Images, poisoned: Poisoned) -> None:
+    def _check_changes(self, clean: VictimImages, poisoned: Poisoned) -> None:
         touched = poisoned.indices
         if self.clean_label and not np.array_equal(poisoned.records.labels[touched], clean.labels[touched]):
             raise InvalidInput("labels", "changed", "those of the clean records")

@@ -1,8 +1,4 @@
-"""The adversarial robustness toolbox (ART), behind what it needs and what it leaves undone.
-
-Attacks and filters that take something from it import it inside :func:`toolbox`, so that nobody else waits for it, and
-give it networks as :func:`art_classifier` wraps them.
-"""
+"""The adversarial robustness toolbox (ART), imported only inside :func:`toolbox`."""
 
 from __future__ import annotations
 
@@ -26,11 +22,7 @@ if TYPE_CHECKING:
 
 
 def require_toolbox() -> None:
-    """Raise unless ART is installed; it is not imported.
-
-    Raises:
-        MissingExtra: it is not.
-    """
+    """Raise MissingExtra unless ART is installed; it is not imported."""
     # Another package has a module of this name: what counts is the distribution.
     try:
         version("adversarial-robustness-toolbox")
@@ -40,26 +32,9 @@ def require_toolbox() -> None:
 
 @contextlib.contextmanager
 def toolbox(seed: int) -> Iterator[None]:
-    """ART at work: Python's, NumPy's and torch's global generators start from ``seed``, and are as before afterwards.
-
-    ART draws from these, and prints what it is about; the first is tied to the seed, the second is not shown. Handlers
-    of logging are left alone, too, which ART closes when it is imported.
-
-    Args:
-        seed: from :meth:`~privmix.research.poisoning.scene.Scene.number_for`.
-
-    Raises:
-        MissingExtra: ART is not installed.
-
-    Example:
-        >>> before = np.random.get_state()[1].copy()
-        >>> with toolbox(7):
-        ...     first = np.random.random()
-        >>> with toolbox(7):
-        ...     second = np.random.random()
-        >>> first == second, bool((before == np.random.get_state()[1]).all())
-        (True, True)
-    """
+    """ART with Python's, NumPy's and torch's global generators started from `seed`, and restored afterwards."""
+    # ART draws from these, prints, and closes handlers of logging when it is imported: its output is hidden and the
+    # handlers are kept.
     require_toolbox()
     before, python = np.random.get_state(), random.getstate()  # noqa: NPY002
     try:
@@ -92,18 +67,8 @@ def _import_art() -> None:
 
 
 def art_classifier(trained: TrainedNetwork, shape: tuple[int, int, int], classes: int) -> Any:
-    """ART's ``PyTorchClassifier`` of a copy of a network; its layers are ``body`` (the features) and ``head``.
-
-    A copy, since ART leaves hooks in what it looks at.
-
-    Args:
-        trained: images (n, C, H, W) in [0, 1] -> logits (n, K).
-        shape: (C, H, W).
-        classes: K.
-
-    Raises:
-        MissingExtra: ART is not installed.
-    """
+    """ART's `PyTorchClassifier` of a copy of a network; its layers are `body` (the features) and `head`."""
+    # A copy, since ART leaves hooks in what it looks at.
     require_toolbox()
     from art.estimators.classification import PyTorchClassifier
     from torch import nn

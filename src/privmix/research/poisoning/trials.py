@@ -15,24 +15,16 @@ from privmix.errors import InvalidInput
 from privmix.fields import Checked, Count, Share, Whole
 from privmix.progress import Progress
 from privmix.research.poisoning.base import Attack, Case, Defence
-from privmix.research.poisoning.images import Images, Poisoned
+from privmix.research.poisoning.images import Poisoned, VictimImages
 from privmix.research.poisoning.kept import KeptTrials, Trial
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.victims.ordinary import Victim
 
 
 @dataclass(frozen=True)
 class TrialConfig(Checked):
-    """What a study of one attack is.
-
-    Attributes:
-        poisoned: number of records the attacker controls.
-        trials: how often, each with classes, image and randomness of its own.
-        seed: of the study; trial i of any attack and defence meets the same scene.
-        adaptive: the attacker knows the defence.
-        confidence: of the interval.
-    """
+    """Settings of a study of one attack; trial i of any attack and defence meets the same scene."""
 
     poisoned: Count = 10
     trials: Count = 20
@@ -43,26 +35,11 @@ class TrialConfig(Checked):
 
 @dataclass(frozen=True)
 class PoisoningResult:
-    """What an attack reached against one defence.
+    """An attack's result against one defence."""
 
-    Attributes:
-        attack, defence: as they are called.
-        threat: the threat model in one line.
-        poisoned_records: how many the attacker controls.
-        trials: how many were run.
-        successes: trials whose drawn input got the class that the attacker wants.
-        interval: Clopper-Pearson interval of the probability of success.
-        share: mean over trials of the share of goal inputs that got it: of all triggered images for backdoors.
-        accuracy: mean on clean test images.
-        base_successes: the same without poison, where a guarantee makes that necessary; None otherwise.
-        certified_bound: most that the probability of success can be under the defence's guarantee, with the upper
-            limit of the success without poison; 1.0 where nothing is guaranteed.
-        guarantee: what is guaranteed, in words; None where nothing is.
-        removed, removed_poisoned: means of what a filter dropped.
-        outcomes: every trial; trials of one number met the same classes, image and records.
-        success_means: what counts as success, in words.
-    """
-
+    # successes: trials whose drawn input got the wanted class; interval: Clopper-Pearson; share: mean share of goal
+    # inputs that got it. base_successes: without poison, where a guarantee needs it. certified_bound: with the
+    # upper limit of the success without poison; 1.0 without a guarantee.
     attack: str
     defence: str
     threat: str
@@ -82,7 +59,6 @@ class PoisoningResult:
 
     @property
     def success_rate(self) -> float:
-        """Successes by trials."""
         return self.successes / self.trials
 
     @property
@@ -91,7 +67,6 @@ class PoisoningResult:
         return bool(self.interval[0] > self.certified_bound)
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         found = {**asdict(self), "interval": list(self.interval), "success_rate": self.success_rate}
         found["above_bound"] = self.above_bound
         return {**found, "outcomes": [asdict(one) for one in self.outcomes]}
@@ -100,31 +75,17 @@ class PoisoningResult:
 def run_trials(
     attack: Attack,
     defences: Sequence[Defence],
-    train: Images,
-    test: Images,
+    train: VictimImages,
+    test: VictimImages,
     victim: Victim,
     config: TrialConfig,
     *,
     work: Path | None = None,
     progress: Progress | None = None,
 ) -> list[PoisoningResult]:
-    """Attack and defend, trial by trial; one result a defence.
-
-    Poisons that were made without knowing the defence are made once a trial and meet every defence. A defence that
-    guarantees something is trained without poison too, since its bound starts from the success that this has.
-
-    Args:
-        attack, defences: who against whom.
-        train, test: clean images.
-        victim: how models are trained.
-        config: how many, how often.
-        work: private folder where finished trials are kept, so that a killed run goes on; None: nowhere.
-        progress: called with (stage, done, total).
-
-    Raises:
-        InvalidInput: the attack or a defence can't be done with these images, budgets or classes.
-        StorageError: ``work`` can't be read or written.
-    """
+    """Attack and defend, trial by trial; one result per defence."""
+    # Poisons made without knowing the defence are made once a trial and meet every defence. A defence with a
+    # guarantee is trained without poison too: its bound starts from that success. `work` keeps finished trials.
     check_possible(attack, defences, train, test, victim, config)
     # A study of more trials, or of another confidence, goes on with the same ones.
     settings = {name: getattr(config, name) for name in ("poisoned", "seed", "adaptive")} | {"attack": repr(attack)}
@@ -133,7 +94,7 @@ def run_trials(
     base: dict[str, list[Trial]] = {str(one): [] for one in defences if one.guarantees}
     total = config.trials * len(defences)
     for number in range(config.trials):
-        drawn = _Drawn(attack, Scene.draw(train, test, victim, seed=config.seed, number=number), config)
+        drawn = _Drawn(attack, PoisoningScene.draw(train, test, victim, seed=config.seed, number=number), config)
         for place, defence in enumerate(defences):
             if progress is not None:
                 progress(f"trials ({attack} against {defence})", number * len(defences) + place, total)
@@ -144,19 +105,22 @@ def run_trials(
     if progress is not None:
         progress("trials", total, total)
     threat = attack.threat(
-        Scene.draw(train, test, victim, seed=config.seed, number=0), config.poisoned, knows_defence=config.adaptive
+        PoisoningScene.draw(train, test, victim, seed=config.seed, number=0),
+        config.poisoned,
+        knows_defence=config.adaptive,
     )
     return [summarise(attack, one, threat, done[str(one)], base.get(str(one)), config, train) for one in defences]
 
 
 def check_possible(
-    attack: Attack, defences: Sequence[Defence], train: Images, test: Images, victim: Victim, config: TrialConfig
+    attack: Attack,
+    defences: Sequence[Defence],
+    train: VictimImages,
+    test: VictimImages,
+    victim: Victim,
+    config: TrialConfig,
 ) -> None:
-    """Raise before anything is trained if a trial could not be run.
-
-    Raises:
-        InvalidInput: see :func:`run_trials`.
-    """
+    """Raise InvalidInput, before anything is trained, if a trial could not be run."""
     if train.shape != test.shape or train.classes != test.classes:
         raise InvalidInput("test", f"{test.shape}, {test.classes} classes", f"{train.shape}, {train.classes} classes")
     if config.poisoned >= len(train):
@@ -164,7 +128,7 @@ def check_possible(
     if config.adaptive and not attack.adapts:
         raise InvalidInput("adaptive", str(attack), "an attack that trains through the defence")
     for number in range(config.trials):
-        scene = Scene.draw(train, test, victim, seed=config.seed, number=number)
+        scene = PoisoningScene.draw(train, test, victim, seed=config.seed, number=number)
         attack.threat(scene, config.poisoned, knows_defence=config.adaptive)
     for defence in defences:
         defence.check(train)
@@ -176,18 +140,16 @@ def check_possible(
 class _Drawn:
     """One trial's scene, and the poisons that are shared by defences."""
 
-    def __init__(self, attack: Attack, scene: Scene, config: TrialConfig) -> None:
+    def __init__(self, attack: Attack, scene: PoisoningScene, config: TrialConfig) -> None:
         self._attack, self._scene, self._config = attack, scene, config
         self._shared: tuple[Poisoned, Case] | None = None
         self._clean: Case | None = None
 
     def against(self, defence: Defence, number: int) -> Trial:
-        """The attack meets the defence."""
         poisoned, case = self._poisons(defence)
         return _measured(number, defence, case, poisoned.goals, self._scene.test, poisoned)
 
     def without(self, defence: Defence, number: int) -> Trial:
-        """The defence trains on clean records, and is asked for the same inputs."""
         poisoned, _ = self._poisons(defence)
         if self._clean is None:
             self._clean = Case(self._scene.train, self._scene, self._config.poisoned)
@@ -209,7 +171,7 @@ class _Drawn:
 
 
 def _measured(
-    number: int, defence: Defence, case: Case, goals: Images, test: Images, poisoned: Poisoned | None
+    number: int, defence: Defence, case: Case, goals: VictimImages, test: VictimImages, poisoned: Poisoned | None
 ) -> Trial:
     defended = defence.train(case)
     got = defended.model.predict(goals.pixels) == goals.labels
@@ -226,9 +188,8 @@ def summarise(
     trials: Sequence[Trial],
     base: Sequence[Trial] | None,
     config: TrialConfig,
-    train: Images,
+    train: VictimImages,
 ) -> PoisoningResult:
-    """Counts, interval and bound."""
     successes = sum(one.success for one in trials)
     tail = (1 - config.confidence) / 2
     low, high = clopper_pearson(successes, len(trials), tail)

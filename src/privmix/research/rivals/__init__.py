@@ -1,8 +1,4 @@
-"""Designs that others published, honestly priced, to compare with: DP-MERF, DP-HP, and Gaussian Mixing.
-
-They come by entry points as any package's designs do, and are planned, released, verified, learnt from and audited by
-their names. The planner does not take them by itself.
-"""
+"""Designs that others published, with valid bounds, to compare with: DP-MERF, DP-HP, and Gaussian Mixing."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Geometric changes of training images that don't show in samples: the network is told which change was made.
-
-Karras et al. 2022, appendix F.2: the nine numbers are given to the network, and zeros when it samples.
-"""
+"""Non-leaking changes of training images: the network is given nine numbers (Karras et al. 2022, appendix F.2)."""
 
 from __future__ import annotations
 
@@ -22,18 +19,9 @@ _SCALE, _SHIFT = 0.2, 0.125
 
 @dataclass(frozen=True)
 class NonLeaking(Checked):
-    """Mirrors, scaling, rotation, stretching and shifts, each with a probability of its own.
+    """Mirrors, scaling, rotation, stretching and shifts, each with `probability` (Karras et al.: 0.12)."""
 
-    Attributes:
-        probability: of each change but the mirror left and right (Karras et al.: 0.12).
-        mirror: whether half of the images are mirrored left and right; not for digits and letters.
-
-    Example:
-        >>> same, told = NonLeaking(probability=0.0)(torch.rand(2, 1, 8, 8), torch.Generator().manual_seed(0))
-        >>> told.abs().sum().item()
-        0.0
-    """
-
+    # `mirror`: whether half of the images are mirrored left and right; not for digits and letters.
     probability: Proportion = 0.12
     mirror: bool = False
 

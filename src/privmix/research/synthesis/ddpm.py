@@ -1,8 +1,8 @@
-"""The diffusion model of Ho, Jain and Abbeel 2020 ("DDPM"): unconditional, its network tells the noise itself.
+"""The diffusion model of Ho, Jain and Abbeel 2020 ("DDPM"): unconditional, its network estimates the noise itself.
 
-They write a noisy image as sqrt(a_t) y + sqrt(1 - a_t) e with a_t = (1 - b_1) ... (1 - b_t). Divided by sqrt(a_t),
-this is y + sigma_t e with sigma_t = sqrt(1 / a_t - 1); the network's e gives the denoiser D(x; sigma_t) = x - sigma_t e
-(Karras et al. 2022, Table 1), and the deterministic sampler of Song, Meng and Ermon 2021 ("DDIM") is Euler's method.
+They write a noisy image as sqrt(a_t) y + sqrt(1 - a_t) e with a_t = (1 - b_1) ... (1 - b_t). Divided by sqrt(a_t), this
+is y + sigma_t e with sigma_t = sqrt(1 / a_t - 1). The network's e gives the denoiser D(x; sigma_t) = x - sigma_t e
+(Karras et al. 2022, Table 1). The deterministic sampler of Song, Meng and Ermon 2021 ("DDIM") is Euler's method.
 """
 
 from __future__ import annotations
@@ -20,17 +20,7 @@ from privmix.research.synthesis.denoising import Scalings
 
 @dataclass(frozen=True)
 class DdpmConfig:
-    """Constants of training, with Ho et al.'s values (section 4); the network is not told of classes.
-
-    Attributes:
-        timesteps: T, noise levels of training, all alike likely.
-        beta_first, beta_last: b_1 and b_T, between which b_t rises in a straight line.
-
-    Example:
-        >>> levels = DdpmConfig().schedule()
-        >>> len(levels), round(levels[0].item(), 3), round(levels[-1].item(), 1)
-        (1000, 0.01, 157.4)
-    """
+    """Constants of training (Ho et al., section 4): T levels, b_t linear from b_1 to b_T; no classes."""
 
     timesteps: Annotated[int, Whole(2, 100000)] = 1000
     beta_first: Share = 1e-4
@@ -56,35 +46,26 @@ class DdpmConfig:
         return 1 / sigma**2
 
     def scalings(self, sigma: Tensor) -> Scalings:
-        """x - sigma F(sqrt(a_t) x; t), t the step whose level is nearest: (b,) levels -> (b,) each."""
+        """Return x - sigma F(sqrt(a_t) x; t), t the step whose level is nearest: (b,) levels -> (b,) each."""
         levels = self.schedule().to(sigma).log()
         told = torch.bucketize(sigma.log(), (levels[1:] + levels[:-1]) / 2)
         return Scalings(torch.ones_like(sigma), -sigma, (1 + sigma**2).rsqrt(), told.to(sigma))
 
     def suited(self, deviation: float, noise_mean: float | None) -> DdpmConfig:
-        """As it is: its levels are the same for all images."""
         if noise_mean is not None:
             raise InvalidInput("noise_mean", noise_mean, "nothing for ddpm, whose noise levels are fixed")
         return self
 
     def sampler(self, steps: int) -> DdimConfig:
-        """DDIM's, of so many of the T levels."""
+        """DDIM's, with ``steps`` of the T levels."""
         return DdimConfig(steps, self)
 
 
 @dataclass(frozen=True)
 class DdimConfig(Checked):
-    """The deterministic sampler of Song et al. 2021 (equation 12 at eta = 0): an evaluation of the network a step.
+    """The deterministic sampler of Song et al. 2021 (equation 12 at eta = 0): an evaluation of the network a step."""
 
-    Attributes:
-        steps: levels of the path: evenly spaced among those of training, the highest one among them.
-        process: which these are.
-
-    Example:
-        >>> [round(level, 2) for level in DdimConfig(4).levels().tolist()]
-        [157.41, 17.25, 3.42, 0.95, 0.0]
-    """
-
+    # The levels are evenly spaced among those of training, the highest one among them.
     steps: Annotated[int, Whole(2)] = 50
     process: DdpmConfig = field(default_factory=DdpmConfig)
     guide_both: bool = field(default=False, init=False)
@@ -95,7 +76,7 @@ class DdimConfig(Checked):
         check_integer("steps", self.steps, low=2, high=self.process.timesteps)
 
     def levels(self) -> Tensor:
-        """(steps + 1,) float64, falling, the last one 0."""
+        """Return (steps + 1,) float64, falling, the last one 0."""
         count = self.process.timesteps
         chosen = (count - torch.arange(self.steps, dtype=torch.float64) * count / self.steps).round().long() - 1
         return torch.cat([self.process.schedule()[chosen], torch.zeros(1, dtype=torch.float64)])

@@ -1,9 +1,8 @@
-"""What diffusion models share: a denoiser, its loss, and paths from noise to data (Karras et al. 2022, Table 1).
+"""The common parts of diffusion models: a denoiser, its loss, paths from noise to data (Karras et al. 2022, Table 1).
 
-An image y in [-1, 1] is drowned in Gaussian noise of standard deviation sigma; a denoiser D(x; sigma) learns the mean
-of what it was. Sampling starts from noise alone and follows dx/dsigma = (x - D(x; sigma)) / sigma down to sigma = 0.
-Models differ in a :class:`NoiseProcess`: what the network inside D is given and asked for, which noise levels it
-learns, and by which levels a path goes down.
+An image y in [-1, 1] gets Gaussian noise of standard deviation sigma; a denoiser D(x; sigma) learns the mean of y.
+Sampling starts from noise alone and follows dx/dsigma = (x - D(x; sigma)) / sigma down to sigma = 0.
+Models differ in a :class:`NoiseProcess`: input and target of the network inside D, noise levels of training, and path.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ Guidance = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Scalings(NamedTuple):
-    """What surrounds a network F: D(x; sigma) = skip x + out F(scale x; told), each (b,)."""
+    """The factors around a network F: D(x; sigma) = skip x + out F(scale x; level), each (b,)."""
 
     skip: Tensor
     out: Tensor
@@ -32,31 +31,31 @@ class Scalings(NamedTuple):
     told: Tensor
 
 
-class Sampler(Protocol):
+class DenoisingSampler(Protocol):
     """By which noise levels a path goes down, and how."""
 
     @property
     def second_order(self) -> bool:
-        """Whether a step takes the mean of two slopes (Heun) in place of one (Euler)."""
+        """Whether a step takes the mean of two slopes (Heun) instead of one (Euler)."""
 
     @property
     def guide_both(self) -> bool:
         """Whether guidance bends the second slope, too."""
 
     def levels(self) -> Tensor:
-        """(steps + 1,) float64, falling, the last one 0."""
+        """Return (steps + 1,) float64, falling, the last one 0."""
 
 
 class NoiseProcess(Protocol):
-    """What is a model's own: a frozen dataclass of constants, which checkpoints and cards hold."""
+    """The constants of a model's noise: a frozen dataclass, which checkpoints and cards hold."""
 
     @property
     def name(self) -> str:
-        """Of the model."""
+        """The model's name."""
 
     @property
     def conditional(self) -> bool:
-        """Whether the network is told each image's class; otherwise labels are found afterwards."""
+        """Whether the network gets each image's class; otherwise labels are found afterwards."""
 
     def sigmas(self, count: int, generator: torch.Generator) -> Tensor:
         """(count,) noise levels of one batch of training."""
@@ -65,32 +64,17 @@ class NoiseProcess(Protocol):
         """Weight of the squared error at these levels."""
 
     def scalings(self, sigma: Tensor) -> Scalings:
-        """What surrounds the network at (b,) levels."""
+        """Return the factors around the network at (b,) levels."""
 
-    def sampler(self, steps: int) -> Sampler:
-        """Of so many noise levels above 0."""
+    def sampler(self, steps: int) -> DenoisingSampler:
+        """Return a sampler with ``steps`` noise levels above 0."""
 
     def suited(self, deviation: float, noise_mean: float | None) -> NoiseProcess:
-        """This one, for images of that standard deviation, and with another mean of ln(sigma) in training if given.
-
-        Raises:
-            InvalidInput: it has no such mean.
-        """
+        """Return this process for images of that deviation; with another training mean of ln(sigma) if given."""
 
 
 class Denoiser(nn.Module):
-    """A network F with the scalings around it that its process asks for (equation 7).
-
-    Attributes:
-        network: (x (b, ...), c_noise (b,), condition) -> F, in the shape of x.
-        process: scalings.
-
-    Example:
-        >>> from privmix.research.synthesis.edm import EdmConfig
-        >>> denoiser = Denoiser(lambda x, noise, condition: 0 * x, EdmConfig(sigma_data=1.0))
-        >>> denoiser(torch.ones(1, 2), torch.tensor([1.0])).tolist()
-        [[0.5, 0.5]]
-    """
+    """A network F, (x (b, ...), c_noise (b,), condition) -> like x, with its process's scalings (equation 7)."""
 
     def __init__(self, network: Any, process: NoiseProcess) -> None:
         super().__init__()
@@ -112,16 +96,8 @@ def denoising_loss(
     generator: torch.Generator,
     part: slice = slice(None),
 ) -> Tensor:
-    """Mean over the batch of lambda(sigma) |D(y + n; sigma) - y|^2 a value (equations 2 and 8).
-
-    Args:
-        denoiser: as :class:`Denoiser`.
-        images: (b, ...) y, in [-1, 1].
-        condition: of each record of ``part``, for the network.
-        process: noise levels and weights.
-        generator: of noise levels and noise; its only randomness.
-        part: of the batch: what it adds to the mean. Noise is drawn for the whole batch, so that parts sum to it.
-    """
+    """Mean over the batch of lambda(sigma) |D(y + n; sigma) - y|^2 a value (equations 2 and 8); y in [-1, 1]."""
+    # `part` of the batch: its share of the mean. Noise is drawn for the whole batch, so that parts sum to it.
     size = len(images)
     sigma = process.sigmas(size, generator)[part].to(images.device)
     noise = torch.randn(images.shape, generator=generator)[part].to(images.device)
@@ -132,29 +108,13 @@ def denoising_loss(
     return loss
 
 
-def sample(denoiser: DenoiserLike, noise: Tensor, sampler: Sampler, guidance: Guidance | None = None) -> Tensor:
-    """Follow the path from noise to data, with Heun's steps (Algorithm 1) or Euler's.
-
-    Args:
-        denoiser: D(x; sigma); with its condition inside.
-        noise: (b, ...) standard normal, a draw of its own for every image.
-        sampler: noise levels.
-        guidance: what it returns is added to D; none: exactly the plain path.
-
-    Returns:
-        (b, ...) float64.
-
-    Raises:
-        InvalidInput: the path left the numbers: a denoiser or a guidance that isn't one.
+def sample(
+    denoiser: DenoiserLike, noise: Tensor, sampler: DenoisingSampler, guidance: Guidance | None = None
+) -> Tensor:
+    """Follow the path from noise (b, ...) to data in float64, by Heun's steps (Algorithm 1) or Euler's.
 
     Formal guarantees:
         * Image by image: one image's path depends on its own noise (and on rounding inside the network) alone.
-
-    Example:
-        >>> from privmix.research.synthesis.edm import SamplerConfig
-        >>> points = sample(lambda x, sigma: torch.zeros_like(x), torch.ones(2, 3), SamplerConfig())
-        >>> points.abs().max().item()
-        0.0
     """
     levels = sampler.levels()
 
@@ -178,19 +138,13 @@ def sample(denoiser: DenoiserLike, noise: Tensor, sampler: Sampler, guidance: Gu
 
 
 def own_noise(seed: int, numbers: range, shape: tuple[int, ...]) -> Tensor:
-    """(len(numbers), ...) standard normal: image i's depends on ``seed`` and i alone, so batches change nothing.
-
-    Example:
-        >>> bool((own_noise(1, range(0, 3), (2,))[1:] == own_noise(1, range(1, 3), (2,))).all())
-        True
-    """
+    """(len(numbers), ...) standard normal: image i's depends on `seed` and i alone, so batches change nothing."""
     check_integer("seed", seed, low=0, high=2**32 - 1)
     return torch.stack([torch.randn(shape, generator=image_generator(seed, number)) for number in numbers])
 
 
 def image_generator(seed: int, number: int) -> torch.Generator:
-    """The generator of one image's noise."""
-    # Torch looks at 32 bits of it: the odd multipliers keep the images of one seed apart, and those of seeds at most
+    # Torch looks at 32 bits of it. The odd multipliers keep the images of one seed apart, and those of seeds at most
     # 1,000 apart, if they are fewer than a million.
     mixed = (seed * 0x9E3779B97F4A7C15 + number * 0xD1B54A32D192ED03 + 0x632BE59BD9B4E019) % 2**62
     return torch.Generator().manual_seed(mixed)

@@ -1,7 +1,7 @@
 """Training a diffusion model on public images.
 
-A step's randomness is a function of (seed, step), so a checkpoint is weights, their moving average, Adam's
-moments and the number of steps: a killed run that goes on makes the same model as one that was not.
+A step's randomness is a function of (seed, step), so a checkpoint is weights, their moving average, Adam's moments and
+the number of steps. A resumed run makes the same model as one that was never killed.
 """
 
 from __future__ import annotations
@@ -40,27 +40,10 @@ _PARTS: Final = ("weights", "average", "first", "second")
 
 @dataclass(frozen=True)
 class DiffusionConfig(Checked):
-    """How a diffusion model is made.
+    """Settings of a diffusion model."""
 
-    Attributes:
-        network: size of the U-Net: ``tiny``, ``small`` (a CPU) or ``ddpm++`` (a GPU).
-        steps: of training.
-        batch_size: images a step.
-        learning_rate: of Adam, after a linear start.
-        ramp_up: images over which the learning rate rises.
-        half_life: images after which an image's influence on the moving average has halved (Karras et al.: 500,000).
-        ema_ramp: the half-life is at most this part of the images seen (Karras et al.: 0.05).
-        augment_probability: of each non-leaking change (Karras et al.: 0.12).
-        mirror: whether images are mirrored left and right.
-        precision: ``float32``, or ``bfloat16`` inside the network, in training and drawing.
-        seed: of weights and everything drawn.
-        process: noise levels, loss and scalings: EDM's, or DDPM's.
-
-    Example:
-        >>> DiffusionConfig(steps=100).batch_size
-        64
-    """
-
+    # `ramp_up`: images over which the learning rate rises. `half_life`: images after which an image's influence on
+    # the moving average has halved, at most `ema_ramp` of the images seen (Karras et al.: 500,000 and 0.05).
     network: str = "small"
     steps: Count = 5000
     batch_size: Count = 64
@@ -75,11 +58,10 @@ class DiffusionConfig(Checked):
     process: NoiseProcess = field(default_factory=EdmConfig)
 
     def rate(self, step: int) -> float:
-        """Learning rate of a step, from 0."""
         return self.learning_rate * min(1.0, (step + 1) * self.batch_size / self.ramp_up)
 
     def decay(self, step: int) -> float:
-        """What is left of the moving average after a step, from 0."""
+        """Return the share of the moving average that a step keeps, from 0."""
         seen = (step + 1) * self.batch_size
         return float(0.5 ** (self.batch_size / max(min(self.half_life, seen * self.ema_ramp), 1e-8)))
 
@@ -97,27 +79,10 @@ def train_diffusion(
     save_every: float = 60.0,
     world: World | None = None,
 ) -> DiffusionModel:
-    """Train on PUBLIC images; nothing protects them.
-
-    Of several processes each takes its share of every batch; gradients are summed over all. Where the network drops
-    nothing out, the model is that of one process but for rounding.
-
-    Args:
-        images: (n, C, H, W) in [0, 1].
-        labels: (n,) in [0, classes).
-        classes: number of classes.
-        config: settings.
-        minutes: end sooner, after so much time of this run.
-        checkpoint: folder where the state is kept, about once a minute; a run of the same settings and images goes on.
-        progress: called with (stage with the loss, steps done, steps).
-        device: of the network.
-        save_every: seconds between checkpoints.
-        world: the processes of the run; all see ``checkpoint``, and the head writes it.
-
-    Raises:
-        InvalidInput: arrays that don't fit, or a loss that is no longer finite.
-        StorageError: the checkpoint can't be read or written, or is another run's.
-    """
+    """Train on PUBLIC images (n, C, H, W) in [0, 1]; no privacy guarantee holds for them."""
+    # Each of several processes takes its share of every batch; gradients are summed. Without dropout the model is
+    # that of one process but for rounding. `checkpoint` keeps the state; a run of the same settings and images
+    # resumes.
     world = world or World()
     run = _Training(images, labels, classes, config, torch.device(device), world)
     done, ended = (0, False) if checkpoint is None else run.restore(checkpoint)
@@ -180,7 +145,6 @@ class _Training:
             return UNet(self._config.network, self._shape, self._told_classes).to(self._device)
 
     def step(self, number: int) -> None:
-        """One step of Adam, and of the moving average."""
         config = self._config
         generator = _generator(config.seed, number)
         rows = torch.randint(len(self._labels), (config.batch_size,), generator=generator)
@@ -210,7 +174,7 @@ class _Training:
         self.loss += 0.02 * (float(loss.detach()) - self.loss)
 
     def _summed(self, loss: Tensor) -> Tensor:
-        """The loss and gradients of the whole batch, of those of this process's part."""
+        """Return the loss and gradients of the whole batch, of those of this process's part."""
         if self._world.size == 1:
             return loss
         parts = [loss.detach(), *(weight.grad for weight in self._weights if weight.grad is not None)]
@@ -220,13 +184,12 @@ class _Training:
         return parts[0]
 
     def model(self, steps: int) -> DiffusionModel:
-        """With the averaged weights."""
         shape: Any = self._shape
         denoiser = Denoiser(self._average.eval(), self._config.process)
         return DiffusionModel(denoiser, shape, self._classes, steps, float(self.loss), self._config.precision)
 
     def save(self, place: Path | HeldFolder, done: int, *, ended: bool = False) -> None:
-        """Write the state beside its place and rename it there."""
+        """Write the state next to its place and rename it there."""
         state = self._adam.state_dict()["state"]
         zero = [torch.zeros_like(weight) for weight in self._weights]
         moments = [[state[i][name] for i in state] if state else zero for name in ("exp_avg", "exp_avg_sq")]
@@ -246,7 +209,7 @@ class _Training:
                 folder.write(_FILE, dump_tensors(tensors, metadata=told), shared=True)
         except OSError as error:
             where = place if isinstance(place, Path) else place.path
-            raise StorageError(f"can't write the checkpoint {where}: {error.strerror}") from None
+            raise StorageError(f"cannot write the checkpoint {where}: {error.strerror}") from None
 
     def restore(self, folder: Path | HeldFolder) -> tuple[int, bool]:
         """Load what :meth:`save` wrote; returns the steps done, 0 where there is nothing, and whether time was up."""
@@ -258,7 +221,7 @@ class _Training:
                 told = opened.metadata() or {}
             tensors = load_file(path)
         except (OSError, SafetensorError):
-            raise StorageError(f"{path} can't be read as a checkpoint") from None
+            raise StorageError(f"{path} cannot be read as a checkpoint") from None
         if told.get("fingerprint") != self._fingerprint:
             raise StorageError(f"{path} is the checkpoint of other images or settings; name another folder")
         found = [[tensors[f"{part}.{i}"] for i in range(len(self._weights))] for part in _PARTS]

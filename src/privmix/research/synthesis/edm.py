@@ -17,19 +17,11 @@ _HIGHEST: Final = 1e6
 
 @dataclass(frozen=True)
 class EdmConfig(Checked):
-    """Constants of training, with Karras et al.'s values (Table 1, last column); the network is told of classes.
+    """Constants of training, with Karras et al.'s values (Table 1, last column); the network is given classes.
 
     Formal guarantees:
-        * Nothing is left to do without noise: D(x; sigma) -> x as sigma -> 0, whatever the network is.
+        * Nothing is left to do without noise: D(x; sigma) -> x as sigma -> 0, for every network.
         * The network's input and its target have unit variance at every level.
-
-    Attributes:
-        sigma_data: standard deviation of the data, pixels in [-1, 1].
-        log_mean, log_std: noise levels of training have ln(sigma) ~ N(log_mean, log_std^2).
-
-    Example:
-        >>> EdmConfig().sigma_data
-        0.5
     """
 
     sigma_data: Positive = 0.5
@@ -48,42 +40,26 @@ class EdmConfig(Checked):
         return (sigma**2 + self.sigma_data**2) / (sigma * self.sigma_data) ** 2
 
     def scalings(self, sigma: Tensor) -> Scalings:
-        """Those of equation 7: (b,) levels -> (b,) each."""
+        """Return the scalings of equation 7: (b,) levels -> (b,) each."""
         data = self.sigma_data
         total = sigma**2 + data**2
         return Scalings(data**2 / total, sigma * data / total.sqrt(), 1 / total.sqrt(), sigma.log() / 4)
 
     def suited(self, deviation: float, noise_mean: float | None) -> EdmConfig:
-        """With the standard deviation of the images, in hundredths, and another mean of ln(sigma) if given.
-
-        Example:
-            >>> EdmConfig().suited(0.6182, None).sigma_data
-            0.62
-        """
+        """With the standard deviation of the images, in hundredths, and another mean of ln(sigma) if given."""
         data = max(round(deviation, 2), 0.01)
         return replace(self, sigma_data=data, log_mean=self.log_mean if noise_mean is None else noise_mean)
 
     def sampler(self, steps: int) -> SamplerConfig:
-        """Heun's, of so many noise levels."""
         return SamplerConfig(steps=steps)
 
 
 @dataclass(frozen=True)
 class SamplerConfig:
-    """The deterministic sampler, with Karras et al.'s values for 32 x 32 images.
+    """The deterministic sampler, with Karras et al.'s values for 32 x 32 images; 2 N - 1 evaluations for N levels."""
 
-    Attributes:
-        steps: N noise levels above 0; an image takes 2 N - 1 evaluations of the network.
-        sigma_min, sigma_max: least and most noise.
-        rho: how much the levels crowd at small noise.
-        guide_both: guidance bends both slopes of a step, of which weight 1 is the whole correction; otherwise the
-            first one alone (Kim et al. 2023), where weight 2 is, and more steps are needed.
-
-    Example:
-        >>> [round(level, 3) for level in SamplerConfig(steps=4).levels().tolist()]
-        [80.0, 9.723, 0.47, 0.002, 0.0]
-    """
-
+    # `guide_both`: guidance bends both slopes of a step, where weight 1 is the whole correction; otherwise the
+    # first alone (Kim et al. 2023), where weight 2 is, and more steps are needed.
     steps: Annotated[int, Whole(2, 10000)] = 18
     sigma_min: Positive = 0.002
     sigma_max: Positive = 80.0
@@ -96,7 +72,7 @@ class SamplerConfig:
         check_number("sigma_max", self.sigma_max, low=self.sigma_min, high=_HIGHEST, low_open=True)
 
     def levels(self) -> Tensor:
-        """(steps + 1,) float64, falling, the last one 0 (equation 5)."""
+        """Return (steps + 1,) float64, falling, the last one 0 (equation 5)."""
         place = torch.arange(self.steps, dtype=torch.float64) / (self.steps - 1)
         top, bottom = (sigma ** (1 / self.rho) for sigma in (self.sigma_max, self.sigma_min))
         return torch.cat([(top + place * (bottom - top)) ** self.rho, torch.zeros(1, dtype=torch.float64)])

@@ -1,8 +1,8 @@
 """Discriminator guidance (Kim et al. 2023): paths bend to where real images are likelier than drawn ones.
 
-A discriminator d(x; sigma) tells noisy real images from noisy drawn ones. At its best d / (1 - d) is the ratio of the
-two densities, whose gradient is what the model's score lacks: score + grad log(d / (1 - d)). It looks at features of a
-classifier of noisy images; both are made from scratch of the public images, and of drawn ones.
+A discriminator d(x; sigma) separates noisy real images from noisy drawn ones. At its best d / (1 - d) is the ratio of
+the two densities, whose gradient the model's score lacks: score + grad log(d / (1 - d)). It takes features of a
+classifier of noisy images; both are trained on the public images, and on drawn ones.
 """
 
 from __future__ import annotations
@@ -29,15 +29,7 @@ _GROUPS: Final = 8
 
 @dataclass(frozen=True)
 class GuidanceConfig:
-    """How classifier and discriminator are made.
-
-    Attributes:
-        width: channels of the first layer.
-        epochs: of the classifier, over the public images, and of the discriminator, over real and drawn ones.
-        batch_size: images a step.
-        learning_rate, weight_decay: of Adam (Kim et al.: 3e-4 and 1e-7).
-        seed: of weights and everything drawn.
-    """
+    """Settings of classifier and discriminator (learning rate and weight decay of Kim et al.: 3e-4 and 1e-7)."""
 
     width: Annotated[int, Whole(8)] = 32
     epochs: Count = 50
@@ -53,7 +45,7 @@ class GuidanceConfig:
 
 
 class NoisyFeatures(nn.Module):
-    """Features of noisy images: convolutions that are told the noise level. No layer mixes the images of a batch."""
+    """Features of noisy images: convolutions that are given the noise level. No layer mixes the images of a batch."""
 
     def __init__(self, shape: tuple[int, int, int], width: int) -> None:
         super().__init__()
@@ -67,7 +59,6 @@ class NoisyFeatures(nn.Module):
 
     @property
     def width(self) -> int:
-        """Number of features."""
         return self.sizes[-1]
 
     def forward(self, x: Tensor, sigma: Tensor, process: NoiseProcess) -> Tensor:
@@ -106,19 +97,7 @@ def train_discriminator(
     process: NoiseProcess,
     progress: Progress | None = None,
 ) -> Discriminator:
-    """A classifier of noisy PUBLIC images, then a discriminator on its features, which stay as they are.
-
-    Args:
-        real, drawn: (n, C, H, W) and (m, C, H, W) in [-1, 1].
-        real_labels, drawn_labels: their classes.
-        classes: how many.
-        config: settings.
-        process: noise levels are drawn as in the diffusion model's training.
-        progress: called with (stage, epochs done, epochs).
-
-    Raises:
-        InvalidInput: real and drawn images of different shapes.
-    """
+    """Train a classifier of noisy PUBLIC images in [-1, 1], then a discriminator on its frozen features."""
     if real.shape[1:] != drawn.shape[1:] or not len(real) or not len(drawn):
         raise InvalidInput("drawn images", tuple(drawn.shape), f"images of shape {tuple(real.shape[1:])}")
     shape: tuple[int, int, int] = (int(real.shape[1]), int(real.shape[2]), int(real.shape[3]))
@@ -167,18 +146,8 @@ def train_discriminator(
 
 
 def guidance(discriminator: Discriminator, labels: Tensor, weight: float) -> Guidance:
-    """What is added to D(x; sigma): weight sigma^2 grad log(d / (1 - d)).
-
-    Where the first of Heun's two slopes alone is bent, weight 2 is the whole correction (Kim et al.'s default), and 1
-    where both are; 0 is none at all.
-
-    Example:
-        >>> from privmix.research.synthesis.edm import EdmConfig
-        >>> found = Discriminator(NoisyFeatures((1, 8, 8), 8), 2, EdmConfig())
-        >>> bend = guidance(found, torch.tensor([0]), 0.0)
-        >>> bend(torch.ones(1, 1, 8, 8), torch.ones(1), torch.ones(1, 1, 8, 8)).abs().sum().item()
-        0.0
-    """
+    """Return the term added to D(x; sigma): weight sigma^2 grad log(d / (1 - d))."""
+    # If only the first of Heun's two slopes is bent, weight 2 is the whole correction; if both are, weight 1 is.
     check_number("guidance weight", weight, low=0)
 
     def ratio(x: Tensor, sigma: Tensor) -> Tensor:

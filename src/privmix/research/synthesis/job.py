@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 
 from privmix import data as readers
-from privmix.bars import Asked, callback, shows_bars
 from privmix.data import Source
 from privmix.data.pool_card import KIND
 from privmix.errors import InvalidInput, check_integer, check_number
@@ -22,75 +21,54 @@ from privmix.jobs.places import check_unpublished, check_writable
 from privmix.jobs.public_data import refuse_charged
 from privmix.progress import Progress, silent
 from privmix.research.synthesis.makers import Maker, from_public, from_text
-from privmix.research.synthesis.metrics import Quality
+from privmix.research.synthesis.metrics import SynthesisQuality
 from privmix.research.synthesis.options import SynthesisOptions
 from privmix.research.synthesis.pool import POOL, WARNINGS, write_pool
 from privmix.research.synthesis.quality import LabelledImages, Measure
 from privmix.research.synthesis.work import SynthesisWork
-from privmix.signatures import spelt_out
+from privmix.shown import Shown
 from privmix.world import World, current_world
 
 
-@dataclass(frozen=True)
-class Synthesised:
-    """A pool of synthetic images.
-
-    Attributes:
-        out: its folder.
-        images: how many.
-        quality: figures, in named features.
-        card: all that its card says.
-    """
+@dataclass(frozen=True, repr=False)
+class Synthesised(Shown):
+    """A pool of synthetic images: folder, number, quality and card."""
 
     out: Path
     images: int
-    quality: Quality
+    quality: SynthesisQuality
     card: dict[str, Any] = field(repr=False)
+    warnings: ClassVar = ("synthetic images may copy the public ones they were made of",)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        quality, facts = self.quality, {}
+        if quality.fid is not None:
+            copies = "" if quality.copies is None else f", near-copies {100 * quality.copies:.1f}%"
+            facts[f"in features {quality.features}"] = (
+                f"FID {quality.fid:.4g}, precision {quality.precision:.3f}, recall {quality.recall:.3f}{copies}"
+            )
+        if quality.accuracy is not None:
+            linear = "accuracy of a linear classifier of them on the reference"
+            facts[linear] = f"{100 * quality.accuracy:.1f}%"
+        return f"pool: {self.out}, {self.images:,} images", facts
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON values."""
         return {"out": str(self.out), "images": self.images, **self.quality.to_dict()}
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class SynthesisJob(SynthesisOptions):
-    """Train a diffusion model on public images, and draw a pool of images, which :func:`privmix.train` reads as
-    synthetic records or as its pool.
+    """Train a diffusion model on PUBLIC images, or take a text-to-image pipeline, and draw a pool of images."""
 
-    With ``text`` a public text-to-image pipeline draws in place of it. Nothing here is private, nothing is charged, and
-    nothing is protected: a diffusion model can copy what it saw.
-
-    Attributes:
-        public: PUBLIC images with labels: file, folder, pattern, address, or in memory; never private ones. None with
-            ``text``.
-        out: folder to create.
-        overwrite: replace another pool.
-    """
-
+    # No record is charged or protected: a diffusion model can copy its training images.
     public: Any = field(default=None, repr=False)
     out: Path
     overwrite: bool = False
 
-    def processes(self) -> AbstractContextManager[World]:
-        """The processes that do it, joined for the block; each of several has its own CUDA device."""
-        return current_world(self.device)
-
     def run(self, progress: Progress | None = None) -> Synthesised:
-        """Train, draw, measure and write; a run that was killed goes on.
-
-        Under torchrun each process computes its share, and the first one writes.
-
-        Args:
-            progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
-
-        Raises:
-            InvalidInput: an option is out of range, the data are no images, the ledger knows them as private, or it
-                knows no data at all.
-            StorageError: something can't be read or written.
-            MissingExtra: diffusers or torchmetrics is not installed.
-        """
+        """Train, draw, measure and write; a killed run resumes. Under torchrun the first process writes."""
         self._check()
-        with self.processes() as world:
+        with current_world(self.device) as world:
             return self._run(world, progress or silent)
 
     def _run(self, world: World, tell: Progress) -> Synthesised:
@@ -99,7 +77,7 @@ class SynthesisJob(SynthesisOptions):
         check_unpublished("out", out)
         check_writable("out", out.parent)
         if self.work is not None and Path(self.work).resolve().is_relative_to(out.resolve()):
-            # Nothing could be published there once the model's folder is made.
+            # No file could be published there once the model's folder is made.
             raise InvalidInput("work", str(self.work), "a folder outside of `out`")
         reference = None if self.reference is None else self._open(self.reference, None, "reference")
         if reference is not None:
@@ -137,7 +115,9 @@ class SynthesisJob(SynthesisOptions):
         """Two runs would write each other's drafts."""
         check_writable("work", work.parent)
         work.parent.mkdir(parents=True, exist_ok=True)
-        lock = PathLock(work, InvalidInput("work", str(work), "a folder that no other run is using just now"))
+        lock = PathLock(
+            work, InvalidInput("work", str(work), "a folder that no other run uses; wait until the other one ends")
+        )
         try:
             yield
         finally:
@@ -163,14 +143,13 @@ class SynthesisJob(SynthesisOptions):
         return from_public(self, source)
 
     def _open(self, place: Any, split: str | None, field: str) -> Source:
-        columns = self.columns
+        columns = self.as_columns()
         source = readers.open_dataset(
             place,
             split=split or "train",
             classes=class_list(self.classes) if isinstance(self.classes, str) else self.classes,
             label_column=columns.label,
-            image_column=columns.image_column,
-            feature_column=columns.feature_column,
+            number_columns=columns.number_names,
             image_size=columns.image_size,
             colour=columns.colour,
         )
@@ -182,7 +161,7 @@ class SynthesisJob(SynthesisOptions):
         if self.ledger is not None:
             refuse_charged(field, place, source, self.ledger)
 
-    def _card(self, made: Maker, quality: Quality) -> dict[str, Any]:
+    def _card(self, made: Maker, quality: SynthesisQuality) -> dict[str, Any]:
         measured = None if made.given is None else "the public images it was made of"
         return {
             "kind": KIND,
@@ -195,29 +174,3 @@ class SynthesisJob(SynthesisOptions):
             },
             "warnings": list(WARNINGS),
         }
-
-
-@shows_bars
-@spelt_out(SynthesisJob)
-def synthesise(public: Any = None, *, out: str | Path, progress: Asked = None, **options: Any) -> Synthesised:
-    """Draw synthetic images from PUBLIC ones, for :func:`privmix.train` to warm up on or to mix with.
-
-    Args:
-        public: PUBLIC images with labels; as :func:`privmix.release` takes data. None with ``text=`` and ``model=``.
-        out: folder to create.
-        progress: called with (stage, done, total); True: bars; None: bars where somebody looks on.
-        options: fields of :class:`SynthesisJob`, such as ``images=``, ``minutes=``, ``guidance=``.
-
-    Returns:
-        where the pool is, and how good.
-
-    Raises:
-        InvalidInput, StorageError, MissingExtra: as :meth:`SynthesisJob.run`.
-
-    Example:
-        >>> synthesise("PUBLIC.npz", out="POOL", images=0)
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: images: got 0; allowed: an integer >= 1
-    """
-    return SynthesisJob(public=public, out=Path(out), **options).run(callback(progress))

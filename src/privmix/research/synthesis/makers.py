@@ -1,4 +1,4 @@
-"""What makes synthetic images: a diffusion model of one's own public images, or a pipeline that others trained."""
+"""The makers of synthetic images: a diffusion model of one's own public images, or a pipeline that others trained."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from privmix.data import Source
 from privmix.data.fingerprint import records_hash
-from privmix.data.overlap import Contents, Sketch
+from privmix.data.overlap import InputHashes, Sketch
 from privmix.errors import InvalidInput, check_choice, in_terms_of
 from privmix.features.models import locate, public_name
 from privmix.held_folders import HeldFolder
@@ -23,7 +23,7 @@ from privmix.jobs.columns import class_list
 from privmix.jobs.public_data import origins_of
 from privmix.progress import Progress
 from privmix.research.synthesis.ddpm import DdpmConfig
-from privmix.research.synthesis.denoising import Guidance, NoiseProcess, Sampler
+from privmix.research.synthesis.denoising import DenoisingSampler, Guidance, NoiseProcess
 from privmix.research.synthesis.diffusion import DiffusionConfig, train_diffusion
 from privmix.research.synthesis.edm import EdmConfig
 from privmix.research.synthesis.guidance import GuidanceConfig, guidance, train_discriminator
@@ -42,34 +42,11 @@ _SEED_OF_DISCRIMINATOR: Final = 1
 PROCESSES: Final[dict[str, type[NoiseProcess]]] = {"edm": EdmConfig, "ddpm": DdpmConfig}
 
 
-def noise_process(name: str) -> NoiseProcess:
-    """The model of that name, with its authors' constants.
-
-    Raises:
-        InvalidInput: there is none.
-
-    Example:
-        >>> noise_process("ddpm").conditional
-        False
-    """
-    return PROCESSES[check_choice("diffusion", name, PROCESSES)]()
-
-
 @dataclass(frozen=True, eq=False)
 class Maker:
-    """What images are made by.
-
-    Attributes:
-        classes: names.
-        shape: of one image, as datasets have it.
-        model: a hash of all that decides the model.
-        drawing: a hash of all that decides the images, given the model.
-        given: the public images of one's own, if there are any.
-        labels: (images, the classes they were asked for, features) -> their classes.
-        said: on the card; whole once images were drawn.
-        drawer: (folder for checkpoints, progress, processes) -> what draws.
-    """
-
+    # `model`: a hash of all that decides the model; `drawing`: of all that decides the images, given the model.
+    # `labels`: (images, wanted classes, features) -> classes. `said`: on the card. `drawer`: (checkpoints,
+    # progress, processes) -> what draws.
     classes: tuple[str, ...]
     shape: tuple[int, ...]
     model: str
@@ -81,17 +58,12 @@ class Maker:
 
 
 def from_text(asked: SynthesisOptions) -> Maker:
-    """Images by a pipeline that others trained.
-
-    Raises:
-        InvalidInput: no such pipeline, or no classes, size or prompt.
-    """
     classes = class_list(asked.classes) if isinstance(asked.classes, str) else asked.classes
     if not isinstance(classes, Sequence) or not classes:
         raise InvalidInput("classes", asked.classes, "names, which the prompt is made with")
-    if asked.columns.image_size is None:
+    if asked.image_size is None:
         raise InvalidInput("image_size", None, "the side of the images, in pixels")
-    colour, side = asked.columns.colour or "rgb", asked.columns.image_size
+    colour, side = asked.colour or "rgb", asked.image_size
     text, model = str(asked.text), str(asked.model)
     prompts_of(text, classes)
     folder = locate(model, None, None, "synthesis").folder
@@ -117,16 +89,11 @@ def from_text(asked: SynthesisOptions) -> Maker:
 
 
 def from_public(asked: SynthesisOptions, source: Source) -> Maker:
-    """Images by a model of PUBLIC ones.
-
-    Raises:
-        InvalidInput: a setting is out of range, or images that the network can't take.
-    """
     given = LabelledImages.of(source)
     # The network sees pixels in [-1, 1].
     deviation = float(2 * given.scaled.std(dtype=np.float64))
     with in_terms_of({"log_mean": "noise_mean"}):
-        process = noise_process(asked.diffusion).suited(deviation, asked.noise_mean)
+        process = PROCESSES[check_choice("diffusion", asked.diffusion, PROCESSES)]().suited(deviation, asked.noise_mean)
     config = DiffusionConfig(
         network=asked.network,
         steps=asked.steps,
@@ -188,13 +155,13 @@ def from_public(asked: SynthesisOptions, source: Source) -> Maker:
 
 
 def _origin(source: Source) -> Sketch:
-    """What the images come from in the end: where they are a pool themselves, what that was made of."""
+    """Return the original images: for images that are a pool themselves, those that the pool was made of."""
     known = origins_of({"public": source})
-    return known[0][1] if known else Sketch.of(Contents.of(source))
+    return known[0][1] if known else Sketch.of(InputHashes.of(source))
 
 
 def _guidance(
-    asked: SynthesisOptions, model: DiffusionModel, given: LabelledImages, sampler: Sampler, tell: Progress
+    asked: SynthesisOptions, model: DiffusionModel, given: LabelledImages, sampler: DenoisingSampler, tell: Progress
 ) -> Callable[[Tensor], Guidance] | None:
     if not asked.guidance:
         return None

@@ -1,7 +1,6 @@
-"""How good synthetic images are: FID, inception score, precision, recall, classification accuracy, near-copies.
+"""Quality of synthetic images: FID, inception score, precision, recall, classification accuracy, near-copies.
 
-Figures depend on the features, which the caller names; none is comparable with one in others. FID is torchmetrics',
-of features that were computed before.
+Figures depend on the features, which the caller names; figures of different features do not compare.
 """
 
 from __future__ import annotations
@@ -24,12 +23,7 @@ _BLOCK: Final = 2048
 
 @dataclass(frozen=True)
 class Manifold:
-    """Precision and recall of Kynkäänniemi et al. 2019.
-
-    Attributes:
-        precision: share of synthetic images within the real ones' neighbourhoods.
-        recall: share of real images within the synthetic ones' neighbourhoods.
-    """
+    """Precision and recall of Kynkäänniemi et al. 2019: shares of images within the other set's neighbourhoods."""
 
     precision: float
     recall: float
@@ -37,14 +31,7 @@ class Manifold:
 
 @dataclass(frozen=True)
 class Copies:
-    """Synthetic images that lie as near to a training image as no real one does.
-
-    Attributes:
-        rate: share of synthetic images that are near-copies.
-        threshold: squared distance below which an image counts as one.
-        nearest: (n,) index of each synthetic image's nearest training image.
-        distance: (n,) squared distance to it.
-    """
+    """Synthetic images nearer to a training image than real ones are; `distance`, `threshold` are squared."""
 
     rate: float
     threshold: float
@@ -53,16 +40,8 @@ class Copies:
 
 
 @dataclass(frozen=True)
-class Quality:
-    """What is said of a synthetic set; see the functions below.
-
-    Attributes:
-        features: what the figures are computed in.
-        fid, precision, recall: beside other images; None where there were none.
-        copies: rate of near-copies; None where the model's own images are not known.
-        inception_score: by a linear classifier of the public images; None where they are of one class.
-        accuracy: CAS; None where it was not asked for.
-    """
+class SynthesisQuality:
+    """Figures of a synthetic set in named features; None where other images, or the model's own, are missing."""
 
     features: str
     fid: float | None = None
@@ -73,26 +52,12 @@ class Quality:
     accuracy: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """JSON values."""
         return asdict(self)
 
 
 def frechet_distance(real: ArrayLike, synthetic: ArrayLike) -> float:
-    """FID (Heusel et al. 2017): |mean difference|^2 + tr(A + B - 2 (A B)^(1/2)) of two sets of features.
-
-    Args:
-        real: (n, d), n >= 2.
-        synthetic: (m, d), m >= 2. The figure falls with more images: compare at the same numbers.
-
-    Raises:
-        InvalidInput: shapes don't fit.
-        MissingExtra: torchmetrics is not installed.
-
-    Example:
-        >>> points = np.random.default_rng(0).normal(size=(500, 3))
-        >>> round(frechet_distance(points, points + 2.0), 3)
-        12.0
-    """
+    """FID (Heusel et al. 2017): |mean difference|^2 + tr(A + B - 2 (A B)^(1/2)) of two sets of features."""
+    # The figure falls with more images: compare at the same numbers.
     ours, theirs = _pair(real, synthetic)
     measure = _torchmetrics_fid()(feature=_AsItIs(), input_img_size=(ours.shape[1],))
     measure.set_dtype(torch.float64)
@@ -102,15 +67,7 @@ def frechet_distance(real: ArrayLike, synthetic: ArrayLike) -> float:
 
 
 def inception_score(logits: ArrayLike) -> float:
-    """Inception score (Salimans et al. 2016): exp of the mean divergence of p(class | image) from p(class); 1 to K.
-
-    Args:
-        logits: (n, K) of a classifier of real images.
-
-    Example:
-        >>> round(inception_score(100 * np.eye(4)), 3)
-        4.0
-    """
+    """Inception score (Salimans et al. 2016) of logits (n, K): exp mean KL of p(class | image) from p(class)."""
     found = np.asarray(logits, dtype=np.float64)
     if found.ndim != 2 or not len(found):
         raise InvalidInput("logits", found.shape, "(n, classes), n at least 1")
@@ -120,43 +77,17 @@ def inception_score(logits: ArrayLike) -> float:
 
 
 def precision_recall(real: ArrayLike, synthetic: ArrayLike, *, neighbours: int = 3) -> Manifold:
-    """Precision and recall by k-nearest-neighbour manifolds (Kynkäänniemi et al. 2019, equation 1).
-
-    A set covers the balls around its images that reach to their k-th nearest neighbour in the set.
-
-    Args:
-        real, synthetic: (n, d) and (m, d), more than ``neighbours`` each.
-        neighbours: k.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> same = precision_recall(rng.normal(size=(300, 2)), rng.normal(size=(300, 2)))
-        >>> one = precision_recall(rng.normal(size=(300, 2)), 0.01 * rng.normal(size=(300, 2)))
-        >>> same.precision > 0.8, same.recall > 0.8, one.recall < 0.1
-        (True, True, True)
-    """
+    """Precision and recall by k-nearest-neighbour manifolds (Kynkäänniemi et al. 2019, equation 1)."""
+    # A set covers the balls around its images that reach to their k-th nearest neighbour in the set.
     ours, theirs = _pair(real, synthetic)
     check_integer("neighbours", neighbours, low=1, high=min(len(ours), len(theirs)) - 1)
     return Manifold(_covered(theirs, by=ours, neighbours=neighbours), _covered(ours, by=theirs, neighbours=neighbours))
 
 
 def near_copies(training: ArrayLike, synthetic: ArrayLike, *, share: float = 0.001) -> Copies:
-    """Synthetic images nearer to a training image than training images are to one another.
-
-    The threshold is a quantile of the training images' distances to their nearest other one, so that about ``share``
-    of fresh real images would be called copies too.
-
-    Args:
-        training: (n, d) features of the images that the model was trained on, n >= 2.
-        synthetic: (m, d).
-        share: of the quantile.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> real = rng.normal(size=(200, 8))
-        >>> near_copies(real, real[:50]).rate, near_copies(real, rng.normal(size=(50, 8))).rate < 0.1
-        (1.0, True)
-    """
+    """Synthetic images nearer to a training image than training images are to one another."""
+    # The threshold is a quantile of the training images' distances to their nearest other one, so that about
+    # `share` of fresh real images would be called copies too.
     ours, theirs = _pair(training, synthetic)
     check_number("share", share, low=0, high=1, low_open=True, high_open=True)
     own = np.concatenate([_smallest(block, ours, 2)[0][:, 1] for block in _blocks(ours)])
@@ -169,17 +100,12 @@ def near_copies(training: ArrayLike, synthetic: ArrayLike, *, share: float = 0.0
 
 @dataclass(frozen=True, eq=False)
 class LinearClassifier:
-    """Logistic regression on standardised features: small, and the same on every machine.
-
-    Attributes:
-        pipeline: of scikit-learn.
-    """
+    """Logistic regression on standardised features: small, and the same on every machine."""
 
     pipeline: Any
 
     @classmethod
     def of(cls, features: ArrayLike, labels: ArrayLike) -> LinearClassifier:
-        """Fit to (n, d) features and (n,) labels."""
         from sklearn.linear_model import LogisticRegression
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
@@ -188,25 +114,18 @@ class LinearClassifier:
         return cls(pipeline.fit(np.asarray(features, dtype=np.float64), np.asarray(labels)))
 
     def logits(self, features: ArrayLike) -> NDArray[np.float64]:
-        """(n, d) -> (n, K)."""
         found: NDArray[np.float64] = self.pipeline.predict_log_proba(np.asarray(features, dtype=np.float64))
         return found
 
     def labels(self, features: ArrayLike) -> NDArray[np.int64]:
-        """(n, d) -> (n,)."""
         return np.asarray(self.pipeline.predict(np.asarray(features, dtype=np.float64)), dtype=np.int64)
 
     def accuracy(self, features: ArrayLike, labels: ArrayLike) -> float:
-        """Share of (n, d) features that get their label (n,)."""
         return float(self.pipeline.score(np.asarray(features, dtype=np.float64), np.asarray(labels)))
 
 
 def classification_accuracy(synthetic: ArrayLike, labels: ArrayLike, test: ArrayLike, test_labels: ArrayLike) -> float:
     """CAS (Ravuri and Vinyals 2019): accuracy on real images of a linear classifier of the synthetic ones' features.
-
-    Args:
-        synthetic, labels: (m, d) and (m,).
-        test, test_labels: (n, d) and (n,), real images that no model was made of.
 
     Example:
         >>> points = np.random.default_rng(0).normal(size=(100, 2))
@@ -217,7 +136,7 @@ def classification_accuracy(synthetic: ArrayLike, labels: ArrayLike, test: Array
 
 
 class _AsItIs(nn.Module):
-    """In place of a feature network: features were computed before."""
+    """A stand-in for a feature network: features were computed before."""
 
     def forward(self, features: Tensor) -> Tensor:
         return features.double()

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from privmix.research.synthesis.denoising import Denoiser, Guidance, NoiseProcess, Sampler, own_noise, sample
+from privmix.research.synthesis.denoising import Denoiser, DenoisingSampler, Guidance, NoiseProcess, own_noise, sample
 from privmix.research.synthesis.networks import Condition
 
 _LEVELS: Final = 18
@@ -20,16 +20,7 @@ _LEVELS: Final = 18
 
 @dataclass(frozen=True, eq=False)
 class DiffusionModel:
-    """A trained diffusion model of labelled images.
-
-    Attributes:
-        denoiser: D(x; sigma), with the averaged weights.
-        shape: (C, H, W) of its images.
-        classes: how many.
-        steps: it was trained for.
-        loss: mean of the training loss over the last steps.
-        precision: inside the network.
-    """
+    """A trained diffusion model of labelled images (C, H, W), with the averaged weights."""
 
     denoiser: Denoiser = field(repr=False)
     shape: tuple[int, int, int]
@@ -40,7 +31,6 @@ class DiffusionModel:
 
     @property
     def process(self) -> NoiseProcess:
-        """What kind of model it is."""
         return self.denoiser.process
 
     def draw(
@@ -50,22 +40,12 @@ class DiffusionModel:
         seed: int,
         first: int = 0,
         batch_size: int = 100,
-        sampler: Sampler | None = None,
+        sampler: DenoisingSampler | None = None,
         guidance: Callable[[Tensor], Guidance] | None = None,
     ) -> Iterator[NDArray[np.uint8]]:
-        """Draw images, block by block.
-
-        Args:
-            labels: (n,) class of each; nothing but their number where the network is not told of classes.
-            seed: image i's noise depends on it and on ``first`` + i alone.
-            first: number of the first image, where a run goes on.
-            batch_size: images at a time; bounds the memory.
-            sampler: noise levels; 18 of the model's own where None.
-            guidance: (b,) classes of a block -> what bends its paths.
-
-        Yields:
-            (b, H, W, C) uint8, or (b, H, W) for grey images.
-        """
+        """Draw images, block by block: (b, H, W, C) uint8, or (b, H, W) for grey ones."""
+        # Image i's noise depends on `seed` and `first` + i alone. `guidance`: (b,) classes -> what bends the block's
+        # paths.
         device = next(self.denoiser.parameters()).device
         self.denoiser.eval().to(memory_format=layout(self.precision, device))  # type: ignore[call-overload]
         sampler = sampler or self.process.sampler(_LEVELS)
@@ -96,7 +76,7 @@ def as_pixels(images: Tensor) -> NDArray[np.uint8]:
 
 
 def told_classes(labels: Tensor, process: NoiseProcess) -> Tensor:
-    """The classes that the network is told of: an unconditional model is one of a single class."""
+    """Return the classes that the network gets: an unconditional model is one of a single class."""
     return labels if process.conditional else torch.zeros_like(labels)
 
 
@@ -109,7 +89,7 @@ def layout(precision: str, device: torch.device) -> torch.memory_format:
 
 
 def cast(precision: str, device: torch.device) -> Any:
-    """The context in which a network of that precision runs."""
+    """Return the context in which a network of that precision runs."""
     if precision == "float32":
         return nullcontext()
     return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Final
 
-import torch
 from torch import Tensor, nn
 
 from privmix.errors import InvalidInput, MissingExtra, check_choice
@@ -15,12 +13,7 @@ from privmix.research.synthesis.augment import NUMBERS
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """What a network is told of each image.
-
-    Attributes:
-        labels: (b,) classes.
-        changes: (b, 9) how augmentation changed it; None: not at all.
-    """
+    """Inputs of a network next to the image: (b,) classes, and (b, 9) changes by augmentation."""
 
     labels: Tensor
     changes: Tensor | None = None
@@ -28,15 +21,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class UNetSize:
-    """Size of a U-Net.
-
-    Attributes:
-        channels: at each resolution, halved from one to the next.
-        layers: residual blocks at each.
-        attention: at which of the resolutions.
-        dropout: in the blocks.
-        groups: of the group norms.
-    """
+    """Size of a U-Net; each resolution is half of the one before."""
 
     channels: tuple[int, ...]
     layers: int
@@ -54,11 +39,7 @@ SIZES: Final = {
 
 
 def check_size(size: str, shape: tuple[int, int, int]) -> UNetSize:
-    """The size of that name, if it is one for images of that shape (C, H, W).
-
-    Raises:
-        InvalidInput: no such size, or images that can't be halved as often.
-    """
+    """Return the size of that name; raise InvalidInput unless images of that shape (C, H, W) can be halved as often."""
     made = SIZES[check_choice("network", size, SIZES)]
     halvings = 2 ** (len(made.channels) - 1)
     if shape[1] != shape[2] or shape[1] % halvings:
@@ -67,17 +48,7 @@ def check_size(size: str, shape: tuple[int, int, int]) -> UNetSize:
 
 
 class UNet(nn.Module):
-    """A U-Net that is told noise level, class and augmentation of each image; see :class:`SIZES`.
-
-    Args:
-        size: a name in :data:`SIZES`.
-        shape: (C, H, W) of the images; height and width halve as often as the size has resolutions.
-        classes: number of classes.
-
-    Raises:
-        InvalidInput: no such size, or images that can't be halved as often.
-        MissingExtra: diffusers is not installed.
-    """
+    """A U-Net given noise level, class and augmentation of each image; see :class:`SIZES`."""
 
     def __init__(self, size: str, shape: tuple[int, int, int], classes: int) -> None:
         super().__init__()
@@ -106,28 +77,6 @@ class UNet(nn.Module):
         if condition.changes is not None:
             told = told + self.of_changes(condition.changes)
         found: Tensor = self.unet(x, noise, class_labels=told).sample
-        return found
-
-
-class PointNetwork(nn.Module):
-    """Two blocks of linear layers for points in the plane (Park et al. 2024, appendix D.1).
-
-    Args:
-        dim: of the points.
-        width: of the layers.
-    """
-
-    def __init__(self, dim: int = 2, width: int = 64) -> None:
-        super().__init__()
-        self.frequencies: Tensor
-        self.register_buffer("frequencies", math.pi * 2.0 ** torch.arange(4))
-        layers: list[nn.Module] = [nn.Linear(dim + 8, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()]
-        self.layers = nn.Sequential(*layers, nn.Linear(width, width), nn.SiLU(), nn.Linear(width, dim))
-
-    def forward(self, x: Tensor, noise: Tensor, condition: Any = None) -> Tensor:
-        """(b, dim) and (b,) -> (b, dim)."""
-        angles = noise[:, None] * self.frequencies / 4
-        found: Tensor = self.layers(torch.cat([x, angles.sin(), angles.cos()], dim=1))
         return found
 
 

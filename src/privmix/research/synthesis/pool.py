@@ -36,26 +36,9 @@ def write_pool(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write a pool; the folder appears whole or not at all.
-
-    Args:
-        path: the folder.
-        images: (n, H, W) or (n, H, W, C).
-        labels: (n,) in [0, len(classes)).
-        classes: names.
-        card: what is said of it, as JSON values.
-        pictures: file name -> an image (H, W) or (H, W, C).
-        overwrite: replace another pool.
-
-    Raises:
-        InvalidInput: ``path`` exists and may not be replaced.
-        StorageError: it can't be written.
-    """
+    """Write a pool of images (n, H, W) or (n, H, W, C); the folder appears whole or not at all."""
     with POOL.new(path, overwrite=overwrite) as draft:
-        with (
-            draft.new(IMAGES, shared=True) as stream,
-            zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive,
-        ):
+        with draft.new(IMAGES, shared=True) as stream, zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, array in (("x", images), ("y", labels.astype(np.int64)), ("classes", np.array(classes))):
                 held = io.BytesIO()
                 np.lib.format.write_array(held, array, allow_pickle=False)
@@ -68,7 +51,7 @@ def write_pool(
 
 
 def contact_sheet(images: NDArray[np.uint8], labels: NDArray[np.int64], classes: int) -> NDArray[np.uint8]:
-    """The first images of every class, a class a row.
+    """Return the first images of every class, a class a row.
 
     Example:
         >>> contact_sheet(np.zeros((6, 8, 8), np.uint8), np.array([0, 1, 0, 1, 0, 0]), 2).shape
@@ -81,7 +64,7 @@ def contact_sheet(images: NDArray[np.uint8], labels: NDArray[np.int64], classes:
 def copies_sheet(
     synthetic: NDArray[np.uint8], training: NDArray[np.uint8], nearest: NDArray[np.int64], distance: NDArray[np.float64]
 ) -> NDArray[np.uint8]:
-    """The synthetic images that lie nearest to training images; below each, the training image.
+    """Return the synthetic images that lie nearest to training images; below each, the training image.
 
     Example:
         >>> some = np.zeros((3, 8, 8), np.uint8)

@@ -1,4 +1,4 @@
-"""Public images in memory, and how good synthetic ones are beside them: figures and pictures for a pool's card."""
+"""Public images in memory, and how synthetic ones compare with them: figures and pictures for a pool's card."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from privmix.features import Extractor, parse_features
 from privmix.features.projected import Projected
 from privmix.research.synthesis.metrics import (
     LinearClassifier,
-    Quality,
+    SynthesisQuality,
     classification_accuracy,
     frechet_distance,
     inception_score,
@@ -23,19 +23,13 @@ from privmix.research.synthesis.metrics import (
 )
 from privmix.research.synthesis.pool import contact_sheet, copies_sheet
 
-# FID takes eigenvalues of a matrix of so many rows; wider features are projected.
+# FID takes eigenvalues of a matrix with this many rows; wider features are projected.
 _WIDEST: Final = 512
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledImages:
-    """Images in memory.
-
-    Attributes:
-        pixels: (n, H, W) or (n, H, W, C) uint8.
-        labels: (n,) in [0, classes).
-        classes: how many.
-    """
+    """Images in memory: (n, H, W) or (n, H, W, C) uint8, and (n,) labels in [0, classes)."""
 
     pixels: NDArray[np.uint8]
     labels: NDArray[np.int64]
@@ -43,7 +37,6 @@ class LabelledImages:
 
     @classmethod
     def of(cls, source: Source) -> LabelledImages:
-        """All of a dataset."""
         content = source.read()
         x = np.asarray(content.x)
         if x.dtype != np.uint8:
@@ -52,7 +45,6 @@ class LabelledImages:
 
     @property
     def shape(self) -> tuple[int, int, int]:
-        """(C, H, W)."""
         height, width, *channels = self.pixels.shape[1:]
         return (channels or [1])[0], height, width
 
@@ -65,23 +57,13 @@ class LabelledImages:
 
 @dataclass(frozen=True, eq=False)
 class Measure:
-    """Features in which images are compared.
-
-    Attributes:
-        name: as a card names them.
-        extractor: of at most 512 numbers an image.
-    """
+    """Named features, at most 512 numbers an image, in which images are compared."""
 
     name: str
     extractor: Extractor
 
     @classmethod
     def of(cls, features: str, shape: tuple[int, ...], classes: tuple[str, ...]) -> Measure:
-        """The features of that name, for images of that shape.
-
-        Raises:
-            InvalidInput: there are none, or they are not for such images.
-        """
         extractor = parse_features(features)
         extractor.check_schema(Schema(1, shape, classes))
         if extractor.output_dim(shape) > _WIDEST:
@@ -98,18 +80,12 @@ class Measure:
 
     def quality(
         self, drawn: LabelledImages, given: LabelledImages | None, reference: LabelledImages | None
-    ) -> tuple[Quality, dict[str, NDArray[np.uint8]]]:
-        """Figures, and pictures by the names of their files.
-
-        Args:
-            drawn: the synthetic images.
-            given: those that the model was made of, where they are known.
-            reference: others to measure against; ``given`` where None.
-        """
+    ) -> tuple[SynthesisQuality, dict[str, NDArray[np.uint8]]]:
+        """Figures, and pictures by file name; `drawn` against `reference`, else against the model's own images."""
         sheets = {"contact.png": contact_sheet(drawn.pixels, drawn.labels, drawn.classes)}
         beside = reference or given
         if beside is None:
-            return Quality(self.name), sheets
+            return SynthesisQuality(self.name), sheets
         theirs, real = self.extractor.transform(drawn.pixels), self.extractor.transform(beside.pixels)
         copies = None
         if given is not None:
@@ -117,7 +93,7 @@ class Measure:
             copies = found.rate
             sheets["copies.png"] = copies_sheet(drawn.pixels, given.pixels, found.nearest, found.distance)
         manifold = precision_recall(real, theirs)
-        return Quality(
+        return SynthesisQuality(
             self.name,
             frechet_distance(real, theirs),
             manifold.precision,
@@ -129,17 +105,13 @@ class Measure:
 
 
 def _score(real: NDArray[np.float32], labels: NDArray[np.int64], drawn: NDArray[np.float32]) -> float | None:
-    """Inception score by a linear classifier of the public images."""
     if len(np.unique(labels)) < 2:
         return None
     return inception_score(LinearClassifier.of(real, labels).logits(drawn))
 
 
 def _accuracy(
-    drawn: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    real: NDArray[np.float32],
-    reference: LabelledImages | None,
+    drawn: NDArray[np.float32], labels: NDArray[np.int64], real: NDArray[np.float32], reference: LabelledImages | None
 ) -> float | None:
     """On images that the model did not see, of a linear classifier of the drawn ones."""
     if reference is None or len(np.unique(labels)) < 2:
@@ -148,7 +120,7 @@ def _accuracy(
 
 
 def shown(features: str) -> str:
-    """The extractor as a card names it: of files and folders of this machine their own names, without the way there.
+    """Return the extractor as a card names it: files and folders of this machine without their path.
 
     Example:
         >>> shown("vision:/home/someone/models/vit"), shown("scattering:ycbcr,mirror")

@@ -23,17 +23,7 @@ _PLACE: Final = "{class}"
 
 @dataclass(frozen=True, eq=False)
 class TextToImage:
-    """A pipeline and what it is asked for.
-
-    Attributes:
-        prompts: one a class.
-        side: of the square images.
-        colour: ``rgb`` or ``grey``.
-        steps: of the pipeline's sampler.
-        seed: image i's noise depends on it and on i alone.
-        batch_size: images drawn at a time.
-        pipeline: of diffusers.
-    """
+    """A pipeline of diffusers and its settings; image i's noise depends on `seed` and i alone."""
 
     prompts: tuple[str, ...]
     side: int
@@ -57,23 +47,7 @@ class TextToImage:
         batch_size: int = 8,
         device: str = "cpu",
     ) -> TextToImage:
-        """Load a pipeline from a folder of weights in safetensors; code that comes with it is not run.
-
-        Args:
-            folder: as diffusers saves pipelines.
-            text: a prompt with ``{class}`` where the class's name belongs.
-            classes: names.
-            side: of the square images.
-            colour: ``rgb`` or ``grey``.
-            steps: of the sampler.
-            seed: of everything drawn.
-            batch_size: images at a time; bounds the memory.
-            device: of the pipeline.
-
-        Raises:
-            InvalidInput: no such pipeline, or a prompt without ``{class}``.
-            MissingExtra: diffusers is not installed.
-        """
+        """Load a pipeline from a folder of weights in safetensors; code that comes with it is not run."""
         prompts = prompts_of(text, classes)
         check_integer("image_size", side, low=1, high=4096)
         check_choice("colour", colour, COLOURS)
@@ -98,12 +72,7 @@ class TextToImage:
         return cls(prompts, side, colour, steps, seed, batch_size, pipeline.to(device))
 
     def draw(self, labels: NDArray[np.int64], *, first: int = 0) -> Iterator[NDArray[np.uint8]]:
-        """(n,) classes -> blocks of (b, side, side, 3) uint8, or (b, side, side) where they are grey.
-
-        Args:
-            labels: class of each image.
-            first: number of the first image, where a run goes on.
-        """
+        """(n,) classes -> blocks of (b, side, side, 3) uint8, or (b, side, side) where they are grey."""
         for at in range(0, len(labels), self.batch_size):
             block = labels[at : at + self.batch_size]
             generators = [image_generator(self.seed, first + at + place) for place in range(len(block))]
@@ -126,11 +95,8 @@ class TextToImage:
 
 
 def _check_no_code(folder: Path) -> None:
-    """Raise where programs come with the weights: not every version of diffusers asks before it runs these.
-
-    Raises:
-        InvalidInput: there is a program, or a link to a folder, in which one could lie.
-    """
+    """Raise where programs come with the weights: not every version of diffusers asks before it runs these."""
+    # A link to a folder can hide a program, too.
     for place, folders, names in os.walk(folder):
         if any(name.endswith(".py") for name in names) or any(Path(place, name).is_symlink() for name in folders):
             allowed = "a pipeline of weights and settings alone: no Python files, no links to folders"
@@ -138,15 +104,7 @@ def _check_no_code(folder: Path) -> None:
 
 
 def prompts_of(text: str, classes: Sequence[str]) -> tuple[str, ...]:
-    """A prompt for each class; underscores and hyphens in names become spaces.
-
-    Raises:
-        InvalidInput: ``text`` has no ``{class}``.
-
-    Example:
-        >>> prompts_of("a photo of a {class}", ["polar_bear", "ship"])
-        ('a photo of a polar bear', 'a photo of a ship')
-    """
+    """Return a prompt for each class; underscores and hyphens in names become spaces."""
     if _PLACE not in text:
         raise InvalidInput("text", text, f"a prompt with {_PLACE} where a class's name belongs")
     return tuple(text.replace(_PLACE, name.replace("_", " ").replace("-", " ")) for name in classes)

@@ -18,25 +18,20 @@ from privmix.world import World
 Drawer = Callable[[NDArray[np.int64], int], Iterator[NDArray[np.uint8]]]
 """(classes, number of the first image) -> images, block by block."""
 
-_BLOCK: Final = 500
+BLOCK: Final = 500
 _MARK: Final = "run"
 _MOST_BYTES: Final = 2**20
 
 
 class SynthesisWork:
-    """What a killed run goes on from: a model's checkpoint, and the blocks drawn from it, by one way or another."""
+    """The state that a killed run resumes from: a model's checkpoint, and the blocks drawn from it in any way."""
 
     def __init__(self, folder: PrivateFolder) -> None:
         self._folder = folder
 
     @classmethod
     def opened(cls, folder: Path, told: str) -> SynthesisWork:
-        """The folder, new or of the same model.
-
-        Raises:
-            InvalidInput: it is somebody else's, or of another run.
-            StorageError: it can't be made.
-        """
+        """Return the folder, new or of the same model; raises InvalidInput for a folder of another user or run."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             held = PrivateFolder(folder, "work")
@@ -51,27 +46,19 @@ class SynthesisWork:
             if _MARK not in names:
                 held.write(_MARK, told.encode())
         except OSError as error:
-            raise StorageError(f"work: can't write {folder}: {error.strerror}") from None
+            raise StorageError(f"work: cannot write {folder}: {error.strerror}") from None
         return cls(held)
 
     @property
     def checkpoint(self) -> HeldFolder:
-        """Where the model's state is kept."""
         return self._folder
 
     def drawn(
         self, draw: Drawer, labels: NDArray[np.int64], how: str, tell: Progress, world: World
     ) -> NDArray[np.uint8]:
-        """Draw what is not drawn yet; blocks are dealt to the processes, so that each has the bits of one process.
-
-        Args:
-            draw: draws a block.
-            labels: (n,) classes.
-            how: a hash of what decides the images, given the model; blocks drawn otherwise are others.
-            tell: progress.
-            world: the processes of the run, all of which see the folder.
-        """
-        chosen = {first: labels[first : first + _BLOCK] for first in range(0, len(labels), _BLOCK)}
+        """Draw the missing blocks; processes share them, and each block has the bits of one process."""
+        # `how`: a hash of what decides the images, given the model; blocks drawn otherwise are others.
+        chosen = {first: labels[first : first + BLOCK] for first in range(0, len(labels), BLOCK)}
         places = {first: self._folder.path / f"drawn-{how[:16]}-{first:08d}.npy" for first in chosen}
         for number, (first, place) in enumerate(places.items()):
             if number % world.size == world.rank and _read(place, len(chosen[first])) is None:
@@ -82,7 +69,7 @@ class SynthesisWork:
         found = [block for block in blocks if block is not None]
         if len(found) < len(blocks):
             raise StorageError(f"work: {self._folder.path} has lost images, or is not the same for every process")
-        # Nobody clears the folder before all have read it.
+        # No process clears the folder before all have read it.
         world.wait()
         return np.concatenate(found)
 
@@ -92,10 +79,9 @@ class SynthesisWork:
             with self._folder.new(place.name) as file:
                 np.save(file, block)
         except OSError as error:
-            raise StorageError(f"work: can't write {self._folder.path}: {error.strerror}") from None
+            raise StorageError(f"work: cannot write {self._folder.path}: {error.strerror}") from None
 
     def discard(self) -> None:
-        """The pool is written: nothing goes on from here."""
         self._folder.discard()
 
 

@@ -13,14 +13,14 @@ from privmix.training.gradients.config import AUTOMATIC, FLAT, ClipNorm, Clippin
 
 # Norms and products are rounded in float32: without this, a clipped gradient could be longer than the bound by 1e-6.
 _SAFE: Final = 1 - 2.0**-18
-# Near the ends of float32's range a gradient may be finite or not, by how its sums were ordered, which neighbours in a
-# chunk decide; and factors below 1e-36 are rounded by as much as their size. Over the last so many powers of ten before
-# these ends, what a record adds falls evenly to nothing: no rounding makes or breaks a whole share.
+# Near the ends of float32's range a gradient may be finite or not, by how its sums were ordered; neighbours in a chunk
+# decide that. Factors below 1e-36 are rounded by as much as their size. Over this number of powers of ten before these
+# ends, a record's share falls evenly to nothing: no rounding makes or breaks a whole share.
 _LAST_POWER: Final = 36.0
 _FADING: Final = 6.0
 # Numbers whose norms are taken at once. In float64 a copy of them is made: a CPU's is to stay in its cache.
-_BLOCK: Final = 2**24
-_CPU_BLOCK: Final = 2**16
+GPU_BLOCK: Final = 2**24
+CPU_BLOCK: Final = 2**16
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,6 @@ class Clipping:
         * Own record only: a factor depends on that record's norm.
         * Steady: factor times norm is continuous in the norm, up to infinity. A norm whose last bits depend on how sums
           were ordered adds the same, but for as much: no neighbour turns a share on or off.
-
-    Example:
-        >>> Clipping(1.0).factors(torch.tensor([0.5, 2.0, torch.nan])).round(decimals=4).tolist()
-        [1.0, 0.5, 0.0]
     """
 
     clip_norm: ClipNorm
@@ -51,7 +47,6 @@ class Clipping:
         check_fields(self)
 
     def factors(self, norms: Tensor) -> Tensor:
-        """(b,) norms -> (b,) factors."""
         bound = self.clip_norm * _SAFE
         factors = bound / (norms + self.gamma) if self.kind == AUTOMATIC else (bound / norms).clamp(max=1.0)
         # Powers of ten that are left before the norm, or the factor, leaves the range.
@@ -61,15 +56,9 @@ class Clipping:
 
 
 def lengths(vectors: Tensor) -> Tensor:
-    """L2 norms (b,), in float64, of vectors (b, P).
-
-    A float32 norm of millions of numbers may be too short by more than 1e-3, and the clipped vector too long by that.
-
-    Example:
-        >>> lengths(torch.tensor([[3.0, 4.0], [0.0, 1e30]])).tolist()
-        [5.0, 1.0000000150474662e+30]
-    """
-    block = _CPU_BLOCK if vectors.device.type == "cpu" else _BLOCK
+    """L2 norms (b,), in float64, of vectors (b, P)."""
+    # A float32 norm of millions of numbers may be too short by more than 1e-3, and the clipped vector too long by that.
+    block = CPU_BLOCK if vectors.device.type == "cpu" else GPU_BLOCK
     rows = torch.split(vectors, max(1, block // max(1, vectors.shape[1])))
     return torch.cat([_row_lengths(some, block) for some in rows])
 

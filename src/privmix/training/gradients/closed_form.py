@@ -1,14 +1,13 @@
 """Clipped gradients of a linear head on fixed features, without forming one.
 
-With logits z_k = (W + V_k) f_k + b_k and errors e_k = (softmax(z_k) - t_k) / K, a record's gradient is sum_k e_k f_k^T
+With logits z_k = (W + V_k) f_k + b_k, errors are e_k = (softmax(z_k) - t_k) / K. A record's gradient is sum_k e_k f_k^T
 for the weight and sum_k e_k for the bias. Hence
 
     |g|^2 = sum over pairs of views (e_k . e_l) (f_k . f_l + 1),
 
-and the clipped sum over records is one matrix product, all in float64: in float32, long sums would be rounded by more
-than the noise leaves room for, and logits of long features by more than a softmax forgives, in a way that depends on
-how many records are multiplied at once. Where a public scale or centre is asked for, or many views make pairs dearer
-than gradients, a record's classes x d gradient is formed instead, some records at a time.
+and the clipped sum over records is one matrix product. All is float64. In float32, rounding of long sums would exceed
+what the noise covers, and that of logits of long features would depend on the number of records multiplied at once.
+With a public scale or centre, or if views make pairs slower, a record's classes x d gradient is formed instead.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ class ClosedFormGradients(GradientStrategy):
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
         heads = self._weights(side)
         # Features are read for logits, for norms and for the sum. In slices that a CPU's cache holds, memory sends them
-        # once; a GPU wants few and large calls.
+        # once; a GPU is fastest with few and large calls.
         numbers = _CACHED if views.device.type == "cpu" else _SLICE
         size = max(1, numbers // max(1, views[:1].numel()))
-        # TF32 would round by more than the clipping leaves room for.
+        # TF32 would round by more than the clipping's margin.
         with full_precision(views.device):
             for some, wanted in zip(torch.split(views[:count], size), torch.split(targets[:count], size), strict=True):
                 if len(some):
@@ -76,13 +75,13 @@ class ClosedFormGradients(GradientStrategy):
         errors = self._errors(features, targets, heads)
         if not (side.scale is None and side.centre is None) or 1 < errors.shape[-1] < views.shape[1]:
             return self._sum_by_forming(features, errors, side)
-        return self._sum_by_pairs(features, errors)
+        return self.sum_by_pairs(features, errors)
 
-    def _sum_by_pairs(self, features: Tensor, errors: Tensor) -> Tensor:
+    def sum_by_pairs(self, features: Tensor, errors: Tensor) -> Tensor:
         norms, reach = _norms(features, errors)
         factors = self.clipping.factors(norms)
-        # Views' shares hold the rounding of their logits. Where long shares cancel, what that leaves of them could be
-        # longer than the bound: such records are clipped after the cancellation.
+        # Views' shares hold the rounding of their logits. If long shares cancel, the remainder of that could be longer
+        # than the bound: such records are clipped after the cancellation.
         cancels = factors * reach > CANCELLING * self.clipping.clip_norm
         factors = torch.where(cancels, 0.0, factors)
         weighted, own = errors * factors[:, None, None], features

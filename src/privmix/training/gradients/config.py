@@ -1,4 +1,4 @@
-"""What is asked of gradients: how they are clipped and computed; importing this takes no time."""
+"""Options of gradients: how they are clipped and computed; importing this takes no time."""
 
 from __future__ import annotations
 
@@ -16,13 +16,17 @@ CLIPPINGS: Final = (FLAT, AUTOMATIC)
 AUTO: Final = "auto"
 
 ClippingKind = Annotated[str, Choice(*CLIPPINGS)]
-# Within these, sums of any number of records, and the noise, stay in float32's range: a sum that overflows would tell
-# that one more record was in it.
+# Within these, sums of any number of records, and the noise, stay in float32's range: a sum that overflows would reveal
+# an extra record in it.
 ClipNorm = Annotated[float, Number(1e-30, 1e25)]
 
 
 def _strategies() -> Sequence[str]:
     return [AUTO, *behind("privmix.training.gradients.strategies:STRATEGIES")]
+
+
+STRATEGY_HELP: Final = "Strategy for record gradients; changes speed only."
+STRATEGIES: Final = ", ".join(["auto (measured)", *(one["name"] for one in literals_of("privmix.training.gradients"))])
 
 
 @described
@@ -31,18 +35,13 @@ class ExecutionConfig:
     """Settings that change speed and memory, and results only in float32's last digits.
 
     Strategy ``auto`` is ``closed-form`` where it fits, else the fastest on random numbers in the shape of the data. No
-    chunk has more than 4,096 records, as noise has room for the rounding of so many.
+    chunk has more than 4,096 records, as the noise covers the rounding of that many.
     """
 
-    strategy: Annotated[str, Choice(of=_strategies)] = option(
-        AUTO,
-        f"auto (measured), {', '.join(one['name'] for one in literals_of('privmix.training.gradients'))}: speed only.",
-    )
-    chunk: Count | None = option(None, "Records computed at once. Default: what fits.", stored=False)
-    amp: bool = option(
-        False, "bfloat16 forward passes where PyTorch deems them safe; ghost and closed-form stay in float32."
-    )
-    compile: bool = option(False, "torch.compile.")
+    strategy: Annotated[str, Choice(of=_strategies)] = option(AUTO, STRATEGY_HELP, python=True)
+    chunk: Count | None = option(None, "Number of records computed at once. Default: as many as fit.", stored=False)
+    amp: bool = option(False, "Use bfloat16 in forward passes (not in ghost and closed-form).")
+    compile: bool = option(False, "Use torch.compile.")
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -23,7 +23,7 @@ from privmix.training.summation import MOST_AT_ONCE
 # Share of free memory that one chunk may take.
 _SHARE: Final = 0.25
 _TRIAL_RECORDS: Final = 16
-# Each strategy is timed so often, and counts with its best: whatever else the machine does only delays it.
+# Number of timings of each strategy; the best one counts: other work of the machine only delays it.
 _REPEATS: Final = 2
 # Records of which sums are compared, and how far they may be apart, in clipping bounds a record: bfloat16 rounds more.
 _COMPARED: Final = 2
@@ -31,7 +31,7 @@ _APART, _APART_AMP = 1e-3, 5e-2
 
 
 class OutOfMemory(PrivmixError):
-    """A chunk does not fit. Exit code 1. What was done so far is kept: the run can be resumed with smaller chunks."""
+    """A chunk does not fit. Exit code 1. Earlier work is kept: the run can be resumed with smaller chunks."""
 
 
 def check_strategy(
@@ -63,23 +63,10 @@ def choose_strategy(
     *,
     with_side_information: bool = False,
 ) -> GradientStrategy:
-    """The strategy that ``config`` names, or the best by measurement on public random inputs.
-
-    The best is the fastest of those whose clipped sum is that of the definition. What fits in memory is a matter of
-    chunks; see :func:`fitting_chunk`.
+    """Return the strategy that ``config`` names, or the fastest correct one, measured on public random inputs.
 
     Formal guarantees:
         * Same sum: a strategy whose clipped sum of random records is not the definition's is not chosen.
-
-    Args:
-        config: settings.
-        model: what is trained.
-        flat: its parameters.
-        clipping: the bound.
-        input_shape: of one view, as the model takes it.
-        views: K.
-        classes: number of classes.
-        with_side_information: gradients or weights are changed by public quantities, which not all can do.
     """
     if config.strategy != AUTO:
         return STRATEGIES[config.strategy](model, flat, clipping, amp=config.amp)
@@ -97,13 +84,12 @@ def choose_strategy(
     exact = next(_sum(one, x[:_COMPARED], targets[:_COMPARED]) for one in strategies.values() if one.definition)
     most = (_APART_AMP if config.amp else _APART) * clipping.clip_norm * _COMPARED
     agree = {kind: one.definition or _agrees(one, x, targets, exact, most) for kind, one in strategies.items()}
-    times = {kind: _trial(one, x, targets) if agree[kind] else float("inf") for kind, one in strategies.items()}
+    times = {kind: trial_seconds(one, x, targets) if agree[kind] else float("inf") for kind, one in strategies.items()}
     best = min(candidates, key=lambda kind: (times[kind], not kind.definition))
     return best(model, flat, clipping, amp=config.amp)
 
 
 def _sum(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> Tensor | None:
-    """A clipped sum; None where the strategy can't do this model."""
     try:
         return strategy.clipped_sum(x, targets, SideInformation()).double()
     except (MemoryError, RuntimeError, InvalidInput):
@@ -116,7 +102,7 @@ def _agrees(strategy: GradientStrategy, x: Tensor, targets: Tensor, exact: Tenso
     return found is not None and (exact is None or bool((found - exact).norm() <= most))
 
 
-def _trial(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> float:
+def trial_seconds(strategy: GradientStrategy, x: Tensor, targets: Tensor) -> float:
     """Seconds a record; infinite where the strategy can't do this model."""
     if _sum(strategy, x[:1], targets[:1]) is None:
         return float("inf")
@@ -136,11 +122,11 @@ def _wait(tensor: Tensor) -> None:
         torch.cuda.synchronize(tensor.device)
 
 
-def fitting_chunk(strategy: GradientStrategy, input_shape: tuple[int, ...], views: int, classes: int) -> int:
-    """Records a chunk that should fit in the memory that is free now, from the size of one record's work."""
+def fitting_chunk(strategy: GradientStrategy, input_shape: tuple[int, ...], views: int) -> int:
+    """Return records a chunk that should fit in the memory that is free now, from the size of one record's work."""
     per_record = 4 * views * _activations(strategy, input_shape) * 3
     per_record += strategy.held * 4 * strategy.flat.size
-    budget = _SHARE * _free_memory(strategy.flat.device)
+    budget = _SHARE * free_memory(strategy.flat.device)
     if strategy.reused is not None and strategy.flat.device.type == "cpu":
         budget = min(budget, strategy.reused)
     return int(max(1, min(MOST_AT_ONCE, budget // max(1, per_record))))
@@ -166,7 +152,7 @@ def _activations(strategy: GradientStrategy, input_shape: tuple[int, ...]) -> in
     return made + x.numel()
 
 
-def _free_memory(device: torch.device) -> float:
+def free_memory(device: torch.device) -> float:
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     try:
@@ -179,16 +165,12 @@ def _free_memory(device: torch.device) -> float:
 
 @dataclass(eq=False)
 class Chunks:
-    """Cuts a batch into chunks that fit; where memory runs out, chunks are halved and the work goes on.
+    """Cut a batch into chunks that fit; where memory runs out, chunks are halved and the work continues.
 
     Formal guarantees:
         * Each once: a part that did not fit is asked for again, in smaller parts, and adds nothing before it is done.
-        * Silent: no error tells how many records a batch has.
-        * Small enough: no part has more than 4,096 records, whatever size is asked for.
-
-    Attributes:
-        size: records a chunk.
-        fixed: the caller chose the size: it is not changed, and too much is an error.
+        * Silent: no error reveals how many records a batch has.
+        * Small enough: no part has more than 4,096 records, at any requested size.
     """
 
     size: int
@@ -205,14 +187,9 @@ class Chunks:
         device: torch.device,
         most: int = MOST_AT_ONCE,
     ) -> Tensor:
-        """Sum of ``work(part, at_once)`` over parts of ``range(count)``: (size,) float64.
-
-        ``at_once`` is how many a part may have, of which the last has fewer; ``most`` at the most. ``work`` must give
-        the same whenever it is asked for the same part: a part that did not fit is asked again.
-
-        Raises:
-            OutOfMemory: one record does not fit, or the fixed chunk doesn't.
-        """
+        """Sum of ``work(part, at_once)`` over parts of ``range(count)``: (size,) float64."""
+        # `at_once` is the size of all parts but the last, at most `most`. `work` must be a function of the part: a part
+        # that did not fit is repeated in smaller parts.
         total = torch.zeros(size, dtype=torch.float64, device=device)
         start = 0
         while start < count:
@@ -232,7 +209,7 @@ class Chunks:
             raise OutOfMemory("memory: not even one record fits; use fewer views or a smaller model")
         if self.fixed:
             raise OutOfMemory(
-                f"memory: a chunk of {size} records does not fit; try one of {smaller}, or let the chunk be chosen"
+                f"memory: a chunk of {size} records does not fit; try one of {smaller}, or leave the chunk out"
             )
         self.size = smaller
         if torch.cuda.is_available():
@@ -240,11 +217,7 @@ class Chunks:
 
 
 def whole(work: Callable[[], Tensor]) -> Tensor:
-    """``work()``, which can't be cut in parts; an error does not tell its size.
-
-    Raises:
-        OutOfMemory: it does not fit.
-    """
+    """``work()``, which cannot be cut in parts; its OutOfMemory does not show a size."""
     found = _unless_too_large(work)
     if found is None:
         raise OutOfMemory("memory: a microbatch does not fit; use fewer views, smaller microbatches or a smaller model")

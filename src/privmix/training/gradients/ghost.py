@@ -1,14 +1,14 @@
-"""Ghost clipping: the sum of clipped gradients without any record's own gradient being held.
+"""Ghost clipping: the sum of clipped gradients without holding any record's own gradient.
 
-A record's gradient for a layer that is linear in its weights is a sum over positions t (views, pixels, tokens) of
-outer products of the layer's input A_t and the gradient G_t of its output. Its squared norm is
+A layer that is linear in its weights has, for one record, a gradient that is a sum over positions t (views, pixels,
+tokens). Its terms are outer products of the layer's input A_t and the gradient G_t of its output. Its squared norm is
 
     sum over s, t of (A_s . A_t) (G_s . G_t),
 
-which needs no array of the weights' size (Goodfellow 2015; Li et al. 2021). Where there are many positions, as in the
-first convolutions, forming the layer's gradient for a few records at a time is cheaper; each layer takes the cheaper
-way ("mixed" ghost clipping, Bu et al. 2022). A second backward pass, with each record's loss weighted by its factor,
-then gives the sum.
+which needs no array of the weights' size (Goodfellow 2015; Li et al. 2021). With many positions, as in the first
+convolutions, forming the layer's gradient for a few records at a time is cheaper. Each layer takes the cheaper way
+("mixed" ghost clipping, Bu et al. 2022). A second backward pass, with each record's loss weighted by its factor, then
+gives the sum.
 """
 
 from __future__ import annotations
@@ -49,41 +49,21 @@ def ghost_clipped_sum(
     *,
     with_reach: bool = False,
 ) -> Tensor:
-    """Return the sum over records of factors(norm of g_i) g_i, g_i the gradient of the mean loss of record i's views.
+    """Return the (P,) sum of factors(norm of g_i) g_i, with g_i the gradient of the mean loss of record i's views.
 
     Formal guarantees:
-        * Equal to the definition: the result is what a loop over records gives, up to rounding in float32. That
-          rounding is relative to what single views and positions add: a record of which these are long and cancel
+        * Equal to the definition: the result is what a loop over records gives, up to rounding in float32. This
+          rounding is relative to what single views and positions add. A record of which these are long and cancel
           leaves more of it than a loop would, which clips after the cancellation. Ask for the reach to find these.
         * Complete norms: every trainable parameter is counted. A parameter that is used other than once, in the
           forward call of its own supported layer, is refused before anything is returned.
         * Own factors: factors see norms only, and each record is weighted by its own.
-        * Silent: errors tell nothing of the records, not even how many there are.
-
-    Args:
-        model: of supported layers, see :func:`supports_ghost`.
-        flat: its trainable parameters.
-        x: (b, K, ...) K views of b records.
-        targets: (b, K, classes) soft targets.
-        factors: from the gradients' norms (b,), float64, to factors (b,), such as min(1, C / norm).
-        with_reach: call ``factors(norms, reach)``, where a record's reach is the sum of the norms of its views' shares,
-            or 2^-10 of a bound on that of its positions' shares if this is more: at least the record's norm, and far
-            more where views or positions cancel.
-
-    Returns:
-        (P,) float32.
-
-    Raises:
-        InvalidInput: shapes do not fit, or the model is not supported; the error names the parameter or layer.
-
-    Example:
-        >>> model = nn.Linear(4, 3)
-        >>> x, targets = torch.rand(5, 2, 4), torch.softmax(torch.rand(5, 2, 3), -1)
-        >>> bound = 0.1
-        >>> total = ghost_clipped_sum(model, FlatParameters(model), x, targets, lambda norms: bound / norms)
-        >>> total.shape, bool(total.norm() <= 5 * bound)
-        (torch.Size([15]), True)
+        * Silent: errors reveal nothing of the records, not even how many there are.
     """
+    # x (b, K, ...); targets (b, K, classes), soft; factors: from norms (b,) to factors (b,), such as min(1, C / norm).
+    # with_reach: call ``factors(norms, reach)``. A record's reach is the sum of the norms of its views' shares, or
+    # 2^-10 of a bound on that of its positions' shares if this is more. It is at least the record's norm, and far more
+    # where views or positions cancel.
     _check_shapes(x, targets)
     if len(x) == 0:
         return torch.zeros(flat.size, device=flat.device)
@@ -104,25 +84,12 @@ def ghost_clipped_sum(
 
 
 def supports_ghost(model: nn.Module, example_shape: tuple[int, ...] | None = None) -> str | None:
-    """Why ghost clipping cannot train this model, or None if it can.
-
-    Supported are nn.Linear, nn.Conv2d, StandardisedConv2d, nn.GroupNorm and nn.LayerNorm (not their subclasses, but
-    for the LayerNorm of ConvNeXt), for parameters that belong to one layer; and class tokens, tables of positions and
-    scales of layers, by the names that they have in the transformers library. With ``example_shape``, norms are also
-    compared with those of single gradients, for random public inputs to a jittered copy of the model: this finds layers
-    whose first axis is not the batch, hooks that change gradients, and whatever else the structure does not show.
-    ``ghost_clipped_sum`` makes both checks once for each model and shape.
-
-    Args:
-        model: a model.
-        example_shape: of one view.
-
-    Example:
-        >>> supports_ghost(nn.Sequential(nn.Linear(2, 2), nn.GroupNorm(1, 2)), (2,)) is None
-        True
-        >>> supports_ghost(nn.Sequential(nn.PReLU()))
-        'parameter 0.weight is of a PReLU, not of a Linear, Conv2d, StandardisedConv2d, GroupNorm or LayerNorm'
-    """
+    """Return why ghost clipping cannot train this model, or None if it can."""
+    # Supported are nn.Linear, nn.Conv2d, StandardisedConv2d, nn.GroupNorm and nn.LayerNorm (exact types, and
+    # ConvNeXt's), and class tokens, tables of positions and scales by their names in transformers. With
+    # ``example_shape`` of one view, norms are also compared with those of single gradients, on random public inputs.
+    # This finds layers whose first axis is not the batch, hooks that change gradients, and other faults that the
+    # structure does not show.
     # Between its layers, records of one call could meet: what the others have would move a record's gradient.
     if isinstance(model, OwnNetwork):
         return "a network of the user's own, whose operations between layers are not known"
@@ -195,7 +162,7 @@ def _trial_reason(model: nn.Module, shape: tuple[int, ...]) -> str | None:
 
 
 def _trial(model: nn.Module, shape: tuple[int, ...]) -> tuple[nn.Module, Tensor, Tensor]:
-    """A jittered copy, in float64 where it can be, with views and targets."""
+    """Return a jittered copy, in float64 where it can be, with views and targets."""
     trial = copy.deepcopy(model)
     device = next(trial.parameters()).device
     with torch.no_grad():
@@ -263,7 +230,7 @@ def _losses_and_norms(
     anchors = [visit.anchor for visit in run.visits if visit.anchor is not None]
     run.active = True
     if anchors and losses.requires_grad:
-        # Gradients of the anchors, which are nobody's weights: this reaches every layer and forms no weight's gradient.
+        # Gradients of the anchors, which are no weights: this reaches every layer and forms no weight's gradient.
         torch.autograd.grad(losses.sum(), anchors, retain_graph=True, allow_unused=True)
     run.active = False
     _check_reached(uses, run.visits)
@@ -325,7 +292,7 @@ def _expanding_hooks(visit: _Visit, run: _Pass) -> list[Any]:
         try:
             copies = expanded(layer, visit.wanted, given, visit.anchor)
         except RuntimeError:
-            raise _unsupported(f"the parameters of layer {visit.name} are not used as their names say") from None
+            raise _unsupported(f"the parameters of layer {visit.name} are not used under their own names") from None
         for name, copy_ in copies.items():
             cast(Any, copy_).register_hook(_taker(visit, run, name, parameters[name]))
         put(layer, copies)
@@ -403,7 +370,7 @@ def _check_uses(uses: Counter[int], visits: list[_Visit], parameters: Mapping[st
 
 
 def _check_reached(uses: Counter[int], visits: list[_Visit]) -> None:
-    """A layer whose output is dropped while its weights are used elsewhere would have no norm, or lack a part of it."""
+    """Raise for a layer whose output is dropped while its weights are used elsewhere: its norm would lack a part."""
     for visit in visits:
         counted = visit.reached if rule_of(visit.layer) is None else visit.wanted
         if visit.squares is None:

@@ -1,9 +1,6 @@
-"""Norms of parameters that no layer applies: class tokens, tables of positions, scales of channels.
-
-Such a parameter is used in its module's own forward pass. For one pass it is replaced by as many equal copies as it is
-used times: one a row (a record's view) for tokens and tables, one a row and position for scales. The gradients by these
-copies are what each use adds, and their sums are the records' gradients.
-"""
+"""Norms of parameters that no layer applies: class tokens, tables of positions, scales of channels."""
+# For one pass such a parameter is replaced by equal copies, one for each use. Tokens and tables have one a row (a
+# record's view), scales one a row and position. Gradients by copies sum to the records' gradients.
 
 from __future__ import annotations
 
@@ -24,12 +21,12 @@ def _by_row(parameter: Tensor, given: Tensor) -> tuple[int, ...]:
 
 
 def _by_position(parameter: Tensor, given: Tensor) -> tuple[int, ...]:
-    """(D,) beside (rows, T, D) tokens, or beside (rows, D, H, W) images whose channels are put last."""
+    """(D,) for (rows, T, D) tokens, or for (rows, D, H, W) images whose channels are put last."""
     return tuple(given.shape) if given.dim() == 3 else (len(given), *given.shape[2:], given.shape[1])
 
 
-# Names as models of the transformers library have them. What is wrong for another model of the same names is found by
-# the comparison with single gradients that every model goes through.
+# Names as models of the transformers library have them. Errors for another model of the same names are found by the
+# comparison with single gradients that every model goes through.
 EXPANSIONS: Final[dict[str, Expansion]] = {
     "cls_token": _by_row,
     "distillation_token": _by_row,
@@ -41,13 +38,7 @@ EXPANSIONS: Final[dict[str, Expansion]] = {
 
 @dataclass(frozen=True)
 class Shares:
-    """What the records' gradients by one parameter are, (b,) float64 each; by view (b K,) where views are told apart.
-
-    Attributes:
-        squares: squared norms.
-        view_squares: those of single views' shares.
-        terms: sums of the norms of what each use adds.
-    """
+    """(b,) squared norms of records' gradients by one parameter, of single views' shares, and sums of term norms."""
 
     squares: Tensor
     view_squares: Tensor
@@ -55,13 +46,7 @@ class Shares:
 
 
 def shares(gradient: Tensor, parameter: Tensor, records: int) -> Shares:
-    """From the gradient by all copies.
-
-    Args:
-        gradient: rows, positions (none for tokens), then the parameter's own axes.
-        parameter: as it is in the module; its first axis is 1 where copies are by row.
-        records: b; rows are theirs, view by view.
-    """
+    """Shares from the gradient by all copies: rows, positions (none for tokens), then the parameter's own axes."""
     rows = len(gradient)
     # (rows, positions, numbers of the parameter)
     uses = gradient.reshape(rows, -1, parameter.numel())
@@ -76,7 +61,7 @@ def _norms(x: Tensor) -> Tensor:
 
 
 def expanded(module: nn.Module, wanted: frozenset[str], given: Tensor, anchor: Tensor) -> dict[str, Tensor]:
-    """The copies of a module's parameters for one pass, by name; ``anchor`` is a zero that gradients are taken by."""
+    """Return copies of a module's parameters for one pass, by name; gradients are taken by the zero ``anchor``."""
     found = {}
     for name in sorted(wanted):
         parameter = getattr(module, name)
@@ -90,7 +75,6 @@ def put(module: nn.Module, copies: dict[str, Tensor]) -> None:
 
 
 def take_back(module: nn.Module, names: frozenset[str]) -> None:
-    """Undo :func:`put`."""
     held: dict[str, Any] = vars(module)
     for name in names:
         held.pop(name, None)

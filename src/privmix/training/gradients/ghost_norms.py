@@ -1,8 +1,6 @@
-"""Squared norms of one layer's per-record gradients, from its inputs and the gradients of its outputs.
-
-Shapes here: b records (c in a chunk of them), K views each; a *position* is one place of one view where the layer's
-weights are used: a pixel of a convolution's output, a token, or the view itself.
-"""
+"""Squared norms of one layer's per-record gradients, from its inputs and the gradients of its outputs."""
+# Shapes: b records (c in a chunk), K views each. A *position* is one place of one view where the layer's weights are
+# used: a pixel of a convolution's output, a token, or the view itself.
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from torch.nn import functional
 from privmix.training.models.wide_resnet import StandardisedConv2d
 
 # Numbers that the gradients and unfolded inputs of one chunk of records may take: 64 MiB of float32.
-_CHUNK: Final = 2**24
+CHUNK: Final = 2**24
 
 # (layer, inputs (b, K, ...), output gradients (b, K, ...), parameters wanted) -> squared norms (b,) float64.
 Rule = Callable[[Any, Tensor, Tensor, frozenset[str]], Tensor]
@@ -38,12 +36,12 @@ def _convolution(layer: nn.Conv2d, inputs: Tensor, outputs: Tensor, wanted: froz
     positions = views * outputs.shape[3] * outputs.shape[4]
     fan_in = layer.weight[0].numel()
     # Pairs of positions know nothing of how a standardised filter depends on its weight.
-    by_pairs = not isinstance(layer, StandardisedConv2d) and _pairs_are_cheaper(
+    by_pairs = not isinstance(layer, StandardisedConv2d) and pairs_are_cheaper(
         positions, fan_in, channels // layer.groups
     )
     rule = _convolution_by_pairs if by_pairs else _convolution_by_gradients
     largest = layer.groups * positions * max(fan_in, positions) if by_pairs else layer.weight.numel()
-    size = max(1, _CHUNK // largest)
+    size = max(1, CHUNK // largest)
     parts = zip(torch.split(inputs, size), torch.split(outputs, size), strict=True)
     return total + torch.cat([rule(layer, a, g) for a, g in parts])
 
@@ -84,7 +82,6 @@ def _patches(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
 
 
 def _padded(layer: nn.Conv2d, inputs: Tensor) -> Tensor:
-    """(c, K, C, H, W) with the layer's padding added, in its mode."""
     padding = _padding(layer)
     if not any(padding):
         return inputs
@@ -141,14 +138,14 @@ def _channel_norm(layer: Any, inputs: Tensor, outputs: Tensor, wanted: frozenset
 def _outer_product_squares(a: Tensor, g: Tensor) -> Tensor:
     """Squared norms (b,) of sum over t of g_t (outer) a_t, for a (b, groups, T, in) and g (b, groups, T, out)."""
     positions, fan_in, fan_out = a.shape[2], a.shape[3], g.shape[3]
-    by_pairs = _pairs_are_cheaper(positions, fan_in, fan_out)
-    size = max(1, _CHUNK // (a.shape[1] * (positions**2 if by_pairs else fan_in * fan_out)))
+    by_pairs = pairs_are_cheaper(positions, fan_in, fan_out)
+    size = max(1, CHUNK // (a.shape[1] * (positions**2 if by_pairs else fan_in * fan_out)))
     rule = _by_pairs if by_pairs else _by_gradients
     return torch.cat([rule(x, y) for x, y in zip(torch.split(a, size), torch.split(g, size), strict=True)])
 
 
-def _pairs_are_cheaper(positions: int, fan_in: int, fan_out: int) -> bool:
-    """The mixed rule of Bu et al. (2022)."""
+def pairs_are_cheaper(positions: int, fan_in: int, fan_out: int) -> bool:
+    """Apply the mixed rule of Bu et al. (2022)."""
     return 2 * positions**2 <= fan_in * fan_out
 
 
@@ -163,11 +160,9 @@ def _by_gradients(a: Tensor, g: Tensor) -> Tensor:
 
 
 def terms_bound(layer: nn.Module, inputs: Tensor, outputs: Tensor, wanted: frozenset[str]) -> Tensor:
-    """Bound (b,) float64 on the sum over positions of the norms of what each adds to the layer's gradient.
-
-    Where it is far above the gradient's own norm, positions cancel, and rounding leaves of them what no norm shows. By
-    Cauchy and Schwarz, from the lengths of all inputs and of all gradients: loose, but cheap.
-    """
+    """Bound (b,) float64 on the sum over positions of the norms of their shares of the layer's gradient."""
+    # Far above the gradient's own norm, positions cancel, and no norm shows the rounding that remains. By Cauchy and
+    # Schwarz, from the lengths of all inputs and of all gradients: loose, but cheap.
     lengths = _squares(outputs).sqrt()
     channels = outputs.shape[2] if isinstance(layer, nn.Conv2d | nn.GroupNorm) else outputs.shape[-1]
     total = _nothing(outputs)
@@ -190,7 +185,6 @@ def terms_bound(layer: nn.Module, inputs: Tensor, outputs: Tensor, wanted: froze
 
 
 def _squares(x: Tensor) -> Tensor:
-    """(b, ...) -> (b,) float64 sums of squares."""
     norms: Tensor = torch.linalg.vector_norm(x.flatten(1), dim=1, dtype=torch.float64)
     return norms.square()
 
@@ -207,17 +201,12 @@ RULES: Final[dict[type[nn.Module], Rule]] = {
     nn.LayerNorm: _layer_norm,
 }
 
-# Subclasses of other libraries by name: nobody waits for their import.
+# Subclasses of other libraries by name: no user waits for their import.
 _ELSEWHERE: Final[dict[str, Rule]] = {"ConvNextLayerNorm": _channel_norm}
 
 
 def rule_of(layer: nn.Module) -> Rule | None:
-    """The rule of a layer, or None: rules are of exact types, since a subclass may compute something else.
-
-    Example:
-        >>> rule_of(nn.Linear(2, 2)) is not None, rule_of(nn.PReLU()) is None
-        (True, True)
-    """
+    """Return the rule of a layer, or None; by exact type, since a subclass may compute something else."""
     found = RULES.get(type(layer))
     if found is None and isinstance(layer, nn.LayerNorm):
         found = _ELSEWHERE.get(type(layer).__name__)

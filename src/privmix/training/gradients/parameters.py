@@ -12,20 +12,7 @@ from privmix.errors import InvalidInput
 
 
 class FlatParameters:
-    """The trainable parameters of a model, in the order of ``named_parameters()``, as one vector of length P.
-
-    Attributes:
-        names: parameter names; frozen parameters (``requires_grad`` false) are left out.
-        shapes: their shapes.
-        size: P.
-
-    Example:
-        >>> flat = FlatParameters(nn.Linear(2, 3))
-        >>> flat.size, flat.names
-        (9, ('weight', 'bias'))
-        >>> flat.flatten(flat.unflatten(torch.arange(9.0))).tolist()
-        [0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]
-    """
+    """The trainable parameters of a model, in order of ``named_parameters()``, as one vector of length P."""
 
     def __init__(self, model: nn.Module) -> None:
         chosen = [(name, tensor) for name, tensor in model.named_parameters() if tensor.requires_grad]
@@ -39,7 +26,6 @@ class FlatParameters:
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
         return self._tensors[0].device
 
     def flatten(self, tensors: Mapping[str, Tensor], *, batch_axes: int = 0) -> Tensor:
@@ -59,12 +45,10 @@ class FlatParameters:
         }
 
     def get(self) -> Tensor:
-        """A copy of the weights, (P,)."""
         return torch.cat([tensor.detach().reshape(-1) for tensor in self._tensors])
 
     @torch.no_grad()
     def set(self, flat: Tensor) -> None:
-        """Overwrite the weights with ``flat`` (P,)."""
         for tensor, piece in zip(self._tensors, torch.split(flat, self._lengths), strict=True):
             tensor.copy_(piece.view_as(tensor))
 

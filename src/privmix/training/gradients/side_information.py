@@ -1,8 +1,5 @@
-"""What public data tells a private step: weight perturbations, a centre, a scale, and how to combine.
-
-Nothing here depends on private records, so none of it costs privacy: whatever is done to one record's gradient before
-it is clipped may depend on public data and on the weights, which are themselves released.
-"""
+"""Public data in a private step: weight perturbations, a centre, a scale, and a combined direction."""
+# They cost no privacy: a record's gradient before clipping may depend on public data and on released weights.
 
 from __future__ import annotations
 
@@ -15,14 +12,11 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class SideInformation:
-    """Public quantities of one step, over the P trainable parameters.
+    """Public quantities of one step, over the P trainable parameters; each may be None."""
 
-    Attributes:
-        perturbations: (V, P) weight perturbations v_k, or None; a record's views are split evenly among them and
-            each share is differentiated at ``weights + v_k`` (Park et al. 2024, equation 5).
-        scale: (P,) factors on a record's mean gradient before the centre is subtracted and it is clipped, or None.
-        centre: (P,) subtracted from a record's (scaled) mean gradient before it is clipped, or None.
-    """
+    # perturbations (V, P): v_k; a record's views are split evenly among them and each share is differentiated at
+    # weights + v_k (Park et al. 2024, equation 5). scale (P,): factors on a record's mean gradient, then centre (P,) is
+    # subtracted, then it is clipped.
 
     perturbations: Tensor | None = None
     scale: Tensor | None = None
@@ -30,7 +24,6 @@ class SideInformation:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is asked for."""
         return self.perturbations is None and self.scale is None and self.centre is None
 
 
@@ -52,4 +45,4 @@ class PublicMethod(ABC):
 
     @abstractmethod
     def fingerprint(self) -> dict[str, Any]:
-        """Settings and a digest of the public data, as JSON values: a run resumes only with the same."""
+        """Return settings and a digest of the public data, as JSON values: a run resumes only with the same."""

@@ -5,10 +5,8 @@ perturbed weights (Park et al. 2024, equation 5), scaled and shifted by public v
 
     g_i = scale * (1/K) sum_k grad loss(w + v_k; x_k, t_k) - centre,        result = sum_i factor(|g_i|) g_i
 
-(Bao et al. 2023, equation 4). ``loop`` differentiates record by record: the K views are the batch, memory is one
-gradient, and layers run at the speed of plain training. ``vmap`` differentiates many records at once, which is faster
-where a record alone can't fill the machine. :mod:`privmix.training.gradients.closed_form` needs no gradients, for
-linear heads.
+(Bao et al. 2023, equation 4). ``loop`` differentiates record by record, with the K views as the batch and the memory of
+one gradient. ``vmap`` differentiates many records at once, which is faster where one record cannot fill the machine.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 
-# Sums of views' clipped shares, in clipping bounds, up to which rounding is below what the clipping leaves room for.
+# Sums of views' clipped shares, in clipping bounds, up to which rounding is below the clipping's margin.
 CANCELLING: Final = 16.0
 # Records whose clipped gradients are added in float32. In long sums, one more record moves the rounding of the others.
 _ADDED: Final = 64
@@ -41,30 +39,24 @@ class GradientStrategy(ABC):
     """A way to compute the sum of clipped gradients.
 
     Formal guarantees (of every strategy):
-        * Clipped once: a record adds one vector of norm at most ``clipping.clip_norm``, whatever its number of views.
+        * Clipped once: a record adds one vector of norm at most ``clipping.clip_norm``, for any number of views.
         * Chunks change nothing: the sum does not depend on how records are cut into calls, up to float32 rounding.
         * Added in float64, but for up to 64 gradients at once, and for ``ghost``, whose sum is one backward pass.
         * No record, no gradient: an empty call adds exactly zero.
         * Total: a record whose gradient is not finite adds zero; it raises nothing and changes no other record's share.
         * Own share: what a record adds depends on no other in ``loop``, and in ``closed-form`` not by more than float64
           rounds. ``vmap`` and ``ghost`` multiply many records together in float32, and libraries choose how by their
-          number and by how they lie in memory: another choice may turn a ReLU over, and move that record's gradient by
-          a hundredth. In calls of one size, with ``count`` for how many of them count, no choice depends on how many
-          records there are, which of them have no finite gradient, or what made the views. That rests on kernels that
+          number and by how they lie in memory. Another choice may turn a ReLU over, and move that record's gradient by
+          a hundredth. Calls of one size use ``count`` for how many of them count. No choice then depends on how many
+          records there are, which of them have no finite gradient, or what made the views. This rests on kernels that
           treat the rows of a call alike, which libraries do but don't promise; ``loop`` does without.
 
-    Args:
-        model: without layers that mix records.
-        flat: its trainable parameters.
-        clipping: the bound.
-        amp: run the forward pass in bfloat16 where PyTorch deems it safe; gradients and sums stay float32.
-
     Attributes:
-        name: as the option ``strategy`` says it; ``STRATEGIES.register`` makes it known.
-        preferred: taken without a trial where nothing is in its way.
-        definition: what all others compute, as it is written: taken where no trial tells which is best.
-        trial: records that a trial of its speed takes; few where each takes as long as the last.
-        together: it multiplies records together, and is to be given as many in every call.
+        name: value of the option ``strategy``; ``STRATEGIES.register`` makes it known.
+        preferred: taken without a trial where it fits.
+        definition: the reference of all others, taken where no trial decides.
+        trial: records of a speed trial; few where each takes as long as the last.
+        together: it multiplies records together, and needs the same number in every call.
         held: numbers for every weight that it holds for every record of a chunk.
         reused: bytes of features in a chunk on a CPU above which it gets slower, or None.
     """
@@ -89,18 +81,8 @@ class GradientStrategy(ABC):
 
     @abstractmethod
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
-        """Sum of clipped gradients.
-
-        Args:
-            views: (b, K, *input) views of b records.
-            targets: (b, K, classes) soft targets.
-            side: public quantities of this step.
-            count: records that count, the first ones; those behind them fill the call up, and add exactly zero. By
-                default all count.
-
-        Returns:
-            (P,) float32 or float64.
-        """
+        """(P,) sum over views (b, K, ...) and targets (b, K, classes) of the first ``count`` records, or all."""
+        # Records after `count` fill the call up, and add exactly zero.
 
     def _precision(self) -> AbstractContextManager[object]:
         return torch.autocast(self.flat.device.type, torch.bfloat16) if self.amp else nullcontext()
@@ -133,26 +115,13 @@ class GradientStrategy(ABC):
 
 
 def in_rows(part: Tensor) -> Tensor:
-    """The same numbers, one row after the other in memory: libraries choose their ways by strides, too.
-
-    Example:
-        >>> in_rows(torch.zeros(2, 5, 5, 1).movedim(-1, 1)).stride(), in_rows(torch.zeros(2, 1, 5, 5)).stride()
-        ((25, 25, 5, 1), (25, 25, 5, 1))
-    """
+    """Return the same numbers in row-major memory: libraries choose kernels by strides, too."""
     fresh = part.new_empty(part.shape)
     return part if part.stride() == fresh.stride() else fresh.copy_(part)
 
 
 def shares(views: int, perturbations: int) -> Iterator[slice]:
-    """Views of each perturbation, as even as can be.
-
-    Raises:
-        InvalidInput: there are more perturbations than views.
-
-    Example:
-        >>> [(part.start, part.stop) for part in shares(5, 2)]
-        [(0, 3), (3, 5)]
-    """
+    """Yield views of each perturbation, as even as can be; raise for more perturbations than views."""
     if perturbations > views:
         raise InvalidInput("perturbations", perturbations, f"at most {views}, the views of a record")
     size, more = divmod(views, perturbations)
@@ -166,7 +135,7 @@ def shares(views: int, perturbations: int) -> Iterator[slice]:
 STRATEGIES: Final[Registry[type[GradientStrategy]]] = Registry(
     "strategy", "privmix.training.gradients", "privmix.strategies"
 )
-"""Strategies by name: what one needs and can do is said by its class, and nothing else knows it by name."""
+"""Strategies by name. Each class declares its needs and abilities; no other code refers to a name."""
 
 
 @STRATEGIES.register
@@ -181,7 +150,7 @@ class LoopGradients(GradientStrategy):
     def clipped_sum(self, views: Tensor, targets: Tensor, side: SideInformation, count: int | None = None) -> Tensor:
         total = torch.zeros(self.flat.size, dtype=torch.float64, device=self.flat.device)
         joined = total.device.type != "cpu" or side.scale is not None or side.centre is not None
-        # TF32 would round by more than the clipping leaves room for.
+        # TF32 would round by more than the clipping's margin.
         with full_precision(total.device):
             for pieces in self._gradients(views[:count], targets[:count], side):
                 if joined:
@@ -294,13 +263,13 @@ class GhostGradients(GradientStrategy):
             total, finite, cancels = self._weighted(views, targets, counts)
         if not bool(cancels.any()):
             return total
-        # Where long gradients of views cancel, what rounding leaves of them could be longer than the bound: such
-        # records are clipped after the cancellation.
+        # If long gradients of views cancel, the rounding left of them could be longer than the bound: such records are
+        # clipped after the cancellation.
         loop = LoopGradients(self.model, self.flat, self.clipping)
         return total + loop.clipped_sum(views[cancels], targets[cancels], side)
 
     def _weighted(self, views: Tensor, targets: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The sum of those that count and do not cancel; whose gradients are finite (b,), and which cancel."""
+        """Return the sum of those that count and do not cancel; whose gradients are finite (b,), and which cancel."""
         finite = cancels = torch.zeros_like(counts)
 
         def factors(norms: Tensor, reach: Tensor) -> Tensor:

@@ -1,1 +1,1 @@
-"""Training mechanisms: who is sampled, what noise is added, what that costs, what is said of it, and its worst case."""
+"""Training mechanisms: who is sampled, what noise is added, what that costs, its description, and its worst case."""

@@ -1,8 +1,4 @@
-"""What a training mechanism answers, and the registry of those that there are.
-
-A mechanism is a folder: its plan, sampler, noise, words and worst case. The loop, certificates, verification, audits
-and jobs ask it by these doors and name none.
-"""
+"""Interface of training mechanisms (a folder each: plan, sampler, noise, words, worst case), and their registry."""
 
 from __future__ import annotations
 
@@ -27,7 +23,7 @@ StepNoise = Callable[[Tensor, int], Tensor]
 
 
 class Settings(Protocol):
-    """What mechanisms look at of a :class:`privmix.training.config.TrainingConfig`."""
+    """Fields of a :class:`privmix.training.config.TrainingConfig` that mechanisms read."""
 
     @property
     def epsilon(self) -> float: ...
@@ -39,14 +35,7 @@ class Settings(Protocol):
 
 @dataclass(frozen=True)
 class Words:
-    """How certificates speak of a plan's steps.
-
-    Attributes:
-        batches: of statements, before the clipping.
-        noise: of statements, after it.
-        mechanism: of assessments: all of it, up to the noise.
-        short: of plans, for people.
-    """
+    """Texts of certificates about a plan's steps: ``batches`` before the clipping, ``noise`` after it."""
 
     batches: str
     noise: str
@@ -59,16 +48,11 @@ class TrainingMechanism(ABC):
 
     Formal guarantees:
         * One plan: batches, noise and price are made from the same ``plan``, of the class :attr:`plan` and no other.
-        * Noise once: :meth:`noise` gives the same noise for the same key and step, whatever was asked before.
-
-    Attributes:
-        name: as the option ``mechanism`` says it; ``MECHANISMS.register`` makes it known.
-        words: what help says of it.
-        called: in texts.
-        plan: of its plans.
-        options: where the dataclass of its own options is, ``"module:name"``, in a file that imports little, since help
-            asks for it (:mod:`privmix.options`); empty: it has none. Each option has a default.
+        * Noise once: :meth:`noise` gives the same noise for the same key and step, after any earlier calls.
     """
+
+    # name: of the option ``mechanism``. words: its help. called: its name in texts. options: ``"module:name"`` of the
+    # dataclass of its own options, or empty. Help imports that module, which must be quick (:mod:`privmix.options`).
 
     name: ClassVar[str]
     words: ClassVar[str]
@@ -79,39 +63,28 @@ class TrainingMechanism(ABC):
     @classmethod
     @abstractmethod
     def planned(cls, draft: TrainingPlan, settings: Settings) -> TrainingPlan:
-        """The plan of this mechanism that a draft without a price, and settings, mean.
-
-        Raises:
-            InvalidInput: the mechanism does not hold for these; the message says what to do.
-        """
+        """Return this mechanism's plan of an unpriced draft and settings; raise where it does not fit them."""
 
     @classmethod
     def options_of(cls, plan: TrainingPlan) -> Any:
-        """The mechanism's own options in a config of such a plan, if it has some."""
+        """Return the mechanism's own options in a config of such a plan, if it has some."""
         return None
 
     @classmethod
     @abstractmethod
     def noise(cls, plan: TrainingPlan, streams: SecretStreams) -> StepNoise:
-        """What makes sums public, from the run's own streams."""
+        """Return the noise that makes sums public, from the run's own streams."""
 
     @classmethod
     @abstractmethod
     def said(cls, plan: TrainingPlan, unit: str) -> Words:
-        """The plan in words; ``unit``: whose gradient is clipped."""
+        """Return the plan in words; ``unit``: whose gradient is clipped."""
 
     @classmethod
     @abstractmethod
     def scores(cls, plan: TrainingPlan, seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(3, directions) scores of an attacker who looks for a record in each direction.
-
-        Args:
-            plan: what ran.
-            seen: (steps, directions) what each step shows, in clipping norms.
-
-        Returns:
-            the exact log-likelihood ratio, a linear score, and one for noise that repeats.
-        """
+        """(3, directions) attack scores of ``seen`` (steps, directions), in clipping norms."""
+        # The exact log-likelihood ratio, a linear score, and one for noise that repeats.
 
     @classmethod
     def batches(
@@ -130,7 +103,7 @@ class TrainingMechanism(ABC):
 
     @classmethod
     def whitened(cls, plan: TrainingPlan, noise: NDArray[np.float64]) -> NDArray[np.float64]:
-        """(steps, P) independent noise of ``plan.noise_std``, of the noise in the sums of the first steps."""
+        """Return (steps, P) independent noise of ``plan.noise_std``, of the noise in the sums of the first steps."""
         return noise
 
     @classmethod
@@ -150,26 +123,15 @@ MECHANISMS: Final[Registry[type[TrainingMechanism]]] = Registry(
 
 
 def mechanism_of(plan: TrainingPlan) -> type[TrainingMechanism]:
-    """The mechanism that a plan is of.
-
-    Example:
-        >>> mechanism_of(TrainingPlan(1000, 50, 5, 1.0, clip_norm=1.0, delta=1e-3)).name
-        'dp-sgd'
-    """
     return MECHANISMS[plan.mechanism]
 
 
 def plan_types() -> set[type[TrainingPlan]]:
-    """Classes of plans that may run."""
     return {mechanism.plan for mechanism in MECHANISMS.all()}
 
 
 def plan_from_dict(fields: Mapping[str, Any]) -> TrainingPlan:
-    """A plan of any mechanism from its ``to_dict``.
-
-    Raises:
-        InvalidInput: these are not its fields.
-    """
+    """Return a plan of any mechanism from its ``to_dict``; raise for other fields."""
     if not isinstance(fields, Mapping):
         raise InvalidInput("plan", type(fields).__name__, "an object")
     return MECHANISMS[fields.get("mechanism", TrainingPlan.mechanism)].plan.from_dict(dict(fields))

@@ -1,7 +1,5 @@
 """Models for DP-SGD: none mixes the records of a batch, all are rebuilt from a JSON spec."""
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from privmix._lazy import lazily

@@ -1,4 +1,4 @@
-"""What all classifiers share: what they take, and a spec from which the architecture is built again."""
+"""Base of all classifiers: their inputs, and a spec from which the architecture is built again."""
 
 from __future__ import annotations
 
@@ -20,14 +20,7 @@ from privmix.training.layout import ImageLayout
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a model that is asked for by name is made for.
-
-    Attributes:
-        input_shape: of a raw input; (H, W) or (H, W, C) for image models.
-        dim: length of a feature vector.
-        classes: number of logits.
-        norm: L2 norm that each vector is to be scaled to, or None.
-    """
+    """Inputs and outputs of a model to build: raw ``input_shape``, features ``dim``, logits ``classes``, ``norm``."""
 
     input_shape: tuple[int, ...]
     dim: int
@@ -36,11 +29,7 @@ class Wanted:
 
     @property
     def images(self) -> ImageLayout:
-        """How inputs are images.
-
-        Raises:
-            InvalidInput: they are none, or a norm of vectors is asked for.
-        """
+        """Layout of image inputs; raise where they are none, or a norm of vectors is set."""
         if self.norm is not None:
             raise InvalidInput("norm", self.norm, "none, unless the model is linear")
         return ImageLayout.of_input(self.input_shape)
@@ -50,11 +39,11 @@ class Classifier(nn.Module, ABC):
     """A network from one input to ``classes`` logits, without any layer that mixes the records of a batch.
 
     Attributes:
-        name: what its spec calls it; ``MODELS.register`` makes it known.
-        called: what users call it: a name, or in words how names of it are made.
+        name: in its spec; ``MODELS.register`` makes it known.
+        called: name for users, or how its names are made.
         takes_images: whether ``forward`` takes images (b, C, H, W) in [0, 1], or vectors (b, d) otherwise.
         classes: number of logits.
-        certifiable: False for weights of a run that somebody looked into or changed: none may start from these.
+        certifiable: False for weights of an observed or changed run: no training may start from these.
     """
 
     name: ClassVar[str]
@@ -68,16 +57,12 @@ class Classifier(nn.Module, ABC):
 
     @classmethod
     def of_name(cls, name: str, wanted: Wanted) -> Self | None:
-        """The model that users mean by ``name``, with fresh weights; None where the name is of another kind's.
-
-        Raises:
-            InvalidInput: its name, but it can't be made for such inputs.
-        """
+        """Return the model called ``name``, with fresh weights; None where the name belongs to another class."""
         return cls.made(wanted) if name == cls.called else None
 
     @classmethod
     def made(cls, wanted: Wanted) -> Self:
-        """The model that is called ``called``; a kind with many names makes them in :meth:`of_name`."""
+        """Return the model that is called ``called``; a kind with many names makes them in :meth:`of_name`."""
         raise NotImplementedError
 
     @abstractmethod
@@ -86,12 +71,11 @@ class Classifier(nn.Module, ABC):
 
     @property
     def title(self) -> str:
-        """Its name in messages."""
         return type(self).__name__
 
     @property
     def temperature(self) -> float:
-        """What logits are multiplied by before the softmax, from the weights alone; 1 where nothing is known."""
+        """The factor on logits before the softmax, from the weights alone; 1 if it is unknown."""
         return 1.0
 
     @abstractmethod
@@ -103,7 +87,7 @@ class Classifier(nn.Module, ABC):
         return dim
 
     def spec(self) -> dict[str, Any]:
-        """The architecture, without its weights: what :func:`~privmix.training.models.model_from_spec` takes."""
+        """Return the architecture, without its weights: what :func:`~privmix.training.models.model_from_spec` takes."""
         return {"architecture": self.name, **self.options()}
 
 
@@ -112,17 +96,7 @@ MODELS: Final[Registry[type[Classifier]]] = Registry("architecture", "privmix.tr
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Initialise from ``seed`` alone, and leave torch's global generators as they were.
-
-    Example:
-        >>> before = torch.get_rng_state()
-        >>> with seeded(0):
-        ...     first = torch.rand(1)
-        >>> with seeded(0):
-        ...     second = torch.rand(1)
-        >>> bool(first == second), torch.equal(before, torch.get_rng_state())
-        (True, True)
-    """
+    """Initialise from ``seed`` alone, and restore torch's global generators."""
     number = check_integer("seed", seed, low=0, high=2**63 - 1)
     # Weights are drawn on the CPU: the generators of GPUs need be neither saved nor seeded.
     with torch.random.fork_rng(devices=[]):
@@ -145,23 +119,17 @@ def quiet_torch() -> Iterator[None]:
 
 
 def centred(images: Tensor) -> Tensor:
-    """[0, 1] -> [-1, 1]."""
     return 2 * images - 1
 
 
 def group_norm(channels: int, groups: int) -> nn.GroupNorm:
-    """GroupNorm with ``groups`` groups, or as many below that as divide the channels.
-
-    Example:
-        >>> group_norm(64, 16).num_groups, group_norm(24, 16).num_groups
-        (16, 12)
-    """
+    """GroupNorm with ``groups`` groups, or the largest number below that divides the channels."""
     fitting = next(count for count in range(min(groups, channels), 0, -1) if channels % count == 0)
     return nn.GroupNorm(fitting, channels)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether that is what an error says: a smaller chunk may do."""
+    """Whether an error reports this: a smaller chunk may do."""
     text = str(error)
     return (
         isinstance(error, MemoryError | torch.OutOfMemoryError)

@@ -1,4 +1,4 @@
-"""A network of a stranger's description is built without memory first, and compared with the weights at hand."""
+"""A network of a stranger's description is built without memory first, and compared with the given weights."""
 
 from __future__ import annotations
 
@@ -32,15 +32,8 @@ def check_described(
         - Time and memory are linear in the number of arrays: building stops at the first array or layer too many.
         - What a build with memory then takes is what the weights file holds, and tables of at most 64 MiB or the size
           of the weights.
-
-    Args:
-        build: makes the network; called where tensors have shapes and no memory.
-        options: what the stranger's description says.
-        shapes: name of array -> shape, from the header of the weights file.
-
-    Raises:
-        InvalidInput: the network is another one, or can't be built.
     """
+    # options: a stranger's description. shapes: name of array -> shape, from the header of the weights file.
     elements = sum(math.prod(shape) for shape in shapes.values())
     _check_numbers(options, max(elements, _SMALL))
     try:
@@ -62,7 +55,7 @@ def check_described(
 
 
 def without_memory(network: nn.Module) -> dict[str, Tensor]:
-    """The network's parameters and buffers as shapes alone, for :func:`torch.func.functional_call`."""
+    """Return the network's parameters and buffers as shapes alone, for :func:`torch.func.functional_call`."""
     return {
         name: torch.empty_like(tensor, device="meta").requires_grad_(tensor.requires_grad)
         for name, tensor in [*network.named_parameters(), *network.named_buffers()]

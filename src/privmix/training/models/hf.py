@@ -1,4 +1,4 @@
-"""Pretrained image classifiers of the transformers library, with a new head for the classes at hand."""
+"""Pretrained image classifiers of the transformers library, with a new head for the given classes."""
 
 from __future__ import annotations
 
@@ -28,29 +28,17 @@ _ALLOWED: Final = "a folder or hub name of an image model of transformers with i
 
 @MODELS.register
 class PretrainedClassifier(Classifier):
-    """An image model of the transformers library whose last layer is a new one, from zero weights.
+    """An image model of the transformers library with a new last layer, from zero weights; make one with :meth:`load`.
 
-    Make one with :meth:`load`. Images of one or three channels are stretched to the model's size (bicubic with
-    anti-aliasing; no cropping; grey ones get three equal channels) and normalised by the model's own, public, mean and
-    standard deviation. Every dropout rate of the configuration is set to 0: masks would differ between a record's
-    views, and a run could not be repeated. Parameters on which the logits do not depend are frozen. Code that comes
-    with a model is never run.
-
-    Batch normalisation stays where a model has it, and
+    Images of one or three channels are stretched to the model's size (bicubic with anti-aliasing; no cropping). Grey
+    ones get three equal channels; all are normalised by the model's public mean and standard deviation. Dropout rates
+    are set to 0: masks would differ between a record's views, and a run could not be repeated. Parameters without
+    effect on the logits are frozen. Code that comes with a model is never run. Batch normalisation stays, and
     :func:`~privmix.training.models.layers_check.check_model` refuses it.
 
     Args:
-        config: the library's configuration of the model.
-        channels_in, height, width: of the images.
-        classes: number of logits.
-        side: of the square that the model sees.
-        mean, std: three numbers each.
         frozen: train the head alone, and low-rank changes where there are any.
         lora_rank: of the changes to each linear layer but the head (Hu et al. 2022), by peft; 0: none.
-
-    Raises:
-        InvalidInput: no such architecture, or not for such images.
-        MissingExtra: the transformers library is not installed, or peft for low-rank changes.
     """
 
     name: ClassVar[str] = "transformers"
@@ -128,13 +116,8 @@ class PretrainedClassifier(Classifier):
         lora_rank: int = 0,
         revision: str | None = None,
     ) -> Self:
-        """Load the model in the folder ``name``, or the one the Hugging Face hub knows as OWNER/NAME.
-
-        Raises:
-            InvalidInput: no such model, weights are missing, or it is no image model.
-            StorageError: the hub cannot be reached and the model is not in the local cache.
-            MissingExtra: the transformers library is not installed.
-        """
+        """Load the model in the folder ``name``, or the one on the Hugging Face hub by OWNER/NAME."""
+        # The model has to be there with all its weights, and an image model; a cached one needs no network.
         auto = _library()
         folder, shown = locate(name, revision, None, _EXTRA).folder, public_name(name)
         try:
@@ -177,7 +160,7 @@ class PretrainedClassifier(Classifier):
         """Arguments of the constructor; the configuration is in them, so that no folder is needed to rebuild."""
         plain = ("channels_in", "height", "width", "classes", "side", "frozen")
         numbers = {"mean": list(self.mean), "std": list(self.std)}
-        # Where there is none, specs are those from before there were any.
+        # Without low rank, specs are those from before the option existed.
         low_rank = {"lora_rank": self.lora_rank} if self.lora_rank else {}
         return {"config": self._config, **{name: getattr(self, name) for name in plain}, **numbers, **low_rank}
 
@@ -186,9 +169,8 @@ class PretrainedClassifier(Classifier):
         return max(dim, 3 * self.side**2)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, C, H, W) in [0, 1] -> (b, classes) logits."""
         rows, columns, mean, std = (self.get_buffer(name) for name in ("_rows", "_columns", "_mean", "_std"))
-        # Two products in place of an interpolation: the same numbers, and vmap knows them.
+        # Two products instead of an interpolation: the same numbers, and vmap knows them.
         stretched = (rows @ x @ columns.mT).clamp(0, 1)
         colours = stretched.expand(*x.shape[:-3], 3, self.side, self.side)
         logits: Tensor = self.model(pixel_values=(colours - mean) / std).logits
@@ -204,7 +186,7 @@ class PretrainedClassifier(Classifier):
         named = [(name, parameter) for name, parameter in self.named_parameters() if parameter.requires_grad]
         # Batch normalisation must neither see the black image nor refuse it.
         self.model.eval()
-        # Which weights count is told by shapes alone: a large image would take much memory here.
+        # Shapes alone decide which weights count: a large image would take much memory here.
         shapes = without_memory(self)
         try:
             with torch.device("meta"):
@@ -219,14 +201,14 @@ class PretrainedClassifier(Classifier):
 
 
 def _add_low_rank(model: nn.Module, head: nn.Linear, rank: int) -> None:
-    """Put a low-rank change beside every linear layer but the head; the first of its two factors starts at random."""
+    """Add a low-rank change to every linear layer but the head; the first of its two factors starts at random."""
     try:
         import peft
     except ImportError:
         raise MissingExtra("peft", _LORA_EXTRA) from None
     targets = [name for name, layer in model.named_modules() if type(layer) is nn.Linear and layer is not head]
     if not targets:
-        raise InvalidInput("model", type(model).__name__, "a model with linear layers, or hf-head in place of hf-lora")
+        raise InvalidInput("model", type(model).__name__, "a model with linear layers, or the model hf-head")
     config = peft.LoraConfig(r=rank, lora_alpha=2 * rank, lora_dropout=0.0, target_modules=targets)
     peft.inject_adapter_in_model(config, model)
 

@@ -21,7 +21,7 @@ MODEL_TYPES: Final = frozenset(
     }
 )  # fmt: skip
 _NESTED: Final = ("vision_config", "text_config")
-# Their halves; a configuration may say of each what it is.
+# Their halves; a configuration may give the type of each.
 _HALVES: Final = re.compile(r"(clip|metaclip_2|siglip|siglip2)_(vision|text)_model")
 # Names of activations and layers. No slash, dot or colon: no path, address or module.
 _WORD: Final = re.compile(r"[a-z0-9_]{1,32}")
@@ -30,21 +30,10 @@ _ALLOWED: Final = "an image model that transformers builds from numbers: " + ", 
 
 
 def plain_config(config: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the architecture, out of a configuration that a stranger may have written; JSON values.
-
-    Kept are the fields of the library's own class for this model type. All others are left out: names and paths
-    (``_name_or_path``), classes, and what makes the library look for code (``auto_map``, ``attn_implementation``,
-    ``trust_remote_code``) or for quantised weights. Dropout rates become 0.
-
-    Raises:
-        InvalidInput: another model type, or a value that is no number, word or short list of them.
-        MissingExtra: the transformers library is not installed.
-
-    Example:
-        >>> found = plain_config({"model_type": "vit", "hidden_size": 8, "auto_map": {"AutoModel": "evil.Net"}})
-        >>> found
-        {'model_type': 'vit', 'hidden_size': 8}
-    """
+    """Return the JSON fields of a configuration that decide the architecture; a stranger may have written it."""
+    # Only fields of the library's class for this model type are kept. Names, paths (``_name_or_path``), classes and
+    # quantised weights are dropped, and code: ``auto_map``, ``attn_implementation``, ``trust_remote_code``. Dropout is
+    # 0.
     kind = config.get("model_type")
     if not isinstance(kind, str) or kind not in MODEL_TYPES:
         raise InvalidInput("model_type of the network", kind, _ALLOWED)
@@ -85,7 +74,7 @@ def _own_fields(kind: str) -> frozenset[str]:
     return frozenset(name for name in names if not name.startswith("_") and name not in _NEVER)
 
 
-# Wherever a class has them.
+# In all classes that have them.
 _NEVER: Final = frozenset(
     {
         "self", "kwargs", "auto_map", "attn_implementation", "experts_implementation", "trust_remote_code", "backbone",

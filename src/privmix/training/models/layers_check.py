@@ -1,8 +1,5 @@
-"""No layer may mix the records of a batch: checked by what layers are, and by what they do.
-
-DP-SGD bounds one record's share of a step by clipping that record's gradient. Where a layer lets a record's activations
-depend on other records of the batch, a record acts through the others' gradients too, and the bound is void.
-"""
+"""Check that no layer mixes the records of a batch: by types of layers, and by their behaviour."""
+# If a record's activations depend on others of the batch, it acts through their gradients too, past its own clipping.
 
 from __future__ import annotations
 
@@ -37,22 +34,13 @@ _TOLERANCES: Final = {torch.float64: 1e-9, torch.float32: 1e-4}
 def check_model(model: nn.Module) -> None:
     """Refuse every layer that is known to mix the records of a batch, to keep statistics of them, or to be random.
 
-    Refused are all kinds of batch normalisation (in evaluation mode too: one call of ``train()`` would wake it) but
-    those that :func:`keep_in_evaluation` keeps there, InstanceNorm with running statistics, dropout with a rate above 0
-    (also inside attention and recurrent layers), RReLU, and lazy layers that have no shape yet.
+    Refused are InstanceNorm with running statistics, dropout with a rate above 0 (also inside attention and recurrent
+    layers), RReLU, and lazy layers that have no shape yet. So is batch normalisation, in evaluation mode too, since
+    ``train()`` would wake it, unless :func:`keep_in_evaluation` keeps it there.
 
     Formal guarantees:
         * By type: a model with one of these layers, at any depth, is refused, and the error names the layer.
         * Structure only: no parameter, buffer or mode of the model is changed, and no record is needed.
-
-    Raises:
-        InvalidInput: names the layer, and what to use in its place.
-
-    Example:
-        >>> check_model(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)))  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: layer 1 of the model: got 'BatchNorm1d'; allowed: GroupNorm or LayerNorm...
     """
     for name, module in model.named_modules():
         advice = _advice(module)
@@ -68,17 +56,7 @@ class _KeptInEvaluation(nn.Module):
 
 
 def keep_in_evaluation(model: nn.Module) -> None:
-    """Keep frozen batch normalisation, and dropout, in evaluation mode for good where they are in it now.
-
-    Batch normalisation is then a fixed affine map of each channel.
-
-    Example:
-        >>> model = nn.Sequential(nn.BatchNorm1d(2), nn.BatchNorm1d(2)).requires_grad_(False)
-        >>> _ = model[0].eval()
-        >>> keep_in_evaluation(model)
-        >>> [layer.training for layer in model.train()]
-        [False, True]
-    """
+    """Keep frozen batch normalisation, and dropout, in evaluation mode for good where they are in it now."""
     for layer in model.modules():
         fixed = isinstance(layer, _DropoutNd | nn.MultiheadAttention | nn.RNNBase) or (
             isinstance(layer, _BatchNorm)
@@ -91,7 +69,6 @@ def keep_in_evaluation(model: nn.Module) -> None:
 
 
 def _advice(module: nn.Module) -> str | None:
-    """What to do about a layer that may not stay, or None."""
     if isinstance(module, _KeptInEvaluation):
         return None
     if isinstance(module, _BatchNorm):
@@ -110,40 +87,23 @@ def _advice(module: nn.Module) -> str | None:
 
 
 def check_independence(model: nn.Module, example_shape: tuple[int, ...], *, seed: int = 0) -> None:
-    """Refuse a model whose output for one record depends on the other records of its batch, found by trying.
+    """Refuse a model whose output for one record depends on other records of its batch, found by trials.
 
-    A copy of the model, in train mode and on the CPU (in float64 where the model can), is run on random PUBLIC inputs.
-    Its parameters are jittered, so that a layer behind zero weights is seen. What is tested, in this order:
+    A copy of the model, in train mode on the CPU (in float64 where possible) and with jittered parameters, is run on
+    random PUBLIC inputs. Tested are, in this order:
 
     * no parameter, buffer or attribute changes, in the first pass or later, with gradients or without;
     * the same batch twice gives the same outputs, and no random number is drawn (no random layers);
-    * a batch gives what its records give one by one;
+    * a batch gives the same outputs as its records one by one;
     * the gradient of a record's output by the input of another is zero.
 
-    The error names the innermost submodule at which the difference first shows; the whole model goes by its class.
-    A test on a few inputs finds what layers usually do; it is no proof for a layer that would mix rarely.
+    The error names the innermost submodule with a difference. A few inputs are no proof for a layer that mixes rarely.
 
     Formal guarantees:
         * Untouched: parameters, buffers, modes, hooks and the global random generators stay as they were.
         * Public: inputs are random numbers from ``seed``; no record is needed.
 
-    Args:
-        model: takes (b, *example_shape) and gives a tensor whose first axis is b.
-        example_shape: of one input: (C, H, W), or (d,).
-        seed: of the inputs and the jitter.
-
-    Raises:
-        InvalidInput: names the submodule and what it does.
-
-    Example:
-        >>> check_independence(nn.Sequential(nn.Linear(4, 2)), (4,))
-        >>> class Centre(nn.Module):
-        ...     def forward(self, x):
-        ...         return x - x.mean(0)
-        >>> check_independence(nn.Sequential(Centre(), nn.Linear(4, 2)), (4,))  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: layer 0 of the model: got 'Centre'; allowed: a layer that treats each record...
+    ``example_shape`` is of one input, (C, H, W) or (d,); the first axis of outputs is the batch.
     """
     shape = tuple(check_integer("example shape", length, low=1) for length in example_shape)
     with torch.random.fork_rng(devices=[]):
@@ -168,7 +128,7 @@ def _jittered_copy(model: nn.Module) -> nn.Module:
 
 
 def _tried(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
-    """A fresh copy in the precision of ``x``, which keeps nothing of its inputs from its first pass on."""
+    """Return a fresh copy in the precision of ``x``, which keeps nothing of its inputs from its first pass on."""
     trial = _jittered_copy(model).to(x.dtype)
     before = _kept_by(trial)
     # Training has gradients and makes the first pass.
@@ -179,7 +139,7 @@ def _tried(model: nn.Module, x: Tensor) -> tuple[nn.Module, Tensor]:
             if before.get((name, key)) != after.get((name, key)):
                 advice = (
                     f"a layer that keeps nothing of its inputs: this one changes {f'{name}.{key}'.lstrip('.')} in its "
-                    "forward pass. What takes no records is made in `__init__`, or by a call on public inputs before"
+                    "forward pass. Compute what is independent of records in `__init__`, or earlier, on public inputs"
                 )
                 raise _refused(name, trial.get_submodule(name), advice)
     return trial, x
@@ -207,7 +167,7 @@ def _kept_by(model: nn.Module) -> dict[tuple[str, str], Any]:
 
 
 def _content(value: Any, seen: set[int]) -> Any:
-    """A value in words that are others once it has changed; what was ``seen`` elsewhere goes by its place."""
+    """Return a value in words that are others once it has changed; what was ``seen`` elsewhere goes by its place."""
     if isinstance(value, str | bytes | int | float | complex | None):
         return repr(value)
     if id(value) in seen:

@@ -23,8 +23,10 @@ from privmix.training.models.base import MODELS, Classifier, Wanted, is_out_of_m
 from privmix.training.models.layers_check import check_independence, check_model, keep_in_evaluation
 
 if TYPE_CHECKING:
-    from privmix.training.trained import ModelFacts
+    from privmix.training.facts import ModelFacts
 
+# Folders hold no code: the authors of TorchScript and torch.export call their loaders unsafe. A JSON list of allowed
+# ATen operations let a file write past a buffer, since kernels do not check their arguments.
 _HASH: Final = re.compile(r"[0-9a-f]{64}")
 _MODULE: Final = "module"
 _TOLERANCE: Final = 1e-4
@@ -34,16 +36,14 @@ _GIVE: Final = "the torch.nn.Module that was trained, as `module`: the folder ha
 
 @MODELS.register
 class OwnNetwork(Classifier):
-    """A module of the user's own; :meth:`of` checks one and wraps a copy.
-
-    A folder keeps its weights by name. Who loads it gives the module; without one, nothing is computed.
+    """A user's own module; :meth:`of` checks one and wraps a copy. Loading saved weights needs it again.
 
     Args:
         classes: number of logits.
         takes_images: whether it takes images (b, C, H, W) in [0, 1]; otherwise vectors (b, d).
         initial_sha256: of the weights that training starts from.
         record_shape: shape to which the module gets vectors; None: as they are.
-        module: None: weights that :meth:`set_weights` takes as they come.
+        module: the network, or None for weights without a module, which compute nothing.
     """
 
     name: ClassVar[str] = "module"
@@ -70,41 +70,27 @@ class OwnNetwork(Classifier):
 
     @classmethod
     def of_name(cls, name: str, wanted: Wanted) -> Self | None:
-        """None: a name stands for code, which :func:`own_module` runs; settings alone say ``module``."""
+        """Return None: a name stands for code, which :func:`own_module` runs; settings alone contain ``module``."""
         if name == OWN:
             raise InvalidInput("module", None, _GIVE)
         return None
 
     @classmethod
     def of(cls, module: Any, facts: ModelFacts, seed: int = 0) -> Self:
-        """Check a module and wrap a copy of it; the module itself stays as it is.
+        """Check a module and wrap a copy of it.
 
         Formal guarantees:
-            * Each record alone: a layer that mixes the records of a batch, keeps something of them, is random, or
-              looks at values to decide what to do is refused, by what is known of it, by a run in which no value can
-              be looked at, and by trying on public random inputs.
+            * Each record alone: a layer is refused that mixes the records of a batch, keeps something of them, is
+              random, or looks at values to decide what to do. The checks are known facts on it, a run in which no value
+              can be looked at, and trials on public random inputs.
             * Public: nothing here has seen a private record.
 
         Args:
-            module: gives logits (b, classes) of images (b, C, H, W), of vectors (b, d), or of numbers in the shape that
-                a record has; or what :func:`own_module` takes. What it shall not train has ``requires_grad`` False.
-                Batch normalisation that is frozen and in evaluation mode, and dropout in evaluation mode, stay so.
+            module: gives logits (b, classes) of images (b, C, H, W), vectors (b, d) or records in their shape; or a
+                text for :func:`own_module`. Parameters without ``requires_grad`` are not trained. Batch normalisation
+                that is frozen and in evaluation mode, and dropout in evaluation mode, stay so.
             facts: public facts of the data.
             seed: of the weights of a module that is named.
-
-        Raises:
-            InvalidInput: names the layer, and what to do.
-
-        Example:
-            >>> from privmix.training import ModelFacts
-            >>> facts = ModelFacts(("a", "b", "c"), {"name": "identity"}, (4,), dim=4)
-            >>> network = OwnNetwork.of(nn.Linear(4, 3), facts)
-            >>> network(torch.zeros(2, 4)).shape, network.spec()["architecture"]
-            (torch.Size([2, 3]), 'module')
-            >>> OwnNetwork.of(nn.Sequential(nn.Linear(4, 3), nn.BatchNorm1d(3)), facts)  # doctest: +ELLIPSIS
-            Traceback (most recent call last):
-            ...
-            privmix.errors.InvalidInput: layer 1 of the model: got 'BatchNorm1d'; allowed: GroupNorm or LayerNorm...
         """
         if isinstance(module, str) and module.startswith(OWN_PREFIX):
             module = own_module(module, seed)
@@ -134,7 +120,6 @@ class OwnNetwork(Classifier):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, C, H, W) in [0, 1], or (b, d) -> (b, classes) logits."""
         if not self.computes:
             raise InvalidInput("module", None, _GIVE)
         try:
@@ -143,12 +128,12 @@ class OwnNetwork(Classifier):
         except Exception as error:
             if is_out_of_memory(error):
                 raise
-            # What a module says of its input may tell of records, their number at least.
+            # A module's messages on its input may reveal facts on records, their number at least.
             said = f"a module that takes any batch of its shape; its forward pass raised {type(error).__name__}"
         raise InvalidInput("model", self.title, said)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """The input of the module, with contiguous strides: the module may view its input itself."""
+        """Return the input of the module, with contiguous strides: the module may view its input itself."""
         return x.flatten().view(x.shape if self.record_shape is None else (len(x), *self.record_shape))
 
     @property
@@ -156,7 +141,6 @@ class OwnNetwork(Classifier):
         return type(self.module).__name__ if self.computes else self.name
 
     def options(self) -> dict[str, Any]:
-        """Arguments of the constructor but the module."""
         found = {"classes": self.classes, "takes_images": self.takes_images, "initial_sha256": self.initial_sha256}
         return found if self.record_shape is None else {**found, "record_shape": list(self.record_shape)}
 
@@ -171,11 +155,7 @@ class OwnNetwork(Classifier):
             raise InvalidInput("network", "other classes or another shape", "those of the model")
 
     def set_weights(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take the weights of a folder: into the module by name, type and shape; without one, as they come.
-
-        Raises:
-            InvalidInput: they are of another module.
-        """
+        """Load a folder's weights by name, type and shape, or keep them where there is no module; raise for others."""
         own = {name.removeprefix(f"{_MODULE}."): tensor for name, tensor in tensors.items()}
         if len(own) != len(tensors) or not all(name.startswith(f"{_MODULE}.") for name in tensors):
             raise InvalidInput("weights", "other names", f"names that begin with {_MODULE}.")
@@ -208,14 +188,13 @@ def digest_of(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _arrays(tensors: Mapping[str, Tensor]) -> dict[str, str]:
-    """Name -> type and shape, in words."""
     return {
         name: f"{str(one.dtype).removeprefix('torch.')} of shape {tuple(one.shape)}" for name, one in tensors.items()
     }
 
 
 def _shape_of(module: nn.Module, images: Sequence[int] | None, facts: ModelFacts) -> tuple[int, ...]:
-    """The shape of a record that the module takes, found by trying: an image, a record's own shape, else a vector."""
+    """Return the record shape that the module takes, by trial: an image, a record's own shape, else a vector."""
     own = facts.input_shape if facts.extractor.get("name") == "identity" else (facts.dim,)
     shapes = list(dict.fromkeys([*([] if images is None else [tuple(images)]), tuple(own), (facts.dim,)]))
     classes, reasons = len(facts.classes), []
@@ -249,8 +228,8 @@ def _check_values(module: nn.Module, shape: tuple[int, ...]) -> None:
     except Exception as error:
         said = type(error).__name__
     allowed = (
-        "a module that does the same for all values of its input: remove assertions, branches and loops on values "
-        f"(torch.where does the same), and what leaves torch; without values its forward pass raises {said}"
+        "a module that does the same for all values of its input; without values its forward pass raises "
+        f"{said}. Remove assertions, branches and loops on values (use torch.where), and calls outside torch"
     )
     raise InvalidInput("model", type(module).__name__, allowed)
 
@@ -261,21 +240,12 @@ def _check_modes(module: nn.Module, shape: tuple[int, ...]) -> None:
     with torch.no_grad():
         wanted, found = trial.train()(x), trial.eval()(x)
     if wanted.shape != found.shape or not torch.allclose(wanted, found, _TOLERANCE, _TOLERANCE, equal_nan=True):
-        raise InvalidInput("model", type(module).__name__, "a module that gives the same in train and evaluation mode")
+        raise InvalidInput("model", type(module).__name__, "a module with the same output in train and evaluation mode")
 
 
 def own_module(named: str, seed: int) -> nn.Module:
-    """The module that a text names: user's code, which this runs.
-
-    Args:
-        named: ``torch:FILE.py:NAME`` or ``torch:PACKAGE.MODULE:NAME``; NAME is a module, or gives one when it is called
-            without arguments.
-        seed: of its weights.
-
-    Raises:
-        InvalidInput: there is no such module.
-        StorageError: the file can't be read.
-    """
+    """Run the user's code in ``torch:FILE.py:NAME`` or ``torch:PACKAGE.MODULE:NAME`` and return its module."""
+    # NAME is a module, or gives one when called without arguments; `seed` is of its weights.
     place, _, name = named.removeprefix(OWN_PREFIX).rpartition(":")
     allowed = f"{OWN_PREFIX}FILE.py:NAME or {OWN_PREFIX}PACKAGE.MODULE:NAME"
     if not place or not name.isidentifier():
@@ -306,7 +276,7 @@ def own_module(named: str, seed: int) -> nn.Module:
         with seeded(seed):
             found = found()
     except TypeError as error:
-        raise InvalidInput("model", named, f"a name that gives a module without arguments: {error}") from None
+        raise InvalidInput("model", named, f"a name that returns a module without arguments: {error}") from None
     if not isinstance(found, nn.Module):
-        raise InvalidInput("model", named, "a torch.nn.Module, or what gives one when it is called")
+        raise InvalidInput("model", named, "a torch.nn.Module, or a function that returns one")
     return found

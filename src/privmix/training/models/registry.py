@@ -15,32 +15,23 @@ from privmix.training.models.budget import check_described
 def build_model(
     name: str, *, input_shape: tuple[int, ...], dim: int, classes: int, seed: int, norm: float | None = None
 ) -> Classifier:
-    """Make a model with fresh weights (or pretrained ones under a fresh head).
+    """Make a model with fresh weights, or pretrained ones under a fresh head.
 
-    ``linear`` takes features (b, d); all others take images (b, C, H, W) in [0, 1]: see ``takes_images``.
+    ``linear`` takes features (b, d); others take images (b, C, H, W) in [0, 1].
 
     Args:
-        name: ``linear``, ``cnn``, ``cnn-relu``, ``resnet-9``, ``wrn-DEPTH-WIDTH``, ``hf:FOLDER_OR_NAME``,
-            ``hf-head:FOLDER_OR_NAME``, or that of a model that another package registers.
+        name: ``linear``, ``cnn``, ``cnn-relu``, ``resnet-9``, ``wrn-DEPTH-WIDTH``. Also ``hf:FOLDER_OR_NAME``,
+            ``hf-head:FOLDER_OR_NAME``, or the name of a registered model.
         input_shape: of a raw input; (H, W) or (H, W, C) for image models.
         dim: length of a feature vector.
         classes: number of logits.
-        seed: weights depend on it alone, and torch's global generators are left as they were.
+        seed: of the weights; torch's global generators are restored.
         norm: for ``linear``: scale each vector to this L2 norm.
 
     Raises:
         InvalidInput: no such model, or not for such inputs.
         StorageError: the hub cannot be reached and the model is not in the local cache.
         MissingExtra: a pretrained model is wanted and transformers is not installed.
-
-    Example:
-        >>> model = build_model("wrn-16-4", input_shape=(32, 32, 3), dim=3072, classes=10, seed=0)
-        >>> model.takes_images, sum(parameter.numel() for parameter in model.parameters())
-        (True, 2748890)
-        >>> build_model("vgg", input_shape=(8, 8), dim=64, classes=2, seed=0)  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: model: got 'vgg'; allowed: cnn, cnn-relu, ...
     """
     wanted = Wanted(tuple(input_shape), dim, classes, norm)
     with seeded(seed):
@@ -51,30 +42,11 @@ def build_model(
     raise InvalidInput("model", name, ", ".join(sorted(kind.called for kind in MODELS.all())))
 
 
-def model_from_spec(
-    spec: Mapping[str, Any],
-    shapes: Mapping[str, tuple[int, ...]] | None = None,
-) -> Classifier:
-    """Rebuild the architecture that ``model.spec()`` describes; its weights are to be loaded.
+def model_from_spec(spec: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]] | None = None) -> Classifier:
+    """Rebuild the architecture of ``model.spec()``, for weights to be loaded.
 
-    Args:
-        spec: architecture and options; nothing in it names code, a path or an address.
-        shapes: name of array -> shape of the weights at hand. The spec of a stranger needs them: a network that is
-            none of these weights is refused before it takes memory.
-
-    Raises:
-        InvalidInput: no spec of a model of this package, or of other weights.
-        MissingExtra: a pretrained model's architecture is wanted and transformers is not installed.
-
-    Example:
-        >>> model = build_model("linear", input_shape=(4,), dim=4, classes=2, seed=0, norm=1.0)
-        >>> model_from_spec(model.spec()).spec() == model.spec()
-        True
-        >>> model_from_spec({**model.spec(), "dim": 10**9}, {"head.weight": (2, 4), "head.bias": (2,)})
-        Traceback (most recent call last):
-        ...
-        privmix.errors.InvalidInput: number in the network's description: got 1000000000; allowed: at most 65536, for \
-weights of this size
+    A stranger's spec needs ``shapes``, name of array -> shape of the given weights: a network of other weights is
+    refused before it takes memory. A spec names no code, path or address.
     """
     options = dict(spec)
     architecture = options.pop("architecture", None)

@@ -16,25 +16,7 @@ _APART: Final = 3.0
 
 @MODELS.register
 class LinearHead(Classifier):
-    """A linear layer on feature vectors, from zero weights.
-
-    Args:
-        dim: length d of the vectors.
-        classes: number of logits.
-        norm: a public constant; each vector is first scaled to this L2 norm, record by record, and a vector of zeros
-            stays one. None leaves vectors as they are.
-
-    Raises:
-        InvalidInput: an argument is out of range.
-
-    Example:
-        >>> head = LinearHead(dim=2, classes=3, norm=1.0)
-        >>> head(torch.tensor([[3.0, 4.0]])).tolist()
-        [[0.0, 0.0, 0.0]]
-        >>> head.scaled(torch.tensor([[3.0, 4.0], [0.0, 0.0]])).round(decimals=4)
-        tensor([[0.6000, 0.8000],
-                [0.0000, 0.0000]])
-    """
+    """A linear layer on vectors of length ``dim``, from zero weights; each is first scaled to the public ``norm``."""
 
     name: ClassVar[str] = "linear"
     called: ClassVar[str] = "linear"
@@ -53,17 +35,14 @@ class LinearHead(Classifier):
         nn.init.zeros_(self.head.bias)
 
     def options(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
         return {"dim": self.dim, "classes": self.classes, "norm": self.norm}
 
     @property
     def temperature(self) -> float:
-        """What logits are multiplied by, so that they are as far apart as those of a calibrated classifier mostly are.
-
-        Clipped gradients go on long after a record is classified, and noise adds up in every weight: logits grow with
-        the learning rate and the noise, whatever the records say. How far apart a vector of the public norm finds them,
-        in the mean over all directions, is the weights' own size; they are brought to a public constant.
-        """
+        """Factor that brings logits as far apart as those of a typical calibrated classifier."""
+        # Clipped gradients continue long after a record is classified, and noise adds up in every weight: logits grow
+        # with the learning rate and the noise, for any records. The spread of logits for a vector of the public norm,
+        # in the mean over all directions, is the weights' own size; it is scaled to a public constant.
         if self.norm is None:
             return 1.0
         weights = self.head.weight.detach().double()
@@ -81,7 +60,6 @@ class LinearHead(Classifier):
         return x * root * root
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, d) -> (b, classes) logits."""
         logits: Tensor = self.head(self.scaled(x))
         return logits
 
@@ -118,11 +96,9 @@ class _ShapedCNN(Classifier):
         raise NotImplementedError
 
     def options(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
         return {name: getattr(self, name) for name in ("channels_in", "height", "width", "classes")}
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, C, H, W) in [0, 1] -> (b, classes) logits."""
         logits: Tensor = self.fully_connected(self.convolutions(centred(x)).flatten(1))
         return logits
 
@@ -131,20 +107,8 @@ class _ShapedCNN(Classifier):
 class TanhCNN(_ShapedCNN):
     """The tanh networks of Papernot et al. (2021), a baseline of Park et al. 2024 (Table 5).
 
-    Images with a side below 32 get two convolutions (26,010 parameters for ten classes of 28 x 28), others six
-    (550,570 for ten classes of 32 x 32 in colour). Tanh bounds activations, which keeps gradients small to clip.
-
-    Args:
-        channels_in, height, width: of the images.
-        classes: number of logits.
-
-    Raises:
-        InvalidInput: an argument is out of range, or images are too small.
-
-    Example:
-        >>> model = TanhCNN(channels_in=1, height=28, width=28, classes=10)
-        >>> sum(parameter.numel() for parameter in model.parameters())
-        26010
+    Images with a side below 32 get two convolutions (26,010 parameters for ten classes of 28 x 28), others six (550,570
+    for ten classes of 32 x 32 in colour). Tanh bounds activations, which keeps gradients small to clip.
     """
 
     name: ClassVar[str] = "tanh-cnn"
@@ -175,20 +139,7 @@ class TanhCNN(_ShapedCNN):
 
 @MODELS.register
 class ReluCNN(_ShapedCNN):
-    """The five-layer ReLU network of Lee et al. (2019), used for DPMix in Li et al. 2022 (Table 5).
-
-    Args:
-        channels_in, height, width: of the images.
-        classes: number of logits.
-
-    Raises:
-        InvalidInput: an argument is out of range, or images are too small.
-
-    Example:
-        >>> model = ReluCNN(channels_in=1, height=32, width=32, classes=10)
-        >>> sum(parameter.numel() for parameter in model.parameters())
-        357690
-    """
+    """The five-layer ReLU network of Lee et al. (2019), used for DPMix in Li et al. 2022 (Table 5)."""
 
     name: ClassVar[str] = "relu-cnn"
     called: ClassVar[str] = "cnn-relu"
@@ -206,19 +157,7 @@ class ReluCNN(_ShapedCNN):
 class ResNet9(Classifier):
     """ResNet-9 with GroupNorm (Park et al. 2024, Table 6, after Klause et al. 2022): 6.62M parameters for 100 classes.
 
-    Args:
-        channels_in: channels of the images, which are at least 8 x 8.
-        classes: number of logits.
-        width: channels of the first layer; the last has eight times as many.
-        groups: of GroupNorm; where a layer's channels do not divide by it, the largest number below it that does.
-
-    Raises:
-        InvalidInput: an argument is out of range.
-
-    Example:
-        >>> model = ResNet9(channels_in=3, classes=10, width=8)
-        >>> tuple(model(torch.zeros(2, 3, 32, 32)).shape)
-        (2, 10)
+    Images are at least 8 x 8; ``width`` is the channels of the first layer, and the last has eight times as many.
     """
 
     name: ClassVar[str] = "resnet-9"
@@ -253,11 +192,9 @@ class ResNet9(Classifier):
         return nn.Sequential(*layers, nn.MaxPool2d(2)) if pool else nn.Sequential(*layers)
 
     def options(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
         return {name: getattr(self, name) for name in ("channels_in", "classes", "width", "groups")}
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, C, H, W) in [0, 1] -> (b, classes) logits."""
         hidden = self.layer1(self.layer0(centred(x)))
         hidden = self.layer2(hidden + self.residual1(hidden))
         hidden = self.layer3(hidden)

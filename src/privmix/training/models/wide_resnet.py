@@ -20,16 +20,9 @@ _EPS = 1e-8
 
 
 class StandardisedConv2d(nn.Conv2d):
-    """A convolution whose filters are shifted to mean 0 and scaled to norm 1 before use (Qiao et al. 2019).
+    """A convolution whose filters are shifted to mean 0 and scaled to norm 1 (Qiao et al. 2019)."""
 
-    A filter of norm 1 keeps the variance of its input, where Qiao's, of variance 1, would multiply it by the fan-in.
-
-    Example:
-        >>> conv = StandardisedConv2d(3, 4, 3)
-        >>> filters = conv.standardise(conv.weight).flatten(1)
-        >>> filters.norm(dim=1).round(decimals=3).tolist()
-        [1.0, 1.0, 1.0, 1.0]
-    """
+    # A filter of norm 1 keeps the variance of its input, where Qiao's, of variance 1, would multiply it by the fan-in.
 
     @staticmethod
     def standardise(weight: Tensor) -> Tensor:
@@ -41,7 +34,6 @@ class StandardisedConv2d(nn.Conv2d):
         return unit.view_as(weight)
 
     def forward(self, input: Tensor) -> Tensor:
-        """(b, in, H, W) -> (b, out, H', W')."""
         output: Tensor = self._conv_forward(input, self.standardise(self.weight), self.bias)
         return output
 
@@ -50,23 +42,9 @@ class StandardisedConv2d(nn.Conv2d):
 class WideResNet(Classifier):
     """WRN-depth-width (Zagoruyko and Komodakis 2016) in the form that suits DP-SGD (De et al. 2022; Park et al. 2024).
 
-    Pre-activation blocks, GroupNorm in place of batch normalisation, and standardised convolutions without biases.
+    Pre-activation blocks, GroupNorm instead of batch normalisation, and standardised convolutions without biases.
     WRN-16-4 has 2.75M parameters for ten classes of colour images, WRN-40-4 8.95M: the counts of the original.
-
-    Args:
-        channels_in: channels of the images.
-        classes: number of logits.
-        depth: layers with weights: 6 blocks + 4, so 10, 16, 22, 28, 34, 40, ...
-        width: factor on the channels 16, 32 and 64 of the three stages.
-        groups: of GroupNorm; where a layer's channels do not divide by it, the largest number below it that does.
-
-    Raises:
-        InvalidInput: an argument is out of range.
-
-    Example:
-        >>> model = WideResNet(channels_in=3, classes=10, depth=10, width=1)
-        >>> tuple(model(torch.zeros(2, 3, 32, 32)).shape)
-        (2, 10)
+    ``depth`` is 6 blocks + 4: 10, 16, 22, ...; ``width`` is a factor on the channels 16, 32 and 64 of the three stages.
     """
 
     name: ClassVar[str] = "wide-resnet"
@@ -107,11 +85,9 @@ class WideResNet(Classifier):
                 nn.init.kaiming_normal_(module.weight, nonlinearity="relu")
 
     def options(self) -> dict[str, Any]:
-        """Arguments of the constructor."""
         return {name: getattr(self, name) for name in ("channels_in", "classes", "depth", "width", "groups")}
 
     def forward(self, x: Tensor) -> Tensor:
-        """(b, C, H, W) in [0, 1] -> (b, classes) logits."""
         hidden = self.blocks(self.stem(centred(x)))
         logits: Tensor = self.head(torch.relu(self.norm(hidden)).mean((-2, -1)))
         return logits

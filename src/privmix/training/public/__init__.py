@@ -1,10 +1,5 @@
-"""Public data in training: warm-up, and the methods that use public gradients in private steps (Park et al. 2024).
-
-Nothing in this package reads private records. What it computes depends on public data, on seeds that are public, and
-on weights, which are released; so it adds nothing to the privacy cost of a run.
-"""
-
-from __future__ import annotations
+"""Public data in training: warm-up, and methods with public gradients in private steps (Park et al. 2024)."""
+# No part reads private records. Results depend on public data, public seeds and released weights: no privacy cost.
 
 from typing import TYPE_CHECKING
 
@@ -13,9 +8,8 @@ from privmix._lazy import lazily
 if TYPE_CHECKING:
     from privmix.training.public.base import METHODS, ExtendedMethod, method_names, parse_method
     from privmix.training.public.config import ExtendedConfig, Scenario, WarmUpConfig
-    from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent
+    from privmix.training.public.extended import AdaDps, DopeSgd, MirrorDescent, WeightMultiplicity
     from privmix.training.public.gradients import PublicGradients, public_gradient
-    from privmix.training.public.multiplicity import WeightMultiplicity
     from privmix.training.public.registry import Combined, build_method
     from privmix.training.public.scenario import PublicUse, plan_public_use
     from privmix.training.public.warmup import warm_up

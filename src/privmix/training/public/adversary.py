@@ -26,37 +26,16 @@ def adversarial(
     steps: int = ADVERSARY_STEPS,
     seed: int = 0,
 ) -> Tensor:
-    """Images near ``x`` with a larger loss (Madry et al. 2018, section 2.1), for training on them or for attacks.
+    """Return images near ``x`` with a larger loss (Madry et al. 2018, section 2.1), for training or attacks.
 
-    From a uniform point of the ball, each step goes a quarter of the radius along the sign of the loss's gradient, and
-    back to the nearest image of the ball. With radius 0 these are the images themselves.
+    From a uniform point of the ball, each step goes a quarter of the radius along the sign of the loss's gradient. It
+    then returns to the nearest image of the ball. The unit of ``radius`` is 1 for white; with 0 steps the random point
+    is returned.
 
     Formal guarantees:
         * In the ball: no value is farther than ``radius`` from its own, and all are in [0, 1].
         * Without a trace: weights, buffers, ``grad`` fields and torch's global generators are as before.
         * Repeatable: equal weights, images and seed give equal results on one machine.
-
-    Args:
-        model: in the mode that it is in.
-        flat: its trainable parameters.
-        x: (b, ...) images in [0, 1].
-        targets: (b, classes).
-        radius: of the ball, in the images' units, of which 1 is white.
-        steps: 0: the random point.
-        seed: of the random point, and of what the model itself draws.
-
-    Returns:
-        as ``x``.
-
-    Raises:
-        InvalidInput: a number is out of range, or values are outside of [0, 1].
-
-    Example:
-        >>> model = nn.Linear(4, 2)
-        >>> x, targets = torch.rand(3, 4), torch.eye(2)[[0, 1, 0]]
-        >>> found = adversarial(model, FlatParameters(model), x, targets, radius=8 / 255)
-        >>> bool(((found - x).abs() <= 8 / 255 + 1e-6).all())
-        True
     """
     check_number("radius of the adversary", radius, low=0, high=1)
     check_integer("steps of the adversary", steps, low=0)

@@ -1,4 +1,4 @@
-"""What all methods on public data share: their source of public gradients, and state that a checkpoint must hold."""
+"""Base of all methods on public data: their source of public gradients, and state that a checkpoint must hold."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from privmix.training.public.gradients import PublicGradients
 
 
 class ExtendedMethod(PublicMethod):
-    """A :class:`PublicMethod` with a name, the state that a checkpoint needs, and what it may be combined with.
+    """A :class:`PublicMethod` with a name, the state for checkpoints, and rules of combination.
 
     A step is ``prepare(step)``, the private sum, ``combine(mean, step)``, and then the optimiser's update.
 
     Formal guarantees:
-        * Public: what ``prepare`` returns is a function of the released weights, public data and the seed (and, for
-          methods with a state, of earlier weights), so it costs no privacy; ``combine`` is post-processing.
+        * Public: what ``prepare`` returns is a function of the released weights, public data and the seed. Methods with
+          a state also use earlier weights. So it costs no privacy; ``combine`` is post-processing.
         * Repeatable: ``prepare`` twice, or in a fresh object at the same weights and state, returns the same bits.
         * Without a trace: ``prepare`` leaves weights, ``grad`` fields and torch's global generators as they were.
 
     Attributes:
-        name: as :func:`privmix.training.public.base.parse_method` knows it; ``METHODS.register`` makes it known.
+        name: for :func:`privmix.training.public.base.parse_method`; ``METHODS.register`` makes it known.
         directs: whether it sets a centre or a scale, or changes the direction; at most one method may.
         follows: whether a step goes along the public gradient itself, whose length then counts.
-        settings: what it is made with: fields of :class:`~privmix.training.public.config.ExtendedConfig`, or steps, or
-            its own options.
-        options: where the dataclass of its own options is, ``"module:name"``, in a file that imports little, since help
-            asks for it (:mod:`privmix.options`); empty: it has none. Each option has a default.
+        settings: its arguments: fields of :class:`~privmix.training.public.config.ExtendedConfig`, steps, or own
+            options.
+        options: ``"module:name"`` of the dataclass of its own options (all with defaults), or empty. Help imports that
+            module, which must be quick (:mod:`privmix.options`).
     """
 
     name: ClassVar[str]
@@ -43,15 +43,11 @@ class ExtendedMethod(PublicMethod):
     options: ClassVar[str] = ""
 
     def state_dict(self) -> dict[str, Tensor]:
-        """What the next step needs beside weights and step; empty for most methods. Public; take it after a step."""
+        """Return the next step's input except weights and step; empty for most methods. Public; valid after a step."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from what :meth:`state_dict` returned.
-
-        Raises:
-            InvalidInput: the state is another method's.
-        """
+        """Continue from :meth:`state_dict`; raise for another method's state."""
         if set(state) != set(self.state_dict()):
             raise InvalidInput("state of the public method", sorted(state), f"that of {self.name}")
 
@@ -67,24 +63,7 @@ def method_names() -> tuple[str, ...]:
 
 
 def parse_method(name: str, field: str = "public_method") -> tuple[str, ...]:
-    """Read the name of a method, or of weight multiplicity and one other joined by ``+``.
-
-    Args:
-        name: as settings say it.
-        field: that messages name.
-
-    Returns:
-        Names in the order given; empty for ``none``.
-
-    Raises:
-        InvalidInput: a name is unknown, comes twice, or does not go with another.
-
-    Example:
-        >>> parse_method("multiplicity+dope")
-        ('multiplicity', 'dope')
-        >>> parse_method("none")
-        ()
-    """
+    """Split ``none``, a method's name, or weight multiplicity and one other joined by ``+``; raise otherwise."""
     names = tuple(part.strip() for part in name.split("+")) if isinstance(name, str) else (name,)
     for part in names:
         check_choice(field, part, method_names())
@@ -99,12 +78,7 @@ def parse_method(name: str, field: str = "public_method") -> tuple[str, ...]:
 
 
 def settings_of(name: str) -> frozenset[str]:
-    """Fields of :class:`privmix.training.public.config.ExtendedConfig` that the methods of this name are made with.
-
-    Example:
-        >>> sorted(settings_of("multiplicity+dope"))
-        ['adaptive', 'perturbations', 'rho']
-    """
+    """Fields of ``ExtendedConfig`` that the methods of this name are made with."""
     return frozenset(one for part in parse_method(name) for one in METHODS[part].settings) - {"steps"}
 
 
@@ -122,10 +96,10 @@ class WithGradients(ExtendedMethod):
 
     @abstractmethod
     def _side_information(self, gradient: Tensor, step: int) -> SideInformation:
-        """What ``prepare`` returns, from this step's public gradient (P,)."""
+        """Return result of ``prepare``, from this step's public gradient (P,)."""
 
     def _gradient(self, step: int) -> Tensor:
-        """The public gradient that ``prepare(step)`` saw: the weights may have been touched since."""
+        """Return the public gradient that ``prepare(step)`` saw: the weights may have been touched since."""
         if self._held is None or self._held[0] != step:
             raise RuntimeError(f"prepare({step}) comes before combine({step})")
         return self._held[1]
@@ -138,12 +112,7 @@ class WithGradients(ExtendedMethod):
 
 
 def scaled_to_keep_norm(scale: Tensor, typical: Tensor) -> Tensor:
-    """``scale`` (P,) times the constant for which ``scale * typical`` is as long as ``typical``; ones if it is zero.
-
-    Example:
-        >>> scaled_to_keep_norm(torch.tensor([1.0, 1.0]), torch.tensor([3.0, 4.0])).tolist()
-        [1.0, 1.0]
-    """
+    """``scale`` (P,) times the constant for which ``scale * typical`` is as long as ``typical``, or ones."""
     before = torch.linalg.vector_norm(typical, dtype=torch.float64)
     after = torch.linalg.vector_norm(scale * typical, dtype=torch.float64)
     if not bool(before > 0) or not bool(after > 0):

@@ -1,4 +1,4 @@
-"""Public gradients in private steps: recentred clipping, mirror descent, preconditioning (Park et al. 2024, 2.2)."""
+"""Public gradients in private steps: weight multiplicity, recentring, mirror descent, preconditioning (Park et al.)."""
 
 from __future__ import annotations
 
@@ -11,39 +11,67 @@ from torch import Tensor
 
 from privmix.errors import check_integer, check_number
 from privmix.training.gradients.side_information import SideInformation
-from privmix.training.public.base import METHODS, WithGradients, scaled_to_keep_norm
-from privmix.training.public.gradients import PublicGradients
+from privmix.training.public.base import METHODS, ExtendedMethod, WithGradients, scaled_to_keep_norm
+from privmix.training.public.gradients import PublicGradients, adaptive_ascent, ascent
+
+
+@METHODS.register
+class WeightMultiplicity(ExtendedMethod):
+    """Perturbations v_k = rho g_k / ||g_k||, g_k the gradient of the step's k-th public batch (Park et al. 2024).
+
+    The views of a record are split among w + v_1 ... w + v_V and their mean gradient is clipped once (equation 5), so
+    the sensitivity is that of plain DP-SGD. Park et al. perturb every view on its own (V = K); fewer cost less time. A
+    zero gradient gives a zero perturbation. Public batches are parts 1 to V of the step; a combined method has part 0.
+    ``adaptive`` scales directions by the weights' sizes as ASAM does (Park et al. 2024, E.4: no gain on CIFAR-10).
+    """
+
+    name: ClassVar[str] = "multiplicity"
+    directs: ClassVar[bool] = False
+    settings: ClassVar[tuple[str, ...]] = ("rho", "perturbations", "adaptive")
+
+    def __init__(
+        self,
+        source: PublicGradients,
+        rho: float = 0.1,
+        perturbations: int = 16,
+        *,
+        adaptive: bool = False,
+        eta: float = 0.01,
+    ) -> None:
+        self.source = source
+        self.rho = check_number("rho", rho, low=0, low_open=True)
+        self.perturbations = check_integer("perturbations", perturbations, low=1)
+        self.adaptive = adaptive
+        self.eta = check_number("eta", eta, low=0)
+
+    def prepare(self, step: int) -> SideInformation:
+        gradients = [self.source.at(step, part) for part in range(1, self.perturbations + 1)]
+        if self.adaptive:
+            weights = self.source.flat.get()
+            rows = [adaptive_ascent(gradient, weights, self.rho, self.eta) for gradient in gradients]
+        else:
+            rows = [ascent(gradient, self.rho) for gradient in gradients]
+        return SideInformation(perturbations=torch.stack(rows))
+
+    def fingerprint(self) -> dict[str, Any]:
+        settings = {"rho": self.rho, "perturbations": self.perturbations, "adaptive": self.adaptive, "eta": self.eta}
+        return {"method": self.name, **settings, **self.source.fingerprint()}
 
 
 @METHODS.register
 class DopeSgd(WithGradients):
-    """DOPE-SGD (Nasr et al. 2023): clip what a record's gradient adds to the public one.
+    """DOPE-SGD (Nasr et al. 2023): clip the difference between a record's gradient and the public one.
 
-    The direction is g_pub + (1/B) (sum_i clip(g_i - g_pub, C) + noise). Where g_pub is close to the private gradients
-    the differences are short: little is lost by clipping, and C, and with it the noise, can be smaller.
+    The direction is g_pub + (1/B) (sum_i clip(g_i - g_pub, C) + noise). If g_pub is close to the private gradients the
+    differences are short: little is lost by clipping, and C, and with it the noise, can be smaller.
 
     * Sign: equation 3 of Park et al. (2024) has clip(g_pub - g_pr) added to g_pub. Unclipped and without noise, that is
-      2 g_pub - g_pr, which steps against the private gradient. Here the difference has the sign of Nasr et al.:
-      unclipped, the direction is the private gradient itself.
-    * The sum over a Poisson batch of n_t records is divided by the public expected size B, so what is subtracted is
-      (n_t / B) g_pub and what is added back is g_pub: they cancel exactly only in expectation. Dividing by n_t would
-      show how many records took part.
-    * It may diverge when public gradients grow (Park et al. 2024, section 5.1 and D.3): they are cut, by default to C
-      (:meth:`privmix.training.public.registry.ExtendedConfig.longest`). The same cut vector is subtracted and added
-      back.
-
-    Args:
-        source: of public gradients.
-
-    Example:
-        >>> from privmix.training.gradients.parameters import FlatParameters
-        >>> from privmix.training.examples import PublicData
-        >>> model = torch.nn.Linear(2, 2)
-        >>> data = PublicData.of([[1.0, 0.0], [0.0, 1.0]], [0, 1], classes=2)
-        >>> method = DopeSgd(PublicGradients(model, FlatParameters(model), data, batch_size=2, seed=0))
-        >>> centre = method.prepare(0).centre
-        >>> bool((method.combine(torch.zeros(6), 0) == centre).all())
-        True
+      2 g_pub - g_pr, which steps against the private gradient. The sign here is that of Nasr et al.
+    * The sum over a Poisson batch of n_t records is divided by the public expected size B. So (n_t / B) g_pub is
+      subtracted and g_pub added back: they cancel exactly only in expectation. Dividing by n_t would show the size of
+      the batch.
+    * It may diverge when public gradients grow (Park et al. 2024, section 5.1 and D.3): they are cut, by default to C.
+      The same cut vector is subtracted and added back.
     """
 
     name: ClassVar[str] = "dope"
@@ -60,17 +88,8 @@ class DopeSgd(WithGradients):
 class MirrorDescent(WithGradients):
     """PDA-DPMD in its first-order form (Amid et al. 2022): mix the noisy private gradient with the public one.
 
-    The direction is a_t g_private + (1 - a_t) g_pub with a_t = cos(pi t / (2 T0)), which falls from 1 at the start to
-    0 at step T0 and stays there; ``floor`` keeps it from falling all the way. Records are clipped as in DP-SGD.
-
-    Args:
-        source: of public gradients.
-        steps: of the private phase, T.
-        decay_steps: T0; by default T.
-        floor: smallest a_t.
-
-    Raises:
-        InvalidInput: a number is out of range.
+    The direction is a_t g_private + (1 - a_t) g_pub with a_t = cos(pi t / (2 T0)). The factor a_t falls from 1 at the
+    start to 0 at step T0 (default T) and stays there, or at ``floor``. Records are clipped as in DP-SGD.
     """
 
     name: ClassVar[str] = "mirror"
@@ -81,10 +100,9 @@ class MirrorDescent(WithGradients):
         super().__init__(source)
         check_integer("steps", steps, low=1)
         self.decay_steps = steps if decay_steps is None else check_integer("decay steps", decay_steps, low=1)
-        self.floor = check_number("floor of the private share", floor, low=0, high=1)
+        self.floor = check_number("least private share", floor, low=0, high=1)
 
     def private_share(self, step: int) -> float:
-        """a_t at ``step`` (from 0)."""
         return max(self.floor, math.cos(math.pi / 2 * min(step / self.decay_steps, 1.0)))
 
     def _side_information(self, gradient: Tensor, step: int) -> SideInformation:
@@ -102,22 +120,12 @@ class MirrorDescent(WithGradients):
 class AdaDps(WithGradients):
     """AdaDPS (Li, Zaheer, Reddi, Smith 2022), with RMSProp: gradients are divided by the public second moment first.
 
-    A running average A of squared public gradients, free of the bias towards its start at zero, gives
-    D = sqrt(A) + damping * rms(sqrt(A)); a record's gradient is multiplied by c / D and clipped, and nothing is
-    undone afterwards. The constant c is public: it keeps the length of sqrt(A), so a clipping bound that suits
-    DP-SGD suits this too. (The paper has c = 1 and tunes the bound.) A damping relative to the mean size takes the
-    place of an absolute epsilon: no factor exceeds another by more than (max(sqrt(A)) / rms + damping) / damping.
-
-    The average depends on the weights of earlier steps: :meth:`state_dict` holds it, and a resumed run must load it.
-    ``combine`` is what moves it on, so ``prepare`` may be repeated; steps must come in order.
-
-    Args:
-        source: of public gradients.
-        decay: share of the old average that is kept each step, beta.
-        damping: relative; large values lead back to DP-SGD.
-
-    Raises:
-        InvalidInput: a number is out of range.
+    A running average A of squared public gradients, free of the bias towards its start at zero, gives D = sqrt(A) +
+    damping * rms(sqrt(A)). A record's gradient is multiplied by c / D and clipped, and nothing is undone afterwards.
+    The public c keeps the length of sqrt(A), so a clipping bound of DP-SGD suits this too (the paper has c = 1 and
+    tunes the bound). A relative damping replaces an absolute epsilon: no factor exceeds another by more than
+    (max(sqrt(A)) / rms + damping) / damping. A depends on the weights of earlier steps: a resumed run must load
+    :meth:`state_dict`. ``combine`` updates A, so ``prepare`` may be repeated; steps must come in order.
     """
 
     name: ClassVar[str] = "adadps"

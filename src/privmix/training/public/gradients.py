@@ -18,28 +18,11 @@ from privmix.training.gradients.parameters import FlatParameters
 
 
 def public_gradient(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0) -> Tensor:
-    """Gradient of the mean soft-target cross entropy over a public batch, at the model's weights.
+    """Return the gradient (P,) of the mean soft-target cross entropy over a public batch, detached.
 
     Formal guarantees:
         * Without a trace: weights, buffers, ``grad`` fields and torch's global generators are as before.
         * Repeatable: equal weights, batch and seed give equal gradients on one machine.
-
-    Args:
-        model: in the mode (train or eval) that it is in.
-        flat: its trainable parameters.
-        x: (b, ...) inputs.
-        targets: (b, classes).
-        seed: of what the model itself draws, such as dropout.
-
-    Returns:
-        (P,), detached.
-
-    Example:
-        >>> model = nn.Linear(2, 2)
-        >>> data = PublicData.of([[1.0, 0.0]], [0], classes=2)
-        >>> gradient = public_gradient(model, FlatParameters(model), data.x, data.targets)
-        >>> tuple(gradient.shape), float(gradient.sum().abs()) < 1e-6
-        ((6,), True)
     """
     return public_loss_and_gradient(model, flat, x, targets, seed=seed)[1]
 
@@ -47,7 +30,7 @@ def public_gradient(model: nn.Module, flat: FlatParameters, x: Tensor, targets: 
 def public_loss_and_gradient(
     model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, *, seed: int = 0
 ) -> tuple[float, Tensor]:
-    """The mean public loss and :func:`public_gradient`."""
+    """Return the mean public loss and :func:`public_gradient`."""
     with torch.enable_grad(), own_randomness(flat.device, seed):
         loss, leaves = public_loss(model, flat, x, targets)
         parts = torch.autograd.grad(loss, leaves, allow_unused=True, materialize_grads=True)
@@ -55,7 +38,7 @@ def public_loss_and_gradient(
 
 
 def public_loss(model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """The mean public loss as a function of fresh leaves that share the weights' values, and these leaves."""
+    """Return the mean public loss as a function of fresh leaves that share the weights' values, and these leaves."""
     named = dict(model.named_parameters())
     leaves = {name: named[name].detach().requires_grad_() for name in flat.names}
     # Copies, so that a layer that counts or averages does not do so here.
@@ -77,20 +60,13 @@ def own_randomness(device: torch.device, seed: int) -> Iterator[None]:
 
 
 def ascent(gradient: Tensor, rho: float) -> Tensor:
-    """The step of length ``rho`` along ``gradient`` (P,), or none where it is zero (Park et al., equations 4 and 6).
-
-    Example:
-        >>> ascent(torch.tensor([3.0, 4.0]), 0.5)
-        tensor([0.3000, 0.4000])
-    """
+    """Return the step of length ``rho`` along ``gradient`` (P,), or zero (Park et al., equations 4 and 6)."""
     return _with_length(gradient.double(), rho, _norm(gradient)).to(gradient.dtype)
 
 
 def adaptive_ascent(gradient: Tensor, weights: Tensor, rho: float, eta: float) -> Tensor:
-    """The adaptive step rho T² g / ||T g|| with T = |w| + eta, elementwise (ASAM, Kwon et al. 2021).
-
-    Unlike :func:`ascent` it follows the scale of each weight (P,), so its natural radius is larger.
-    """
+    """Return the adaptive step rho T² g / ||T g|| with T = |w| + eta, elementwise (ASAM, Kwon et al. 2021)."""
+    # Unlike `ascent` it follows the scale of each weight (P,), so its natural radius is larger.
     scale = weights.double().abs() + eta
     scaled = scale * gradient
     return _with_length(scale * scaled, rho, _norm(scaled)).to(gradient.dtype)
@@ -98,24 +74,10 @@ def adaptive_ascent(gradient: Tensor, weights: Tensor, rho: float, eta: float) -
 
 @dataclass(frozen=True, eq=False)
 class PublicGradients:
-    """Public gradients by step: what the extended methods ask for.
+    """Public gradients by step, for extended methods; longer ones are cut to ``max_norm``."""
 
-    A gradient that is not finite counts as zero, with a warning: as a centre it would turn every private gradient into
-    NaN. One that is merely large is what ``max_norm`` is for (Park et al. 2024, section 5.1 and D.3: DOPE-SGD may
-    diverge).
-
-    Attributes:
-        model: its weights are read at each call.
-        flat: its trainable parameters.
-        data: public records.
-        batch_size: of each public batch (Park et al. 2024: 64).
-        seed: public.
-        augment: of public batches.
-        max_norm: longer gradients are cut to this length; None: never.
-
-    Raises:
-        InvalidInput: a number is out of range.
-    """
+    # A gradient that is not finite counts as zero, with a warning: as a centre it would turn every private gradient
+    # into NaN. Large ones are cut since DOPE-SGD may diverge (Park et al. 2024, section 5.1 and D.3).
 
     model: nn.Module
     flat: FlatParameters
@@ -126,7 +88,7 @@ class PublicGradients:
     max_norm: float | None = None
 
     def __post_init__(self) -> None:
-        check_integer("public_batch", self.batch_size, low=1, high=self.data.size)
+        check_integer("public_method batch_size", self.batch_size, low=1, high=self.data.size)
         check_integer("public seed", self.seed, low=0)
         if self.max_norm is not None:
             check_number("largest public gradient norm", self.max_norm, low=0, low_open=True)
@@ -144,7 +106,7 @@ class PublicGradients:
         return gradient
 
     def fingerprint(self) -> dict[str, Any]:
-        """Settings and a digest of the data, as JSON values."""
+        """Return settings and a digest of the data, as JSON values."""
         return {
             "public_data": self.data.fingerprint(),
             "public_batch_size": self.batch_size,

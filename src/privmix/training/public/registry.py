@@ -15,16 +15,7 @@ from privmix.training.public.gradients import PublicGradients
 
 
 def build_method(config: ExtendedConfig, source: PublicGradients, steps: int) -> ExtendedMethod | None:
-    """The method that ``config`` names, or None for ``none``.
-
-    Args:
-        config: its ``batch_size`` and what is :meth:`~ExtendedConfig.longest` are for whoever makes ``source``.
-        source: of public gradients.
-        steps: of the private phase.
-
-    Raises:
-        InvalidInput: a setting is out of range, or ``source`` was made with others than ``config``'s.
-    """
+    """Return the method that ``config`` names, or None for ``none``; raise where ``source`` has other settings."""
     names = parse_method(config.method)
     named = config.max_norm is not None and source.max_norm != config.max_norm
     if names and (source.batch_size != config.batch_size or named):
@@ -43,14 +34,10 @@ def _build(name: str, config: ExtendedConfig, source: PublicGradients, steps: in
 
 
 class Combined(ExtendedMethod):
-    """Several methods in one step: at most one that perturbs weights, and at most one that directs.
+    """Several methods in one step: at most one that perturbs weights, and at most one that directs."""
 
-    What directs (a centre, a scale, another direction) is designed for the gradients that clipping sees, and two of
-    them would each undo the other's reckoning; perturbed weights go with any of them.
-
-    Raises:
-        InvalidInput: fewer than two methods, or two of a kind.
-    """
+    # A centre, scale or other direction is designed for the gradients that clipping sees: two would invalidate each
+    # other.
 
     name: ClassVar[str] = "combined"
 

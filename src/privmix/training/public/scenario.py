@@ -1,4 +1,4 @@
-"""What each scenario uses public records for."""
+"""The use of public records in each scenario."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from privmix.training.public.config import Scenario
 
 @dataclass(frozen=True, eq=False)
 class PublicUse:
-    """What a scenario uses: records for the warm-up, and for the private phase; None where there is no use."""
+    """Public records of a scenario: for the warm-up, and for the private phase; None where there is no use."""
 
     warm_up: PublicData | None
     private_phase: PublicData | None
@@ -21,23 +21,7 @@ class PublicUse:
 def plan_public_use(
     scenario: str, public: PublicData | None = None, synthetic: PublicData | None = None, method: str = "none"
 ) -> PublicUse:
-    """Say which records ``scenario`` uses when, and refuse what does not fit it.
-
-    Args:
-        scenario: one of :class:`Scenario`.
-        public: real public records.
-        synthetic: records that a model made from public ones.
-        method: name of the extended method (see :func:`privmix.training.public.base.parse_method`).
-
-    Raises:
-        InvalidInput: the scenario is unknown, lacks data or a method, or was given some that it would ignore.
-
-    Example:
-        >>> data = PublicData.of([[0.0], [1.0]], [0, 1], classes=2)
-        >>> use = plan_public_use("warm-synthetic", data, data)
-        >>> use.warm_up.size, use.private_phase
-        (4, None)
-    """
+    """Return the records that ``scenario`` uses in each phase; raise for missing or unused data or methods."""
     try:
         chosen = Scenario(scenario)
     except ValueError:

@@ -27,30 +27,15 @@ def warm_up(
 ) -> None:
     """Train ``model`` in place on public records, without privacy.
 
-    An epoch visits every record once, in an order that depends on (seed, epoch). Buffers (running averages) stay as
-    they are, as in the private phase; the model's mode and its ``grad`` fields are put back.
+    An epoch visits every record once, in an order that depends on (seed, epoch). Buffers, mode and ``grad`` fields stay
+    as they are. The stage of ``progress`` shows the public loss.
 
     Formal guarantees:
         * Repeatable: equal models, data, config and seed give equal weights on one machine.
         * Apart: torch's and NumPy's global generators are neither read nor moved.
 
-    Args:
-        model: its trainable parameters are changed.
-        public: records without protection.
-        config: settings.
-        seed: a public integer >= 0.
-        progress: called after each epoch; the stage tells the loss of public records.
-        augment: of each batch.
-
     Raises:
-        InvalidInput: the public loss is no longer finite: the learning rate is too large.
-
-    Example:
-        >>> data = PublicData.of([[1.0, 0.0], [0.0, 1.0]], [0, 1], classes=2)
-        >>> model = nn.Linear(2, 2)
-        >>> warm_up(model, data, WarmUpConfig(epochs=30, batch_size=2, learning_rate=1.0), seed=0)
-        >>> model(data.x).argmax(dim=1).tolist()
-        [0, 1]
+        InvalidInput: the public loss is not finite: the learning rate is too large.
     """
     check_integer("public seed", seed, low=0)
     flat = FlatParameters(model)
@@ -63,7 +48,7 @@ def warm_up(
         for epoch in range(config.epochs):
             loss = _epoch(model, flat, optimiser, public, config, seed, epoch, augment)
             if not math.isfinite(loss):
-                raise InvalidInput("warm_up_rate", config.learning_rate, "a smaller one: the loss diverged")
+                raise InvalidInput("warm_up learning_rate", config.learning_rate, "a smaller one: the loss diverged")
             if progress is not None:
                 progress(f"warm-up (public loss {loss:.3f})", epoch + 1, config.epochs)
     finally:
@@ -91,7 +76,7 @@ def _epoch(
         x, targets = public.rows(rows, generator, augment)
         own = int(generator.integers(2**31))
         if config.adversary > 0:
-            # Of a generator of its own: orders and views are those of a warm-up without an adversary.
+            # A generator of its own: orders and views are those of a warm-up without an adversary.
             start = int(public_generator("adversary", seed, epoch, index).integers(2**31))
             radius, steps = config.adversary, config.adversary_steps
             x = adversarial(model, flat, x, targets, radius=radius, steps=steps, seed=start)
@@ -107,11 +92,9 @@ def _epoch(
 def step_gradient(
     model: nn.Module, flat: FlatParameters, x: Tensor, targets: Tensor, config: WarmUpConfig, *, seed: int = 0
 ) -> tuple[float, Tensor]:
-    """The loss at the weights w, and the gradient that the optimiser follows, (P,).
-
-    SGD's is that at w; SAM's and ASAM's that at w + v, where v is the step of radius rho along which the loss of the
-    same batch rises most to first order (Park et al. 2024, equation 4). The weights are the same bits afterwards.
-    """
+    """Return the loss at the weights w, and the gradient (P,) that the optimiser follows; w is restored bit by bit."""
+    # SGD's is at w; SAM's and ASAM's at w + v. The step v of radius rho is along the steepest rise of the same batch's
+    # loss to first order (Park et al. 2024, equation 4).
     loss, gradient = public_loss_and_gradient(model, flat, x, targets, seed=seed)
     if config.optimiser == "sgd":
         return loss, gradient

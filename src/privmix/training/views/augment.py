@@ -1,9 +1,5 @@
-"""Augmentations of one image: self-augmentation (De et al. 2022) and those that Bao et al. (2023) compare (Table 4).
-
-Each draws its parameters for every view from the view's own randomness and hands them to
-:mod:`privmix.training.views.transforms`. Where a paper gives no strength, the defaults are usual ones for small
-images.
-"""
+"""Augmentations of one image: self-augmentation (De et al. 2022) and those that Bao et al. (2023) compare (Table 4)."""
+# If a paper gives no strength, the defaults are usual ones for small images.
 
 from __future__ import annotations
 
@@ -29,18 +25,12 @@ class Flip(Augmentation):
     probability: float = 0.5
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
-        """Mirror every image."""
         return images.flip(-1)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crop(Augmentation):
-    """A window of the image's size from the image padded on all sides.
-
-    Attributes:
-        padding: pixels.
-        mode: ``"reflect"`` (De et al. 2022) or ``"zeros"``.
-    """
+    """A window of the image's size from the image padded on all sides by ``padding`` pixels (De et al.: reflect)."""
 
     name: ClassVar[str] = "crop"
     padding: int = 4
@@ -52,19 +42,16 @@ class Crop(Augmentation):
         check_choice("crop mode", self.mode, ["reflect", "zeros"])
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
-        """Every place of the window is equally likely."""
         top, left = random.integers("place", 2 * self.padding + 1, 2).unbind(dim=1)
         return transforms.crop_padded(images, top, left, self.padding, reflect=self.mode == "reflect")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Jitter(Augmentation):
-    """Colour jitter: brightness, contrast, saturation, hue, in this order; grey images get the first two only.
+    """Colour jitter: brightness, contrast, saturation, hue, in this order; grey images get the first two only."""
 
-    Attributes:
-        brightness, contrast, saturation: s >= 0, factors are uniform on [max(0, 1 - s), 1 + s].
-        hue: up to 0.5; the hue turns by a uniform part of the circle on [-hue, hue].
-    """
+    # s >= 0: factors are uniform on [max(0, 1 - s), 1 + s]; the hue turns by a uniform part of the circle on [-hue,
+    # hue].
 
     name: ClassVar[str] = "jitter"
     brightness: float = 0.4
@@ -96,12 +83,7 @@ class Jitter(Augmentation):
 
 @dataclass(frozen=True, kw_only=True)
 class Affine(Augmentation):
-    """Rotation about the centre and translation, with zeros from outside.
-
-    Attributes:
-        degrees: rotation is uniform on [-degrees, degrees].
-        translation: shifts are uniform on [-translation, translation] times the height and the width.
-    """
+    """Rotation by up to ``degrees`` and shift by up to ``translation`` times height and width, zeros outside."""
 
     name: ClassVar[str] = "affine"
     degrees: float = 15.0
@@ -122,12 +104,7 @@ class Affine(Augmentation):
 
 @dataclass(frozen=True, kw_only=True)
 class Cutout(Augmentation):
-    """Fill a square, cut at the edge, around a pixel that is chosen uniformly.
-
-    Attributes:
-        size: the square's side as a part of the image's shorter side.
-        fill: what it is filled with; grey is what models see as 0.
-    """
+    """Fill a square, ``size`` of the shorter side, around a uniform pixel; grey is what models see as 0."""
 
     name: ClassVar[str] = "cutout"
     size: float = 0.5
@@ -139,7 +116,7 @@ class Cutout(Augmentation):
         check_number("cutout fill", self.fill, low=0, high=1)
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
-        """The square's side is rounded to pixels, at least one."""
+        """Erase a square; its side is rounded to pixels, at least one."""
         height, width = images.shape[-2:]
         row, column = random.integers("row", height), random.integers("column", width)
         side = torch.full_like(row, max(1, round(self.size * min(height, width))))
@@ -159,18 +136,14 @@ class Noise(Augmentation):
         check_number("noise std", self.std, low=0)
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
-        """Independent for each value."""
         return (images + random.normal("noise", *images.shape[1:]) * self.std).clamp_(0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Blur(Augmentation):
-    """Gaussian blur; the edge is reflected.
+    """Gaussian blur with deviation uniform on [low, high] pixels, reflected at the edge."""
 
-    Attributes:
-        low, high: the standard deviation, in pixels, is uniform on [low, high].
-        radius: where the filter is cut off; None: a twentieth of the shorter side (as SimCLR), at least one pixel.
-    """
+    # radius: where the filter is cut off; None: a twentieth of the shorter side (as SimCLR), at least one pixel.
 
     name: ClassVar[str] = "blur"
     low: float = 0.1
@@ -185,7 +158,7 @@ class Blur(Augmentation):
             check_integer("blur radius", self.radius, low=0)
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
-        """An image one pixel high or wide stays as it is under the default radius."""
+        """Blur images; the default radius leaves an image one pixel high or wide unchanged."""
         side = min(images.shape[-2:])
         radius = min(max(1, side // 20), side - 1) if self.radius is None else self.radius
         return transforms.blur(images, _between(random.uniform("sigma"), self.low, self.high), radius)
@@ -198,17 +171,13 @@ class Sobel(Augmentation):
     name: ClassVar[str] = "sobel"
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
-        """The edge pixels are repeated outwards."""
+        """Filter images, with edge pixels repeated outwards."""
         return transforms.sobel(images)
 
 
 @dataclass(frozen=True, kw_only=True)
 class OneOf(Augmentation):
-    """One of several augmentations for each view, chosen uniformly ("+All" of Bao et al. 2023, Table 4).
-
-    Attributes:
-        choices: by default jitter, affine, cutout, noise, blur and Sobel, which the paper adds to flip and crop.
-    """
+    """One of several augmentations for each view, chosen uniformly ("+All" of Bao et al. 2023, Table 4)."""
 
     name: ClassVar[str] = "all"
     choices: tuple[Augmentation, ...] = (Jitter(), Affine(), Cutout(), Noise(), Blur(), Sobel())
@@ -219,7 +188,6 @@ class OneOf(Augmentation):
             raise InvalidInput("augmentations to choose from", "none", "at least one")
 
     def change(self, images: Tensor, random: RecordRandom) -> Tensor:
-        """Each view is changed by its own choice only."""
         choice = random.integers("choice", len(self.choices))
         result = torch.empty_like(images)
         for number, augmentation in enumerate(self.choices):
@@ -229,12 +197,10 @@ class OneOf(Augmentation):
         return result
 
     def check_channels(self, channels: int) -> None:
-        """Every choice takes them."""
         for augmentation in self.choices:
             augmentation.check_channels(channels)
 
     def spec(self) -> dict[str, Any]:
-        """With those of the choices."""
         choices = [augmentation.spec() for augmentation in self.choices]
         return {"name": self.name, "probability": self.probability, "choices": choices}
 
@@ -251,15 +217,7 @@ _MOST_CHOICES: Final = 16
 
 
 def parse_augmentations(text: str) -> tuple[Augmentation, ...]:
-    """Augmentations from their names with commas between, in this order; "none" or nothing gives none.
-
-    Raises:
-        InvalidInput: a name is unknown or there twice.
-
-    Example:
-        >>> [augmentation.name for augmentation in parse_augmentations("flip, crop, all")]
-        ['flip', 'crop', 'all']
-    """
+    """Augmentations from names with commas between, in this order; "none" or nothing gives none."""
     names = [name.strip() for name in text.split(",")]
     if names in ([""], ["none"]):
         return ()
@@ -269,15 +227,7 @@ def parse_augmentations(text: str) -> tuple[Augmentation, ...]:
 
 
 def augmentations_of(specs: Sequence[Mapping[str, Any]]) -> tuple[Augmentation, ...]:
-    """The augmentations that :meth:`Augmentation.spec` described.
-
-    Raises:
-        InvalidInput: these are none, or a setting is out of range.
-
-    Example:
-        >>> augmentations_of([augmentation.spec() for augmentation in SELF_AUGMENTATIONS]) == SELF_AUGMENTATIONS
-        True
-    """
+    """Inverse of :meth:`Augmentation.spec` for several; raise where a setting is out of range."""
     if not isinstance(specs, list | tuple) or len(specs) > len(_KINDS):
         raise InvalidInput("augmentations", type(specs).__name__, "a list of descriptions, one a kind at most")
     found = tuple(_augmentation_of(spec, inner=False) for spec in specs)

@@ -1,4 +1,4 @@
-"""What an augmentation is: a random change of one image that keeps its label, and how several are applied in turn."""
+"""Augmentations: random changes of one image that keep its label, alone or several in turn."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Augmentation(ABC):
         return augment(images, (self,), random)
 
     def check_channels(self, channels: int) -> None:
-        """Raise :class:`InvalidInput` unless images of so many channels can be changed; known before there are any."""
+        """Raise :class:`InvalidInput` unless images of ``channels`` channels can be changed; known before any image."""
         if self.channels and channels not in self.channels:
             allowed = " or ".join(map(str, self.channels))
             raise InvalidInput(f"channels of images for {self.name}", channels, allowed)
@@ -62,23 +62,7 @@ class Augmentation(ABC):
 
 
 def augment(images: Tensor, augmentations: Sequence[Augmentation], random: RecordRandom) -> Tensor:
-    """Apply augmentations one after the other to every view of every record.
-
-    Args:
-        images: (b, K, C, H, W) in [0, 1].
-        augmentations: at most one of each kind, as each kind draws from a purpose of its own.
-        random: of the b records.
-
-    Returns:
-        (b, K, C, H, W) in [0, 1].
-
-    Example:
-        >>> from privmix.training.views.augment import parse_augmentations
-        >>> images = torch.rand(2, 4, 3, 8, 8)
-        >>> random = RecordRandom(torch.tensor([1, 2]))
-        >>> tuple(augment(images, parse_augmentations("flip,crop"), random).shape)
-        (2, 4, 3, 8, 8)
-    """
+    """Apply augmentations in order to every view (b, K, C, H, W) in [0, 1]; at most one of each kind."""
     views = random.views(images.shape[1])
     flat = images.flatten(end_dim=1)
     for augmentation in augmentations:
@@ -87,7 +71,7 @@ def augment(images: Tensor, augmentations: Sequence[Augmentation], random: Recor
 
 
 def check_channels(augmentations: Sequence[Augmentation], channels: int) -> None:
-    """Raise :class:`InvalidInput` unless all of them take images of so many channels."""
+    """Raise :class:`InvalidInput` unless all of them take images of this number of channels."""
     for augmentation in augmentations:
         augmentation.check_channels(channels)
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from privmix.training.views.augmentation import Augmentation
 from privmix.training.views.record_random import RecordRandom
 
-# What comes in from outside of an image: grey, which models see as 0.
+# Fill from outside of an image: grey, which models see as 0.
 _FILL: Final = 128
 _STRONGEST: Final = 9
 # The authors' program for CIFAR moves 32 pixels by up to 10; their table's 150 pixels are of images of 331.
@@ -56,25 +56,12 @@ POLICY: Final[tuple[tuple[_Step, _Step], ...]] = (
 
 @dataclass(frozen=True, kw_only=True)
 class AutoAugment(Augmentation):
-    """One of the policy's 25 pairs of operations for each view, chosen uniformly (Cubuk et al. 2019).
+    """One of the policy's 25 pairs of operations for each view, chosen uniformly (Cubuk et al. 2019)."""
 
-    Each operation of the pair is done with its own probability and magnitude: ten magnitudes are evenly spaced over the
-    operation's range, the weakest first, and shears, shifts and rotations go either way with equal chance. The authors
-    put flips and crops before it and cutout after it: ``flip,crop,autoaugment,cutout``.
-
-    Done by Pillow, whose operations the policy was found with, on 8-bit levels: an image that is changed is rounded to
-    them, which those that were read from files are already. Neighbouring pixels are not blended, and grey comes in from
-    outside. Images of fewer than 255 pixels are not equalized, as they have fewer pixels than levels.
-
-    Raises:
-        InvalidInput: images have neither one channel nor three.
-
-    Example:
-        >>> images = torch.rand(4, 2, 3, 8, 8)
-        >>> views = AutoAugment()(images, RecordRandom(torch.arange(4)))
-        >>> tuple(views.shape), bool((views >= 0).all() and (views <= 1).all())
-        ((4, 2, 3, 8, 8), True)
-    """
+    # Each operation has its own probability and magnitude, one of ten that are evenly spaced over its range; shears,
+    # shifts and rotations go either way with equal chance. The authors' order is ``flip,crop,autoaugment,cutout``.
+    # Pillow applies it, as for the authors, to 8-bit levels, without blending pixels; grey comes in from outside.
+    # Images of fewer than 255 pixels are not equalized, as they have fewer pixels than levels.
 
     name: ClassVar[str] = "autoaugment"
     # Pillow's grey, and red, green and blue.
@@ -111,14 +98,7 @@ def _done(levels: NDArray[np.uint8], steps: list[tuple[str, int, int]]) -> NDArr
 
 
 def operate(image: Image.Image, name: str, magnitude: int, sign: int) -> Image.Image:
-    """One operation of the policy.
-
-    Args:
-        image: grey ("L") or "RGB".
-        name: as in :data:`POLICY`.
-        magnitude: from 0 to 9.
-        sign: 1 or -1: the way that shears, shifts and rotations go; others have none.
-    """
+    """One operation of :data:`POLICY` on a grey ("L") or "RGB" image; magnitude 0 to 9, sign 1 or -1."""
     return _OPERATIONS[name](image, magnitude / _STRONGEST, sign)
 
 

@@ -1,8 +1,5 @@
-"""A bank of views for fixed features: each image is augmented V times before the extractor sees it.
-
-A linear head on features can't augment them, and extracting every view of every step anew would cost more than all of
-the training. A bank extracts V views of each record once; a step draws its base views from them.
-"""
+"""A bank of views for fixed features: each image is augmented V times before the extractor sees it."""
+# Extracting every view of every step again would cost more than all of the training; a step draws from the bank.
 
 from __future__ import annotations
 
@@ -36,26 +33,12 @@ def extract_bank(
     streams: SecretStreams,
     progress: Progress | None = None,
 ) -> TrainingRecords:
-    """Read images and extract the features of ``views`` augmented copies of each.
+    """Read images and extract the features of ``views`` augmented copies of each: records with x (n, V, d).
 
     Formal guarantees:
         * Own record only: a record's views depend on that record and its own seed.
-        * Secret seeds: a record's seed is drawn from the run's streams, not from its place in the dataset, so that the
-          views of all other records have one law whether it is there or not.
-
-    Args:
-        source: images (H, W) or (H, W, C), uint8 or in [0, 1].
-        extractor: takes such images as floats in [0, 1].
-        augmentations: applied to each copy.
-        views: V.
-        streams: the run's; a resumed run draws the same seeds.
-        progress: called with (stage, records done, records in all).
-
-    Returns:
-        Records with x (n, V, d).
-
-    Raises:
-        InvalidInput: the records are no images, or there is nothing to augment with.
+        * Secret seeds: a record's seed is drawn from the run's streams, not from its place in the dataset. So the views
+          of all other records have one law whether it is there or not.
     """
     check_integer("views in the bank", views, low=1)
     if not augmentations:

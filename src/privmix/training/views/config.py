@@ -1,4 +1,4 @@
-"""What is asked of views: which a record gives, by number or by the name of a preset; importing this takes no time."""
+"""Options of views: which a record gives, by number or by the name of a preset; importing this takes no time."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ def _from_descriptions(specs: Sequence[Mapping[str, Any]]) -> Augmentations:
 
 
 def read_augmentations(given: str | Augmentations) -> Augmentations:
-    """Augmentations from their names with commas, or as they are."""
+    """Augmentations from their names, with ``+`` between them, or as they are."""
     from privmix.training.views.augment import parse_augmentations
 
-    return parse_augmentations(given) if isinstance(given, str) else given
+    return parse_augmentations(given.replace("+", ",")) if isinstance(given, str) else given
 
 
 STORED: Final = Coded(_described, _from_descriptions)
@@ -45,7 +45,7 @@ STORED: Final = Coded(_described, _from_descriptions)
 
 
 def self_augmentations() -> Augmentations:
-    """Those of De et al. (2022): where views need some and none are named."""
+    """Return the augmentations of De et al. (2022): the default where views need some and none are named."""
     from privmix.training.views.augment import SELF_AUGMENTATIONS
 
     return SELF_AUGMENTATIONS
@@ -62,34 +62,21 @@ def check_augmentations(augmentations: Augmentations) -> None:
 @described
 @dataclass(frozen=True)
 class ViewConfig:
-    """Which views a record gives. All of them share one clipped gradient, so they cost no privacy.
+    """The views of a record. All of them share one clipped gradient, so they cost no privacy.
 
     S holds ``k_base`` augmentations of the record and ``k_diff`` public examples; the views are S and ``k_self`` mixes
     of two different members of S. Augmentations are applied in their order; examples are drawn without replacement.
-
-    Example:
-        >>> ViewConfig.dp_mix_diff().views
-        36
-        >>> ViewConfig(k_base=1, k_self=2)
-        Traceback (most recent call last):
-            ...
-        privmix.errors.InvalidInput: k_self: got 2; allowed: 0, or `k_base` + `k_diff` >= 2: a mix needs two views
     """
 
-    k_base: Size = option(1, "Augmented copies of a record. Default: by `views`.", unset=True)
-    k_self: Size = option(0, "Mixes of two views. Default: by `views`.", unset=True)
-    k_diff: Size = option(0, "Public examples from `pool`. Default: by `views`.", unset=True)
+    k_base: Size = option(1, "Number of augmented copies of a record. Default: by NAME.")
+    k_self: Size = option(0, "Number of mixes of two views. Default: by NAME.")
+    k_diff: Size = option(0, "Number of public examples from `pool`. Default: by NAME.")
     augmentations: Annotated[Augmentations, STORED] = option(
-        (),
-        "With commas: flip, crop, jitter, affine, cutout, noise, blur, sobel, all, autoaugment; or none. "
-        "Default: flip,crop with such views or `bank`.",
-        name="augment",
-        read=read_augmentations,
-        unset=True,
+        (), "Augmentations: flip+crop, others, or none. Default: flip+crop for such views.", read=read_augmentations
     )
-    mixing: MixingKind = option("mixup", "mixup or cutmix (images).")
-    alpha: Positive = option(0.2, "Mixing weights are Beta(alpha, alpha).")
-    keep_first: bool = option(False, "Leave the first of the augmented copies as it is.", nested=True)
+    mixing: MixingKind = option("mixup", "Mixing of images: mixup or cutmix.")
+    alpha: Positive = option(0.2, "Alpha of the mixing weights, Beta(alpha, alpha).")
+    keep_first: bool = option(False, "Leave the first augmented copy unchanged.")
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -101,20 +88,12 @@ class ViewConfig:
 
     @classmethod
     def named(cls, name: str) -> ViewConfig:
-        """A preset by its name, such as self-aug or dp-mix-self (:mod:`privmix.training.views.presets`).
-
-        Raises:
-            InvalidInput: there is no such preset.
-
-        Example:
-            >>> ViewConfig.named("dp-mix-self") == ViewConfig.dp_mix_self()
-            True
-        """
+        """Return a preset by its name, such as self-aug or dp-mix-self; raise for an unknown one."""
         return PRESETS[name].views()
 
     @classmethod
     def plain(cls) -> ViewConfig:
-        """The record itself: DP-SGD of Abadi et al. (2016)."""
+        """Return the record itself: DP-SGD of Abadi et al. (2016)."""
         return cls()
 
     @classmethod
@@ -126,31 +105,21 @@ class ViewConfig:
     def dp_mix_self(
         cls, k_base: int = 16, k_self: int = 16, augmentations: Sequence[Augmentation] | None = None
     ) -> ViewConfig:
-        """DP-MIX_SELF (Bao et al. 2023, sections 3.1 and 6.2): augmentations of the record, and mixes of these.
-
-        Labels are those of the record throughout.
-        """
+        """DP-MIX_SELF (Bao et al. 2023, sections 3.1, 6.2): augmentations of a record and their mixes, its label."""
         return cls(k_base, k_self, 0, _or_usual(augmentations))
 
     @classmethod
     def dp_mix_diff(
-        cls,
-        k_base: int = 16,
-        k_self: int = 18,
-        k_diff: int = 2,
-        augmentations: Sequence[Augmentation] | None = None,
+        cls, k_base: int = 16, k_self: int = 18, k_diff: int = 2, augmentations: Sequence[Augmentation] | None = None
     ) -> ViewConfig:
         """DP-MIX_DIFF (DP-Mix, sections 3.1 and 6.5): public examples take part in the mixes and are views too."""
         return cls(k_base, k_self, k_diff, _or_usual(augmentations))
 
     @classmethod
     def pure_diff(cls, k_diff: int = 18, k_self: int = 18) -> ViewConfig:
-        """Pure-DP-MIX_DIFF (Bao et al. 2023, appendix B.3 and Table 12): public examples and their mixes only.
-
-        No view holds anything of the record, neither pixels nor label. What is left of it is that it was sampled: each
-        sampled record stands for one random draw of public views. Training without private data, on such draws and
-        without noise, would learn the same or better, so this is a baseline to compare with and nothing to use.
-        """
+        """Pure-DP-MIX_DIFF (Bao et al. 2023, appendix B.3, Table 12): public examples and mixes only."""
+        # No view holds anything of the record; only its sampling remains. Training on such draws without noise would
+        # learn the same or better, so this is a baseline only.
         return cls(0, k_self, k_diff)
 
     @property
@@ -164,12 +133,7 @@ def _or_usual(augmentations: Sequence[Augmentation] | None) -> Augmentations:
 
 
 class Preset(ABC):
-    """Views by a name, which ``PRESETS.register`` makes known.
-
-    Attributes:
-        name: as the option ``views`` says it.
-        words: what help adds in brackets; empty for nothing.
-    """
+    """Views by the name in option ``views``, known by ``PRESETS.register``; help adds ``words`` in brackets."""
 
     name: ClassVar[str]
     words: ClassVar[str] = ""
@@ -177,7 +141,7 @@ class Preset(ABC):
     @classmethod
     @abstractmethod
     def views(cls) -> ViewConfig:
-        """The views."""
+        """Return the views."""
 
 
 PRESETS: Final[Registry[type[Preset]]] = Registry("views", "privmix.training.views", "privmix.views")

@@ -18,13 +18,7 @@ from privmix.training.views.transforms import box_mask
 
 @dataclass(frozen=True)
 class Mixing:
-    """How pairs are mixed.
-
-    Attributes:
-        kind: ``"mixup"`` (Zhang et al. 2018; Bao et al. 2023, equation 3) or ``"cutmix"`` (Yun et al. 2019, images
-            only).
-        alpha: weights are Beta(alpha, alpha); 0.2 in Bao et al. 2023.
-    """
+    """``"mixup"`` (Zhang et al. 2018) or ``"cutmix"`` (Yun et al. 2019, images only), weights Beta(alpha, alpha)."""
 
     kind: MixingKind = "mixup"
     alpha: Positive = 0.2
@@ -33,21 +27,12 @@ class Mixing:
         check_fields(self)
 
     def __call__(self, members: Tensor, targets: Tensor, count: int, random: RecordRandom) -> tuple[Tensor, Tensor]:
-        """Mix ``count`` pairs of distinct members within each of b sets.
+        """Mix ``count`` pairs of members (b, s, ...), s >= 2, within each of b sets, and their targets.
 
         Formal guarantees:
             * Own set only: a set's mixes depend on its members, their targets and its seed.
             * Distinct: no member is mixed with itself; all ordered pairs are equally likely.
             * Labels follow: a mix's target has the weights of its members' shares in it.
-
-        Args:
-            members: (b, s, ...), s >= 2; cutmix: (b, s, C, H, W).
-            targets: (b, s, classes).
-            count: mixes a set.
-            random: of the b sets.
-
-        Returns:
-            (b, count, ...) mixes and (b, count, classes) targets.
         """
         first, second = random.pairs("pair", members.shape[1], count)
         weight = random.beta("weight", self.alpha, count)
@@ -67,20 +52,15 @@ class Mixing:
 class MicrobatchMixer:
     """Mixup among the records of a microbatch: the approach that Bao et al. 2023 (section 3 and Table 1) warn of.
 
-    A mix holds two records, so they share one clipped gradient: adding or removing a record changes a whole group's
-    gradient, and the sensitivity of the clipped sum is 2C rather than C. It is here to be compared with.
+    A mix holds two records, so they share one clipped gradient. Adding or removing a record changes a whole group's
+    gradient, and the sensitivity of the clipped sum is 2C rather than C. It is a baseline.
 
     Formal guarantees:
         * Own group only: views depend on the group's records and its seed.
         * Distinct: pairs are of different records; a group of one record stays itself.
-
-    Attributes:
-        classes: K.
-        layout: gives images; None: views are vectors.
-        mixes: mixed views a group.
-        keep: whether the records themselves are views too (Bao et al. 2023 try both).
-        mixing: how pairs are mixed.
     """
+
+    # mixes: mixed views a group. keep: whether the records are views too (Bao et al. 2023 try both).
 
     classes: int
     layout: ImageLayout | None = None
@@ -94,13 +74,8 @@ class MicrobatchMixer:
         _check_kind(self.mixing, self.layout)
 
     def __call__(self, x: Tensor, labels: Tensor, seed: int) -> tuple[Tensor, Tensor]:
-        """(g, d) records and (g,) labels of one group -> (K, d) or (K, C, H, W) views and (K, classes) targets.
-
-        K is ``mixes``, plus g where records are kept; 1 in a group of one record.
-
-        Raises:
-            InvalidInput: the group is empty, or its shapes are wrong.
-        """
+        """(g, d) records and (g,) labels of a group -> K views and targets; K is ``mixes``, plus g where kept."""
+        # 1 in a group of one record.
         if x.dim() != 2 or len(x) == 0 or labels.shape != x.shape[:1]:
             raise InvalidInput("microbatch", WITHHELD, "at least one vector, and one label for each")
         images = x if self.layout is None else self.layout.to_images(x)

@@ -28,23 +28,9 @@ class ViewPipeline:
         * Chunks change nothing: a batch that is cut in pieces gives the same views.
         * Distinct pairs: a mix is of two different members of S.
         * Labels follow: a mix's target has the weights of its members' shares; base views have the record's label.
-
-    Args:
-        config: which views.
-        layout: how the records' vectors are images; None: they are feature vectors, which can be copied, drawn from a
-            bank and mixed, but neither augmented nor cut.
-        classes: number of classes.
-        pool: public examples; needed just where ``k_diff > 0``.
-
-    Raises:
-        InvalidInput: these do not fit together.
-
-    Example:
-        >>> pipeline = ViewPipeline(ViewConfig.dp_mix_self(4, 2), ImageLayout(1, 8, 8), classes=10)
-        >>> views, targets = pipeline(torch.rand(3, 64), torch.tensor([0, 1, 2]), torch.tensor([5, 6, 7]))
-        >>> tuple(views.shape), tuple(targets.shape)
-        ((3, 6, 1, 8, 8), (3, 6, 10))
     """
+
+    # layout: of images in the records' vectors; None: feature vectors, which are neither augmented nor cut.
 
     def __init__(
         self, config: ViewConfig, layout: ImageLayout | None = None, *, classes: int, pool: PublicData | None = None
@@ -66,26 +52,13 @@ class ViewPipeline:
 
     @property
     def views(self) -> int:
-        """K."""
         return self.config.views
 
     def __call__(self, x: Tensor, labels: Tensor, seeds: Tensor) -> tuple[Tensor, Tensor]:
-        """The views of b records; b may be 0.
-
-        Args:
-            x: (b, d), or (b, V, d) with a bank of V precomputed views of each record, of which ``k_base`` are drawn
-                without replacement.
-            labels: (b,) int64.
-            seeds: (b,) int64, one for each record and step.
-
-        Returns:
-            Views (b, K, C, H, W) with a layout and (b, K, d) without, in the order base, pool, mixes; targets
-            (b, K, classes).
-
-        Raises:
-            InvalidInput: wrong shapes, or fewer than ``k_base`` views in the bank. No message holds the number of
-                records, which is private where sampling is Poisson.
-        """
+        """Return the views (b, K, C, H, W) or (b, K, d), in order base, pool, mixes, and targets (b, K, classes)."""
+        # ``x`` is (b, d), or (b, V, d) with a bank, of which ``k_base`` views are drawn without replacement; b may be
+        # 0. ``seeds`` (b,): one for each record and step. No message holds the number of records, private under Poisson
+        # sampling.
         self._check(x, labels, seeds)
         config, random = self.config, RecordRandom(seeds)
         members = self._base(x, random)
@@ -102,7 +75,7 @@ class ViewPipeline:
         return members, targets
 
     def _base(self, x: Tensor, random: RecordRandom) -> Tensor:
-        """The ``k_base`` views that come from the record alone."""
+        """Return the ``k_base`` views that come from the record alone."""
         config = self.config
         if x.dim() == 3:
             chosen = random.subset("bank", x.shape[1], config.k_base)
@@ -119,10 +92,7 @@ class ViewPipeline:
         return x if self.layout is None else self.layout.to_images(x)
 
     def check_records(self, shape: Sequence[int]) -> None:
-        """Raise :class:`InvalidInput` unless records of this shape, (d,) or (V, d) with a bank, can be viewed.
-
-        For callers who want to know before they have a batch; every call checks it as well.
-        """
+        """Raise :class:`InvalidInput` unless records of this shape, (d,) or (V, d) with a bank, can be viewed."""
         if len(shape) not in (1, 2):
             raise InvalidInput("shape of a record", tuple(shape), "(d,), or (V, d) with a bank of V views")
         if self.layout is not None and shape[-1] != self.layout.dim:

@@ -1,4 +1,4 @@
-"""The papers' views, as presets: each is the class method of :class:`ViewConfig` that tells of it."""
+"""The papers' views, as presets: each is described by its class method of :class:`ViewConfig`."""
 
 from __future__ import annotations
 
@@ -9,16 +9,12 @@ from privmix.training.views.config import PRESETS, Preset, ViewConfig
 
 @PRESETS.register
 class Plain(Preset):
-    """See :meth:`ViewConfig.plain`."""
-
     name: ClassVar[str] = "plain"
     views = ViewConfig.plain
 
 
 @PRESETS.register
 class SelfAug(Preset):
-    """See :meth:`ViewConfig.self_aug`."""
-
     name: ClassVar[str] = "self-aug"
     words: ClassVar[str] = "De et al."
     views = ViewConfig.self_aug
@@ -26,8 +22,6 @@ class SelfAug(Preset):
 
 @PRESETS.register
 class DpMixSelf(Preset):
-    """See :meth:`ViewConfig.dp_mix_self`."""
-
     name: ClassVar[str] = "dp-mix-self"
     words: ClassVar[str] = "DP-Mix"
     views = ViewConfig.dp_mix_self
@@ -35,8 +29,6 @@ class DpMixSelf(Preset):
 
 @PRESETS.register
 class DpMixDiff(Preset):
-    """See :meth:`ViewConfig.dp_mix_diff`."""
-
     name: ClassVar[str] = "dp-mix-diff"
     words: ClassVar[str] = "DP-Mix, with `pool`"
     views = ViewConfig.dp_mix_diff
@@ -44,8 +36,6 @@ class DpMixDiff(Preset):
 
 @PRESETS.register
 class PureDiff(Preset):
-    """See :meth:`ViewConfig.pure_diff`."""
-
     name: ClassVar[str] = "pure-diff"
     words: ClassVar[str] = "with `pool`"
     views = ViewConfig.pure_diff

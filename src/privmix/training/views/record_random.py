@@ -1,11 +1,7 @@
-"""Randomness that belongs to one record: a vectorised counter-based generator on the records' own seeds.
-
-A draw is a hash of (seed, purpose, counter), so neither the other records of a batch nor its size has a part in it.
-The hash is the finaliser of splitmix64 (Steele, Lea and Flood 2014) on 64-bit integers, which is exact on every
-device. It is no cipher: what augments a record need not be secret, since a record's views may depend on its data and
-on any randomness that is independent of the other records. Noise and sampling draw from
-:mod:`privmix.mechanisms.streams`.
-"""
+"""Randomness that belongs to one record: a vectorised counter-based generator on the records' own seeds."""
+# A draw is a hash of (seed, purpose, counter), by the finaliser of splitmix64 (Steele, Lea and Flood 2014). It is no
+# cipher: a record's views may depend on its data and on any randomness that is independent of the other records. Noise
+# and sampling draw from :mod:`privmix.mechanisms.streams`.
 
 from __future__ import annotations
 
@@ -25,27 +21,16 @@ _SECOND: Final = 0x94D049BB133111EB - 2**64
 
 
 class RecordRandom:
-    """Random numbers for b records, each a function of its record's seed, a purpose and a counter.
+    """Random numbers for b records, each a function of its record's seed (63 bits), a purpose and a counter.
 
-    There is no state: the same call gives the same numbers again, so each use has a purpose (a name) of its own.
-    The first entries of a longer draw are those of a shorter one along its first axis.
+    There is no state: the same call gives the same numbers again, so each use has a purpose (a name) of its own. The
+    first entries of a longer draw are those of a shorter one along its first axis.
 
     Formal guarantees:
-        * Own seed only: row i of every result is a function of ``seeds[i]``, whatever the other seeds and their number.
+        * Own seed only: row i of every result is a function of ``seeds[i]``, for any number of other seeds.
         * Purposes apart: draws of one purpose do not change when draws of another are added.
-        * Every device: bits, uniforms, integers, subsets and pairs are equal to the last bit on CPU and CUDA;
-          normals and betas are computed in float64 and equal but for the last bit of float32, rarely.
-
-    Args:
-        seeds: (b,) int64; 63 random bits each, but any will do.
-
-    Example:
-        >>> random = RecordRandom(torch.tensor([7, 8, 9]))
-        >>> tuple(random.uniform("flip", 4).shape)
-        (3, 4)
-        >>> alone = RecordRandom(torch.tensor([8]))
-        >>> bool((alone.uniform("flip", 4) == random.uniform("flip", 4)[1:2]).all())
-        True
+        * Every device: bits, uniforms, integers, subsets and pairs are equal to the last bit on CPU and CUDA. Normals
+          and betas are computed in float64 and equal but for the last bit of float32, rarely.
     """
 
     def __init__(self, seeds: Tensor) -> None:
@@ -59,7 +44,6 @@ class RecordRandom:
 
     @property
     def device(self) -> torch.device:
-        """Where the seeds are, and the draws will be."""
         return self._seeds.device
 
     def bits(self, purpose: str, *shape: int) -> Tensor:
@@ -88,12 +72,10 @@ class RecordRandom:
         return both.flatten(start_dim=1)[:, :count].reshape(len(self), *shape).to(torch.float32)
 
     def beta(self, purpose: str, alpha: float, *shape: int) -> Tensor:
-        """(b, *shape) float32 from the symmetric Beta(alpha, alpha), from four uniforms each, without rejection.
-
-        With W ~ Beta(alpha + 1, alpha + 1) by Ulrich's polar method (1984) and uniforms U, V, the ratio
-        W U^(1/alpha) / (W U^(1/alpha) + (1 - W) V^(1/alpha)) is Beta(alpha, alpha), since Gamma(alpha + 1) times
-        U^(1/alpha) is Gamma(alpha). It is formed from logarithms, as U^(1/alpha) underflows for small alpha.
-        """
+        """Symmetric Beta(alpha, alpha) numbers, float32, from four uniforms each, without rejection."""
+        # Let W ~ Beta(alpha + 1, alpha + 1) by Ulrich's polar method (1984), with uniforms U, V. The ratio W
+        # U^(1/alpha) / (W U^(1/alpha) + (1 - W) V^(1/alpha)) is Beta(alpha, alpha). The reason is that Gamma(alpha + 1)
+        # times U^(1/alpha) is Gamma(alpha). It is formed from logarithms, as U^(1/alpha) underflows for small alpha.
         check_number("alpha", alpha, low=0, low_open=True)
         radial, angle, first, second = (part.contiguous() for part in self._open(purpose, *shape, 4).unbind(-1))
         share = 0.5 + 0.5 * torch.sqrt(1.0 - radial ** (2.0 / (2.0 * alpha + 1.0))) * torch.cos(2.0 * math.pi * angle)
@@ -101,10 +83,8 @@ class RecordRandom:
         return torch.sigmoid(odds).to(torch.float32)
 
     def subset(self, purpose: str, high: int, size: int) -> Tensor:
-        """(b, size) int64: distinct numbers from 0 to ``high - 1``, each set equally likely, in no special order.
-
-        Floyd's algorithm (Bentley and Floyd 1987); the order of the numbers within a row is not uniform.
-        """
+        """(b, size) int64: distinct numbers from 0 to ``high - 1``, each set equally likely, in biased order."""
+        # Floyd's algorithm (Bentley and Floyd 1987).
         check_integer("size of a subset", size, low=0, high=high)
         chosen = torch.empty(len(self), size, dtype=torch.int64, device=self.device)
         for place in range(size):
@@ -126,11 +106,11 @@ class RecordRandom:
         return RecordRandom(self.bits(f"derive/{purpose}"))
 
     def views(self, count: int) -> RecordRandom:
-        """A generator for b * count views, record by record; a view's draws do not depend on ``count``."""
+        """Return a generator for b * count views, record by record; a view's draws do not depend on ``count``."""
         return RecordRandom(self.bits("views", count).flatten())
 
     def select(self, index: Tensor) -> RecordRandom:
-        """The generator of those records that ``index`` (integers or a mask) picks."""
+        """Return the generator of those records that ``index`` (integers or a mask) picks."""
         return RecordRandom(self._seeds[index])
 
     def _open(self, purpose: str, *shape: int) -> Tensor:

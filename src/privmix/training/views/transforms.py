@@ -1,8 +1,6 @@
-"""What augmentations do to images once their parameters are drawn: plain tensor functions on (n, C, H, W) in [0, 1].
-
-Image i of a result depends on image i and its parameters alone, to the last bit: everything is element by element, or
-a sum that is exact in any order. A convolution or a mean would be faster, but their rounding may vary with n.
-"""
+"""Image operations with drawn parameters: plain tensor functions on (n, C, H, W) in [0, 1]."""
+# Image i of a result depends on image i and its parameters alone, to the last bit. All is element by element, or a sum
+# that is exact in any order. The rounding of a convolution or a mean may vary with n.
 
 from __future__ import annotations
 
@@ -21,14 +19,7 @@ _SUM_BITS: Final = 20
 
 
 def crop_padded(images: Tensor, top: Tensor, left: Tensor, padding: int, *, reflect: bool) -> Tensor:
-    """The H x W window at ``top``, ``left`` ((n,) from 0 to 2 * padding) of images padded by ``padding`` on all sides.
-
-    Args:
-        reflect: pad with the mirror image, its edge not repeated (De et al. 2022); else with zeros.
-
-    Raises:
-        InvalidInput: there are too few pixels to reflect.
-    """
+    """Return the H x W window at ``top``, ``left`` (n,) of images padded by mirroring (edge not repeated) or zeros."""
     if reflect:
         _check_reflection("crop padding", padding, (images.shape[-2], images.shape[-1]))
     rows = _window(top, images.shape[-2], padding)
@@ -41,11 +32,7 @@ def crop_padded(images: Tensor, top: Tensor, left: Tensor, padding: int, *, refl
 
 
 def rotate_and_shift(images: Tensor, degrees: Tensor, down: Tensor, right: Tensor) -> Tensor:
-    """Rotate about the centre (counter-clockwise as seen), then shift by pixels; bilinear, zeros from outside.
-
-    Args:
-        degrees, down, right: (n,).
-    """
+    """Rotate counter-clockwise about the centre, then shift by pixels (n,); bilinear, zeros from outside."""
     height, width = images.shape[-2:]
     angle = degrees.to(torch.float64) * (math.pi / 180.0)
     # Rounded from float64, so that a cosine's last bit is the same on every device.
@@ -61,10 +48,8 @@ def rotate_and_shift(images: Tensor, degrees: Tensor, down: Tensor, right: Tenso
 
 
 def box_mask(shape: tuple[int, int], row: Tensor, column: Tensor, height: Tensor, width: Tensor) -> Tensor:
-    """(..., H, W) bool: the box of ``height`` x ``width`` centred on ``row``, ``column`` (each (...)), cut at the edge.
-
-    Boxes with even sides reach one pixel further up and left than down and right.
-    """
+    """(..., H, W) bool: the box of ``height`` x ``width`` centred on ``row``, ``column``, cut at the edge."""
+    # Boxes with even sides reach one pixel further up and left than down and right.
     first_row, first_column = row - height // 2, column - width // 2
     y = torch.arange(shape[0], device=row.device)
     x = torch.arange(shape[1], device=row.device)
@@ -123,11 +108,7 @@ def hue(images: Tensor, turn: Tensor) -> Tensor:
 
 
 def blur(images: Tensor, sigma: Tensor, radius: int) -> Tensor:
-    """Gaussian blur of standard deviation ``sigma`` (n,) pixels > 0, cut off at ``radius``, reflected at the edge.
-
-    Raises:
-        InvalidInput: there are too few pixels to reflect.
-    """
+    """Gaussian blur of deviation ``sigma`` (n,) pixels > 0, cut off at ``radius``, reflected at the edge."""
     _check_reflection("blur radius", radius, (images.shape[-2], images.shape[-1]))
     offsets = torch.arange(-radius, radius + 1, device=images.device, dtype=torch.float64)
     weights = torch.exp(-0.5 * (offsets / sigma.to(torch.float64)[:, None]) ** 2)

@@ -1,0 +1,1 @@
+"""Versions of the ledger's tables, in order."""

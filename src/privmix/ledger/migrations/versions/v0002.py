@@ -1,4 +1,4 @@
-"""Budgets for adaptive choices, and contents known by the hash of each file in place of one hash of a listing."""
+"""Budgets for adaptive choices, and contents known by the hash of each file instead of one hash of a listing."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -7,21 +7,7 @@ from torch import Tensor
 
 
 def boxes(sides: Tensor, shape: torch.Size, generator: torch.Generator) -> Tensor:
-    """A box in each image, about a pixel drawn uniformly, cut off at the border (DeVries and Taylor 2017).
-
-    Args:
-        sides: (b, 2) heights and widths in pixels, whole numbers, before they are cut off.
-        shape: (b, C, H, W) of the images.
-        generator: on the device of ``sides``.
-
-    Returns:
-        (b, 1, H, W), True inside the box.
-
-    Example:
-        >>> inside = boxes(torch.tensor([[2, 3]]), torch.Size([1, 1, 4, 4]), torch.Generator().manual_seed(3))
-        >>> int(inside.sum()) <= 6
-        True
-    """
+    """(b, 1, H, W) True in a box of sizes `sides` (b, 2) about a uniform pixel of each image, cut off at the border."""
     along = []
     for axis, size in enumerate(shape[2:]):
         centre = torch.randint(size, (len(sides),), generator=generator, device=sides.device)

@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from privmix.fields import Choice, Count
-from privmix.research.poisoning.base import DEFENCES, Case, Filter
+from privmix.research.poisoning.base import DEFENCES, Case, DefenceFilter
 
 ANALYSES: Final = ("smaller", "relative-size", "silhouette")
 REDUCTIONS: Final = ("pca", "ica")
-# A heap is suspicious if it holds less than this share of its class, and the heaps are apart if the silhouette is above
-# that: the thresholds of the adversarial robustness toolbox.
+# A heap is suspicious if it holds less than this share of its class. The heaps are apart if the silhouette is above
+# that. Both are thresholds of the adversarial robustness toolbox.
 _SMALL: Final = 0.35
 _APART: Final = 0.1
 
@@ -24,21 +24,12 @@ Features = NDArray[np.floating]
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class ActivationClustering(Filter):
-    """Parts the features of each class in two and drops a part (Chen et al. 2018, Algorithm 1).
+class ActivationClustering(DefenceFilter):
+    """Splits the features of each class by 2-means and drops a part (Chen et al. 2018, Algorithm 1)."""
 
-    Features are reduced to a few dimensions and parted by 2-means.
-
-    Attributes:
-        analysis: which part is dropped. ``smaller``: the smaller one of each class, poisoned or not, which costs
-            accuracy as it does in the comparison of Borgnia et al. (2021, Table A1); ``relative-size``: the smaller one
-            where it has less than 35% of the class; ``silhouette``: that, where the parts are well apart, too.
-        reduction: ``pca``: principal components; ``ica``: independent ones (FastICA), as Chen et al. have them with
-            thousands of records a class. These have the same variance each, so that a heap hardly stands out from ten
-            of them where there are few records: of 60 records, a heap that principal components show goes unseen.
-        components: how many; fewer where features have fewer dimensions.
-    """
-
+    # `smaller`: the smaller part of each class (as Borgnia et al. 2021, Table A1); `relative-size`: if it has less
+    # than 35% of the class; `silhouette`: if the parts are well apart, too. `ica` (FastICA, Chen et al. with
+    # thousands of records) makes all variances equal: of 60 records, a part that `pca` shows goes unseen.
     analysis: Annotated[str, Choice(*ANALYSES)] = "smaller"
     reduction: Annotated[str, Choice(*REDUCTIONS)] = "pca"
     components: Count = 10
@@ -78,22 +69,7 @@ def reduce(features: Features, reduction: str, components: int, seed: int) -> Fe
 
 
 def smaller_heap(reduced: Features, analysis: str = "smaller", seed: int = 0) -> NDArray[np.bool_]:
-    """Which records of a class are in the smaller of two heaps, if that is suspicious.
-
-    Args:
-        reduced: (m, r) features of one class.
-        analysis: see :class:`ActivationClustering`.
-        seed: of 2-means.
-
-    Returns:
-        (m,); none where there are no two heaps.
-
-    Example:
-        >>> rng = np.random.default_rng(0)
-        >>> heaps = np.concatenate([rng.normal(0, 1, (40, 9)), rng.normal(6, 1, (8, 9))])
-        >>> smaller_heap(heaps, "silhouette").nonzero()[0].tolist()
-        [40, 41, 42, 43, 44, 45, 46, 47]
-    """
+    """(m,) which records of a class, features (m, r), are in the smaller of two parts, if that part is suspicious."""
     from sklearn.cluster import KMeans
     from sklearn.metrics import silhouette_score
 

@@ -9,23 +9,18 @@ import torch
 from torch import Tensor
 
 from privmix.fields import Rate
-from privmix.research.poisoning.base import DEFENCES, Augmentation
+from privmix.research.poisoning.base import DEFENCES, DefenceAugmentation
 from privmix.research.poisoning.defences.boxes import boxes
 
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class CutMix(Augmentation):
-    """A box of each image is replaced by another image's; the target by both, weighted by area (Yun et al. 2019).
+class CutMix(DefenceAugmentation):
+    """A box of each image is replaced by another image's; the target by both, weighted by area (Yun et al. 2019)."""
 
-    The box covers 1 - lambda of the image, lambda uniform in [0, 1] (Beta(1, 1)), about a uniformly drawn pixel, and is
-    cut off at the border: what is left of it counts. Each image has a box of its own, where Yun et al. draw one for the
-    batch. The other image is one of the batch, drawn uniformly, which may be the image itself.
-
-    Attributes:
-        share: of the images that are changed, each with this probability in each epoch.
-    """
-
+    # The box covers 1 - lambda of the image, lambda ~ Beta(1, 1), about a uniform pixel, and is cut off at the
+    # border. Each image has its own box, where Yun et al. draw one for the batch. `share`: probability that an
+    # image is changed.
     share: Rate = 0.5
     name: ClassVar[str] = "cutmix"
     about: ClassVar[str] = "boxes from other images, labels by area (Yun et al. 2019)"

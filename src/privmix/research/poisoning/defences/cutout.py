@@ -10,25 +10,22 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.fields import Size
-from privmix.research.poisoning.base import DEFENCES, Augmentation
+from privmix.research.poisoning.base import DEFENCES, DefenceAugmentation
 from privmix.research.poisoning.defences.boxes import boxes, half_of
-from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.images import VictimImages
 
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class Cutout(Augmentation):
-    """A black square about a random pixel of each image, cut off at the border (DeVries and Taylor 2017).
+class CutoutDefence(DefenceAugmentation):
+    """A black square about a random pixel of each image, cut off at the border (DeVries and Taylor 2017)."""
 
-    Attributes:
-        side: of the square in pixels; 0: half of the image's shorter side, as 16 of 32 in their CIFAR-10.
-    """
-
+    # side 0: half of the image's shorter side, as 16 of 32 in their CIFAR-10.
     side: Size = 0
     name: ClassVar[str] = "cutout"
     about: ClassVar[str] = "a black square in each image (DeVries and Taylor 2017)"
 
-    def check(self, records: Images) -> None:
+    def check(self, records: VictimImages) -> None:
         check_side(self.side, records)
 
     def apply(
@@ -43,11 +40,7 @@ def cut_out(pixels: Tensor, side: int, generator: torch.Generator) -> Tensor:
     return pixels * ~boxes(sides, pixels.shape, generator)
 
 
-def check_side(side: int, records: Images) -> None:
-    """Raise if the square is larger than the images.
-
-    Raises:
-        InvalidInput: it is.
-    """
+def check_side(side: int, records: VictimImages) -> None:
+    """Raise InvalidInput if the square is larger than the images."""
     if side > min(records.shape[1:]):
         raise InvalidInput("side", side, f"at most that of the images, {min(records.shape[1:])} pixels")

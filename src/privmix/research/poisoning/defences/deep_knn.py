@@ -9,21 +9,18 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privmix.fields import Size
-from privmix.research.poisoning.base import DEFENCES, Case, Filter
+from privmix.research.poisoning.base import DEFENCES, Case, DefenceFilter
 
 # Neighbours of as many records are held at a time.
-_BLOCK: Final = 1024
+BLOCK: Final = 1024
 
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class DeepKNN(Filter):
-    """Drops records whose label is not the commonest one among their k nearest neighbours (Peri et al. 2020).
+class DeepKNN(DefenceFilter):
+    """Drops records whose label is not the commonest one among their k nearest neighbours (Peri et al. 2020)."""
 
-    Attributes:
-        neighbours: k; 0: twice the budget, so that poisons alone can't outvote the others.
-    """
-
+    # neighbours 0: twice the budget, so that poisons alone cannot outvote the others.
     neighbours: Size = 0
     name: ClassVar[str] = "deep-knn"
     about: ClassVar[str] = "drops records whose neighbours have other labels (Peri et al. 2020)"
@@ -35,28 +32,14 @@ class DeepKNN(Filter):
 
 
 def agreeing(features: ArrayLike, labels: NDArray[np.int64], neighbours: int, classes: int) -> NDArray[np.bool_]:
-    """Whose label is as common as any among their nearest neighbours.
-
-    Args:
-        features: (n, d), compared by Euclidean distance.
-        labels: (n,) in [0, classes).
-        neighbours: how many others are asked, in [1, n).
-        classes: number of labels.
-
-    Returns:
-        (n,).
-
-    Example:
-        >>> agreeing([[0.0], [0.1], [0.2], [5.0], [5.1], [5.2]], np.array([0, 0, 1, 1, 1, 1]), 2, 2).tolist()
-        [True, True, False, True, True, True]
-    """
+    """(n,) whose label is as common as any among their nearest neighbours in features (n, d)."""
     from sklearn.neighbors import NearestNeighbors
 
     points = np.asarray(features)
     search = NearestNeighbors(n_neighbors=neighbours + 1, algorithm="brute").fit(points)
     agrees = np.empty(len(labels), dtype=bool)
-    for at in range(0, len(labels), _BLOCK):
-        asked = np.arange(at, min(at + _BLOCK, len(labels)))
+    for at in range(0, len(labels), BLOCK):
+        asked = np.arange(at, min(at + BLOCK, len(labels)))
         found = _others(search.kneighbors(points[asked], return_distance=False), asked)
         # One count a record and label, in one array.
         places = np.arange(len(asked))[:, None] * classes + labels[found]

@@ -15,18 +15,11 @@ from privmix.research.poisoning.private import ReleaseDefence
 @DEFENCES.register
 @dataclass(frozen=True)
 class DpInstaHide(ReleaseDefence):
-    """Means of k records, drawn without replacement, plus Laplace noise (Borgnia et al. 2021, Theorem 2).
+    """Means of k records, drawn without replacement, plus Laplace noise (Borgnia et al. 2021, Theorem 2)."""
 
-    Records are clipped in l1, labels get noise too, and the noise is what the true diameter asks for: the paper's own
-    levels cost an epsilon beyond all use. The guarantee is pure where delta is 0; what is made of the rows is the
-    design's learner.
-
-    Attributes:
-        epsilon, delta: of the release.
-        mixup_degree: k.
-        features: public extractor of what is released; the paper releases pixels.
-    """
-
+    # Records are clipped in l1, labels get noise too, and the noise follows from the true diameter: the paper's own
+    # levels cost an epsilon beyond all use. The guarantee is pure where delta is 0; the design's learner trains on
+    # the rows.
     epsilon: Positive = 8.0
     delta: Fraction = 0.0
     mixup_degree: Count = 4

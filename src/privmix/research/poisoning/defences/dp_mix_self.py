@@ -14,15 +14,10 @@ from privmix.training.gradients.config import ExecutionConfig
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class DpMixSelf(TrainingDefence):
-    """DP-SGD on a record's augmented views and their mixes (Bao et al. 2023, Algorithm 1), which cost no privacy.
+class DpMixSelfDefence(TrainingDefence):
+    """DP-SGD on a record's augmented views and their mixes (Bao et al. 2023, Algorithm 1), which cost no privacy."""
 
-    Attributes:
-        epsilon, delta: of the model.
-        model: a network of images, as ``privmix train`` calls it.
-        epochs: expected passes over the records; each takes 35 views of a record, so one is the default of a miniature.
-    """
-
+    # An epoch takes 35 views of a record, so one epoch is the default.
     epsilon: Positive = 1.0
     delta: Fraction = 1e-5
     model: str = "wrn-10-1"
@@ -33,9 +28,8 @@ class DpMixSelf(TrainingDefence):
 
     @property
     def extractor(self) -> str:
-        """Views are made of pixels."""
         return "pixels"
 
     def config(self, records: int) -> TrainingConfig:
-        # What is chosen by time and free memory would change the last digits from one run of a trial to the next.
+        # Choices by time and free memory would change the last digits from one run of a trial to the next.
         return replace(super().config(records), epochs=self.epochs, execution=ExecutionConfig("vmap", chunk=16))

@@ -12,16 +12,8 @@ from privmix.research.poisoning.private import TrainingDefence
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class DpSgd(TrainingDefence):
-    """A model trained by DP-SGD (Abadi et al. 2016), priced and bounded as ``privmix train`` does.
-
-    Unlike noise on the clipped gradient of a batch, which guarantees nothing, every record's gradient is clipped.
-
-    Attributes:
-        epsilon, delta: of the model.
-        features: public extractor before the model.
-        model: as ``privmix train`` calls it.
-    """
+class DpSgdDefence(TrainingDefence):
+    """A model trained by DP-SGD (Abadi et al. 2016), priced and bounded as `privmix train` does."""
 
     epsilon: Positive = 1.0
     delta: Fraction = 1e-5

@@ -10,26 +10,19 @@ from torch import Tensor
 from torch.nn import functional
 
 from privmix.fields import Fraction, Size, Whole
-from privmix.research.poisoning.base import DEFENCES, Augmentation
+from privmix.research.poisoning.base import DEFENCES, DefenceAugmentation
 from privmix.research.poisoning.defences.cutout import check_side, cut_out
-from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.images import VictimImages
 
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class MaxUp(Augmentation):
-    """Training on the worst of several cutouts of each image (Gong et al. 2020, Equation 2).
+class MaxUp(DefenceAugmentation):
+    """Training on the worst of several cutouts of each image (Gong et al. 2020, Equation 2)."""
 
-    (Borgnia et al. write of the lowest loss; Gong et al. take the highest.) The worst is found by a pass without
-    gradients over all versions, with batch norm as in training; the step is made on the worst ones alone. By then the
-    batch is another one, so that batch norm differs a little between the two.
-
-    Attributes:
-        versions: m, cutouts of each image.
-        side: of the square in pixels; 0: half of the image's shorter side.
-        start: share of the training before which images are as they are: 5 of 40 epochs, as in Borgnia et al.
-    """
-
+    # Borgnia et al. write of the lowest loss; Gong et al. take the highest. A pass without gradients over all
+    # versions finds it, with batch norm as in training; the step then sees another batch, so batch norm differs a
+    # little. `start`: share of the training before which images stay as they are: 5 of 40 epochs, as Borgnia et al.
     versions: Annotated[int, Whole(2)] = 4
     side: Size = 0
     start: Fraction = 0.125
@@ -37,7 +30,7 @@ class MaxUp(Augmentation):
     about: ClassVar[str] = "the worst of several cutouts of each image (Gong et al. 2020)"
     stands_last: ClassVar[bool] = True
 
-    def check(self, records: Images) -> None:
+    def check(self, records: VictimImages) -> None:
         check_side(self.side, records)
 
     def loss(

@@ -1,4 +1,4 @@
-"""What some papers call DP-SGD: noise on the clipped gradient of a whole batch."""
+"""The method that some papers call DP-SGD: noise on the clipped gradient of a whole batch."""
 
 from __future__ import annotations
 
@@ -10,22 +10,16 @@ import torch
 from torch import nn
 
 from privmix.fields import Amount
-from privmix.research.poisoning.base import DEFENCES, Augmentation
+from privmix.research.poisoning.base import DEFENCES, DefenceAugmentation
 
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class MiniBatchDpSgd(Augmentation):
-    """The batch's gradient is clipped to norm 1, and Gaussian noise added (Borgnia et al. 2021, A.1.3, as "DP-SGD").
+class MiniBatchDpSgd(DefenceAugmentation):
+    """The batch's gradient is clipped to norm 1, and Gaussian noise added (Borgnia et al. 2021, A.1.3, as "DP-SGD")."""
 
-    It is NOT differentially private: the clipped gradient of a whole batch says nothing about what one record does to
-    it, and batch norm mixes records besides. It is here to be compared with.
-
-    Attributes:
-        deviation: n, standard deviation of the noise on each coordinate of the gradient; the paper tries 0.0001, 0.001
-            and 0.01.
-    """
-
+    # NOT differentially private: a batch's clipped gradient bounds no record's influence, and batch norm mixes
+    # records. `deviation` per coordinate of the gradient; the paper tries 0.0001, 0.001 and 0.01.
     deviation: Amount = 0.01
     name: ClassVar[str] = "minibatch-dp-sgd"
     about: ClassVar[str] = "noise on the clipped gradient of the batch; NOT private (Borgnia et al. 2021)"

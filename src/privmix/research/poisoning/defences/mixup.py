@@ -10,34 +10,22 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.fields import Whole
-from privmix.research.poisoning.base import DEFENCES, Augmentation
-from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.base import DEFENCES, DefenceAugmentation
+from privmix.research.poisoning.images import VictimImages
 
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class Mixup(Augmentation):
-    """Each image is the mean of ``ways`` images of the batch, its target that of their targets (Borgnia et al., Eq. 6).
+class Mixup(DefenceAugmentation):
+    """Each image is the mean of `ways` images of the batch, its target that of theirs (Borgnia et al., Eq. 6)."""
 
-    No image is mixed with itself: the k images of a mean are drawn without replacement from the batch, as in their
-    Equation 5. (A batch of fewer than k images repeats some.) The first of them is the image itself, so that each is in
-    k means of an epoch.
-
-    Attributes:
-        ways: k, how many images are mixed.
-
-    Example:
-        >>> generator = torch.Generator().manual_seed(0)
-        >>> pixels, targets = Mixup(2).apply(torch.zeros(3, 1, 1, 1), torch.eye(3), generator, 0.0)
-        >>> targets.diagonal(), targets.sum(1)
-        (tensor([0.5000, 0.5000, 0.5000]), tensor([1., 1., 1.]))
-    """
-
+    # The k images of a mean are drawn without replacement (their Equation 5; a batch of fewer than k repeats some).
+    # The first is the image itself, so that each is in k means of an epoch.
     ways: Annotated[int, Whole(2)] = 2
     name: ClassVar[str] = "mixup"
     about: ClassVar[str] = "means of k images and of their labels (Borgnia et al. 2021, Equation 6)"
 
-    def check(self, records: Images) -> None:
+    def check(self, records: VictimImages) -> None:
         if len(records) < self.ways:
             raise InvalidInput("ways", self.ways, "no more than there are records")
 

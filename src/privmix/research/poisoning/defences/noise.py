@@ -9,22 +9,17 @@ import torch
 from torch import Tensor
 
 from privmix.fields import Positive
-from privmix.research.poisoning.base import DEFENCES, Augmentation
+from privmix.research.poisoning.base import DEFENCES, DefenceAugmentation
 
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class InputNoise(Augmentation):
-    """Laplace noise of scale ``scale`` / 255 on each pixel, drawn anew for each batch (Borgnia et al. 2021, A.1).
+class InputNoise(DefenceAugmentation):
+    """Laplace noise of `scale` / 255 on each pixel, drawn again for each batch (Borgnia et al. 2021, A.1)."""
 
-    Noisy pixels are not clipped: they may leave [0, 1]. With mixup, as ``mixup:4+noise:16``, it is what Borgnia et al.
-    call DP-InstaHide where they train. It is NOT differentially private: images are noised anew in each epoch, and no
-    price is put on it. The release of design ``fixed`` is.
-
-    Attributes:
-        scale: of the noise, in 255ths; its standard deviation is 1.41 times as much.
-    """
-
+    # Noisy pixels may leave [0, 1]. With mixup, as `mixup:4+noise:16`, it is Borgnia et al.'s DP-InstaHide in
+    # training. It is NOT differentially private: images get new noise in each epoch, and it has no price. Design
+    # `fixed` is.
     scale: Positive = 16.0
     name: ClassVar[str] = "noise"
     about: ClassVar[str] = "fresh Laplace noise on each batch; NOT a guarantee (Borgnia et al. 2021)"

@@ -1,4 +1,4 @@
-"""No defence: what all others are held against."""
+"""No defence: the baseline of all others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from privmix.research.poisoning.base import DEFENCES, Case, Defence, Defended
 @DEFENCES.register
 @dataclass(frozen=True)
 class NoDefence(Defence):
-    """Ordinary training on whatever is there."""
+    """Ordinary training on all records."""
 
     name: ClassVar[str] = "none"
     about: ClassVar[str] = "ordinary training, as it is"

@@ -13,14 +13,8 @@ from privmix.research.poisoning.private import ReleaseDefence
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class Release(ReleaseDefence):
-    """What partners get in place of the records is a release, priced and bounded as ``privmix release`` does.
-
-    Attributes:
-        design: its name; its options have their defaults.
-        epsilon, delta: of the release.
-        features: public extractor of what is released.
-    """
+class MixupDefence(ReleaseDefence):
+    """Trains on a release of the records, priced and bounded as `privmix release` does."""
 
     design: str = "poisson"
     epsilon: Positive = 1.0

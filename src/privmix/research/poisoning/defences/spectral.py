@@ -9,21 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from privmix.fields import Positive
-from privmix.research.poisoning.base import DEFENCES, Case, Filter
+from privmix.research.poisoning.base import DEFENCES, Case, DefenceFilter
 
 
 @DEFENCES.register
 @dataclass(frozen=True)
-class SpectralSignatures(Filter):
-    """Drops, of each class, the records with the largest spectral scores (Tran, Li and Madry 2018, Algorithm 1).
+class SpectralSignatures(DefenceFilter):
+    """Drops, of each class, the records with the largest spectral scores (Tran, Li and Madry 2018, Algorithm 1)."""
 
-    A class that the attacker holds whole has no clean records to tell the others from, and its budget would take all of
-    them: never more than half of a class is dropped, since the method reckons with a minority.
-
-    Attributes:
-        multiple: of the budget, how many records are dropped from each class.
-    """
-
+    # Never more than half of a class is dropped: the method reckons with a minority, and a class that the attacker
+    # holds whole has no clean records to compare with. `multiple` of the budget are dropped from each class.
     multiple: Positive = 1.5
     name: ClassVar[str] = "spectral-signatures"
     about: ClassVar[str] = "drops what stands out in the features of its class (Tran et al. 2018)"
@@ -41,18 +36,7 @@ class SpectralSignatures(Filter):
 
 
 def spectral_scores(features: ArrayLike) -> NDArray[np.float64]:
-    """Squared projections of centred features on their top right singular vector (Tran et al. 2018, Algorithm 1).
-
-    Args:
-        features: (m, d) of the records of one class.
-
-    Returns:
-        (m,).
-
-    Example:
-        >>> spectral_scores([[5, 0], [5, 1], [5, -1], [5, 4]]).round(2).tolist()
-        [1.0, 0.0, 4.0, 9.0]
-    """
+    """(m,) squared projections of centred features (m, d) on their top right singular vector (Tran et al. 2018)."""
     centred = np.asarray(features, dtype=np.float64)
     centred = centred - centred.mean(axis=0)
     direction = np.linalg.svd(centred, full_matrices=False)[2][0]

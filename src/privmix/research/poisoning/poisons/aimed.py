@@ -17,8 +17,8 @@ from privmix.fields import Choice, Positive
 from privmix.optimisers import Adam
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.feature_cache import cached_features, input_shape
-from privmix.research.poisoning.images import Images, Poisoned
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.images import Poisoned, VictimImages
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.threat import ThreatModel
 
 AIMS: Final = ("moments", "sums")
@@ -36,39 +36,32 @@ Reals = NDArray[np.float64]
 class Aimed(Attack):
     """Equal images whose features point where linear decoders of a release move most at the target.
 
-    Such decoders are W = (S + r I)^-1 B with S = sum x x' and B = sum x y' over clipped, centred records: what ridge
-    regression and discriminant analysis take from rows, class sums and second moments alike. So l records of features u
-    and the wanted label w add l u u' to S and l u to column w of B, and by Sherman and Morrison's formula the margin of
-    w over the victim's class s at the target's features t grows by
+    Such decoders are W = (S + r I)^-1 B with S = sum x x' and B = sum x y' over clipped, centred records. So l records
+    of features u and the wanted label w add l u u' to S and l u to column w of B. By Sherman and Morrison's formula the
+    margin of w over the victim's class s at the target's features t grows by
 
         l t'Au (1 - u'(W_w - W_s)) / (1 + l u'Au),   A = (S + r I)^-1.
 
-    Where u'(W_w - W_s) is small, its stationary points within the clipping norm are u proportional to (S + tau I)^-1 t
-    with tau >= r: tau = r while l u'Au is small, which is the direction that decoders weigh most, and the target itself
-    as tau grows. The attacker knows the clean records, tries a few tau, makes the image whose features come nearest to
-    each direction (gradient ascent through the public extractor), and takes the one with the largest growth. Of class
-    sums alone t is the best direction: aim ``sums`` is copies of the target with the wanted label.
-
-    What is changed are the records of the victim's class that speak most for it at the target.
-
-    Attributes:
-        aim: ``moments`` or ``sums``.
-        features: public extractor of the release.
-        ridge: r as a share of S's largest eigenvalue: directions below are lost in the release's noise.
+    If u'(W_w - W_s) is small, its stationary points within the clipping norm are u proportional to (S + tau I)^-1 t
+    with tau >= r. The attacker knows the clean records and tries a few tau. For each direction it makes the image with
+    the nearest features (gradient ascent through the public extractor), and it takes the one with the largest growth.
+    For class sums alone t is the best direction: aim ``sums`` is copies of the target with the wanted label.
     """
 
+    # Changed are the records of the victim's class that speak most for it at the target. `ridge`: r as a share of
+    # S's largest eigenvalue.
     aim: Annotated[str, Choice(*AIMS)] = "moments"
     features: str = "pixels"
     ridge: Positive = 0.01
     name: ClassVar[str] = "aimed"
     about: ClassVar[str] = "equal records along the direction that linear decoders of releases weigh most at the target"
 
-    def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
+    def threat(self, scene: PoisoningScene, records: int, *, knows_defence: bool) -> ThreatModel:
         if records > np.sum(scene.train.labels != scene.wanted):
             raise InvalidInput("poisoned", records, "at most the records of other classes than the wanted one")
         return ThreatModel(records, clean_label=False, knows_defence=knows_defence)
 
-    def craft(self, scene: Scene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
+    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
         known, target = _known(self.features, scene.train), scene.targets
         direction = known.residuals(target)[0]
         image, inverse = target.pixels, known.inverse(direction, self.ridge)
@@ -77,7 +70,7 @@ class Aimed(Attack):
             tried = np.concatenate([image, self._images(known, image, wishes)])
             gains = [self._gain(known, one, inverse, scene, threat.records) for one in tried]
             image = tried[[int(np.argmax(gains))]]
-        # Those of the victim's class first, and never those that have the wanted label already.
+        # Records of the victim's class first, and never those that have the wanted label already.
         own = scene.train.labels
         order = np.lexsort((-known.rows @ inverse, own != scene.source))
         chosen = np.sort(order[own[order] != scene.wanted][: threat.records])
@@ -102,18 +95,20 @@ class Aimed(Attack):
                 pixels.clamp_(0, 1)
         return pixels.detach().numpy()
 
-    def _gain(self, known: _Known, image: NDArray[np.float32], inverse: Reals, scene: Scene, records: int) -> float:
+    def _gain(
+        self, known: _Known, image: NDArray[np.float32], inverse: Reals, scene: PoisoningScene, records: int
+    ) -> float:
         """How much the margin grows at the target, by the formula above."""
-        u = known.residuals(Images(image[None], np.zeros(1, np.int64), scene.train.classes))[0]
+        u = known.residuals(VictimImages(image[None], np.zeros(1, np.int64), scene.train.classes))[0]
         per_record = known.inverse(u, self.ridge)
         margin = per_record @ (known.sums[:, scene.wanted] - known.sums[:, scene.source])
         return float(records * (u @ inverse) * (1 - margin) / (1 + records * (u @ per_record)))
 
 
 class _Known:
-    """What the attacker works out of the clean records: clipped and centred features, their moments and class sums."""
+    """The attacker's statistics of the clean records: clipped, centred features, their moments and class sums."""
 
-    def __init__(self, features: str, train: Images) -> None:
+    def __init__(self, features: str, train: VictimImages) -> None:
         self._cache = cached_features(features)
         clipped = _clipped(self._cache.features(train.pixels), _CLIP)
         self.mean: Reals = clipped.mean(axis=0)
@@ -121,7 +116,7 @@ class _Known:
         self.values, self.basis = np.linalg.eigh(self.rows.T @ self.rows)
         self.sums: Reals = self.rows.T @ np.eye(train.classes)[train.labels]
 
-    def residuals(self, images: Images) -> Reals:
+    def residuals(self, images: VictimImages) -> Reals:
         """(n, d): as the release sees them."""
         return _clipped(_clipped(self._cache.features(images.pixels), _CLIP) - self.mean, _RESIDUAL)
 

@@ -15,11 +15,9 @@ from privmix.research.poisoning.poisons.convex import ConvexPolytope
 @ATTACKS.register
 @dataclass(frozen=True)
 class BullseyePolytope(ConvexPolytope):
-    """The target lies in the middle of the poisons: as :class:`ConvexPolytope`, with the weights 1/p of each.
+    """The target lies in the middle of the poisons: weights 1/p of each (Aghakhani et al. 2021, Equation 3)."""
 
-    Aghakhani et al. (2021), Equation 3; as for the convex polytope, the paper takes a radius of 0.1 and 4,000 steps.
-    """
-
+    # The paper takes a radius of 0.1 and 4,000 steps, as for the convex polytope.
     name: ClassVar[str] = "bullseye-polytope"
     about: ClassVar[str] = "poisons whose mean has the features of the target (Aghakhani et al. 2021)"
 

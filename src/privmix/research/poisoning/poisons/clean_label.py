@@ -12,11 +12,11 @@ from privmix.fields import Count, Number, Size
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.images import Poisoned
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.toolbox import art_classifier, require_toolbox, toolbox
 
-# The attacker's network trains for one epoch in so many of the victim's.
+# The attacker's network trains for this fraction of the victim's epochs: one in three.
 _SHORTER: Final = 3
 _BLOCK: Final = 256
 
@@ -24,27 +24,19 @@ _BLOCK: Final = 256
 @ATTACKS.register
 @dataclass(frozen=True)
 class CleanLabelBackdoor(Attack):
-    """A trigger on images of its own class that are adversarial to begin with (Turner et al. 2019).
+    """A trigger on images of its own class that are adversarial to begin with (Turner et al. 2019)."""
 
-    The attacker trains the victim's network on the clean records, for a third of the time and with a seed of its own,
-    moves images of the target class away from their class by projected gradient descent (that of the adversarial
-    robustness toolbox), and puts the trigger into their lower right corner. Turner et al. train from scratch, as here;
-    Borgnia et al. follow the benchmark of Schwarzschild et al. (2021), which trains the last layer, allows 8/255 and
-    squeezes the trigger into the same box, where hardly any network learns it. Here the trigger stands out.
-
-    Attributes:
-        radius: most that a pixel moves outside the trigger, in 255ths.
-        side: of the trigger in pixels; 0: a quarter of the image's, as 8 of 32.
-        steps: of the descent, each of a quarter of the radius, as 2/255 of 8/255.
-    """
-
+    # The attacker trains the victim's network on the clean records, for a third of the time and with its own seed. It
+    # moves images of the target class away from it by projected gradient descent. From scratch, as Turner et al.;
+    # Borgnia et al. train the last layer, within 8/255, trigger included, where hardly any network learns it. Here the
+    # trigger stands out. `side` 0: a quarter of the image's, as 8 of 32. Each of `steps` moves a quarter of the radius.
     radius: Annotated[float, Number(0, 255, low_open=True)] = 8.0
     side: Size = 0
     steps: Count = 20
     name: ClassVar[str] = "clean-label"
     about: ClassVar[str] = "a trigger on hard images of its own class (Turner et al. 2019); needs privmix[poisoning]"
 
-    def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
+    def threat(self, scene: PoisoningScene, records: int, *, knows_defence: bool) -> ThreatModel:
         require_toolbox()
         scene.check_held(scene.wanted, records)
         return ThreatModel(
@@ -56,15 +48,15 @@ class CleanLabelBackdoor(Attack):
             "class",
         )
 
-    def craft(self, scene: Scene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
+    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
         side = side_of(self.side, scene.train.shape)
         trigger = Trigger.draw(scene, side, margin=0, purpose="clean-label")
         chosen = scene.choose(scene.wanted, threat.records, "clean-label records")
         hard = self._adversarial(scene, chosen)
         return Poisoned(scene.train.with_changed(chosen, trigger.on(hard)), chosen, trigger.goals(scene))
 
-    def _adversarial(self, scene: Scene, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
-        """The chosen images, moved within the radius so that the attacker's network takes them for other classes."""
+    def _adversarial(self, scene: PoisoningScene, chosen: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Return the chosen images, moved within the radius so that the attacker's network misclassifies them."""
         config = scene.victim.config
         shorter = replace(config, epochs=-(-config.epochs // _SHORTER))
         surrogate = replace(scene.victim, config=shorter).fit(scene.train, seed=scene.number_for("clean-label network"))

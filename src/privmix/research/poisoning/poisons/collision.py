@@ -10,29 +10,19 @@ from torch import Tensor
 
 from privmix.fields import Amount, Count, Fraction, Number
 from privmix.research.poisoning.base import ATTACKS, Defence
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.targeted import Box, Targeted, extracted
 
 
 @ATTACKS.register
 @dataclass(frozen=True)
 class FeatureCollision(Targeted):
-    """Each poison minimises |f(x) - f(t)|^2 / |f(t)|^2 + similarity |x - b|^2 by forward-backward splitting.
+    """Each poison minimises |f(x) - f(t)|^2 / |f(t)|^2 + similarity |x - b|^2 by forward-backward splitting."""
 
-    Shafahi et al. (2018), Equation 1 and Algorithm 1: b is the image it is made of, t the drawn image, f the extractor.
-    It starts at b with a watermark of t. A poison's step is halved, and not taken, where it would raise the objective.
-
-    The paper's poisons for CIFAR-10 have a watermark of 0.3 and no radius; the radius is that of Schwarzschild et al.
-    (2021), who take 120 steps. Digits of black and white move less for the same radius: 96 is what MNIST needs.
-
-    Attributes:
-        radius: most that a pixel moves, in 255ths; 255 leaves it to ``similarity``.
-        steps: of the optimisation; more than the default change little.
-        watermark: opacity of the drawn image in the first poison.
-        similarity: how much likeness in pixels counts beside distance in features (the paper's beta, over the squared
-            length of the features wanted).
-    """
-
+    # Shafahi et al. (2018), Equation 1 and Algorithm 1: b is the base image, t the drawn image, f the extractor. It
+    # starts at b with a watermark of t; a step that would raise the objective is halved. The radius and 120 steps
+    # are Schwarzschild et al.'s (2021); black and white digits need 96. `similarity` is the paper's beta over the
+    # squared length of f(t).
     radius: Annotated[float, Number(0, 255, low_open=True)] = 8
     steps: Count = 60
     watermark: Fraction = 0.3
@@ -41,7 +31,7 @@ class FeatureCollision(Targeted):
     about: ClassVar[str] = "poisons with the features of the target: Poison Frogs (Shafahi et al. 2018)"
     setting: ClassVar[str] = "transfer"
 
-    def moved(self, scene: Scene, box: Box, defence: Defence | None) -> Tensor:
+    def moved(self, scene: PoisoningScene, box: Box, defence: Defence | None) -> Tensor:
         body, wanted, box = extracted(scene, box)
         target = torch.from_numpy(scene.targets.pixels).to(wanted.device)
         x = box.nearest((1 - self.watermark) * box.bases + self.watermark * target)

@@ -11,27 +11,19 @@ from torch import Tensor
 from privmix.fields import Count, Number, Positive
 from privmix.optimisers import Adam
 from privmix.research.poisoning.base import ATTACKS, Defence
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.targeted import Box, Targeted, extracted
 
 
 @ATTACKS.register
 @dataclass(frozen=True)
 class ConvexPolytope(Targeted):
-    """The poisons surround the target: minimise |f(t) - sum_j c_j f(x_j)|^2 / 2 |f(t)|^2 over poisons and weights c.
+    """The poisons surround the target: minimise |f(t) - sum_j c_j f(x_j)|^2 / 2 |f(t)|^2 over poisons and weights c."""
 
-    Zhu et al. (2019), Equation 2 and Algorithm 1: weights on the simplex by accelerated projected gradients, images by
-    Adam, in turn. A last layer that is linear, and fits the poisons, gives their class to all that lies between them.
-
-    The radius is that of Schwarzschild et al. (2021), who take 1,200 steps; the paper's is 0.1, for 4,000. Digits of
-    black and white move less for the same radius: 96 is what MNIST needs.
-
-    Attributes:
-        radius: most that a pixel moves, in 255ths.
-        steps: of Adam; more than the default change little.
-        learning_rate: of Adam, in the range of pixels.
-    """
-
+    # Zhu et al. (2019), Equation 2 and Algorithm 1: weights on the simplex by accelerated projected gradients,
+    # images by Adam, in turn. A linear last layer that fits the poisons gives their class to all between them. The
+    # radius is Schwarzschild et al.'s (2021; 1,200 steps), the paper's is 0.1 (4,000 steps); black and white digits
+    # need 96.
     radius: Annotated[float, Number(0, 255, low_open=True)] = 8
     steps: Count = 60
     learning_rate: Positive = 0.04
@@ -39,7 +31,7 @@ class ConvexPolytope(Targeted):
     about: ClassVar[str] = "poisons whose features surround the target's (Zhu et al. 2019)"
     setting: ClassVar[str] = "transfer"
 
-    def moved(self, scene: Scene, box: Box, defence: Defence | None) -> Tensor:
+    def moved(self, scene: PoisoningScene, box: Box, defence: Defence | None) -> Tensor:
         body, wanted, box = extracted(scene, box)
         x = box.bases.clone().requires_grad_()
         optimiser = Adam([x], self.learning_rate)
@@ -56,23 +48,12 @@ class ConvexPolytope(Targeted):
         return x.detach()
 
     def weights(self, features: Tensor, wanted: Tensor, before: Tensor) -> Tensor:
-        """The weights whose mean of ``features`` is nearest to ``wanted``, from those of the step before."""
+        """Return the weights whose mean of ``features`` is nearest to ``wanted``, from those of the step before."""
         return nearest_weights(features, wanted, before)
 
 
 def nearest_weights(features: Tensor, wanted: Tensor, start: Tensor, most: int = 200) -> Tensor:
-    """Weights c >= 0 of sum 1 that minimise |wanted - sum_j c_j features_j|^2 (Zhu et al. 2019, Algorithm 1).
-
-    Args:
-        features: (p, d).
-        wanted: (d,).
-        start: (p,) weights on the simplex.
-        most: steps.
-
-    Example:
-        >>> nearest_weights(torch.eye(3)[:, :2], torch.tensor([0.25, 0.5]), torch.ones(3) / 3).numpy().round(3).tolist()
-        [0.25, 0.5, 0.25]
-    """
+    """Weights c >= 0 of sum 1 that minimise |wanted - sum_j c_j features_j|^2 (Zhu et al. 2019, Algorithm 1)."""
     inner, along = features @ features.T, features @ wanted
     rate = 1 / torch.linalg.matrix_norm(inner, 2).clamp_min(_SMALLEST)
     found, ahead, speed = start, start, 1.0
@@ -88,12 +69,7 @@ def nearest_weights(features: Tensor, wanted: Tensor, start: Tensor, most: int =
 
 
 def onto_simplex(weights: Tensor) -> Tensor:
-    """The point of the simplex {c >= 0, sum c = 1} that is nearest to ``weights`` (p,) (Duchi et al. 2008, Figure 1).
-
-    Example:
-        >>> onto_simplex(torch.tensor([0.5, 1.0, -1.0])).tolist()
-        [0.25, 0.75, 0.0]
-    """
+    """Return the point of {c >= 0, sum c = 1} nearest to `weights` (p,) (Duchi et al. 2008, Figure 1)."""
     falling = weights.sort(descending=True).values
     over = (falling.cumsum(0) - 1) / torch.arange(1, len(weights) + 1, device=weights.device)
     return (weights - over[int((falling > over).nonzero().max())]).clamp_min(0)

@@ -17,33 +17,24 @@ from privmix.optimisers import Adam
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
 from privmix.research.poisoning.images import Poisoned
 from privmix.research.poisoning.poisons.triggers import Trigger, side_of
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.poisoning.victims.ordinary import TrainedNetwork
 
-# Poisons are paired anew with the images they are to resemble after this many steps.
+# Poisons are paired again with the images they are to resemble after this many steps.
 _REMATCH: Final = 10
 # As many poisons are moved at a time, so that memory doesn't grow with the budget.
-_BLOCK: Final = 256
+BLOCK: Final = 256
 
 
 @ATTACKS.register
 @dataclass(frozen=True)
 class HiddenTrigger(Attack):
-    """Poisons that look like the target class and, in features, like triggered victims (Saha et al. 2020).
+    """Poisons that look like the target class and, in features, like triggered victims (Saha et al. 2020)."""
 
-    Images x of the target class move within a box so that, summed over pairs, ||f(x) - f(s)||^2 becomes small, where
-    the s are the trainer's own images of the victim class with the trigger. Pairs are one to one, of least total
-    distance, and made anew as the poisons move. The trigger is nowhere in the training data.
-    Saha et al. take 5,000 steps down the plain gradient within 16/255, the benchmark of Schwarzschild et al. (2021),
-    which Borgnia et al. follow, 8/255; Adam needs fewer steps.
-
-    Attributes:
-        radius: most that a pixel moves, in 255ths.
-        side: of the trigger in pixels; 0: a quarter of the image's, as 8 of 32.
-        steps: of Adam, each of about a tenth of the radius.
-    """
-
+    # Images x of the target class move within a box to minimise the sum over pairs of ||f(x) - f(s)||^2. The s are the
+    # trainer's own images of the victim class with the trigger. Pairs are one to one, of least total distance, made
+    # again as the poisons move. Saha et al. take 5,000 plain steps within 16/255, Schwarzschild et al. (2021) 8/255.
     radius: Annotated[float, Number(0, 255, low_open=True)] = 16.0
     side: Size = 0
     steps: Count = 100
@@ -51,7 +42,7 @@ class HiddenTrigger(Attack):
     about: ClassVar[str] = "a trigger that no training image shows (Saha et al. 2020)"
     setting: ClassVar[str] = "transfer"
 
-    def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
+    def threat(self, scene: PoisoningScene, records: int, *, knows_defence: bool) -> ThreatModel:
         side_of(self.side, scene.train.shape)
         if scene.victim.extractor is None:
             raise InvalidInput("victim", "a whole network", "one that trains the last layer on a public extractor")
@@ -65,7 +56,7 @@ class HiddenTrigger(Attack):
             "class",
         )
 
-    def craft(self, scene: Scene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
+    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
         side = side_of(self.side, scene.train.shape)
         trigger = Trigger.draw(scene, side, margin=5 * side // 8, purpose="hidden-trigger")
         chosen = scene.choose(scene.wanted, threat.records, "hidden-trigger records")
@@ -75,7 +66,7 @@ class HiddenTrigger(Attack):
         extractor = scene.victim.extractor
         assert extractor is not None  # threat() has looked
         bases, wanted = scene.train.pixels[chosen], extractor.features(shown)
-        blocks = [slice(at, at + _BLOCK) for at in range(0, len(chosen), _BLOCK)]
+        blocks = [slice(at, at + BLOCK) for at in range(0, len(chosen), BLOCK)]
         moved = np.concatenate([self._collided(extractor, bases[one], wanted[one]) for one in blocks])
         return Poisoned(scene.train.with_changed(chosen, moved), chosen, trigger.goals(scene))
 

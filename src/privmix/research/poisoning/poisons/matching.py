@@ -12,9 +12,9 @@ from torch.nn import functional
 
 from privmix.fields import Count, Number, Positive, Size
 from privmix.optimisers import Adam
-from privmix.research.poisoning.base import ATTACKS, Augmentation, Defence
-from privmix.research.poisoning.images import Images
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.base import ATTACKS, Defence, DefenceAugmentation
+from privmix.research.poisoning.images import VictimImages
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.targeted import Box, Targeted
 
 
@@ -23,29 +23,15 @@ from privmix.research.poisoning.targeted import Box, Targeted
 class GradientMatching(Targeted):
     """Poisons whose gradient points where that of the drawn image with the wanted label does (Witches' Brew).
 
-    Geiping et al. (2021), Equations 2 and 3 and Algorithm 1: on a network that the attacker trains on the clean
-    records, minimise one minus the cosine of both gradients, over all weights, by Adam on the signs of the slope, from
-    several random starts, and keep the best. The victim then trains from weights of its own.
-
-    An attacker who knows the defence trains its network through it, and matches through it (Borgnia et al. 2021,
-    Appendix A.1.2): each step takes the loss of a batch of the poisons and as many clean records as ``companions``
-    says, as the defence changes it, with fresh randomness. Where a defence does not change batches (filters, releases),
-    there is nothing to go through, and the attack is the plain one.
-
-    The paper poisons 1% of CIFAR-10, 500 images, within 16/255, with 250 steps and 8 starts on one ResNet-18. The
-    defaults are for a few thousand records, small networks and CPUs. Of 2,000 records 1% are too few: 100 poisons
-    within 16/255 to 32/255 are what takes such victims in.
-
-    Attributes:
-        radius: most that a pixel moves, in 255ths.
-        steps: of the optimisation, from each start.
-        starts: how many.
-        networks: how many the attacker trains; matched is the mean over them.
-        step: of the signs at first, as a share of the radius; a tenth of it after 3/8, 5/8 and 7/8 of the steps.
-        companions: clean records beside each poison when matching goes through a defence; on CIFAR-10 and mixup of
-            four, more of them cost more and reached less in three trials.
+    Geiping et al. (2021), Equations 2 and 3 and Algorithm 1, on a network that the attacker trains on the clean
+    records: minimise one minus the cosine of both gradients, over all weights. Adam runs on the signs of the slope,
+    from several random starts, and the best is kept. An attacker who knows the defence trains and matches through it
+    (Borgnia et al. 2021, Appendix A.1.2), with `companions` clean records next to each poison and fresh randomness in
+    each step. The paper poisons 500 images of CIFAR-10 within 16/255, with 250 steps and 8 starts on one ResNet-18; of
+    2,000 records, 100 poisons within 16/255 to 32/255 are needed.
     """
 
+    # `step`: of the signs at first, as a share of the radius; a tenth of it after 3/8, 5/8 and 7/8 of the steps.
     radius: Annotated[float, Number(0, 255, low_open=True)] = 16
     steps: Count = 30
     starts: Count = 1
@@ -56,8 +42,8 @@ class GradientMatching(Targeted):
     about: ClassVar[str] = "poisons whose gradients are the target's: Witches' Brew (Geiping et al. 2021)"
     adapts: ClassVar[bool] = True
 
-    def moved(self, scene: Scene, box: Box, defence: Defence | None) -> Tensor:
-        through = defence if isinstance(defence, Augmentation) else None
+    def moved(self, scene: PoisoningScene, box: Box, defence: Defence | None) -> Tensor:
+        through = defence if isinstance(defence, DefenceAugmentation) else None
         matches = []
         for number in range(self.networks):
             seed = scene.number_for(f"surrogate {number}")
@@ -67,7 +53,7 @@ class GradientMatching(Targeted):
         return min(found, key=lambda one: one[0])[1]
 
     def _from(self, matches: Sequence[Match], box: Box) -> tuple[float, Tensor]:
-        """What one random start comes to, and how well it matches."""
+        """Return the match of one random start, and its poisons."""
         noise = torch.randn(box.bases.shape, generator=matches[0].generator, device=matches[0].device)
         x = box.nearest(box.bases + box.radius * noise).requires_grad_()
         optimiser = Adam([x], self.step * box.radius)
@@ -84,25 +70,16 @@ class GradientMatching(Targeted):
                 x.copy_(box.nearest(x))
             if done >= _DROPS[-1] * self.steps:
                 late.append(float(loss.detach()))
-        # Through a defence each loss is a random one: starts are told apart by the mean of the last.
+        # Through a defence each loss is a random one: starts are compared by the mean of the last.
         return sum(late) / max(1, len(late)), x.detach()
 
 
 class Match:
-    """How far the gradient of poisons is from the one that is wanted.
+    """Distance of the poisons' gradient from the wanted one, on the attacker's trained network, through a defence."""
 
-    Args:
-        network: the attacker's, trained.
-        scene: its drawn image with the wanted label gives the gradient that is wanted.
-        defence: what the loss of a batch goes through; None: nothing.
-        companions: clean records beside each poison in a batch that goes through a defence.
-
-    Attributes:
-        device: of the network.
-        generator: the randomness of starts and defence, there.
-    """
-
-    def __init__(self, network: Any, scene: Scene, defence: Augmentation | None, companions: int) -> None:
+    def __init__(
+        self, network: Any, scene: PoisoningScene, defence: DefenceAugmentation | None, companions: int
+    ) -> None:
         self._network, self._scene, self._defence, self._companions = network.eval(), scene, defence, companions
         self._weights = [one for one in network.parameters() if one.requires_grad]
         self.device = self._weights[0].device
@@ -125,7 +102,7 @@ class Match:
         return 1 - functional.cosine_similarity(self._gradient(loss, graph=True), self._wanted, dim=0)
 
     def _company(self, poisons: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
-        train: Images = self._scene.train
+        train: VictimImages = self._scene.train
         size = (self._companions * len(poisons),)
         drawn = torch.randint(len(train), size, generator=self.generator, device=self.device).cpu().numpy()
         pixels, labels = torch.from_numpy(train.pixels[drawn]), torch.from_numpy(train.labels[drawn])

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.fields import Choice, Count
 from privmix.research.poisoning.base import ATTACKS, Attack, Defence
-from privmix.research.poisoning.images import Images, Poisoned
-from privmix.research.poisoning.scene import Scene
+from privmix.research.poisoning.images import Poisoned, VictimImages
+from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.threat import ThreatModel
 
 Pixels = NDArray[np.float32]
@@ -22,25 +22,17 @@ PLACES: Final = ("random", "fixed")
 @ATTACKS.register
 @dataclass(frozen=True)
 class PatchBackdoor(Attack):
-    """A square of random pixels at a random place of each image (Gu et al. 2017, as Borgnia et al. 2021, A.1.1).
+    """A square of random pixels at a random place of each image (Gu et al. 2017, as Borgnia et al. 2021, A.1.1)."""
 
-    Each pixel of each channel is 0 or 1 with equal probability, once for a trial: coloured on colour images, black and
-    white on grey ones. Images get it as they lie in [0, 1]; a network that scales its inputs scales the square too.
-    Borgnia et al. give it to 10% or 100% of the target class (5,000 images) and to test images of the victim class.
-    A small network learns a square at a random place only of thousands: of 10,000 images of CIFAR-10 where all 1,000 of
-    a class have it, of 2,000 not even then. One at a fixed place it learns of dozens.
-
-    Attributes:
-        side: of the square, in pixels.
-        place: ``random``: another one in each image; ``fixed``: one for a trial.
-    """
-
+    # Each pixel of each channel is 0 or 1 with equal probability, once for a trial, in images in [0, 1]. Borgnia et
+    # al. give it to 10% or 100% of the target class (5,000 images). A small network learns a square at a random
+    # place only from thousands, one at a fixed place from dozens.
     side: Count = 4
     place: Annotated[str, Choice(*PLACES)] = "random"
     name: ClassVar[str] = "patch-backdoor"
     about: ClassVar[str] = "a small random square teaches the model a class (Gu et al. 2017; Borgnia et al. 2021)"
 
-    def threat(self, scene: Scene, records: int, *, knows_defence: bool) -> ThreatModel:
+    def threat(self, scene: PoisoningScene, records: int, *, knows_defence: bool) -> ThreatModel:
         if self.side > min(scene.train.shape[1:]):
             raise InvalidInput("side", self.side, f"at most that of the images, {min(scene.train.shape[1:])} pixels")
         scene.check_held(scene.wanted, records)
@@ -52,7 +44,7 @@ class PatchBackdoor(Attack):
             "class",
         )
 
-    def craft(self, scene: Scene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
+    def craft(self, scene: PoisoningScene, threat: ThreatModel, defence: Defence | None) -> Poisoned:
         rng = scene.generator("patch-backdoor")
         patch = rng.integers(0, 2, (scene.train.shape[0], self.side, self.side)).astype(np.float32)
         chosen = scene.choose(scene.wanted, threat.records, "patch-backdoor records")
@@ -60,12 +52,12 @@ class PatchBackdoor(Attack):
         free = tuple(size - self.side + 1 for size in scene.train.shape[1:])
         put, victims = scene.train.pixels[chosen], scene.victims
         places = draw(len(put) + len(victims), free, rng)
-        goals = Images(stamped(victims.pixels, patch, places[len(put) :]), victims.labels, victims.classes)
+        goals = VictimImages(stamped(victims.pixels, patch, places[len(put) :]), victims.labels, victims.classes)
         return Poisoned(scene.train.with_changed(chosen, stamped(put, patch, places[: len(put)])), chosen, goals)
 
 
 def stamped(images: Pixels, patch: Pixels, places: NDArray[np.int64]) -> Pixels:
-    """Copies of ``images`` (n, C, H, W) with ``patch`` (C, s, s) at ``places`` (n, 2), rows and columns."""
+    """Return copies of ``images`` (n, C, H, W) with ``patch`` (C, s, s) at ``places`` (n, 2), rows and columns."""
     out, side = images.copy(), patch.shape[1]
     for image, (row, column) in zip(out, places, strict=True):
         image[:, row : row + side, column : column + side] = patch

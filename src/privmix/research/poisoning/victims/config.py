@@ -14,29 +14,11 @@ PRECISIONS: Final = ("float32", "bfloat16")
 
 @dataclass(frozen=True)
 class VictimConfig:
-    """How a victim trains: SGD on batches of shuffled records.
+    """SGD on batches of shuffled records; the defaults are for 2,000 MNIST images on a CPU."""
 
-    The default settings are for 2,000 MNIST images on a CPU. They were chosen on training images held out.
-
-    Attributes:
-        network: ``cnn``, ``cnn-wide``, ``resnet`` or ``resnet18``.
-        epochs: how often each record is seen.
-        batch: records of a step; batches of an epoch differ by one record at most.
-        learning_rate: the largest.
-        momentum, nesterov, weight_decay: of SGD.
-        warm_up: share of the training in which the learning rate rises linearly.
-        drops: shares of the training after each of which the learning rate is divided by ten; none: it falls linearly
-            to 0 behind the warm-up.
-        flips: images are mirrored left to right with probability 1/2, anew in each epoch.
-        crops: most pixels that images are moved by in each direction, anew in each epoch; what comes in is black.
-        precision: ``float32``, or ``bfloat16`` for the convolutions of a training (weights and predictions stay in
-            float32): a third less time for all but the smallest networks on CPUs and GPUs with units for it, and more
-            on others.
-
-    Raises:
-        InvalidInput: a setting is out of range.
-    """
-
+    # `warm_up`: share of the training in which the learning rate rises linearly. `drops`: shares after each of
+    # which it is divided by ten; none: it falls linearly to 0. `crops`: most pixels an image moves by. `bfloat16`
+    # for the convolutions takes a third less time for all but the smallest networks.
     network: Annotated[str, Choice(*NETWORKS)] = "cnn"
     epochs: Count = 6
     batch: Annotated[int, Whole(2)] = 64
@@ -59,27 +41,10 @@ class VictimConfig:
 
     @classmethod
     def named(cls, preset: str) -> VictimConfig:
-        """One of :data:`PRESETS`.
-
-        Raises:
-            InvalidInput: there is none of that name.
-
-        Example:
-            >>> VictimConfig.named("patch-backdoor").epochs
-            80
-        """
         return cls(**PRESETS[check_choice("preset", preset, PRESETS)])
 
     def rate(self, progress: float) -> float:
-        """The learning rate after this share of the training, in [0, 1).
-
-        Example:
-            >>> steps = VictimConfig(learning_rate=1.0, warm_up=0, drops=(0.5,))
-            >>> steps.rate(0.2), steps.rate(0.5)
-            (1.0, 0.1)
-            >>> VictimConfig(learning_rate=1.0, warm_up=0.5).rate(0.75)
-            0.5
-        """
+        """Return the learning rate after this share of the training, in [0, 1)."""
         if progress < self.warm_up:
             return self.learning_rate * progress / self.warm_up
         if self.drops:

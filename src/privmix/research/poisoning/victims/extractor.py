@@ -13,7 +13,7 @@ from safetensors.torch import load, save
 
 from privmix.errors import InvalidInput, StorageError, check_integer
 from privmix.held_folders import write_durably
-from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.networks import Network, build
 from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
 from privmix.untrusted import array_shapes, read_plain
@@ -21,30 +21,9 @@ from privmix.untrusted import array_shapes, read_plain
 _FILE = "extractor.safetensors"
 
 
-def held_apart(images: Images, *, records: int, public: int, seed: int = 0) -> tuple[Images, Images]:
-    """Two disjoint parts: the trainer's records, as many of each class, and the images an extractor is trained on.
-
-    That the latter are public is declared, not true of them: transfer learning assumes an extractor made of data that
-    nobody protects or poisons, and takes these for it.
-
-    Args:
-        images: all there are.
-        records: number of the trainer's, a multiple of the number of classes.
-        public: number of images for the extractor, any of the others.
-        seed: of the choice.
-
-    Returns:
-        (the trainer's records, the public images).
-
-    Raises:
-        InvalidInput: there are not as many.
-
-    Example:
-        >>> some = Images.of(np.zeros((40, 1, 8, 8)), np.arange(40) % 2, classes=2)
-        >>> mine, public = held_apart(some, records=10, public=25)
-        >>> np.bincount(mine.labels).tolist(), len(public)
-        ([5, 5], 25)
-    """
+def held_apart(images: VictimImages, *, records: int, public: int, seed: int = 0) -> tuple[VictimImages, VictimImages]:
+    """Split into the trainer's records, as many of each class, and the public images an extractor is trained on."""
+    # The public status of the latter images is an assumption of transfer learning.
     each, over = divmod(check_integer("records", records, low=images.classes), images.classes)
     check_integer("public", public, low=0)
     fewest = int(np.bincount(images.labels, minlength=images.classes).min())
@@ -61,28 +40,11 @@ def held_apart(images: Images, *, records: int, public: int, seed: int = 0) -> t
 
 
 def pretrained(
-    public: Images, config: VictimConfig | None = None, *, seed: int = 0, work: Path | None = None
+    public: VictimImages, config: VictimConfig | None = None, *, seed: int = 0, work: Path | None = None
 ) -> TrainedNetwork:
-    """A network trained on public images, whose body is the extractor of ``Victim(extractor=...)``.
-
-    On MNIST 5,000 images and the small network of 28 x 28 pixels take some 5 CPU seconds at the default settings.
-
-    Args:
-        public: images that no trainer or attacker changes, and that are not among the trainer's records
-            (:func:`held_apart`).
-        config: how it is trained; the default settings if None.
-        seed: of the training.
-        work: folder that keeps the weights, under a name that tells images and settings apart; None: nowhere.
-
-    Raises:
-        InvalidInput: the kept file is not what this function wrote.
-        StorageError: ``work`` can't be read or written.
-
-    Example:
-        >>> some = Images.of(np.random.default_rng(0).random((40, 1, 8, 8)), np.arange(40) % 2, classes=2)
-        >>> pretrained(some, VictimConfig(epochs=1)).features(some.pixels).shape
-        (40, 64)
-    """
+    """Return a network trained on public images, whose body is the extractor of ``Victim(extractor=...)``."""
+    # `public` must not be among the trainer's records (see `held_apart`). `work` keeps the weights, under a name that
+    # identifies images and settings.
     config = VictimConfig() if config is None else config
     if work is None:
         return Victim(config).fit(public, seed=seed)
@@ -98,7 +60,7 @@ def pretrained(
         weights = {name: value.detach().cpu().contiguous() for name, value in made.network.state_dict().items()}
         write_durably(path, save(weights))
     except OSError as error:
-        raise StorageError(f"{path} can't be written: {error.strerror}") from None
+        raise StorageError(f"{path} cannot be written: {error.strerror}") from None
     return made
 
 

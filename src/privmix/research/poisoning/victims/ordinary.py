@@ -15,10 +15,9 @@ from torch.nn import functional
 
 from privmix.errors import InvalidInput
 from privmix.optimisers import Sgd
-from privmix.research.poisoning.images import Images
+from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.config import VictimConfig
 from privmix.research.poisoning.victims.networks import Network, build
-from privmix.research.poisoning.victims.views import moved
 from privmix.training.models.base import seeded
 
 __all__ = ["TrainedNetwork", "Victim", "VictimConfig"]
@@ -34,15 +33,13 @@ class TrainedNetwork:
 
     @property
     def device(self) -> torch.device:
-        """Where its weights are, and what it is given must be; the methods below take and return NumPy arrays."""
+        """The device of its weights, and of its inputs; the methods below take and return NumPy arrays."""
         return self.network.head.weight.device
 
     def logits(self, pixels: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(n, C, H, W) -> (n, K)."""
         return self._run(self.network, pixels)
 
     def predict(self, pixels: NDArray[np.float32]) -> NDArray[np.int64]:
-        """(n, C, H, W) -> (n,)."""
         found: NDArray[np.int64] = self.logits(pixels).argmax(1).astype(np.int64)
         return found
 
@@ -58,12 +55,12 @@ class TrainedNetwork:
 
 
 class ChangesBatches(Protocol):
-    """What a training lets change its batches: a :class:`privmix.research.poisoning.Augmentation`."""
+    """How training changes its batches: a :class:`privmix.research.poisoning.DefenceAugmentation`."""
 
     def loss(
         self, network: Any, pixels: Tensor, targets: Tensor, generator: torch.Generator, progress: float
     ) -> Tensor:
-        """The batch's mean loss."""
+        """Return the batch's mean loss."""
 
     def change_gradients(self, parameters: Sequence[nn.Parameter], generator: torch.Generator) -> None:
         """Change its gradient in place."""
@@ -71,34 +68,14 @@ class ChangesBatches(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Victim:
-    """Trains networks from scratch, or the last layer on a frozen extractor.
-
-    Attributes:
-        config: settings.
-        extractor: the body of a network that was trained on other, public records; it stays as it is.
-        device: as torch calls it; None: a GPU if there is one, and the CPU otherwise.
-
-    Example:
-        >>> records = Images.of(np.random.default_rng(0).random((40, 1, 8, 8)), np.arange(40) % 2, classes=2)
-        >>> Victim(VictimConfig(epochs=1)).fit(records, seed=0).predict(records.pixels).shape
-        (40,)
-    """
+    """Trains networks from scratch, or the last layer on a frozen extractor of other, public records."""
 
     config: VictimConfig = field(default_factory=VictimConfig)
     extractor: TrainedNetwork | None = None
     device: str | None = None
 
-    def fit(self, records: Images, *, seed: int, augmentation: ChangesBatches | None = None) -> TrainedNetwork:
-        """Train; the same seed, records and augmentation give the same weights on one machine.
-
-        Args:
-            records: to train on, two or more.
-            seed: of weights, order of records and augmentation.
-            augmentation: changes every batch, after the flips and crops of an ordinary training.
-
-        Raises:
-            InvalidInput: fewer than two records, or an extractor of another shape.
-        """
+    def fit(self, records: VictimImages, *, seed: int, augmentation: ChangesBatches | None = None) -> TrainedNetwork:
+        """Train; the same seed, records and augmentation give the same weights on one machine."""
         if len(records) < 2:
             raise InvalidInput("records", len(records), "two or more: one alone has no batch statistics")
         device = torch.device(self.device or ("cuda" if torch.cuda.is_available() else "cpu"))
@@ -109,7 +86,7 @@ class Victim:
         if self.extractor is not None:
             self._freeze(network)
             if augmentation is None and not self.config.flips and not self.config.crops:
-                # Nothing changes the images: what the last layer sees is the same in every epoch.
+                # The images never change: the last layer sees the same in every epoch.
                 x, seen = torch.from_numpy(self.extractor.features(records.pixels)), network.head
         network.to(device)
         targets = functional.one_hot(torch.from_numpy(records.labels), records.classes).float().to(device)
@@ -118,12 +95,7 @@ class Victim:
         return TrainedNetwork(network.eval())
 
     def view(self, pixels: Tensor, generator: torch.Generator) -> Tensor:
-        """(b, C, H, W) images as an epoch of ordinary training sees them; attackers can train through it.
-
-        Args:
-            pixels: in [0, 1].
-            generator: on the device of the pixels.
-        """
+        """(b, C, H, W) images as an epoch of ordinary training sees them; attackers can train through it."""
         return moved(pixels, generator, flips=self.config.flips, crops=self.config.crops)
 
     def _freeze(self, network: Network) -> None:
@@ -180,7 +152,7 @@ class Victim:
 
 
 def _at_precision(network: nn.Module, precision: str, device: torch.device) -> Callable[[Tensor], Tensor]:
-    """What training calls: pixels -> logits in float32."""
+    """Return the function that training calls: pixels -> logits in float32."""
     if precision == "float32":
         return network
 
@@ -193,7 +165,28 @@ def _at_precision(network: nn.Module, precision: str, device: torch.device) -> C
 
 
 def _repeatable(device: torch.device) -> AbstractContextManager[None]:
-    """cuDNN with algorithms that give the same bits every time."""
+    """Return a context in which cuDNN uses algorithms that give the same bits every time."""
     if device.type != "cuda":
         return nullcontext()
     return torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True)
+
+
+def moved(pixels: Tensor, generator: torch.Generator, *, flips: bool, crops: int) -> Tensor:
+    """Mirror each image (b, C, H, W) with probability 1/2, and move it by up to `crops` pixels; black comes in."""
+    # Products with matrices of zeros and ones: the same pixels as slices give, on any device, and so is the
+    # gradient.
+    if not flips and not crops:
+        return pixels
+    rows, columns = (_shift(pixels, size, crops, generator) for size in pixels.shape[2:])
+    if flips:
+        chosen = torch.rand(len(pixels), 1, 1, generator=generator, device=pixels.device) < 0.5
+        columns = torch.where(chosen, columns.flip(2), columns)
+    changed: Tensor = rows[:, None] @ pixels @ columns[:, None].transpose(2, 3)
+    return changed
+
+
+def _shift(pixels: Tensor, size: int, crops: int, generator: torch.Generator) -> Tensor:
+    """(b, size, size): row i of a matrix has its one in column i + d, if there is one; d is each image's own."""
+    by = torch.randint(-crops, crops + 1, (len(pixels), 1, 1), generator=generator, device=pixels.device)
+    at = torch.arange(size, device=pixels.device)
+    return (at[:, None] + by == at).to(pixels.dtype)

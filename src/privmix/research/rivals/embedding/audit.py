@@ -1,4 +1,4 @@
-"""What class embeddings are audited by: their noise alone, and how far a record moves them."""
+"""The audits of class embeddings: their noise alone, and how far a record moves them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, Keys, PureNoise, of_part
+from privmix.audits.empty_runs import GAUSSIAN, KEPT, SIDE, FreshStreams, PureNoise, of_part
 from privmix.audits.sensitivity import Pair, QuerySensitivity, distances
 from privmix.audits.worst_case import EngineFactory
 from privmix.mechanisms.streams import SecretStreams
@@ -18,8 +18,7 @@ from privmix.research.rivals.embedding.feature_maps import feature_map
 from privmix.research.rivals.embedding.plan import SIZES, EmbeddingPlan
 
 
-def embedding_noises(plan: EmbeddingPlan, samples: int, keys: Keys, make: EngineFactory) -> Iterator[PureNoise]:
-    """Those of each part of the map, and of the class sizes."""
+def embedding_noises(plan: EmbeddingPlan, samples: int, keys: FreshStreams, make: EngineFactory) -> Iterator[PureNoise]:
     names = plan.classes + tuple(f"{number} more" for number in range(SIDE - plan.num_classes))
     wide = replace(plan.with_small_map(), classes=names, rows=1)
     parts: dict[str, list[NDArray[Any]]] = {name: [] for name in wide.noise_std}
@@ -40,7 +39,6 @@ def embedding_noises(plan: EmbeddingPlan, samples: int, keys: Keys, make: Engine
 
 
 def embedding_moved(plan: EmbeddingPlan, pair: Pair) -> list[QuerySensitivity]:
-    """Each part of the map, the class sizes, and all together."""
     released = []
     for records in (pair.present, pair.other):
         engine = pair.engine(records)

@@ -15,7 +15,7 @@ from privmix.engine.rows import Engine, RowBlock
 from privmix.engine.tiles import TileReader
 from privmix.errors import InvalidInput, check_integer
 from privmix.mechanisms.noise import gaussian_on_lattice
-from privmix.mechanisms.persons import Weights
+from privmix.mechanisms.persons import RecordWeights
 from privmix.mechanisms.streams import SecretStreams
 from privmix.private_files import no_core_dumps
 from privmix.progress import Progress, silent
@@ -27,7 +27,7 @@ from privmix.research.rivals.embedding.released import ClassEmbeddings
 
 # Physical sizes: they set speed and memory and change no bit of the sums.
 _NUMBERS_AT_ONCE = 2**23
-_MOST_RECORDS_AT_ONCE = 1024
+MOST_RECORDS_AT_ONCE = 1024
 # Rows a block of sampled rows: those of a shard.
 _BLOCK_ROWS = 8192
 
@@ -43,14 +43,6 @@ class EmbeddingEngine(Engine):
           same key re-creates the same release;
         * nothing but the noisy sums leaves; rows are samples of a generator that saw those alone;
         * an engine runs once, and streams serve one engine.
-
-    Args:
-        plan: the public plan.
-        records: the private records: arrays, a feature store, or any :class:`RecordTiles`; read twice, in blocks.
-        streams: secret randomness; the caller destroys it afterwards.
-        workers: threads that clip records; None uses every core.
-        memory_bytes: as of other engines; here it changes nothing, since no block is large.
-        cluster: where passes over the records are carried out; None is this machine.
     """
 
     def __init__(
@@ -76,11 +68,7 @@ class EmbeddingEngine(Engine):
         return self._found
 
     def rows(self, progress: Progress | None = None, *, first: int = 0) -> Iterator[RowBlock]:
-        """Release the embeddings, then yield rows sampled from a generator, a shard at a time, from ``first`` on.
-
-        Raises:
-            RuntimeError: the engine, or another one on the same streams, ran before.
-        """
+        """Release the embeddings, then yield rows sampled from a generator, a shard at a time, from `first` on."""
         if check_integer("first row", first, low=0) % _BLOCK_ROWS and first < self._plan.rows:
             raise InvalidInput("first row", first, f"a multiple of {_BLOCK_ROWS}")
         self._streams.claim()
@@ -113,11 +101,9 @@ class EmbeddingPass(Pass["EmbeddingSums"]):
     stage: ClassVar[str] = "embeddings"
 
     def empty(self) -> EmbeddingSums:
-        """See :class:`privmix.engine.passes.Pass`."""
         return EmbeddingSums(self.plan)
 
     def add(self, reader: TileReader, index: int, sums: EmbeddingSums, done: Callable[[int], None]) -> None:
-        """See :class:`privmix.engine.passes.Pass`."""
         passed = 0
         for features, labels, weights in reader.blocks(index, sums.records_at_once):
             steps = reader.lattice_steps(self.transform, np.asarray(features))
@@ -135,11 +121,8 @@ class EmbeddingSums:
     Formal guarantees:
         * Exact: every sum is an integer below 2^53, so block sizes and the order of records change no bit of it; more
           records than that allows raise.
-        * One person adds to each part what a record may at most: for each class a whole-number share of the sum of
-          their features there, rounded toward zero, so that by the triangle inequality no norm grows.
-
-    Args:
-        plan: the public plan.
+        * One person adds to each part what a record may at most. This is, for each class, a whole-number share of the
+          sum of their features there, rounded toward zero: by the triangle inequality no norm grows.
     """
 
     def __init__(self, plan: EmbeddingPlan) -> None:
@@ -148,17 +131,13 @@ class EmbeddingSums:
         self._sums = {name: np.zeros((plan.num_classes, size), np.int64) for name, size in plan.map_sizes.items()}
         # In lattice steps: records count a whole one, those of persons what they weigh.
         self._sizes, self._one = np.zeros(plan.num_classes, np.int64), 2**plan.lattice_bits
-        self.records_at_once = max(1, min(_MOST_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // sum(plan.map_sizes.values())))
+        self.records_at_once = max(1, min(MOST_RECORDS_AT_ONCE, _NUMBERS_AT_ONCE // sum(plan.map_sizes.values())))
 
     def __repr__(self) -> str:
         return "<EmbeddingSums>"
 
     def add(self, records: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
-        """Add records: (b, d) integers, in lattice steps of the clipping bound, and (b,) labels in 0..K-1.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
+        """Add records: (b, d) integers, in lattice steps of the clipping bound, and (b,) labels in 0..K-1."""
         self._room.take(len(labels))
         order = np.argsort(labels, kind="stable")
         present, starts = np.unique(labels[order], return_index=True)
@@ -166,16 +145,12 @@ class EmbeddingSums:
             self._sums[name][present] += np.add.reduceat(steps, starts, axis=0, dtype=np.int64)
         self._sizes += np.bincount(labels, minlength=self._plan.num_classes) * self._one
 
-    def add_persons(self, records: NDArray[np.float64], weights: Weights) -> None:
-        """Add (b, d) records of whole persons, in lattice steps of the clipping bound.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
+    def add_persons(self, records: NDArray[np.float64], weights: RecordWeights) -> None:
+        """Add (b, d) records of whole persons, in lattice steps of the clipping bound."""
         self._room.take(weights.persons)
         groups, at_once = weights.groups, self.records_at_once
         sizes = np.diff(np.append(groups.starts, len(records)))
-        # A record weighs one part in so many: in whole numbers, nothing of a person is rounded up.
+        # A record weighs one part in this many: in whole numbers, no value of a person is rounded up.
         parts = np.maximum(np.diff(weights.starts), weights.most)[groups.persons]
         whose = np.repeat(np.arange(len(sizes)), sizes)
         summed = {name: np.zeros((len(sizes), sums.shape[1]), np.int64) for name, sums in self._sums.items()}
@@ -189,11 +164,6 @@ class EmbeddingSums:
         np.add.at(self._sizes, groups.labels, sizes * self._one // parts)
 
     def merge(self, other: EmbeddingSums) -> None:
-        """Add the sums over other records.
-
-        Raises:
-            InvalidInput: sums could leave the range of exact integers.
-        """
         self._room.take(other._room.taken)
         for name, more in other._sums.items():
             self._sums[name] += more

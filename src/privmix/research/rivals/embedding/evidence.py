@@ -1,4 +1,4 @@
-"""What the numbers of a release of class embeddings say about its noise."""
+"""Evidence about the noise of a release of class embeddings, from its numbers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,14 @@ _ABOUT: Final = {
 
 
 def embedding_row_law(plan: EmbeddingPlan, beside: ClassEmbeddings) -> RowLaw:
-    """The blur of samples of the generator."""
+    """Return the blur of samples of the generator."""
     return RowLaw(Law(plan.blur * (1 - PRODUCTS), 0.0), numbered=False)
 
 
 def embedding_tests(plan: EmbeddingPlan, found: ClassEmbeddings) -> list[NoiseTest]:
-    """Test released class embeddings. Each was released once, so that signals hide more than they do in rows.
-
-    Raises:
-        InvalidInput: a number is off the grid, noise is missing, or the map is not the one of the plan's seed.
-    """
+    """Test released class embeddings; each was released once, so that signals hide more than they do in rows."""
     for name, values in feature_map(plan).arrays().items():
-        # Numbers without noise: there is room for a record in them, and for what was learnt from all.
+        # Numbers without noise: a record could be hidden in them, and so could what was learnt from all.
         if not np.array_equal(values, found.map.arrays()[name]):
             raise InvalidInput(f"class embeddings: {name}", "other numbers", "those that follow from map_seed")
     std, norms, tests = plan.noise_std, found.map.norms(plan.lattice_bits), []

@@ -1,9 +1,8 @@
-"""Public feature maps of records: what class embeddings are sums of.
+"""Public feature maps of records, of which class embeddings are sums.
 
-A map takes clipped records, on their lattice, to integers: its features in steps of 2^-bits. Whatever is
-computed is a function of one record, to the last bit: products with frequencies are exact integers, and everything that
-is not linear is looked up in a table. So nobody's features depend on who else is there, and norms are bounded by what
-stands in the tables, not by what rounding usually does.
+A map takes clipped records, on their lattice, to integers: its features in steps of 2^-bits. Each is a function of one
+record, to the last bit: products with frequencies are exact integers, and everything that is not linear is looked up in
+a table. So features do not depend on other records, and the tables bound the norms, not usual rounding.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from numpy.typing import NDArray
 from privmix.errors import InvalidInput
 from privmix.mechanisms.noise import Lattice
 from privmix.plans import made_by
-from privmix.plans.registry import Door
+from privmix.plans.registry import Deferred
 from privmix.research.rivals.embedding.hermite import HermitePlan
 from privmix.research.rivals.embedding.merf import MerfPlan
 from privmix.research.rivals.embedding.plan import EmbeddingPlan
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
 
 Features = dict[str, NDArray[np.int32]]
 
-# Angles are told apart by so many bits of a turn.
+# Angles are rounded to this many bits of a turn.
 _ANGLE_BITS: Final = 16
-# Coordinates are told apart by so many bits of the clipping bound.
+# Coordinates are rounded to this many bits of the clipping bound.
 _COORDINATE_BITS: Final = 12
 # Products of records and frequencies stay exact integers below this, frequencies exact in float32.
 _PRODUCT_BITS: Final = 51
@@ -53,12 +52,12 @@ class FeatureMap(ABC):
     @classmethod
     @abstractmethod
     def drawn(cls, plan: Any) -> FeatureMap:
-        """The map of a plan, made of its public seed."""
+        """Return the map of a plan, made of its public seed."""
 
     @classmethod
     @abstractmethod
     def of_arrays(cls, plan: Any, arrays: Mapping[str, NDArray[np.float32]]) -> FeatureMap:
-        """The map of a plan whose :meth:`arrays` are these."""
+        """Return the map of a plan whose :meth:`arrays` are these."""
 
     @abstractmethod
     def norms(self, bits: int) -> dict[str, float]:
@@ -75,7 +74,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """What of the map does not follow from a plan's other fields, for the files of a release."""
+        """Arrays of the map that do not follow from a plan's other fields, for the files of a release."""
 
     @abstractmethod
     def whole(self) -> dict[str, NDArray[np.float32]]:
@@ -83,7 +82,7 @@ class FeatureMap(ABC):
 
     @abstractmethod
     def torch_features(self, records: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The same features, in units of their part's norm, for generators: (b, d) records in clipping bounds."""
+        """Return the same features in units of their part's norm: (b, d) records in clipping bounds."""
 
     def __call__(self, records: NDArray[Any]) -> dict[str, NDArray[np.float32]]:
         """By part (b, features) float32, of norm at most 1, of (b, d) records of norm at most 1, in clipping bounds."""
@@ -94,16 +93,7 @@ class FeatureMap(ABC):
 
 @dataclass(frozen=True, eq=False)
 class FourierMap(FeatureMap):
-    """Random Fourier features: part ``embedding`` is (cos, sin) of 2 pi w'x for every frequency w, over sqrt(F).
-
-    Attributes:
-        frequencies: (F, d) float32, in turns per clipping bound.
-
-    Example:
-        >>> found = FourierMap(np.ones((3, 2), np.float32))(np.array([[0.0, 0.0], [0.25, 0.0]]))["embedding"]
-        >>> (found * 3 ** 0.5).round(2).tolist()
-        [[1.0, 1.0, 1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0, 1.0, 1.0]]
-    """
+    """Random Fourier features: (cos, sin) of 2 pi w'x over sqrt(F), frequencies w (F, d) in turns per bound."""
 
     frequencies: NDArray[np.float32]
 
@@ -126,7 +116,7 @@ class FourierMap(FeatureMap):
         table = _turn(bits)
         exact = self.frequencies.astype(np.float64)
         finest = _finest(exact, bits)
-        # Both factors are integers, and no partial sum exceeds 2^52: exact in whatever order BLAS adds.
+        # Both factors are integers, and no partial sum exceeds 2^52: exact in any order in which BLAS adds.
         angles = (records @ np.rint(exact.T * 2.0**finest)).astype(np.int64)
         shift = bits + finest - _ANGLE_BITS
         angles = angles >> shift if shift >= 0 else angles << -shift
@@ -156,14 +146,7 @@ class FourierMap(FeatureMap):
 
 @dataclass(frozen=True, eq=False)
 class HermiteMap(FeatureMap):
-    """Hermite features of coordinates and of products of pairs: see :class:`privmix.research.rivals.HermitePlan`.
-
-    Attributes:
-        decay: rho, in (0, 1); a float32.
-        order, pair_order: features of a coordinate, alone and in a pair.
-        dim: d.
-        pairs: (p, 2) float32 numbers of coordinates.
-    """
+    """Hermite features of coordinates and of products of pairs: see :class:`privmix.research.rivals.HermitePlan`."""
 
     decay: float
     order: int
@@ -236,30 +219,20 @@ class HermiteMap(FeatureMap):
         }
 
 
-FEATURE_MAP: Final = Door[type[FeatureMap]]("feature_map", "one whose map is known")
+FEATURE_MAP: Final = Deferred[type[FeatureMap]]("feature_map", "one whose map is known")
 
 
 def feature_map(plan: EmbeddingPlan) -> FeatureMap:
-    """The map of a plan, made of its public seed."""
     return FEATURE_MAP.of(made_by(plan)).drawn(plan)
 
 
 def map_of_arrays(plan: EmbeddingPlan, arrays: Mapping[str, NDArray[np.float32]]) -> FeatureMap:
-    """The map that a release of ``plan`` came with."""
+    """Return the map that a release of ``plan`` came with."""
     return FEATURE_MAP.of(made_by(plan)).of_arrays(plan, arrays)
 
 
 def map_from(arrays: Mapping[str, NDArray[np.float32]], dim: int, size: int) -> FeatureMap:
-    """The map whose ``whole()`` is ``arrays``, from a file that a stranger may have written.
-
-    Args:
-        arrays: float32.
-        dim: d.
-        size: features that it must have.
-
-    Raises:
-        InvalidInput: the arrays are no map of such a size.
-    """
+    """Return the map whose `whole()` is `arrays` (float32), from a file that a stranger may have written."""
     shapes = {name: values.shape for name, values in arrays.items()}
     found: FeatureMap | None = None
     if size < 1 or not all(np.isfinite(values).all() for values in arrays.values()):
@@ -305,10 +278,11 @@ def _hermite_table(decay: float, order: int, dim: int, bits: int) -> NDArray[np.
 
 
 def _hermite(x: Any, decay: float, order: int, exponential: Any) -> list[Any]:
-    """phi_0 .. phi_(order - 1) of numbers, by the recurrence of the Hermite polynomials with all weights in it.
-
-    phi_c(x) = (1 - rho^2)^(1/4) sqrt(rho^c / (2^c c!)) H_c(x) exp(-rho / (1 + rho) x^2), Vinaroz et al. 2022, eq. 9.
-    """
+    """phi_0 .. phi_(order - 1) of numbers, by the recurrence of the Hermite polynomials with all weights in it."""
+    # Vinaroz et al. 2022, eq. 9: phi_c(x) = (1 - rho^2)^(1/4) sqrt(rho^c / (2^c c!)) H_c(x) exp(-rho / (1 + rho)
+    # x^2).
+    # phi_c(x) = (1 - rho^2)^(1/4) sqrt(rho^c / (2^c c!)) H_c(x) exp(-rho / (1 + rho) x^2), Vinaroz et al. 2022, eq.
+    # 9.
     found = [(1 - decay**2) ** 0.25 * exponential(-decay / (1 + decay) * x * x)]
     for number in range(1, order):
         following = x * math.sqrt(2 * decay / number) * found[-1]

@@ -1,7 +1,7 @@
 """Rows from class embeddings: samples of a small generator network that is fitted to what was released.
 
-After Harder, Adamczewski and Park (2021): the generator's own class embeddings are to be those that were released.
-It sees nothing else, so fitting it, and drawing rows from it, is post-processing.
+After Harder, Adamczewski and Park (2021): the generator's own class embeddings approach the released ones. It sees
+nothing else, so fitting it, and drawing rows from it, is post-processing.
 """
 
 from __future__ import annotations
@@ -35,17 +35,8 @@ _SAMPLED_AT_ONCE: Final = 4096
 def sample_rows(
     found: ClassEmbeddings, plan: EmbeddingPlan, seed: int, progress: Progress
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Fit a generator to released embeddings and draw rows from it.
-
-    Args:
-        found: the release.
-        plan: its plan.
-        seed: of weights, codes and labels; it needs no secret.
-        progress: called with (stage, steps done, steps in all).
-
-    Returns:
-        x (rows, d) and y (rows, K) one-hot, float32.
-    """
+    """Fit a generator to released embeddings and draw x (rows, d) and y (rows, K) one-hot from it; float32."""
+    # `seed` needs no secret.
     import torch
 
     with torch.random.fork_rng(devices=[]):

@@ -26,20 +26,14 @@ class HermitePlan(EmbeddingPlan):
     """Public constants of a release by Hermite features.
 
     By Mehler's formula (Vinaroz et al. 2022, eq. 9) the kernel exp(-(x - z)^2 / (2 width^2)) of two numbers is the sum
-    over c of phi_c(x) phi_c(z), phi_c(x) = sqrt(l_c) h_c(x): weighted Hermite polynomials. ``order`` of them are kept.
-    Part ``coordinates`` has the features of every coordinate over sqrt(d) (the sum kernel); part ``pairs`` the products
-    of those of some public pairs of coordinates, over the root of their number (the product kernel). A coordinate is
-    measured in clipping bounds over sqrt(d), so that those of a long record are of size 1.
+    over c of phi_c(x) phi_c(z). Here phi_c(x) = sqrt(l_c) h_c(x) are weighted Hermite polynomials, and ``order`` of
+    them are kept. Part ``coordinates`` has the features of every coordinate over sqrt(d) (the sum kernel). Part
+    ``pairs`` has the products of those of some public pairs of coordinates, over the root of their number (the product
+    kernel). A coordinate is measured in clipping bounds over sqrt(d), so that those of a long record are of size 1.
 
     Formal guarantees:
         * Norm at most 1: the squares of all phi_c(x) sum to the kernel of x with itself, which is 1, those of some of
-          them to less; products of two such vectors, and averages over coordinates or pairs, have norm at most 1, too.
-
-    Attributes:
-        order: features of a coordinate.
-        pairs: how many pairs of coordinates there are; they are drawn once, and public.
-        pair_order: features of each coordinate of a pair.
-        pair_share: share of the budget for the pairs.
+          them to less. Products of two such vectors, and averages over coordinates or pairs, have norm at most 1, too.
     """
 
     order: _Order
@@ -76,7 +70,7 @@ class HermitePlan(EmbeddingPlan):
 
     @property
     def decay(self) -> float:
-        """rho of Mehler's formula: 1 / (2 width^2) = rho / (1 - rho^2)."""
+        """The rho of Mehler's formula: 1 / (2 width^2) = rho / (1 - rho^2)."""
         double = 2 * self.kernel_width**2
         return 2 / (math.sqrt(double**2 + 4) + double)
 
@@ -85,13 +79,10 @@ class HermitePlan(EmbeddingPlan):
 @described
 @dataclass(frozen=True)
 class Hermite(EmbeddingDesign[HermitePlan]):
-    """DP-HP: noisy class means of Hermite features of single coordinates and of pairs of them.
+    """DP-HP: noisy class means of Hermite features of single coordinates and of pairs of them."""
 
-    Against the published code: pairs are drawn once and not anew in each epoch, so that there is one query; records are
-    added or removed; class sizes are paid for; the width is declared (the published median heuristic reads records).
-    The published code has up to 100 features of a coordinate.
-    """
-
+    # Unlike the published code: pairs are drawn once, so there is one query; records are added or removed; class sizes
+    # are paid for. The width is declared (the published median heuristic reads records). It has up to 100 features.
     name = "hermite"
     persons = True
     worst_case = "privmix.research.rivals.embedding.worst_case:hermite_case"
@@ -102,10 +93,10 @@ class Hermite(EmbeddingDesign[HermitePlan]):
     lost = "Sums of Hermite features hold smoothed densities of single features and of some pairs, by class."
     map_words = "Hermite features of every coordinate and of some pairs"
 
-    order: _Order = option(10, "Hermite: features of each coordinate.")
-    pairs: _Pairs = option(64, "Hermite: public random pairs of coordinates.")
-    pair_order: _Order = option(5, "Hermite: features of each coordinate of a pair.")
-    pair_share: Share = option(0.2, "Hermite: share of the budget for the pairs.")
+    order: _Order = option(10, "Number of features per coordinate.")
+    pairs: _Pairs = option(64, "Number of public random pairs of coordinates.")
+    pair_order: _Order = option(5, "Number of features per coordinate of a pair.")
+    pair_share: Share = option(0.2, "Share of the budget for the pairs.")
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> HermitePlan:
         return HermitePlan(

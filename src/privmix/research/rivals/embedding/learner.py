@@ -20,7 +20,7 @@ from privmix.research.rivals.embedding.released import ClassEmbeddings, FeatureM
 
 _MAP = "map."
 _RECORDS_AT_ONCE = 1024
-# Records, less their mean, are taken to be so long beside whole ones, as where a mean is released first.
+# The assumed length of records less their mean, as a share of whole ones, as where a mean is released first.
 _LENGTH = 0.55
 _FEWEST = 0.1
 
@@ -29,26 +29,10 @@ _FEWEST = 0.1
 class ClassEmbeddingClassifier(ReleaseLearner):
     """The class whose mean embedding is nearest to a record's features, for releases of class embeddings.
 
-    A record x is scored by 2 phi(x)'m_k - q_k, where m_k is the released sum of class k over its size, and q_k the
-    squared norm of the class's mean without noise. The plain square of a noisy mean is too large by its noise's, and
-    that of a small class by more; what is left when this is taken off is drawn towards the classes' average by as much
-    of its spread as is noise (James and Stein 1961, with the spread of all classes). Nothing is tuned.
-
-    Attributes:
-        coef_: (features, K) float32, the means m_k, part by part of the map.
-        intercept_: (K,) float32, -q_k / 2.
-
-    Example:
-        >>> from privmix.research.rivals import Merf
-        >>> from privmix.engine import PrivateRecords
-        >>> from privmix.planning import ReleaseConfig
-        >>> from privmix.releases import SecretStreams, release_to_memory
-        >>> x, y = np.eye(2, dtype=np.float32).repeat(40, axis=0), np.arange(2).repeat(40)
-        >>> config = ReleaseConfig(80, 2, ("cat", "dog"), design=Merf(frequencies=32), rows=8)
-        >>> release = release_to_memory(config.calibrate(8, 1e-3), PrivateRecords(x, y), SecretStreams.from_seed(0),
-        ...                             extractor={"name": "identity"}, input_shape=(2,))
-        >>> ClassEmbeddingClassifier().fit(release).predict(np.eye(2)).tolist()
-        [0, 1]
+    A record x is scored by 2 phi(x)'m_k - q_k. Here m_k (`coef_`) is the released sum of class k over its size, and q_k
+    the squared norm of the class's mean without noise. The square of a noisy mean is too large by its noise's. The rest
+    is drawn towards the classes' average by as much of its spread as is noise (James and Stein 1961, with the spread of
+    all classes).
     """
 
     name: ClassVar[str] = "class-embeddings"
@@ -60,11 +44,9 @@ class ClassEmbeddingClassifier(ReleaseLearner):
 
     @classmethod
     def forecast(cls, plan: Plan, model: DataModel, seed: int) -> LinearRule | None:
-        """The rule to first order in the classes' means, where the kernel is a Gaussian's.
-
-        Noise in the scores, a Gaussian process whose covariance is the kernel, is taken to first order, too: a number
-        for each class, and one along each axis.
-        """
+        """Return the rule to first order in the classes' means and in the noise, where the kernel is a Gaussian's."""
+        # The noise is a Gaussian process whose covariance is the kernel: a number for each class, and one along each
+        # axis.
         if not isinstance(plan, EmbeddingPlan):
             return None
         generator, (classes, axes) = np.random.default_rng(seed), model.means.shape
@@ -74,7 +56,7 @@ class ClassEmbeddingClassifier(ReleaseLearner):
         )
         divisors, level = plan.response(_LENGTH**2 * model.within)
         noise = plan.noise_std_score / counts
-        # Sizes are told by a query of their own, and by the sums.
+        # Sizes are known from a query of their own, and from the sums.
         error = 1 + plan.noise_std[SIZES] / counts * generator.standard_normal((classes, 1))
         means, noise = means / np.maximum(error, _FEWEST), noise / np.maximum(error, _FEWEST)
         along = noise / plan.kernel_width * generator.standard_normal((classes, axes))
@@ -131,7 +113,7 @@ def _squares(means: NDArray[np.float64], noise: NDArray[np.float64]) -> NDArray[
     """(K,) squared norms of the means behind noisy ones, (D, K), whose entries have noise ``noise`` (K,)."""
     variance, features = np.square(noise), len(means)
     raw = np.square(means, dtype=np.float64).sum(axis=0) - features * variance
-    # Of |m + e|^2: 4 v |m|^2 + 2 D v^2.
+    # The variance of |m + e|^2: 4 v |m|^2 + 2 D v^2.
     errors = 4 * variance * np.maximum(raw, 0) + 2 * features * variance**2
     if not errors.all():
         return np.asarray(raw)

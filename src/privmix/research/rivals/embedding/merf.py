@@ -24,14 +24,11 @@ _Frequencies = Annotated[int, Whole(1, 2**15, plain=True)]
 class MerfPlan(EmbeddingPlan):
     """Public constants of a release by random Fourier features (Rahimi and Recht 2007).
 
-    phi(x) = (cos w_j'x, sin w_j'x) / sqrt(F) for F frequencies w_j ~ N(0, I / width^2), which has norm 1 and stands for
+    phi(x) = (cos w_j'x, sin w_j'x) / sqrt(F) for F frequencies w_j ~ N(0, I / width^2). It has norm 1 and stands for
     the kernel exp(-|x - z|^2 / (2 width^2)).
 
     Formal guarantees:
-        * Norm 1: whatever the frequencies, cos^2 + sin^2 = 1, so that no record's features are longer than 1.
-
-    Attributes:
-        frequencies: F; the map has 2 F features.
+        * Norm 1: for all frequencies, cos^2 + sin^2 = 1, so that no record's features are longer than 1.
     """
 
     frequencies: _Frequencies
@@ -63,13 +60,10 @@ class MerfPlan(EmbeddingPlan):
 @described
 @dataclass(frozen=True)
 class Merf(EmbeddingDesign[MerfPlan]):
-    """DP-MERF: noisy class means in the feature space of a Gaussian kernel, by random Fourier features.
+    """DP-MERF: noisy class means in the feature space of a Gaussian kernel, by random Fourier features."""
 
-    Against the published code: records are added or removed, so that one moves the sum by 1 and not by 2; class sizes
-    are paid for instead of taken as equal; noise is drawn once on exact integer sums; the kernel's width is declared.
-    The published code has 5,000 frequencies.
-    """
-
+    # Unlike the published code: records are added or removed, so that one moves the sum by 1 and not by 2. Class sizes
+    # are paid for; noise is drawn once on exact integer sums; the width is declared. It has 5,000 frequencies.
     name = "merf"
     persons = True
     worst_case = "privmix.research.rivals.embedding.worst_case:merf_case"
@@ -80,7 +74,7 @@ class Merf(EmbeddingDesign[MerfPlan]):
     lost = "Sums of random Fourier features hold a smoothed density of each class, and nothing finer than the kernel."
     map_words = "random Fourier features"
 
-    frequencies: _Frequencies = option(2048, "Merf: random frequencies; the map has twice as many.")
+    frequencies: _Frequencies = option(2048, "Number of random frequencies; the map has twice as many features.")
 
     def plan(self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None) -> MerfPlan:
         return MerfPlan(frequencies=self.frequencies, **self.shared(setting, noise_multiplier, centre_noise_multiplier))

@@ -1,8 +1,8 @@
-"""What designs that release class embeddings have in common: sums of a public feature map over each class.
+"""Designs that release class embeddings: sums of a public feature map over each class.
 
-A public map phi takes a clipped record to a vector of norm at most 1, and each class's sum of these vectors is released
-with Gaussian noise: a noisy kernel mean embedding of the class. A map may have several parts, whose features differ in
-kind; each part has norm at most 1 and a share of the budget. Which map it is, is a design's own: one file each.
+A public map phi takes a clipped record to a vector of norm at most 1. Released is each class's sum of these vectors
+with Gaussian noise: a noisy kernel mean embedding. A map may have several parts, each of norm at most 1 with a share of
+the budget. Each design has its map in a file of its own.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from privmix.mechanisms.sampling import EveryRecord, Sampler
 from privmix.options import described, option
 from privmix.plans.design import Beside, Design
 from privmix.plans.plan import BasePlan
-from privmix.plans.setting import Assumed, Forecast, Setting
+from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
 SIZES: Final = "sizes"
 """Name of the released class sizes."""
@@ -35,7 +35,7 @@ _Seed = Annotated[int, Whole(0, 2**31 - 1, plain=True)]
 _SAMPLED_ROWS: Final = 10_000
 # Sampled rows are blurred by this share of the kernel's width: detail that the kernel does not see.
 _BLUR: Final = 0.1
-# What the planner tries.
+# Kernel widths that the planner tries.
 _WIDTHS: Final = (1.0, 0.7, 0.5, 1.4)
 
 
@@ -45,19 +45,13 @@ class EmbeddingPlan(BasePlan):
 
     Released are, for every part of the map, the sums of phi(x) over the records of each class (its features, K), and
     the class sizes (K). One record adds a vector of norm at most 1 to one column of each, so all together are ONE
-    Gaussian query of noise multiplier s: 1/s^2 = sum of 1/s_part^2, with 1/s_sizes^2 = ``size_share`` of 1/s^2 and the
-    rest dealt out by the parts' shares. Rows are samples of a generator that is fitted to what was released: they cost
-    nothing.
+    Gaussian query of noise multiplier s: 1/s^2 = sum of 1/s_part^2. Here 1/s_sizes^2 = ``size_share`` of 1/s^2, and the
+    rest is dealt out by the parts' shares. Rows are samples of a generator of the released sums: they cost nothing.
 
     Formal guarantees:
         * every field is a public constant: no value depends on a private row;
         * one record changes a part by at most 1 in Euclidean norm, and the class sizes by 1, to which noise is scaled;
         * ``event`` is one Gaussian query at the joint multiplier.
-
-    Attributes:
-        kernel_width: of the Gaussian kernel that the map stands for; the design says in which unit.
-        map_seed: the map's public randomness.
-        size_share: share of the budget (in 1/s^2) for the class sizes.
     """
 
     kernel_width: Annotated[float, Number(1e-3, 1e3)]
@@ -82,7 +76,7 @@ class EmbeddingPlan(BasePlan):
         raise NotImplementedError
 
     def with_small_map(self) -> Self:
-        """The plan with few features of few coordinates: the noise of each released number is the same."""
+        """Return the plan with few features of few coordinates: the noise of each released number is the same."""
         raise NotImplementedError
 
     @property
@@ -91,29 +85,20 @@ class EmbeddingPlan(BasePlan):
         return {name: 1 / len(self.map_sizes) for name in self.map_sizes}
 
     def response(self, within: NDArray[np.float64]) -> tuple[NDArray[np.float64], float]:
-        """How a Gaussian class shows in the kernel, to first order in its mean.
-
-        Args:
-            within: (k,) variances of its records along their axes, in clipping bounds.
-
-        Returns:
-            (k,) divisors D and a level L: of a record x and a class with mean m, the part of phi(x)'E phi that tells
-            classes apart is L x'D^-1 m.
-        """
+        """(k,) divisors D and a level L: the kernel's response to a Gaussian class, to first order in its mean m."""
+        # The part of phi(x)'E phi of a record x that separates classes is L x'D^-1 m. `within`: (k,) variances along
+        # the axes, in clipping bounds.
         raise NotImplementedError
 
     def sampler_for(self, records: int) -> Sampler:
-        """Every record is in the one query."""
         return EveryRecord(records, 1)
 
     @property
     def adjacency(self) -> Adjacency:
-        """Add or remove one record."""
         return self.sampler.adjacency
 
     @property
     def main_event(self) -> Event:
-        """The one query that releases all parts."""
         return self.sampler.event(Gaussian(self.noise_multiplier))
 
     @property
@@ -140,16 +125,9 @@ E = TypeVar("E", bound=EmbeddingPlan)
 @described
 @dataclass(frozen=True)
 class EmbeddingDesign(Design[E]):
-    """Class sums of a public feature map, and rows sampled from a generator that is fitted to them.
+    """Class sums of a public feature map, and rows sampled from a generator that is fitted to them."""
 
-    The kernel's width is public, since one taken from the records (the median of their distances, say) would be one
-    more query.
-
-    Attributes:
-        feature_map: where the class of its map is, a
-            :class:`privmix.research.rivals.embedding.feature_maps.FeatureMap`.
-    """
-
+    # The kernel's width is public: one taken from the records would be one more query.
     learner = "class-embeddings"
     # A sampled row is of one class.
     mixes_all_classes = False
@@ -168,12 +146,10 @@ class EmbeddingDesign(Design[E]):
     map_words: ClassVar[str]
 
     kernel_width: Annotated[float, Number(1e-3, 1e3)] = option(
-        1.0,
-        "Embeddings: public width of the kernel, in clipping bounds; hermite: of one feature, in bounds over the root "
-        "of the number of features.",
+        1.0, "Public kernel width, in clipping bounds (hermite: per feature)."
     )
-    map_seed: _Seed = option(0, "Embeddings: seed of the map's public randomness.")
-    size_share: Share = option(0.01, "Embeddings: share of the budget for the class sizes.")
+    map_seed: _Seed = option(0, "Seed of the map's public randomness.")
+    size_share: Share = option(0.01, "Share of the budget for the class sizes.")
 
     @property
     def centre(self) -> str:
@@ -187,7 +163,6 @@ class EmbeddingDesign(Design[E]):
     def shared(
         self, setting: Setting, noise_multiplier: float, centre_noise_multiplier: float | None
     ) -> dict[str, Any]:
-        """The fields of a plan that all maps have."""
         return {
             "design": self.name,
             "rows": setting.rows or min(setting.records, _SAMPLED_ROWS),
@@ -260,6 +235,6 @@ generator that was fitted to these sums, for classifiers that want rows.
         }
 
     @classmethod
-    def forecast(cls, plan: E, assumed: Assumed) -> Forecast:
-        # Of a kernel as wide as the records are long, embeddings tell what class sums do.
-        return Forecast(None, assumed.noise * plan.noise_std_score, counts=plan.noise_std[SIZES])
+    def forecast(cls, plan: E, assumed: AssumedRecords) -> MomentForecast:
+        # If the kernel is as wide as the records are long, embeddings carry the information of class sums.
+        return MomentForecast(None, assumed.noise * plan.noise_std_score, counts=plan.noise_std[SIZES])

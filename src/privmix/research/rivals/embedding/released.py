@@ -20,16 +20,9 @@ __all__ = ["ClassEmbeddings", "FeatureMap", "map_from"]
 
 @dataclass(frozen=True, eq=False)
 class ClassEmbeddings:
-    """Noisy sums of a feature map over each class. Public, like all of a release.
+    """Noisy sums of a feature map over each class. Public, like all of a release."""
 
-    Attributes:
-        sums: by part of the map (features, K) float32: sums over the records of each class plus noise.
-        sizes: (K,) float32: records of each class plus noise.
-        map: the public map.
-        records: the public record count n.
-        noise_std: standard deviation of the noise in an entry, by part; that of the sizes under ``"sizes"``.
-    """
-
+    # `sums`: by part (features, K); `sizes`: (K,); `noise_std`: of an entry, by part, and under "sizes".
     sums: Mapping[str, NDArray[np.float32]]
     sizes: NDArray[np.float32]
     map: FeatureMap
@@ -42,13 +35,10 @@ class ClassEmbeddings:
                 raise InvalidInput(f"class embeddings: {name}", values.shape, f"(features, {len(self.sizes)})")
 
     def class_sizes(self) -> NDArray[np.float64]:
-        """(K,) estimated sizes that sum to n: from the released sizes, and from the sums themselves.
-
-        A class's sum holds its size, too: its length along the mean of all features, which every record has in about
-        the same amount where the kernel is wide. Both are weighted by their errors; how much classes differ in that
-        amount is estimated from how far both are apart. What is left is drawn towards equal sizes by as much as is
-        noise. No constant is tuned.
-        """
+        """(K,) estimated sizes that sum to n: from the released sizes, and from the sums themselves."""
+        # A class's sum holds its size, too: its length along the mean of all features, of which every record has about
+        # the same amount where the kernel is wide. Errors weigh both; how far both are apart shows how much classes
+        # differ. The rest is drawn towards equal sizes by as much as is noise.
         told = self.noise_std[SIZES] ** 2
         along, error = self._along_the_mean()
         sizes = self.sizes.astype(np.float64)
@@ -61,10 +51,8 @@ class ClassEmbeddings:
         return estimated_shares(sizes / self.records, math.sqrt(told) / self.records)[0] * self.records
 
     def _along_the_mean(self) -> tuple[NDArray[np.float64], float]:
-        """(K,) sizes by the sums' lengths along their mean, and the variance of their noise; infinite where none show.
-
-        In units of the noise: of products of noisy sums, the squares of the noise in them are taken off.
-        """
+        """(K,) sizes by the sums' lengths along their mean, and their noise variance; infinite where none show."""
+        # In units of the noise: of products of noisy sums, the squares of the noise in them are taken off.
         noisy = np.concatenate([sums.astype(np.float64) / self.noise_std[name] for name, sums in self.sums.items()])
         features, classes = noisy.shape
         mean = noisy.sum(axis=1) / self.records

@@ -25,11 +25,9 @@ _TRIALS: Final = 64
 
 @dataclass(frozen=True)
 class EmbeddingCase(WorstCase[EmbeddingPlan]):
-    """Canary j is the only record of class j: its features, of norm 1, stand alone in a column of the released sums.
+    """Canary j is the only record of class j: its features, of norm 1, stand alone in a column of the released sums."""
 
-    All of one Gaussian query shows it, and so there is nothing that a better attack could use. The last class has a
-    bystander, which is in every dataset.
-    """
+    # All of one Gaussian query shows it: no attack is better. The last class has a bystander, in every dataset.
 
     def records(self, present: Mask) -> PrivateRecords:
         canaries = np.flatnonzero(present)
@@ -77,18 +75,16 @@ class EmbeddingCase(WorstCase[EmbeddingPlan]):
 
 
 def merf_case(plan: MerfPlan) -> EmbeddingCase:
-    """Of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
     return _reduced(plan, frequencies=1)
 
 
 def hermite_case(plan: HermitePlan) -> EmbeddingCase:
-    """Of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
-    # Of such a kernel these features leave out 1e-8 of a canary: the price holds for maps that keep all of it.
+    # With such a kernel these features leave out 1e-8 of a canary: the price holds for maps that keep all of it.
     return _reduced(plan, kernel_width=1.0, order=20, pair_order=20, pairs=1)
 
 
 def _reduced(plan: EmbeddingPlan, **changes: Any) -> EmbeddingCase:
-    """A map with fewer features, of the same norms, on records of one feature; each canary has a class of its own."""
+    """Return a map of fewer features and equal norms, on records of one feature; each canary has its own class."""
     names = tuple(str(number) for number in range(_TRIALS + 1))
     reduced = replace(plan, dim=1, classes=names, rows=1, **changes)
     assert reduced.event == plan.event, "what runs is not what is audited"

@@ -1,4 +1,4 @@
-"""What these rows are audited by: how far a record moves them."""
+"""The audit of these rows: how far a record moves them."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ import numpy as np
 from privmix.audits.sensitivity import Pair, QuerySensitivity, distances, largest
 from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, GaussianMixingPlan
 
-# Least weight of a record in a row that says how far it moves it, as a share of its largest.
+# Least weight at which a record's move of a row is measured, as a share of its largest weight.
 _HEAVY: Final = 0.1
 
 
 def gaussian_mixing_moved(plan: GaussianMixingPlan, pair: Pair) -> list[QuerySensitivity]:
-    """A record moves a row by its weight there times its bound: measured is the row that is moved most for its weight.
-
-    Rows in which the weight is next to nothing say next to nothing of it, and are left out.
-    """
+    """Return the row that a record moves most for its weight there; rows of next to no weight are left out."""
     first, second, _ = pair.replayed()
     blocks, position = range(0, pair.present.units, RECORD_BLOCK), pair.position
     drawn = [

@@ -22,8 +22,8 @@ from privmix.publication.dataset import RecordTransform
 from privmix.research.rivals.gaussian_mixing.plan import RECORD_BLOCK, WEIGHT_BITS, GaussianMixingPlan, NormalWeights
 
 # Physical size: bytes of sums that are made at once. It sets memory and how often records are read, and no bit.
-_SUM_BYTES = 2**30
-# A weight is at most 2^4 in magnitude, and a record's entry below 2^bits. Plans leave a bit beside: as long as records
+SUM_BYTES = 2**30
+# A weight is at most 2^4 in magnitude, and a record's entry below 2^bits. Plans leave a spare bit: as long as records
 # are no more than twice the declared or estimated number, their count decides nothing.
 _LARGEST_WEIGHT = 2.0 ** (WEIGHT_BITS + 4)
 
@@ -31,19 +31,11 @@ _LARGEST_WEIGHT = 2.0 ** (WEIGHT_BITS + 4)
 class GaussianMixingEngine(RowEngine):
     """Sums of all records with normal weights; records are read once for each gigabyte of sums, or half of the memory.
 
-    Formal guarantees (beside those of :class:`RowEngine`):
-        * weights are drawn by the plan's own sampler, for a block of records and a row tile at a time, so that how
-          many rows are summed at once changes no bit;
+    Formal guarantees (in addition to those of :class:`RowEngine`):
+        * weights are drawn by the plan's own sampler, for a block of records and a row tile at a time. How many rows
+          are summed at once thus changes no bit;
         * weights and records are integers, and their sums stay below 2^53 in float64: matrix products are exact in
-          whatever order they are formed; ``memory_bytes`` changes no bit.
-
-    Args:
-        plan: the public plan.
-        records: the private records; read in tiles.
-        streams: secret randomness; the caller destroys it afterwards.
-        workers: threads that clip records and draw noise; None uses every core.
-        memory_bytes: a target: at the least, one record tile and one row tile are in memory.
-        cluster: where passes over the records are carried out; None is this machine.
+          every order of additions; ``memory_bytes`` changes no bit.
     """
 
     def __init__(
@@ -58,7 +50,7 @@ class GaussianMixingEngine(RowEngine):
     ) -> None:
         super().__init__(plan, records, streams, workers=workers)
         self._passes = (cluster or ThisMachine()).passes(plan, self._records, workers=workers)
-        self._sum_bytes = _SUM_BYTES if memory_bytes is None else min(_SUM_BYTES, memory_bytes // 2)
+        self._sum_bytes = SUM_BYTES if memory_bytes is None else min(SUM_BYTES, memory_bytes // 2)
         self._weights: Callable[[int, int], NDArray[np.float64]] = DrawnWeights(
             plan, self._records.units, self._membership.share()
         )
@@ -117,13 +109,11 @@ class MixingPass(Pass[RowSums]):
     stage: ClassVar[str] = "sums"
 
     def empty(self) -> RowSums:
-        """See :class:`privmix.engine.passes.Pass`."""
         plan, tiles = self.plan, self.tiles
         rows = min(tiles.stop * ROW_TILE, plan.rows) - tiles.start * ROW_TILE
         return RowSums(rows, plan.dim, plan.num_classes, largest=self.largest, weight_step=plan.weight_step)
 
     def add(self, reader: TileReader, index: int, sums: RowSums, done: Callable[[int], None]) -> None:
-        """See :class:`privmix.engine.passes.Pass`."""
         for place, steps, labels in self._in_blocks(reader, index):
             block = (index * RECORD_TILE + place) // RECORD_BLOCK
             for tile in self.tiles:
@@ -136,10 +126,8 @@ class MixingPass(Pass[RowSums]):
             done(place + len(steps))
 
     def _in_steps(self, reader: TileReader, index: int) -> Iterator[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-        """Some units of a tile: features on the lattice, and labels, before the offset is taken off.
-
-        A person's features are the mean of their records', and so is the label, rounded so that less is no longer.
-        """
+        """Yield some units of a tile: features on the lattice, and labels, before the offset is taken off."""
+        # A person's features are the mean of their records', and so is the label, rounded so that less is no longer.
         plan, transform = self.plan, self.transform
         one, offset = 2**plan.lattice_bits, round(plan.label_offset * 2**plan.lattice_bits)
         for features, labels, weights in reader.blocks(index, RECORD_BLOCK):
@@ -153,7 +141,7 @@ class MixingPass(Pass[RowSums]):
     def _in_blocks(
         self, reader: TileReader, index: int
     ) -> Iterator[tuple[int, NDArray[np.float64], NDArray[np.float64]]]:
-        """The same in blocks of so many units as have a stream of weights; each with the place of its first."""
+        """Yield the same in blocks of as many units as have a stream of weights; each with the place of its first."""
         place, held, waiting = 0, 0, []
         for made in self._in_steps(reader, index):
             waiting.append(made)

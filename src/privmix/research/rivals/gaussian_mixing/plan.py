@@ -18,7 +18,7 @@ from privmix.options import described
 from privmix.plans.design import RowFacts
 from privmix.plans.registry import register
 from privmix.plans.rows import NoisyLabels, ReleasePlan
-from privmix.plans.setting import Assumed, Forecast, Setting
+from privmix.plans.setting import AssumedRecords, MomentForecast, Setting
 
 RECORD_BLOCK: Final = 4096
 """Records whose weights are drawn from one stream a row tile: changing it changes every draw under a key."""
@@ -42,19 +42,14 @@ class NormalWeights(Sampler):
 
     Formal guarantees:
         * The event is the law, rounding included. Let h be the grid, e = rounded weight - weight, |e| <= h / 2, and
-          split the noise of standard deviation s (in the norm of a record) in two independent parts of variances
-          (1 - f) s^2 and f s^2. What a record changes is the sum of (N_1 + w a) and (N_2 + e a). The first is priced
-          as a sum with normal weights. Given it, e is some number of at most h / 2, so that the second is a mixture
-          of Gaussian queries that move by at most h / 2: dominated by one of multiplier 2 s sqrt(f) / h (joint
+          split the noise of standard deviation s (in the norm of a record) in two independent parts. Their variances
+          are (1 - f) s^2 and f s^2. A record changes the sum of (N_1 + w a) and (N_2 + e a). The first is priced as a
+          sum with normal weights. Given it, e is some number of at most h / 2. The second is then a mixture of
+          Gaussian queries that move by at most h / 2. It is dominated by one of multiplier 2 s sqrt(f) / h (joint
           convexity), and both compose adaptively.
-        * No float64 normal is beyond 12.2, so that the cut changes nothing but what is certain of sums. What else the
-          sampler leaves of the ideal law is said where noise is drawn (:mod:`privmix.mechanisms.noise`).
-
-    Example:
-        >>> sampler = NormalWeights(records=3, rows=2)
-        >>> drawn = sampler.block(SecretStreams.from_seed(0), 0, 0)
-        >>> drawn.shape, bool((drawn == np.rint(drawn)).all())
-        ((2, 3), True)
+        * No float64 normal is beyond 12.2, so that the cut changes only which bounds on sums are certain. Other
+          differences between the sampler and the ideal law are stated where noise is drawn
+          (:mod:`privmix.mechanisms.noise`).
     """
 
     @property
@@ -97,8 +92,8 @@ class NormalWeights(Sampler):
 class GaussianMixingPlan(ReleasePlan):
     """Public constants of rows that are sums of all records with normal weights, over sqrt(n).
 
-    Given the records, released rows are independent N(0, (X'X + g I) / n), of features and labels together (each with
-    a noise of its own): what tells something is their covariance, and their mean tells nothing.
+    Given the records, released rows are independent N(0, (X'X + g I) / n), of features and labels together (each with a
+    noise of its own). Their covariance depends on the records, their mean does not.
 
     Formal guarantees:
         * the price holds for every dataset: a record's bound is enforced by clipping, and no smallest eigenvalue of
@@ -129,15 +124,11 @@ def _most_bits(records: int) -> int:
 @described
 @dataclass(frozen=True)
 class GaussianMixing(NoisyLabels):
-    """Gaussian Mixing (Lev et al. 2025): a Gaussian sketch of records and labels, with noise.
+    """Gaussian Mixing (Lev et al. 2025): a Gaussian sketch of records and labels, with noise."""
 
-    Against the published method: its price asks for the smallest eigenvalue of the data, estimated privately; here it
-    is that of the worst dataset, which needs none. At the same price the noise that rows leave in an entry of X'X is
-    that of second moments off the diagonal, and what sampling T rows adds comes on top: second moments are better, and
-    the planner never takes this. Its use is a sketch: rows for any method that takes rows, as many as one likes to
-    carry.
-    """
-
+    # The published price needs the smallest eigenvalue of the data, estimated privately; here it is that of the worst
+    # dataset. At the same price the noise in X'X is that of second moments off the diagonal, and sampling T rows adds
+    # to it. Second moments are better, and the planner never takes this. Use: rows for any method that takes rows.
     name = "gaussian-mixing"
     persons = True
     worst_case = "privmix.research.rivals.gaussian_mixing.worst_case:gaussian_mixing_case"
@@ -237,11 +228,11 @@ combination of all, with mean 0, and rows vary together as records do.
         return {"rows": str(plan.rows)}
 
     @classmethod
-    def forecast(cls, plan: ReleasePlan, assumed: Assumed) -> Forecast:
+    def forecast(cls, plan: ReleasePlan, assumed: AssumedRecords) -> MomentForecast:
         """Entry (i, j) of n times the rows' second moments varies by about the root of a_i a_j, a = n var + g."""
         records, classes = plan.records, plan.num_classes
         noise = plan.feature_noise_multiplier**2
         features = records * (assumed.within + assumed.between) + noise
         labels = records * (1 - 1 / classes) / classes + (plan.label_bound * plan.label_noise_multiplier) ** 2
         scale = assumed.unseen / math.sqrt(plan.rows)
-        return Forecast(scale * features, scale * np.sqrt(features * labels))
+        return MomentForecast(scale * features, scale * np.sqrt(features * labels))

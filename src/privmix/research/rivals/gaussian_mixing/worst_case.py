@@ -1,7 +1,4 @@
-"""Worst case of rows that are sums of all records with normal weights.
-
-Every record is in every row, and what others add to it hides nothing of the pair that is priced.
-"""
+"""Worst case of rows that are sums of all records with normal weights: the others hide nothing of the priced pair."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from privmix.publication import RecordTransform
 
 
 def gaussian_mixing_case(plan: ReleasePlan) -> GaussianMixingCase:
-    """Of plans of that design; see :func:`privmix.audits.worst_case.worst_case_of`."""
     width = width_of(plan)
     return GaussianMixingCase(reduced_to(plan, width, width + 1), width)
 

@@ -1,4 +1,4 @@
-"""What is drawn in a run with banded noise: cyclic Poisson batches, and correlated noise C^-1 z on the sums' grid."""
+"""Draws of a run with banded noise: cyclic Poisson batches, and correlated noise C^-1 z on the sums' grid."""
 
 from __future__ import annotations
 
@@ -23,26 +23,19 @@ class CyclicBatches(PoissonBatches):
 
     Formal guarantees:
         * Own group: each record's group is an independent uniform draw of its own, from a stream of sampling, and the
-          same in every step. Nothing decides a group but chance: no label, no feature and no other record.
+          same in every step. Only chance decides a group: no label, no feature and no other record.
         * Own turn: in step t a record joins with probability ``plan.group_rate`` if its group is t mod b, and never if
           not.
-
-    Example:
-        >>> from privmix.mechanisms.streams import SecretStreams
-        >>> plan = BandedPlan(1000, 50, 20, 1.0, clip_norm=1.0, delta=1e-3, coefficients=(0.8, 0.6))
-        >>> batches = CyclicBatches(plan, SecretStreams.from_seed(0), 1000)
-        >>> bool(np.intersect1d(batches.draw(2).indices, batches.draw(3).indices).size)
-        False
     """
 
-    def _members(self, step: int) -> NDArray[np.int64]:
+    def members(self, step: int) -> NDArray[np.int64]:
         assert isinstance(self.plan, BandedPlan)
-        members = super()._members(step)
+        members = super().members(step)
         turn = self._groups(self.plan.bands)[members - self._first_tile * RECORD_TILE] == step % self.plan.bands
         return np.asarray(members[turn])
 
     def _groups(self, bands: int) -> NDArray[np.int32]:
-        """Of the records of the shard's tiles. Secret."""
+        """Return groups of the records of the shard's tiles. Secret."""
         found: NDArray[np.int32] | None = getattr(self, "_drawn", None)
         if found is None:
             parts = []
@@ -56,24 +49,20 @@ class CyclicBatches(PoissonBatches):
 
 @dataclass(eq=False, repr=False)
 class BandedNoise:
-    """Adds a step's correlated noise to its sum and divides by the public number of units.
+    """Add a step's correlated noise to its sum and divide by the public number of units.
 
-    With c the coefficients, z_t independent normal draws in grid steps and all sums whole numbers x_t of grid steps,
-    the noise of step t is n_t = round((z_t - c_1 n_{t-1} - ... - c_{b-1} n_{t-b+1}) / c_0).
+    With c the coefficients, z_t are independent normal draws in grid steps. All sums are whole numbers x_t of grid
+    steps. The noise of step t is n_t = round((z_t - c_1 n_{t-1} - ... - c_{b-1} n_{t-b+1}) / c_0).
 
     Formal guarantees:
         * Post-processing of what is priced: y = C x + z is a Gaussian query with noise of ``noise_scale`` on every
           coordinate of every row. From y alone follows r_t = round((y_t - c_1 r_{t-1} - ...) / c_0), and since x_t is a
-          whole number, r_t = x_t + n_t: this is what is released, exactly, in arithmetic of real numbers. Float64
-          rounds what goes into ``round`` by some 2^-52 of its size, which is within what
-          :mod:`privmix.mechanisms.noise` says of the draws themselves.
+          whole number, r_t = x_t + n_t. This is what is released, exactly, in arithmetic of real numbers. Float64
+          rounds what goes into ``round`` by some 2^-52 of its size, which is within the statement of
+          :mod:`privmix.mechanisms.noise` on the draws themselves.
         * Once: n_t is a function of the key and the step. Asked for a step out of turn, as a resumed run does first, it
-          makes the steps before anew from the key: no noise is ever kept in a file.
-        * Little: beside the sum, b - 1 earlier rows of noise are held.
-
-    Args:
-        plan: of the run.
-        streams: the run's noise streams.
+          makes the steps before again from the key: no noise is ever kept in a file.
+        * Little: in addition to the sum, b - 1 earlier rows of noise are held.
     """
 
     plan: BandedPlan
@@ -91,12 +80,12 @@ class BandedNoise:
         if step != self._next or any(len(row) != size for row in self._rows):
             self._rows.clear()
             for earlier in range(step):
-                self._advance(earlier, size, grid)
-        noise = self._advance(step, size, grid) + np.rint(total.detach().cpu().numpy() / grid)
+                self.advance(earlier, size, grid)
+        noise = self.advance(step, size, grid) + np.rint(total.detach().cpu().numpy() / grid)
         noise *= grid / self.plan.units
         return torch.from_numpy(noise).to(total.device, torch.float32)
 
-    def _advance(self, step: int, size: int, grid: float) -> NDArray[np.float64]:
+    def advance(self, step: int, size: int, grid: float) -> NDArray[np.float64]:
         """Row ``step`` of the noise, from the rows before."""
         with self.streams.lent("gradient noise", step) as generator:
             row = generator.standard_normal(size)

@@ -1,9 +1,6 @@
-"""The banded Toeplitz factor C whose inverse correlates the noise: its best coefficients, and the error that is left.
-
-Training releases all prefix sums A x of the steps' sums x, up to learning rates: with noise C^-1 z these have the error
-A C^-1 z (Denisov et al. 2022; Choquette-Choo et al. 2023). Everything here is public: it is made of the number of
-steps, the number of bands and the optimiser's momentum.
-"""
+"""The banded Toeplitz factor C whose inverse correlates the noise: its best coefficients, and the remaining error."""
+# Training releases all prefix sums A x of the steps' sums x, up to learning rates: with noise C^-1 z these have the
+# error A C^-1 z (Denisov et al. 2022; Choquette-Choo et al. 2023). Steps, bands and momentum are public.
 
 from __future__ import annotations
 
@@ -27,19 +24,8 @@ _UNSTABLE: Final = 1e3
 
 @lru_cache(maxsize=64)
 def best_factor(steps: int, bands: int, momentum: float = 0.0) -> tuple[float, ...]:
-    """Coefficients of the banded lower triangular Toeplitz C, of norm 1, with the least mean squared error.
-
-    Args:
-        steps: T.
-        bands: b, coefficients on and below the diagonal.
-        momentum: of SGD: the workload is then what its steps make of the sums.
-
-    Example:
-        >>> best_factor(100, 1)
-        (1.0,)
-        >>> mean_error(best_factor(100, 16), 100) < mean_error(best_factor(100, 4), 100) < mean_error((1.0,), 100)
-        True
-    """
+    """Coefficients (b,) of the banded Toeplitz C, of norm 1, with the least mean squared error."""
+    # With momentum, the workload is that of SGD's steps.
     check_integer("bands", bands, low=1, high=check_integer("steps", steps, low=1))
     check_number("momentum", momentum, low=0, high=1, high_open=True)
     if bands == 1:
@@ -68,23 +54,17 @@ def best_factor(steps: int, bands: int, momentum: float = 0.0) -> tuple[float, .
 
 
 def normalised(coefficients: Sequence[float]) -> list[float]:
-    """The same of L2 norm 1, which is the largest column norm of C."""
+    """Return the same of L2 norm 1, which is the largest column norm of C."""
     norm = math.sqrt(math.fsum(value * value for value in coefficients))
     return [value / norm for value in coefficients]
 
 
 def errors(coefficients: Sequence[float], steps: int, momentum: float = 0.0) -> Array:
-    """(steps,) squared error of each prefix sum for noise of variance 1 on C x.
-
-    Example:
-        >>> errors((1.0,), 4).tolist()
-        [1.0, 2.0, 3.0, 4.0]
-    """
+    """Return (steps,) squared error of each prefix sum for noise of variance 1 on C x."""
     return np.cumsum(lfilter([1.0], np.asarray(coefficients), _workload(steps, momentum)) ** 2)
 
 
 def mean_error(coefficients: Sequence[float], steps: int, momentum: float = 0.0) -> float:
-    """Mean of :func:`errors`."""
     return float(errors(coefficients, steps, momentum).mean())
 
 

@@ -33,13 +33,12 @@ class Banded(TrainingMechanism):
 
     name = "banded"
     called = "banded matrix factorisation"
-    words = "noise correlated over `bands` steps, each record's turn every so many"
+    words = "noise correlated over several steps, each record's turn every so many"
     plan: ClassVar[type[TrainingPlan]] = BandedPlan
     options = "privmix.training.mechanisms.banded.options:BandedOptions"
 
     @classmethod
     def planned(cls, draft: TrainingPlan, settings: Settings) -> BandedPlan:
-        """With the factor that is best for the steps, the bands and the momentum."""
         if settings.epsilon == 0:
             raise InvalidInput("mechanism", "banded", "dp-sgd with epsilon 0, which takes no private step")
         most, bands = min(draft.steps, draft.records // draft.batch_size), settings.mechanism_options.bands
@@ -58,7 +57,6 @@ class Banded(TrainingMechanism):
 
     @classmethod
     def options_of(cls, plan: TrainingPlan) -> BandedOptions:
-        """As many bands as the plan has."""
         assert isinstance(plan, BandedPlan)
         return BandedOptions(plan.bands)
 
@@ -66,25 +64,22 @@ class Banded(TrainingMechanism):
     def batches(
         cls, plan: TrainingPlan, streams: SecretStreams, records: int, first: int = 0, last: int | None = None
     ) -> PoissonBatches:
-        """Of a group at a time."""
         return CyclicBatches(plan, streams, records, first, last)
 
     @classmethod
     def noise(cls, plan: TrainingPlan, streams: SecretStreams) -> StepNoise:
-        """See :class:`BandedNoise`."""
         assert isinstance(plan, BandedPlan)
         return BandedNoise(plan, streams)
 
     @classmethod
     def check_processes(cls, plan: TrainingPlan, size: int) -> None:
-        """One: where a shard ends moves with the number of records, and with it the rounding of steps that are not a
-        record's own; the noise has room for that in its own turns alone."""
+        # The end of a shard moves with the number of records, and with it the rounding of steps that are not a record's
+        # own. The noise covers that in its own turns alone.
         if size > 1:
             raise InvalidInput("mechanism", "banded", "dp-sgd with several processes, or one process")
 
     @classmethod
     def said(cls, plan: TrainingPlan, unit: str) -> Words:
-        """Groups, turns and bands."""
         assert isinstance(plan, BandedPlan)
         turns, b, one = -(-plan.steps // plan.bands), plan.bands, unit_of(plan).one
         return Words(
@@ -111,18 +106,16 @@ class Banded(TrainingMechanism):
 
     @classmethod
     def period(cls, plan: TrainingPlan) -> int:
-        """A turn every b steps."""
         assert isinstance(plan, BandedPlan)
         return plan.bands
 
     @classmethod
     def step_by_step(cls, plan: TrainingPlan) -> bool:
-        """A turn shows in b steps."""
         return False
 
     @classmethod
     def scores(cls, plan: TrainingPlan, seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        """A matched filter finds each turn in the rows of C x + z; groups are not known and averaged over."""
+        """Score canaries by a matched filter over the rows of C x + z, averaged over unknown groups."""
         assert isinstance(plan, BandedPlan)
         rows, steps = cls.whitened(plan, seen), len(seen)
         # (steps, directions) what a participation in each step shows, and the square of its length.
@@ -134,7 +127,7 @@ class Banded(TrainingMechanism):
         gains = [log_mixture(plan.group_rate, (matched - half) / noise**2)]
         if plan.adjacency is Adjacency.REPLACE_ONE:
             gains.append(log_mixture(plan.group_rate, (-matched - half) / noise**2))
-        # Of each group and side, all turns together.
+        # For each group and side, all turns together.
         with np.errstate(divide="ignore"):
             sides = [
                 np.logaddexp.reduce([side[group :: plan.bands].sum(axis=0) for group in range(plan.bands)])

@@ -1,4 +1,4 @@
-"""What is asked of banded noise; importing this takes no time."""
+"""Options of banded noise; importing this takes no time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from privmix.options import described, option
 class BandedOptions:
     """How far noise is correlated."""
 
-    bands: Count | None = option(None, "Steps over which noise is correlated.")
+    bands: Count | None = option(None, "Number of steps with correlated noise.")
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -13,7 +13,7 @@ from privmix.fields import Number
 from privmix.mechanisms.sampling import PoissonSampling
 from privmix.training.plan import TrainingPlan
 
-# The norm of the coefficients is 1 but for rounding, for which the noise has a thousandth more room.
+# The norm of the coefficients is 1 but for rounding, for which the noise has a margin of a thousandth more.
 _ROUNDING = 1e-9
 # Noise that grows from step to step is of no use, and its digits are lost.
 _MOST = 1e6
@@ -24,24 +24,19 @@ class BandedPlan(TrainingPlan):
     """``steps`` sums of clipped gradients whose noise is C^-1 z, over cyclic Poisson batches.
 
     Each record is in one of b groups, drawn for it alone, secretly and uniformly. In step t the records of group t mod
-    b join the batch, each independently with probability ``group_rate``, b B / n: a batch has B records in expectation.
+    b join the batch, each independently with probability ``group_rate``, b B / n. A batch has B records in expectation.
 
     Formal guarantees:
         * Price: C has b bands, so what a record adds in two of its turns, b steps apart, shows in different rows of
-          C x + z. The rows of one turn are one Gaussian query, Poisson-sampled at ``group_rate``, that a record moves
-          by at most ``sensitivity`` times the norm of a column, 1. A record has at most ceil(T / b) turns, in whichever
+          C x + z. The rows of one turn are one Gaussian query, Poisson-sampled at ``group_rate``. A record moves it by
+          at most ``sensitivity`` times the norm of a column, 1. A record has at most ceil(T / b) turns, in whichever
           group it is: the run is their adaptive composition (Choquette-Choo et al. 2023, Theorem 4).
-        * Own group: the group of one record tells nothing of another's, so neighbours differ in one record's group
+        * Own group: the group of one record reveals nothing of another's, so neighbours differ in one record's group
           alone.
         * With one band this is the plan of DP-SGD, at its price.
 
     Attributes:
         coefficients: (b,) first column of C, of L2 norm 1, public.
-
-    Example:
-        >>> plan = BandedPlan(1000, 50, 20, 1.0, clip_norm=1.0, delta=1e-3, coefficients=(0.8, 0.6))
-        >>> plan.bands, plan.group_rate, plan.event.count
-        (2, 0.1, 10)
     """
 
     mechanism: ClassVar[str] = "banded"
@@ -66,7 +61,6 @@ class BandedPlan(TrainingPlan):
 
     @property
     def bands(self) -> int:
-        """b."""
         return len(self.coefficients)
 
     @property
@@ -80,6 +74,6 @@ class BandedPlan(TrainingPlan):
         return replace(super().sampler, sampling_rate=self.group_rate)
 
     def event_of(self, steps: int) -> Event:
-        """A record's turns in the first ``steps`` steps, in the group that has most."""
+        """Return a record's turns in the first ``steps`` steps, in the group that has most."""
         turns = -(-check_integer("steps", steps, low=1, high=self.steps) // self.bands)
         return replace(self.sampler, rows=turns).event(Gaussian(self.noise_multiplier))

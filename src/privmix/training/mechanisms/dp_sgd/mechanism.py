@@ -32,13 +32,10 @@ class DpSgdMechanism(TrainingMechanism):
 
     @classmethod
     def planned(cls, draft: TrainingPlan, settings: Settings) -> TrainingPlan:
-        """The draft."""
         return draft
 
     @classmethod
     def noise(cls, plan: TrainingPlan, streams: SecretStreams) -> StepNoise:
-        """:func:`privmix.training.noise.noisy_mean`."""
-
         def noised(total: Tensor, step: int) -> Tensor:
             return noisy_mean(total, plan, streams, step)
 
@@ -46,7 +43,6 @@ class DpSgdMechanism(TrainingMechanism):
 
     @classmethod
     def said(cls, plan: TrainingPlan, unit: str) -> Words:
-        """Poisson batches, one noise multiplier."""
         return Words(
             batches=f"Poisson batches of expected size {plan.batch_size}, {plan.steps} steps",
             noise=f"noise multiplier {plan.noise_multiplier:.6g}",
@@ -59,7 +55,7 @@ class DpSgdMechanism(TrainingMechanism):
 
     @classmethod
     def scores(cls, plan: TrainingPlan, seen: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The likelihood ratio is a product over steps."""
+        """Score canaries by the likelihood ratio, a product over steps."""
         rate, noise = plan.sampling_rate, plan.noise_multiplier
         gains = log_mixture(rate, (2 * seen - 1) / (2 * noise**2))
         if plan.adjacency is Adjacency.REPLACE_ONE:

@@ -1,4 +1,4 @@
-"""Networks with batch norm, as they are trained where nobody asks for privacy; one file each."""
+"""Networks with batch norm, for training without privacy; one file each."""
 
 from __future__ import annotations
 

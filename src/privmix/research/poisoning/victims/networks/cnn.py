@@ -19,19 +19,15 @@ def _body(channels: int, wide: int) -> nn.Sequential:
 
 
 def _width(shape: tuple[int, int, int], wide: int) -> int:
-    """Length of the features of such a body."""
     _, height, width = shape
     return 4 * wide * -(-height // 8) * -(-width // 8)
 
 
 @NETWORKS.register
 class SmallCNN(Network):
-    """Three convolutions with batch norm, to 16, 32 and 64 channels.
+    """Three convolutions with batch norm, to 16, 32 and 64 channels; a step on 64 images of 28 x 28 takes some 5 ms."""
 
-    The first one's stride and the pooling behind it keep the elementwise work small, which is half of what a small
-    network costs on a CPU. A step on 64 images of 28 x 28 pixels takes some 5 ms.
-    """
-
+    # The first stride and the pooling keep the elementwise work small: half the cost of a small network on a CPU.
     name: ClassVar[str] = "cnn"
     about: ClassVar[str] = "three convolutions with batch norm; a second of CPU time on 2,000 MNIST images"
 

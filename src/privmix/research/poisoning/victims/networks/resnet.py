@@ -11,12 +11,11 @@ from privmix.research.poisoning.victims.networks.base import NETWORKS, Centred, 
 
 
 def _normed(before: int, after: int, kernel: int, stride: int = 1) -> nn.Sequential:
-    """A convolution and its batch norm."""
     return nn.Sequential(nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False), nn.BatchNorm2d(after))
 
 
-class Block(nn.Module):
-    """Two convolutions of 3 x 3 beside a shortcut, which is a convolution of 1 x 1 where the shape changes."""
+class ResNetBlock(nn.Module):
+    """Two convolutions of 3 x 3 next to a shortcut, which is a convolution of 1 x 1 where the shape changes."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -35,11 +34,11 @@ class SmallResNet(Network):
     """A residual network of five convolutions, to 32, 64 and 128 channels at 1/2, 1/4 and 1/8 of the image's side."""
 
     name: ClassVar[str] = "resnet"
-    about: ClassVar[str] = "a small residual network: twice as dear as cnn-wide"
+    about: ClassVar[str] = "a small residual network: twice as slow as cnn-wide"
 
     def __init__(self, shape: tuple[int, int, int], classes: int) -> None:
         layers = [Centred(), _normed(shape[0], 32, 5, 2), nn.ReLU(), nn.MaxPool2d(2, ceil_mode=True)]
-        layers += [Block(32, 64, 1), Block(64, 128, 2), nn.Flatten()]
+        layers += [ResNetBlock(32, 64, 1), ResNetBlock(64, 128, 2), nn.Flatten()]
         _, height, width = shape
         super().__init__(nn.Sequential(*layers), 128 * -(-height // 8) * -(-width // 8), classes)
 
@@ -55,6 +54,6 @@ class ResNet18(Network):
         layers: list[nn.Module] = [Centred(), _normed(shape[0], 64, 3), nn.ReLU()]
         before = 64
         for stage, after in enumerate((64, 128, 256, 512)):
-            layers += [Block(before, after, 1 if stage == 0 else 2), Block(after, after, 1)]
+            layers += [ResNetBlock(before, after, 1 if stage == 0 else 2), ResNetBlock(after, after, 1)]
             before = after
         super().__init__(nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten()), 512, classes)

@@ -1,0 +1,24 @@
+"""``privmix account``: prices; a group that prices where none of its commands is called."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from privmix.cli.app import app
+from privmix.cli.lazy_verbs import Verb, lazy_app
+from privmix.cli.verb import running
+from privmix.commands.account.account import Account
+
+# Verb -> where it is, and its line in `privmix account --help`.
+VERBS: Final = {
+    "compare": Verb(
+        "privmix.commands.account.compare:Compare", "Draw each accountant's noise against the mixup degree."
+    ),
+    "poisoning": Verb(
+        "privmix.commands.account.poisoning:Poisoning",
+        "Bound the success of poisoning attacks under a privacy guarantee.",
+    ),
+}
+
+account = lazy_app(VERBS, "account", invoke_without_command=True, callback=running(Account))
+app.add_typer(account, name="account")

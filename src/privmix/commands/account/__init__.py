@@ -1,0 +1,1 @@
+"""What a design costs, and what follows from such a price."""

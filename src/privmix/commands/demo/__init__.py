@@ -1,0 +1,1 @@
+"""The whole path on data that ships with scikit-learn."""

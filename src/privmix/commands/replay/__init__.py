@@ -1,0 +1,1 @@
+"""Releases made again by an auditor's key, and the end of that."""

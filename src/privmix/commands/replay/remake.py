@@ -1,0 +1,283 @@
+"""A release made again beside its records, by an auditor's key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from privmix.certificate.auditor_keys import AuditorKey
+from privmix.certificate.sealed_key import (
+    MOST_SEALED_BYTES,
+    SEALED_FILE,
+    Commitment,
+    bound_to,
+    commitment_of,
+    open_sealed,
+)
+from privmix.data import FeatureStore
+from privmix.engine.records import PrivateRecords
+from privmix.errors import REFUTED, WITHHELD, InvalidInput, StorageError, check_integer
+from privmix.features import Extractor, from_spec
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import Dataset, open_dataset
+from privmix.jobs.features import records_of, sorted_store
+from privmix.jobs.machine import machine_of
+from privmix.jobs.persons import Persons, records_of_each, said_of
+from privmix.jobs.places import check_store
+from privmix.mechanisms.run_folder import beside
+from privmix.mechanisms.streams import SecretStreams
+from privmix.private_files import no_core_dumps, open_private
+from privmix.progress import Progress
+from privmix.releases.replay import ReplayComparison, replay_release
+from privmix.releases.verify import VerifiedFolder, check_but_numbers
+from privmix.scratch import ScratchFolder
+from privmix.shown import Shown
+
+TOLERANCE: Final = 0.01
+"""Length, as a share of its own, by which a record's features may be off where they come from a store."""
+
+
+@dataclass(frozen=True)
+class SpotChecks:
+    """Features of a store that were made anew.
+
+    Attributes:
+        records: of how many records, drawn at random.
+        same_bits: how many came out the same to the last bit.
+        largest: the largest distance, as a share of the features' length.
+        wrong: how many are further off than :data:`TOLERANCE`, or have another label.
+    """
+
+    records: int
+    same_bits: int
+    largest: float
+    wrong: int
+
+    def __str__(self) -> str:
+        off = f"{self.wrong} do not match their records" if self.wrong else f"off by {self.largest:.2g} at most"
+        return f"features of {self.records:,} records extracted again: {self.same_bits:,} bit-identical, {off}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Remade(Shown):
+    """A release that was made again. It says whether these are its records: for its owner and its auditor alone.
+
+    Attributes:
+        release: its id.
+        commitment: what its certificate states of the key.
+        comparison: of its records and bytes.
+        spot_checks: of features that came from a store; None where all were made anew.
+    """
+
+    release: str
+    commitment: Commitment
+    comparison: ReplayComparison
+    spot_checks: SpotChecks | None = None
+
+    @property
+    def equal(self) -> bool:
+        """Whether the records are the committed ones, every byte is as it is made again, and spot checks hold."""
+        return self.comparison.equal and (self.spot_checks is None or not self.spot_checks.wrong)
+
+    @property
+    def found(self) -> tuple[str, ...]:
+        """What is not as it should be, a sentence each; nothing where all is."""
+        told = [str(one) for one in self.comparison.differences]
+        if not self.comparison.records:
+            told.insert(0, "the records are not those that the certificate commits to, or their features differ here")
+        if self.spot_checks is not None and self.spot_checks.wrong:
+            told.append(f"the features' store: {self.spot_checks}")
+        return tuple(told)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What to know of how it was compared, a sentence each."""
+        told = []
+        if self.spot_checks is not None and not self.spot_checks.wrong:
+            told.append(f"features came from a store that the certificate commits to; {self.spot_checks}")
+        if self.comparison.other_versions:
+            versions = ", ".join(
+                f"{name} {there} at release and {here} now"
+                for name, (there, here) in self.comparison.other_versions.items()
+            )
+            told.append(f"other versions, with which the key may draw other numbers: {versions}")
+        return tuple(told)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON values."""
+        comparison = self.comparison
+        return {
+            "release": self.release,
+            "equal": self.equal,
+            "records": comparison.records,
+            "files": comparison.files,
+            "rows": comparison.rows,
+            "differences": [one.to_dict() for one in comparison.differences],
+            "spot_checks": None if self.spot_checks is None else vars(self.spot_checks),
+            "other_versions": {name: list(both) for name, both in comparison.other_versions.items()},
+        }
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        size = f"{self.comparison.files:,} files ({self.comparison.rows:,} rows)"
+        verdict = (
+            "PASS: the records are those that the certificate commits to, and every byte of {} was reproduced"
+            if self.equal
+            else "FAIL: {} were reproduced"
+        )
+        return verdict.format(size), {
+            "release": self.release,
+            **({"differences": "; ".join(self.found)} if self.found else {}),
+            **({"warnings": "; ".join(self.warnings)} if self.warnings else {}),
+        }
+
+    @property
+    def exit_code(self) -> int:
+        """Of the command line."""
+        return 0 if self.equal else REFUTED
+
+
+def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
+    """Return the release, made again beside its records."""
+    no_core_dumps()
+    key = asked.key if isinstance(asked.key, AuditorKey) else AuditorKey.read(Path(asked.key), asked.passphrase)
+    held = check_but_numbers(folder)
+    certificate, plan = held.certificate, held.plan
+    sealed = sealed_in(held)
+    today = datetime.now(UTC).date().isoformat()
+    if today > sealed.until:
+        raise InvalidInput(
+            "release",
+            f"until {sealed.until}",
+            f"a date from {today} (UTC) on. The replay has expired: end it with privmix end-replay",
+        )
+    machine = machine_of(asked.engine, plan.design)
+    persons, columns = said_of(asked, data)
+    dataset, extractor = _opened(held, data, persons, columns, asked)
+    store = None if asked.features_store is None else Path(asked.features_store)
+    check_store(store)
+    content = read_sealed(sealed_place(folder, asked.sealed_key))
+    bound = bound_to(sealed, certificate.id, certificate.plan, sealed.records_root)
+    streams = SecretStreams.of_entrusted(open_sealed(content, sealed, bound, key))
+    with ScratchFolder() as scratch:
+        try:
+            whose = None if plan.per_person is None else persons.read(dataset)
+            records, checks = _records(
+                dataset, extractor, whose, store, asked.spot_checks, machine.memory_gb, scratch, progress
+            )
+        except BaseException:
+            streams.destroy()
+            raise
+        comparison = replay_release(
+            folder,
+            held,
+            sealed,
+            streams,
+            records,
+            counted=dataset.schema.records if whose is None else records_of_each(whose),
+            engine=machine.name,
+            memory_gb=machine.memory_gb,
+            workers=machine.workers,
+            address=getattr(machine, "address", None),
+            progress=progress,
+        )
+    return Remade(certificate.id, sealed, comparison, checks)
+
+
+def sealed_place(folder: Path, given: str | Path | None) -> Path:
+    """Where the sealed key is: as given, or beside the release."""
+    return beside(folder, SEALED_FILE) if given is None else Path(given)
+
+
+def sealed_in(held: VerifiedFolder) -> Commitment:
+    """Return what the certificate states of the sealed key, where there should still be one."""
+    sealed = commitment_of(held.certificate)
+    if sealed is None:
+        allowed = "a release with a key sealed for an auditor (privmix release `replay_for`): it was destroyed"
+        raise InvalidInput("release", held.certificate.id, allowed)
+    if held.ended is not None:
+        allowed = f"a release with its sealed key: a statement records its destruction on {held.ended.ending.date}"
+        raise InvalidInput("release", held.certificate.id, allowed)
+    return sealed
+
+
+def _opened(
+    held: VerifiedFolder, data: Any, persons: Persons, columns: Columns, asked: Any
+) -> tuple[Dataset, Extractor]:
+    """Return the records as the release read them, none of them looked into, and its extractor."""
+    certificate, plan = held.certificate, held.plan
+    declared = persons.declared(columns.person)
+    if declared is not (plan.per_person is not None):
+        allowed = "no persons: the release protects records" if declared else "persons, as the release protects them"
+        raise InvalidInput("person", "some" if declared else None, allowed)
+    extractor = from_spec(certificate["extractor"], asked.features_model, arrays=dict(held.carried))
+    shape, classes = tuple(certificate["input_shape"]), list(plan.classes)
+    found = open_dataset(data, extractor, split=asked.split, classes=classes, columns=columns, input_shape=shape)
+    if tuple(found.schema.input_shape) != shape:
+        raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
+    if tuple(found.schema.classes) != tuple(plan.classes):
+        raise InvalidInput(
+            "classes", list(found.schema.classes), f"the classes of the release: {', '.join(plan.classes)}"
+        )
+    persons.check(found)
+    return found, extractor
+
+
+def _records(
+    dataset: Dataset,
+    extractor: Extractor,
+    whose: NDArray[np.int64] | None,
+    place: Path | None,
+    spot_checks: int,
+    memory_gb: float | None,
+    scratch: Path,
+    progress: Progress,
+) -> tuple[PrivateRecords | FeatureStore, SpotChecks | None]:
+    """Return what is mixed, and what spot checks found of it where it came from a store."""
+    if place is None:
+        made = records_of(dataset, extractor, whose, None, lambda: scratch / "features", memory_gb, progress)
+        return made, None
+    store = FeatureStore.open(place)
+    if store.features.shape != (dataset.schema.records, extractor.output_dim(dataset.schema.input_shape)):
+        raise InvalidInput("features_store", WITHHELD, "a store of these records, by this extractor")
+    store.verify()
+    checks = _spot_checks(dataset, extractor, store, check_integer("spot_checks", spot_checks, low=1), progress)
+    return sorted_store(store, whose, scratch / "by-person", memory_gb, progress), checks
+
+
+def _spot_checks(
+    dataset: Dataset, extractor: Extractor, store: FeatureStore, number: int, progress: Progress
+) -> SpotChecks:
+    """Make the features of some records anew, whichever an unpredictable draw takes, and compare."""
+    total = dataset.schema.records
+    drawn = np.sort(np.random.default_rng().choice(total, min(number, total), replace=False))
+    start = checked = same = wrong = 0
+    largest = 0.0
+    for batch in dataset.source.batches(extractor.step):
+        stop = start + len(batch.y)
+        own = drawn[np.searchsorted(drawn, start) : np.searchsorted(drawn, stop)]
+        if len(own):
+            made, kept = extractor.transform(batch.x[own - start]), np.asarray(store.features[own])
+            lengths = np.maximum(np.linalg.norm(kept.astype(np.float64), axis=1), 1e-12)
+            off = np.linalg.norm(made.astype(np.float64) - kept, axis=1) / lengths
+            same += int((made.view(np.uint32) == kept.view(np.uint32)).all(axis=1).sum())
+            wrong += int((~(off <= TOLERANCE) | (np.asarray(store.labels[own]) != batch.y[own - start])).sum())
+            largest, checked = max(largest, float(off.max())), checked + len(own)
+        start = stop
+        progress("spot checks", start, total)
+    return SpotChecks(checked, same, largest, wrong)
+
+
+def read_sealed(place: Path) -> bytes:
+    try:
+        with open_private(place, "sealed key") as stream:
+            return stream.read(MOST_SEALED_BYTES)
+    except FileNotFoundError:
+        raise StorageError(f"sealed key: no file at {place}") from None
+    except OSError as error:
+        raise StorageError(f"sealed key: cannot read {place}: {error.strerror}") from None

@@ -1,0 +1,251 @@
+"""A release in one's hands: its rows, its certificate, and a folder to hand on."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from privmix.bars import Asked, callback, shows_bars
+from privmix.certificate.about import about_of
+from privmix.errors import check_choice
+from privmix.features.spec import feature_names, title_of
+from privmix.jobs.columns import Columns
+from privmix.jobs.transformed import transformed
+from privmix.planning.choice import forecast_of
+from privmix.plans import Plan, made_by, plan_from_dict
+from privmix.publication import ReleasedDataset
+from privmix.releases import load_release, verify_release
+from privmix.releases.certificate import read_certificate
+from privmix.releases.folder import DATA_FOLDER, RELEASE_FOLDER, check_files, members
+from privmix.scratch import ScratchFolder
+from privmix.shown import Bars, Shown
+from privmix.untrusted import open_plain
+
+if TYPE_CHECKING:
+    from privmix.jobs.sampling import SampledTable
+
+SAMPLED: Final = 10_000
+"""Default number of sampled records."""
+
+
+class Release(Shown):
+    """A release: noisy rows and their certificate. Everything here is public.
+
+    Its files are in a folder: the user's, or a temporary one that is gone when this object is. The rows are read from
+    there when they are first asked for.
+
+    Attributes:
+        certificate: what it guarantees.
+
+    Raises:
+        InvalidInput: the folder is no release as it was certified.
+        StorageError: a file is missing or can't be read.
+    """
+
+    def __init__(self, folder: str | Path, scratch: ScratchFolder | None = None, details: Sequence[str] = ()) -> None:
+        self._folder, self._scratch, self._details = Path(folder), scratch, tuple(details)
+        self.certificate = read_certificate(self._folder)
+
+    @property
+    def details(self) -> tuple[str, ...]:
+        """How it was made, a line each, where it was made just now."""
+        return self._details
+
+    def to_dict(self) -> dict[str, Any]:
+        """Its certificate."""
+        return dict(self.certificate.to_dict())
+
+    @property
+    def folder(self) -> Path | None:
+        """Folder of the release; None before it has one, see :meth:`save`."""
+        return None if self._scratch is not None else self._folder
+
+    @cached_property
+    def dataset(self) -> ReleasedDataset:
+        """All that learners ask for; reading it checks the files against the certificate."""
+        return load_release(self._folder)
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The public constants from which both the sampler and the price follow."""
+        return plan_from_dict(self.certificate["plan"])
+
+    @property
+    def x(self) -> NDArray[np.float32]:
+        """(T, d) noisy rows."""
+        return self.dataset.x
+
+    @property
+    def y(self) -> NDArray[np.float32]:
+        """(T, K) their noisy labels."""
+        return self.dataset.y
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """K class names."""
+        return self.plan.classes
+
+    @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Names of the d features: from the extractor's settings, else "feature 0", "feature 1", and so on."""
+        return feature_names(self.certificate["extractor"], self.plan.dim)
+
+    def to_frame(self, library: str = "pandas") -> Any:
+        """Return the rows as a table: a column a feature, by its name, and a column "y: NAME" a class.
+
+        Values are those of the rows: noisy sums of clipped records or samples, and soft labels; no record.
+
+        Args:
+            library: ``"pandas"``, or ``"pyarrow"``.
+
+        Raises:
+            InvalidInput: another library.
+        """
+        check_choice("library", library, ["pandas", "pyarrow"])
+        columns = np.concatenate([self.x, self.y], axis=1)
+        names = [*self.feature_names, *(f"y: {name}" for name in self.classes)]
+        if library == "pandas":
+            import pandas
+
+            return pandas.DataFrame(columns, columns=names)
+        return pa.Table.from_arrays([pa.array(column) for column in columns.T], names)
+
+    @shows_bars
+    def transform(
+        self,
+        data: Any,
+        *,
+        split: str | None = None,
+        columns: Columns | str | Sequence[str] | None = None,
+        label: str | None = None,
+        features_model: str | Path | None = None,
+        progress: Asked = None,
+    ) -> NDArray[np.float32]:
+        """Return new records in the space of the rows: extracted, clipped, centred, and clipped again.
+
+        Learners of the rows need records to classify in this form; ``privmix transform`` does the same. The result is
+        as private as the records.
+
+        Args:
+            data: as :func:`privmix.release` takes them: arrays, frames, folders, images. Labels may be missing, and
+                are not read.
+            split: which part; None: ``test`` where there is one, else all that names no part.
+            columns: names of the columns of numbers, or :class:`privmix.Columns`.
+            label: a column that is no input.
+            features_model: for an extractor whose model no package brings.
+            progress: called with (stage, done, total); True: bars; None: bars in a terminal or notebook.
+
+        Returns:
+            (n, d) float32.
+
+        Raises:
+            InvalidInput: the data have other inputs than the release.
+            StorageError: a file cannot be read.
+        """
+        asked = Columns.of(columns, label)
+        return transformed(self, data, asked, split, features_model, callback(progress)).features
+
+    def sample(self, records: int = SAMPLED, *, seed: int = 0) -> tuple[NDArray[np.float32], NDArray[Any]]:
+        """Labelled records that fit the release, for learners that cannot correct for noise.
+
+        Features are drawn from the denoised statistics of the classes, labels are those of :func:`privmix.fit`; see
+        :func:`privmix.learning.sampling.sample_records`. They cost no privacy, and none is a person's record.
+
+        Args:
+            records: number of records; more bring a learner nearer to the accuracy of ``fit``.
+            seed: of the draw.
+
+        Returns:
+            (n, d) float32 in the space of :meth:`transform`, and (n,) classes, as :meth:`Model.predict` names them.
+        """
+        # A user who only makes a release needs no learner.
+        from privmix.jobs.fitting import fitted
+        from privmix.learning.base import ReleaseLearner
+        from privmix.learning.sampling import sample_records
+
+        model = fitted(self)
+        assert isinstance(model.classifier, ReleaseLearner)
+        x, places = sample_records(self.dataset, model.classifier, records, seed)
+        return x, model.named(places)
+
+    @shows_bars
+    def sample_table(
+        self, records: int | None = None, *, label: str = "label", seed: int = 0, progress: Asked = None
+    ) -> SampledTable:
+        """Rows in the declared columns of a table, if this release is of one; see :func:`privmix.sample`."""
+        from privmix.jobs.sampling import sampled
+
+        found = sampled(self, records, label, seed, progress=callback(progress))
+        for text in found.cautions:
+            warnings.warn(text, stacklevel=3)
+        return found
+
+    def __fspath__(self) -> str:
+        """Path of the release's folder: functions that take the folder take the release."""
+        return str(self._folder)
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the release to a new folder, whole and verified, or not at all.
+
+        Args:
+            folder: to make; hand it to anyone.
+            overwrite: replace a release that is there.
+
+        Raises:
+            InvalidInput: the folder exists, or the release's files are not as certified.
+            StorageError: reading or writing failed; nothing is left behind.
+        """
+        path = Path(folder)
+        with replace(RELEASE_FOLDER, field="folder").new(path, overwrite=overwrite) as draft:
+            check_files(self._folder, self.certificate, self.plan)
+            with draft.folder(DATA_FOLDER) as data:
+                for name in self._files():
+                    inner, _, file = name.rpartition("/")
+                    with open_plain(self._folder / name, name) as stream:
+                        (data if inner else draft).write(file, stream.read(), shared=True)
+            draft.check_in_place()
+            verify_release(draft.path)
+        return path
+
+    def _files(self) -> list[str]:
+        """Names of all files; which there are was checked."""
+        listed = [str(item["file"]) for item in self.certificate["files"]]
+        others = [member.name for member in members(self.plan) if member.rows is None]
+        return listed + [name for name in others if (self._folder / name).exists()]
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        # A release does not change, and a copy of arrays and folders is what scikit-learn's `clone` would make.
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Another process reads the folder, and leaves it where it is.
+        return type(self), (self._folder,)
+
+    def shown(self) -> tuple[str, Mapping[str, object]]:
+        """Return the guarantee and the contents."""
+        plan, promise, where = self.plan, self.certificate, self.folder
+        sums = f"{made_by(plan).released} and " if made_by(plan).released else ""
+        choice = promise["choice"]
+        forecast = {"expected accuracy": forecast_of(choice, choice["chosen"])} if choice else {}
+        return about_of(promise).get("title", f"Release of design {plan.design}"), {
+            **promise.lead(),
+            **forecast,
+            **({"warnings": "; ".join(promise.warnings)} if promise.warnings else {}),
+            "released": f"{sums}{plan.rows:,} rows of {plan.dim:,} features, {plan.num_classes:,} classes",
+            "extractor": title_of(promise["extractor"]),
+            "folder": "not saved yet: call save(FOLDER)" if where is None else where,
+            "next": "model = pm.fit(release)",
+            "id": promise.id,
+        }
+
+    def picture(self) -> Bars | None:
+        """Odds of the best attack."""
+        return self.certificate.picture()

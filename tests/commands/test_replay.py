@@ -1,0 +1,398 @@
+"""Replaying releases from Python: as they were read, on any engine, from a features' store; and the end of it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import stat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import privmix as pm
+from privmix.certificate import sign_folder
+from privmix.certificate.auditor_keys import AuditorKey
+from privmix.certificate.keys import PrivateKey, new_key_files
+from privmix.certificate.replay_end import ENDED_FILE, state_end
+from privmix.commands.replay import end, remake
+from privmix.errors import InvalidInput, StorageError
+from privmix.features import Identity
+from tests.jobs.persons_data import MOMENTS, frame, given
+from tests.refusals import refuses
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:delta", "ignore:features are plain", "ignore:`seed`", "ignore:the run's key"
+)
+UNTIL = "2099-01-01"
+KEY = AuditorKey.new()
+WISHES: dict[str, Any] = {
+    "classes": 2,
+    "features": "identity",
+    "epsilon": 4.0,
+    "delta": 1e-3,
+    "rows": 60,
+    "clip_norm": 3.0,
+    "design": "moments",
+}
+
+
+def own(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return random.normal(size=(400, 6)).astype(np.float32), np.arange(400) % 2
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with the keys of an auditor and of a signer."""
+    monkeypatch.chdir(tmp_path)
+    new_key_files(Path("aud.pem"), Path("aud.pub.pem"), key=KEY)
+    new_key_files(Path("ana.pem"), Path("ana.pub.pem"))
+    return tmp_path
+
+
+def released(data: Any = None, **wishes: Any) -> pm.Release:
+    asked = {**WISHES, "out": "REL", "replay_for": f"aud.pub.pem:until={UNTIL}", **wishes}
+    return pm.release(own() if data is None else data, **asked)
+
+
+def test_a_release_is_made_again(place: Path) -> None:
+    release = released()
+    found = pm.replay(release, own(), key="aud.pem")
+    assert found.equal
+    assert found.to_dict()["differences"] == []
+    assert "PASS: the records are those" in repr(found)
+    other = pm.replay("REL", own(1), key=KEY)
+    assert not other.equal
+    assert "the records are not those" in other.found[0]
+    assert "FAIL" in repr(other)
+    x, y = own()
+    x[7] += 1
+    assert not pm.replay("REL", (x, y), key=KEY).equal
+
+
+def test_a_release_of_a_cluster_is_made_again_without_one(place: Path) -> None:
+    pytest.importorskip("ray")
+    released(engine="ray:workers=2", design=pm.designs.Poisson(mixup_degree=8))
+    assert pm.replay("REL", own(), key=KEY).equal
+    assert pm.replay("REL", own(), key=KEY, engine="ray:workers=2").equal
+
+
+@pytest.mark.parametrize("kind", ["csv", "arrays"])
+def test_persons_are_read_as_they_were(kind: str, place: Path) -> None:
+    records, said = given(kind, place / kind, frame())
+    released(records, **{**MOMENTS, **said})
+    again = {**said, "split": "train"}
+    assert pm.replay("REL", records, key=KEY, **again).equal
+    with refuses("person"):
+        pm.replay("REL", records, key=KEY, **{name: value for name, value in said.items() if "person" not in name})
+
+
+def test_records_are_no_persons(place: Path) -> None:
+    released()
+    with refuses("person"):
+        pm.replay("REL", own(), key=KEY, person=np.arange(400))
+
+
+def test_a_private_count_is_made_again(place: Path) -> None:
+    released(private_count=True, delta=1e-6)
+    assert pm.replay("REL", own(), key=KEY).equal
+    x, y = own()
+    found = pm.replay("REL", (np.concatenate([x, x[:1]]), np.append(y, 0)), key=KEY)
+    assert "certificate.json: the private count is not the one that the key draws" in found.found
+
+
+def test_an_estimated_number_of_records_a_person_is_made_again(place: Path) -> None:
+    x, y = own()
+    whose = np.repeat(np.arange(100), 4)
+    asked = {"private_count": True, "person_quantile": 0.9, "delta": 1e-6, "epsilon": 40.0}
+    released((x, y), person=whose, **asked)
+    assert pm.replay("REL", (x, y), person=whose, key=KEY).equal
+    found = pm.replay("REL", (x, y), person=np.repeat(np.arange(200), 2), key=KEY)
+    assert "certificate.json: the private count is not the one that the key draws" in found.found
+
+
+def test_the_same_certificate_is_written_with_a_record_more(place: Path) -> None:
+    """But for what is noise, or pseudo-random: the root and the sealed key's hash."""
+    x, y = own()
+    found = []
+    for number, (features, labels) in enumerate([(x, y), (np.concatenate([x, x[:1]]), np.append(y, 0))]):
+        said = dict(released((features, labels), records=400, out=f"REL{number}", seed=3).certificate)
+        found.append(said)
+    differs = {name for name in found[0] if found[0][name] != found[1][name]}
+    assert differs == {"id", "files", "replay", "content_sha256"}
+    terms = [{name: said["replay"][name] for name in ("auditors", "together", "until")} for said in found]
+    assert terms[0] == terms[1]
+    sizes = {Path(f"REL{number}.sealed-key.json").stat().st_size for number in (0, 1)}
+    assert len(sizes) == 1, "nor does the file tell how many there are"
+
+
+# Features whose last bits differ from machine to machine.
+
+
+class Rounding(Identity):
+    """An extractor on another device."""
+
+    def transform(self, inputs: Any) -> Any:
+        return super().transform(inputs) * np.float32(1 + 2e-7)
+
+
+def test_features_that_are_not_stable_come_from_the_store(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.savez("own.npz", x=own()[0], y=own()[1])
+    released("own.npz", store="STORE")
+    whole = pm.replay("REL", "own.npz", key=KEY, features_store="STORE", spot_checks=50)
+    assert whole.equal
+    assert whole.spot_checks is not None
+    assert (whole.spot_checks.records, whole.spot_checks.same_bits, whole.spot_checks.wrong) == (50, 50, 0)
+
+    def elsewhere(*args: Any, **named: Any) -> Any:
+        found = here(*args, **named)
+        found.__class__ = Rounding
+        return found
+
+    here = remake.from_spec
+    monkeypatch.setattr(remake, "from_spec", elsewhere)
+    assert not pm.replay("REL", "own.npz", key=KEY).equal
+    found = pm.replay("REL", "own.npz", key=KEY, features_store="STORE")
+    assert found.equal
+    assert found.spot_checks is not None
+    assert found.spot_checks.records == 256
+    assert found.spot_checks.same_bits < 256
+    assert 0 < found.spot_checks.largest < 1e-5
+    assert "that the certificate commits to" in found.warnings[0]
+
+
+def test_a_store_of_other_features_is_found(place: Path) -> None:
+    """Whether the certificate commits to it or not: features are made anew, and must be those of their records."""
+    x, y = own()
+    np.savez("own.npz", x=x, y=y)
+    np.savez("other.npz", x=x[::-1].copy(), y=y)
+    released("own.npz")
+    pm.release("other.npz", **WISHES, store="STORE", out="OTHER")
+    found = pm.replay("REL", "own.npz", key=KEY, features_store="STORE")
+    assert not found.equal
+    assert not found.comparison.records
+    released("other.npz", out="REL2", store="STORE2")
+    forged = pm.replay("REL2", "own.npz", key=KEY, features_store="STORE2")
+    assert forged.comparison.equal
+    assert not forged.equal
+    assert "do not match their records" in forged.found[-1]
+    # Of another size.
+    np.savez("less.npz", x=x[:9], y=y[:9])
+    with refuses("features_store"):
+        pm.replay("REL", "less.npz", key=KEY, features_store="STORE")
+
+
+# What is refused.
+
+
+def test_options_that_make_no_sense_cost_nothing(place: Path) -> None:
+    for wrong, what in (
+        ({"replay_for": "aud.pub.pem"}, "replay_for"),
+        ({"replay_for": "aud.pub.pem:until=soon"}, "replay_for until"),
+        ({"replay_for": "aud.pub.pem:until=2020-01-01"}, "or a later day"),
+        ({"replay_for": f"ana.pub.pem:until={UNTIL}"}, "X25519"),
+        ({"replay_for": f"aud.pem:until={UNTIL}"}, "private one"),
+        ({"out": None}, "out"),
+    ):
+        with pytest.raises(InvalidInput, match=what):
+            released(**wrong)
+        assert not Path("REL").exists()
+        assert not Path(".REL.run").exists()
+    with pytest.raises(StorageError, match="nobody"):
+        released(replay_for=f"nobody.pub.pem:until={UNTIL}")
+
+
+def test_without_key_or_sealed_key_nothing_is_made_again(place: Path) -> None:
+    released()
+    other = AuditorKey.new()
+    with refuses("key"):
+        pm.replay("REL", own(), key=other)
+    shutil.move("REL.sealed-key.json", "kept")
+    with pytest.raises(StorageError, match="no file at"):
+        pm.replay("REL", own(), key=KEY)
+    assert pm.replay("REL", own(), key=KEY, sealed_key="kept").equal
+    Path("kept").chmod(0o644)
+    with refuses("sealed key"):
+        pm.replay("REL", own(), key=KEY, sealed_key="kept")
+    pm.release(own(), **WISHES, out="PLAIN")
+    with refuses("release"):
+        pm.replay("PLAIN", own(), key=KEY)
+
+
+def test_other_inputs_are_refused(place: Path) -> None:
+    released()
+    x, y = own()
+    with refuses("data"):
+        pm.replay("REL", (x[:, :5], y), key=KEY)
+
+
+def test_its_day_ends_it(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    released()
+
+    class Later(remake.datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return cls(2099, 1, 2, tzinfo=tz)
+
+    monkeypatch.setattr(remake, "datetime", Later)
+    with refuses("release"):
+        pm.replay("REL", own(), key=KEY)
+
+
+def test_a_run_that_goes_on_keeps_its_auditors(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(pm.jobs.release.ReleaseJob, "read", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            released()
+    assert not Path("REL.sealed-key.json").exists()
+    with pytest.raises(InvalidInput, match="replay"):
+        released(replay_for="aud.pub.pem:until=2098-01-01", resume=True)
+    with pytest.raises(InvalidInput, match="replay"):
+        released(replay_for=None, resume=True)
+    released(resume=True)
+    assert pm.replay("REL", own(), key=KEY).equal
+
+
+def test_other_records_are_not_replayed_with_a_count_of_the_refused_ones(place: Path) -> None:
+    """They get a fresh key, which drew no count: nothing could make the count again."""
+
+    def write(last: str) -> None:
+        rows = [f"{value:.3f},{'yes' if value > 0 else 'no'}" for value in own()[0][:, 0]]
+        Path("own.csv").write_text("\n".join(["a,label", *rows[:-1], f"0.5,{last}"]) + "\n")
+
+    ledger = "sqlite:///ledger.db"
+    pm.Ledger.create(ledger).add_dataset("own", epsilon=20.0, delta=1e-3)
+    wishes: dict[str, Any] = {"private_count": True, "delta": 1e-6, "classes": ["yes", "no"]}
+    wishes |= {"ledger": ledger, "dataset": "own"}
+    alone: dict[str, Any] = {"out": "NONE", "replay_for": None}
+    write("yess")
+    for more in ({}, alone):
+        with refuses("label"):
+            released("own.csv", **wishes, **more)
+    write("yes")
+    with refuses("resume"):
+        released("own.csv", **wishes, resume=True)
+    assert not Path("REL").exists()
+    # Without auditors they take the place of the refused ones.
+    assert released("own.csv", **wishes, **alone, resume=True)
+
+
+# Its end.
+
+
+def test_the_end_is_stated_and_shown(place: Path) -> None:
+    released()
+    sealed = Path("REL.sealed-key.json")
+    with sealed.open("rb") as same_file:
+        ended = pm.end_replay("REL", sign_key="ana.pem")
+        assert not any(same_file.read()), "it is overwritten"
+    assert not sealed.exists()
+    assert Path("aud.pem").exists()
+    assert ended.ending.auditor_keys == ()
+    assert "cannot be" in repr(ended)
+    checked = pm.verify("REL")
+    assert checked.sealed.startswith("destroyed on")
+    assert "not checked" in checked.sealed
+    with refuses("release"):
+        pm.replay("REL", own(), key=KEY)
+    with refuses("release"):
+        pm.end_replay("REL", sign_key="ana.pem")
+    assert "destroyed on" in pm.report("REL").page
+
+
+def test_with_the_auditors_key_every_copy_ends(place: Path) -> None:
+    released()
+    shutil.copy("REL.sealed-key.json", "copy")
+    ended = pm.end_replay("REL", sign_key="ana.pem", key="aud.pem")
+    assert ended.ending.auditor_keys == (KEY.public.key_id,)
+    assert not Path("aud.pem").exists()
+
+
+def test_another_file_or_key_is_not_destroyed(place: Path) -> None:
+    released()
+    new_key_files(Path("bo.pem"), Path("bo.pub.pem"), key=AuditorKey.new())
+    Path("other").write_bytes(b"{}")
+    Path("other").chmod(0o600)
+    for wrong in ({"sealed_key": "other"}, {"key": "bo.pem"}):
+        with pytest.raises(InvalidInput):
+            pm.end_replay("REL", sign_key="ana.pem", **wrong)
+    with refuses("key"):
+        pm.end_replay("REL", sign_key="aud.pem")
+    assert Path("other").exists()
+    assert Path("bo.pem").exists()
+    assert not Path("REL", ENDED_FILE).exists()
+    assert pm.replay("REL", own(), key=KEY).equal
+    pm.release(own(), **WISHES, out="PLAIN")
+    with refuses("release"):
+        pm.end_replay("PLAIN", sign_key="ana.pem")
+
+
+@pytest.mark.parametrize("step", ["write", "shred", "shred keys", "replace"])
+def test_an_end_that_was_interrupted_goes_on(step: str, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is stated before it is done, and what is done is stated in the end."""
+    released()
+    owner, name = {
+        "write": (end, "state_end"),
+        "shred": (end.private_files, "shred"),
+        "shred keys": (end.private_files, "shred"),
+        "replace": (end.os, "replace"),
+    }[step]
+    function, calls = getattr(owner, name), []
+
+    def stops(*args: Any, **named: Any) -> Any:
+        calls.append(args)
+        due = {"shred keys": 2, "replace": 2}.get(step, 1)
+        if len(calls) == due:
+            raise KeyboardInterrupt
+        return function(*args, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, stops)
+        with pytest.raises(KeyboardInterrupt):
+            pm.end_replay("REL", sign_key="ana.pem", key="aud.pem")
+    assert not Path("REL", ENDED_FILE).exists()
+    if not Path("REL.sealed-key.json").exists():
+        with refuses("key"):
+            pm.end_replay("REL", sign_key="ana.pem")
+    pm.end_replay("REL", sign_key="ana.pem", key="aud.pem")
+    assert not Path("REL.sealed-key.json").exists()
+    assert not Path("aud.pem").exists()
+    assert pm.verify("REL").sealed.startswith("destroyed")
+    assert sorted(path.name for path in place.iterdir()) == ["REL", "ana.pem", "ana.pub.pem", "aud.pub.pem"]
+
+
+def test_whose_statement_it_is_is_checked_by_their_key(place: Path) -> None:
+    released()
+    pm.end_replay("REL", sign_key="ana.pem")
+    check = pm.jobs.checking.remembered([])
+    sign_folder("REL", PrivateKey.read(Path("ana.pem")), check)
+    checked = pm.verify("REL", key="ana.pub.pem")
+    assert "(checked)" in checked.sealed
+    assert checked.found["sealed_key"]["ended"]["checked"] is True
+    # Somebody's statement under her name.
+    forged = pm.verify("REL").held
+    assert forged is not None
+    assert forged.ended is not None
+    certificate = hashlib.sha256(Path("REL", "certificate.json").read_bytes()).hexdigest()
+    envelope = json.loads(state_end(forged.ended.ending, certificate, PrivateKey.new()).to_bytes())
+    envelope["signatures"][0]["keyid"] = forged.ended.key_id
+    Path("REL", ENDED_FILE).write_text(json.dumps(envelope))
+    sign_folder("REL", PrivateKey.read(Path("ana.pem")), check, overwrite=True)
+    assert "not checked" in pm.verify("REL").sealed
+    with refuses("replay-ended.dsse.json"):
+        pm.verify("REL", key="ana.pub.pem")
+
+
+def test_a_copy_of_a_release_keeps_its_statement(place: Path) -> None:
+    pm.end_replay(released(), sign_key="ana.pem")
+    copy = pm.load("REL").save("COPY")
+    assert pm.verify(copy).sealed.startswith("destroyed")
+    assert stat.S_IMODE(Path("COPY", ENDED_FILE).stat().st_mode) & 0o044
+    # A release of a destroyed key has no such file.
+    pm.release(own(), **WISHES, out="PLAIN")
+    shutil.copy(Path("REL", ENDED_FILE), "PLAIN")
+    with refuses("files"):
+        pm.verify("PLAIN")

@@ -1,0 +1,290 @@
+"""Options of a training: each is said once, and wrong values are refused by the option and the key."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+import typer
+
+from privmix.cli.main import app
+from privmix.errors import InvalidInput
+from privmix.fields import wrong_values
+from privmix.named import keys
+from privmix.training import ExecutionConfig, ExtendedConfig, OptimiserConfig, TrainingConfig, ViewConfig, WarmUpConfig
+from privmix.training.mechanisms.banded.options import BandedOptions
+from tests.cli.training import train, write_all
+from tests.golden.help import verbs
+
+CONFIGS = [TrainingConfig, OptimiserConfig, ViewConfig, WarmUpConfig, ExtendedConfig, ExecutionConfig, BandedOptions]
+NEEDED: dict[type[Any], dict[str, Any]] = {TrainingConfig: {"epsilon": 1.0, "delta": 1e-5}}
+TARGET: dict[str, Any] = {"records": 100, "epsilon": 1.0, "delta": 1e-5}
+# Option, a name that it takes, and what the name stands for.
+NAMED: list[tuple[str, str, type[Any]]] = [
+    ("optimiser", "sgd", OptimiserConfig),
+    ("views", "self-aug", ViewConfig),
+    ("warm_up", "asam", WarmUpConfig),
+    ("public_method", "multiplicity+dope", ExtendedConfig),
+    ("strategy", "ghost", ExecutionConfig),
+    ("mechanism", "banded", BandedOptions),
+]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_every_field_of_a_config_says_what_it_is(kind: type[Any]) -> None:
+    for item in fields(kind):
+        assert item.metadata["help"].strip(), item.name
+        assert f"    {item.name}: {item.metadata['help']}" in (kind.__doc__ or "")
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_what_a_type_does_not_allow_is_refused_by_the_field(kind: type[Any]) -> None:
+    checked = Counter[str]()
+    for name, value in wrong_values(kind):
+        with pytest.raises(InvalidInput) as refused:
+            kind(**{**NEEDED.get(kind, {}), name: value})
+        assert name in refused.value.field.split(", ")
+        checked[name] += 1
+    assert checked
+
+
+@pytest.mark.parametrize(("option", "name", "kind"), NAMED)
+def test_wrong_values_of_keys_are_refused_by_option_and_key(option: str, name: str, kind: type[Any]) -> None:
+    known, checked = {item.name for item in keys(kind)}, Counter[str]()
+    for key, value in wrong_values(kind):
+        # A number in quotation marks is a number in a text.
+        if key in known and not isinstance(value, bool) and isinstance(value, int | float):
+            with pytest.raises(InvalidInput) as refused:
+                TrainingConfig.for_model("linear", scenario="extended", **{option: f"{name}:{key}={value}"}, **TARGET)
+            # A value of another type is refused where it is read, one out of range where the object is made.
+            text = str(refused.value).partition(": got")[0]
+            assert {option, key} <= {*text.replace(":", "").replace(",", "").split()}, (key, value, text)
+            checked[key] += 1
+    assert checked
+    with pytest.raises(InvalidInput, match=f"{option}: got 'no_key'"):
+        TrainingConfig.for_model("linear", **{option: f"{name}:no_key=1"}, **TARGET)
+    with pytest.raises(InvalidInput, match=option):
+        TrainingConfig.for_model("linear", **{option: "no-name"}, **TARGET)
+    with pytest.raises(InvalidInput, match=option):
+        TrainingConfig.for_model("linear", **{option: 3}, **TARGET)
+
+
+def test_objects_and_texts_say_the_same() -> None:
+    first = TrainingConfig.for_model(
+        "cnn",
+        optimiser="sgd:learning_rate=0.01,ema_decay=0.5",
+        views="self-aug:k_base=3",
+        scenario="extended",
+        warm_up="sgd:epochs=3,batch_size=7",
+        public_method="dope:batch_size=5",
+        strategy="ghost:chunk=9,amp",
+        mechanism="banded:bands=4",
+        **TARGET,
+    )
+    second = TrainingConfig.for_model(
+        "cnn",
+        optimiser=OptimiserConfig("sgd", 0.01, ema_decay=0.5),
+        views=ViewConfig.self_aug(3),
+        scenario="extended",
+        warm_up=WarmUpConfig(epochs=3, batch_size=7, optimiser="sgd"),
+        public_method=ExtendedConfig("dope", batch_size=5),
+        strategy=ExecutionConfig("ghost", chunk=9, amp=True),
+        mechanism=BandedOptions(4),
+        **TARGET,
+    )
+    assert first == second
+
+
+def test_what_changes_nothing_is_refused() -> None:
+    wrong = {
+        "warm_up": ("sgd:epochs=3", {}),
+        "public_method": ("dope", {}),
+        "public_method rho": ("dope:rho=0.2", {"scenario": "extended"}),
+        "warm_up rho": ("sgd:rho=0.2", {"scenario": "warm"}),
+        "optimiser momentum": ("adam:momentum=0.5", {}),
+    }
+    for field, (text, more) in wrong.items():
+        with pytest.raises(InvalidInput) as refused:
+            TrainingConfig.for_model("linear", **{field.partition(" ")[0]: text}, **more, **TARGET)
+        assert refused.value.field == field
+
+
+def test_the_command_line_refuses_them_by_their_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_all(tmp_path / "root")
+    monkeypatch.chdir(tmp_path / "root")
+    for option, name, kind in NAMED:
+        for item in keys(kind)[:1]:
+            value = "none" if item.name == "compile" else "-1"
+            outcome = train(
+                scenario="extended", public="public.npz", dry_run="", **{option: f"{name}:{item.name}={value}"}
+            )
+            assert outcome.code == 2, (option, outcome.err)
+            assert f"--{option.replace('_', '-')}" in outcome.err, outcome.err
+
+
+def test_no_verb_has_an_option_twice() -> None:
+    root = typer.main.get_command(app)
+    for words in verbs():
+        command, context = root, click.Context(root)
+        for word in words:
+            _, command, _ = command.resolve_command(context, [word])  # type: ignore[attr-defined]
+            context = click.Context(command, parent=context, info_name=word)
+        flags = Counter(flag for one in command.params for flag in [*one.opts, *one.secondary_opts])
+        names = Counter(one.name for one in command.params)
+        assert max(flags.values(), default=1) == max(names.values(), default=1) == 1, words
+
+
+OUTSIDE = """
+from dataclasses import dataclass
+from privmix.training.mechanisms.base import MECHANISMS
+from privmix.training.mechanisms.dp_sgd.mechanism import DpSgdMechanism
+from privmix.training.plan import TrainingPlan
+from privmix.training.public import METHODS, DopeSgd
+
+
+class BeatingPlan(TrainingPlan):
+    mechanism = "beating"
+
+
+@MECHANISMS.register
+class Beating(DpSgdMechanism):
+    name, words, called = "beating", "with a beat", "beating"
+    plan = BeatingPlan
+    options = "beating_options:BeatingOptions"
+
+    @classmethod
+    def planned(cls, draft, settings):
+        return BeatingPlan(**vars(draft))
+
+    @classmethod
+    def options_of(cls, plan):
+        from beating_options import BeatingOptions
+        return BeatingOptions(4)
+
+
+@METHODS.register
+class Pulling(DopeSgd):
+    name = "pulling"
+    settings = ("pull",)
+    options = "beating_options:PullingOptions"
+
+    def __init__(self, source, pull):
+        super().__init__(source)
+        self.pull = pull
+        print("pull", pull)
+"""
+OPTIONS = '''
+from dataclasses import dataclass
+from privmix.options import described, option
+from privmix.fields import Count, check_fields
+
+
+@described
+@dataclass(frozen=True)
+class BeatingOptions:
+    """How it beats."""
+
+    beat: Count = option(4, "How often, with `mechanism` beating.")
+    epochs: int = option(1, "An option of another's name.")
+
+    def __post_init__(self):
+        check_fields(self)
+
+
+@described
+@dataclass(frozen=True)
+class PullingOptions:
+    """How hard it pulls."""
+
+    pull: Count = option(1, "How hard.")
+
+    def __post_init__(self):
+        check_fields(self)
+'''
+# The first line alone shows what a command imports.
+PROGRAM = """
+import contextlib, io, json, sys
+from privmix.cli import main
+for line in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main.run(line)
+    print(json.dumps([code, out.getvalue(), err.getvalue(), sorted({"torch", "beating"} & set(sys.modules))]))
+import numpy as np
+import privmix as pm
+from privmix.training import TrainingConfig
+how = {"epsilon": 8.0, "delta": 1e-3}
+config = TrainingConfig.for_model("linear", records=100, mechanism="beating:beat=3,epochs=2", **how)
+settings = json.loads(json.dumps(config.settings()))
+assert (settings["mechanism"], settings["beat"]) == ("beating", 3)
+assert TrainingConfig.from_settings(settings) == config
+x, y = np.random.default_rng(0).normal(size=(60, 4)), np.arange(60) % 2
+model = pm.train((x, y), **how, mechanism="beating:beat=2", features="identity", classes=2, epochs=1, batch_size=20)
+print(model.certificate["settings"]["beat"])
+how = {"scenario": "extended", "public_method": "multiplicity+pulling:pull=3", "warm_up": "sam:epochs=0"}
+config = TrainingConfig.for_model("linear", records=60, epsilon=8.0, delta=1e-3, **how)
+settings = json.loads(json.dumps(config.settings()))
+assert settings["extended"]["method_options"] == {"pulling": {"pull": 3}}
+assert TrainingConfig.from_settings(settings) == config
+how |= {"public": (x[:20] + 1, y[:20]), "public_method": "multiplicity+pulling:pull=5,batch_size=5"}
+given = {"epsilon": 8.0, "delta": 1e-3, "features": "identity", "classes": 2, "epochs": 1, "batch_size": 20}
+pm.train((x, y), **given, **how)
+"""
+
+
+def test_a_mechanism_and_a_method_of_another_package_bring_their_options(tmp_path: Path) -> None:
+    """Help shows them by the name that takes them and imports no mechanism; settings hold them, names kept apart."""
+    info = tmp_path / "beating-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: beating\nVersion: 1.0\n")
+    points = "[privmix.training_mechanisms]\nbeating = beating\n[privmix.public_methods]\npulling = beating\n"
+    (info / "entry_points.txt").write_text(points)
+    (tmp_path / "beating.py").write_text(OUTSIDE)
+    (tmp_path / "beating_options.py").write_text(OPTIONS)
+    write_all(tmp_path / "root")
+    place = os.pathsep.join(filter(None, [str(tmp_path), *sys.path]))
+    line = ["train", "--data=own", "--classes=10", "--epsilon=8", "--delta=1e-4", "--batch-size=30", "--out=M"]
+    wrong = {
+        ("--mechanism=beating:beat=0",): "--mechanism: beat: got 0; allowed: an integer >= 1",
+        ("--mechanism=dp-sgd:beat=3",): "--mechanism: got 'beat'; allowed: no options for dp-sgd",
+        ("--public-method=dope:pull=3",): "--public-method: got 'pull'; allowed: batch_size, ",
+    }
+    lines = [
+        ["train", "--help-all"],
+        [*line, "--mechanism=beating:beat=3", "--dry-run", "--json"],
+        *([*line, *more, "--dry-run"] for more in wrong),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM, json.dumps(lines)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "200", "PYTHONPATH": place},
+        cwd=tmp_path / "root",
+    )
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    helped, planned, *refused = map(json.loads, said[: len(lines)])
+    code, shown, _, imported = helped
+    assert code == 0, helped
+    assert "--mechanism beating:KEY=VALUE" in shown
+    assert "--public-method pulling:KEY=VALUE" in shown
+    assert "mirror, multiplicity, pulling" in " ".join(shown.replace("│", " ").split())
+    assert "beat  " in shown
+    assert "beating (with a beat)" in " ".join(shown.replace("│", " ").split())
+    assert imported == []
+    assert planned[0] == 0, planned
+    assert json.loads(planned[1])["settings"]["beat"] == 3
+    for (code, _, error, _), text in zip(refused, wrong.values(), strict=True):
+        assert code == 2
+        assert text in error
+    assert said[len(lines)].split()[0] == "2"
+    assert "pull 5" in done.stdout
