@@ -147,7 +147,7 @@ def test_command_line_record_figure_and_report(
     assert "Pictures of the classes" in page
     assert page.count("data:image/png") == 20
     assert run(["picture", str(folder), "--figure", str(folder / "classes.png")]) == 2
-    assert "handed to others" in capsys.readouterr().err
+    assert "shared with others" in capsys.readouterr().err
     assert run(["picture", str(folder), "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["seen"] == list(found.words)

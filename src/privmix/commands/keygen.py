@@ -13,7 +13,7 @@ from privmix.options import option
 from privmix.progress import Progress
 from privmix.shown import Shown
 
-# Folders with one of these are handed to others.
+# Folders with one of these are shared with others.
 _PUBLISHED: Final = ("certificate.json", "model.json")
 
 

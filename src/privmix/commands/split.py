@@ -23,7 +23,7 @@ class Split(SplitOptions, Command["Parted"]):
     `person`, whole persons are drawn.
 
     Raises:
-        InvalidInput: an option is out of range, or a file is there already or would lie in what is handed to others.
+        InvalidInput: an option is out of range, or a file is there already or would lie in what is shared with others.
         StorageError: the data can't be read, or a file can't be written.
     """
 
