@@ -30,7 +30,7 @@ class Check(CheckOptions, Command["DataCheck"]):
         >>> found = check(([[1.0], [2.0]], ["yes", "yess"]), classes=["yes", "no"], features="identity",
         ...               feature_length=1)
         >>> found.fits, [(one.record, one.why) for one in found.misfits]
-        (False, [(2, 'none of the declared classes')])
+        (False, [(2, 'not a declared class')])
     """
 
     example = "privmix check mnist --features pixels"

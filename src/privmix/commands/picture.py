@@ -38,7 +38,7 @@ class Picture(Recorded, ModelFiles, Command["ClassPictures | ClassTexts"]):
         >>> picture("no-such-folder")
         Traceback (most recent call last):
         ...
-        privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
+        privmix.errors.StorageError: certificate: cannot read no-such-folder/certificate.json: No such file or directory
     """
 
     example = "privmix picture REL --figure classes.png"

@@ -109,7 +109,7 @@ class Predict(ModelColumns, ModelFiles, NewFile, Command[Predictions]):
         >>> predict("no-such-folder", [[0.0]])
         Traceback (most recent call last):
         ...
-        privmix.errors.StorageError: model.json: can't read no-such-folder/model.json: No such file or directory
+        privmix.errors.StorageError: model.json: cannot read no-such-folder/model.json: No such file or directory
     """
 
     example = "privmix predict MODEL --data mnist --split test --out predictions.csv"

@@ -30,7 +30,7 @@ def load(folder: str | Path, *, features_model: str | Path | None = None, module
         >>> load("no-such-folder")
         Traceback (most recent call last):
         ...
-        privmix.errors.StorageError: certificate: can't read no-such-folder/certificate.json: No such file or directory
+        privmix.errors.StorageError: certificate: cannot read no-such-folder/certificate.json: No such file or directory
     """
     if kind_of(Path(folder)) in (MODEL, FITTED):
         return model_in(folder, features_model, module)

@@ -27,7 +27,7 @@ class Reliability:
         accuracy: (15,) share of each bin's records whose class was found; 0 in an empty one.
 
     Example:
-        >>> sure = Calibration.of(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]))
+        >>> sure = Reliability.of(np.array([[0.9, 0.1], [0.9, 0.1]]), np.array([0, 1]))
         >>> round(sure.error, 6)
         0.4
     """

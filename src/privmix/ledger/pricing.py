@@ -26,13 +26,14 @@ _SAME: Final = 1e-6
 
 
 class BudgetExceeded(PrivmixError):
-    """A reservation would cost more than the dataset's budget leaves. Exit code 3.
+    r"""A reservation would cost more than the dataset's budget leaves. Exit code 3.
 
     Example:
-        >>> str(BudgetExceeded("patients", requested=2.0, spent=3.0, composed=4.2, budget=4.0, delta=1e-05))
-        'budget of patients: epsilon 4.2 in all would exceed 4 (requested 2, spent 3, remaining 1; delta 1e-05)'
-        >>> str(BudgetExceeded("p", requested=0.5, spent=0.75, composed=1.25, budget=1, delta=1e-05, mode="gdp filter"))
-        'budget of p: 125% of its gdp filter in all would exceed 100% (requested 50%, spent 75%, remaining 25%)'
+        >>> error = BudgetExceeded("patients", requested=2.0, spent=3.0, composed=4.2, budget=4.0, delta=1e-05)
+        >>> print(str(error).replace(": ", ":\n").replace(" (", "\n("))
+        budget of patients:
+        epsilon 4.2 in all would exceed 4
+        (requested 2, spent 3, remaining 1; delta 1e-05). Choose a smaller epsilon
     """
 
     exit_code = 3
