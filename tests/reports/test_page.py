@@ -475,8 +475,8 @@ def test_utility_comes_from_public_facts_alone() -> None:
     private, public = samples.evaluation(private=True), samples.evaluation(private=False)
     hidden = f"{100 * private.content['accuracy']:.1f}%"
     for records, words, absent in (
-        ([told], ("accuracy, forecast", "87.7%", "without privacy: 94.3%", "≥ 10%"), hidden),
-        ([told, private], ("accuracy, forecast", "87.7%"), hidden),
+        ([told], ("accuracy, forecast as stated", "87.7%", "without privacy: 94.3%", "≥ 10%"), hidden),
+        ([told, private], ("accuracy, forecast as stated", "87.7%"), hidden),
         ([samples.guarantee(classes=10), private], ("No accuracy is known", "≥ 10%"), hidden),
         ([told, public], ("accuracy, measured", hidden), "accuracy, forecast nothing"),
     ):

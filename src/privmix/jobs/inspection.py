@@ -31,7 +31,7 @@ from privmix.shown import Picture, Shown
 
 # Facts that are shown without `full`; with the title and the last line they fill 15 lines at most.
 _FIRST: Final = frozenset({
-    "guarantee", "in words", "warnings", "title", "owner", "key of the noise", "expected accuracy", "design", "model",
+    "guarantee", "in words", "warnings", "title", "owner", "key of the noise", "forecast, not checked", "design", "model",
     "features", "classes", "records", "weight of all persons", "batches", "public data", "ledger", "to use it",
 })  # fmt: skip
 
@@ -122,7 +122,7 @@ def _of_release(folder: Path, certificate: Certificate) -> Inspection:
     facts = {
         **{name.replace("_", " "): text for name, text in about_of(certificate).items()},
         **({"key of the noise": state} if state else {}),
-        **({"expected accuracy": forecast_of(choice, choice["chosen"])} if choice else {}),
+        **({"forecast, not checked": forecast_of(choice, choice["chosen"])} if choice else {}),
         "design": plan.design,
         "features": f"{title_of(extractor)}, {plan.dim} per record, clipped to {plan.clip_norm:g}",
         "centring": f"released mean, rest clipped to {plan.residual_clip_norm:g}" if plan.centred else "none",

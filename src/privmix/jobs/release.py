@@ -170,7 +170,7 @@ class Planned(PlannedJob["ReleaseJob"], Shown):
         expected: dict[str, str] = {}
         if (choice := self.choice) is not None:
             forecast = choice.shown()[1]
-            told = f"{forecast['forecast']}; without privacy {forecast['without privacy']}; from public facts alone"
+            told = f"{forecast['forecast']} (forecast; assumed without privacy: {forecast['assumed without privacy']})"
             expected = {"expected accuracy": told}
         return {
             "target": f"epsilon {exact(job.epsilon)}, delta {exact(job.delta)}, adjacency {relation}",

@@ -234,7 +234,7 @@ class Release(Shown):
         plan, promise, where = self.plan, self.certificate, self.folder
         sums = f"{made_by(plan).released} and " if made_by(plan).released else ""
         choice = promise["choice"]
-        forecast = {"expected accuracy": forecast_of(choice, choice["chosen"])} if choice else {}
+        forecast = {"forecast, not checked": forecast_of(choice, choice["chosen"])} if choice else {}
         return about_of(promise).get("title", f"Release of design {plan.design}"), {
             **promise.lead(),
             **forecast,

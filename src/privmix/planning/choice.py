@@ -109,7 +109,7 @@ class PlannerChoice(Shown):
         return f"Choice of a design: {labels()[self.best.name]}", {
             "epsilon, delta": f"{exact(self.epsilon)}, {exact(self.delta)}",
             "forecast": f"{100 * self.best.accuracy:.1f}% ({100 * self.best.low:.0f} to {100 * self.best.high:.0f}%)",
-            "without privacy": f"{100 * self.attainable[1]:.1f}%",
+            "assumed without privacy": f"{100 * self.attainable[1]:.1f}%",
             "why": " ".join(self.reasons),
         }
 

@@ -103,7 +103,7 @@ def glance(context: Context) -> Card | None:
         numbers.append(NumberBlock("membership AUC", f"{max(areas):.3f}", "guessing: 0.500"))
     kinds = "evaluation", "audit", "canary-audit", "membership"
     private = any(one.record.private for one in context.of_kind(*kinds))
-    return Card("Checked by attacks", [Numbers(numbers)], private=private) if numbers else None
+    return Card("Measured", [Numbers(numbers)], private=private) if numbers else None
 
 
 def _titled(name: str, one: ShownRecord) -> str:

@@ -52,7 +52,7 @@ def _expected_card(one: ShownRecord, context: Context) -> Card:
     numbers: list[NumberBlock] = []
     if value is not None:
         between = "" if low is None or high is None else f"{percent(low)} to {percent(high)}"
-        numbers.append(NumberBlock("accuracy, forecast", percent(value), between))
+        numbers.append(NumberBlock("accuracy, forecast as stated", percent(value), between))
         if (without := forecast.number("without_privacy")) is not None:
             numbers.append(
                 NumberBlock("without privacy, assumed", percent(without), "assumption of the forecast, not measured")
@@ -60,8 +60,8 @@ def _expected_card(one: ShownRecord, context: Context) -> Card:
     if classes:
         least = f"≥ {rounded_down(100 / classes, 3)}%"
         numbers.append(NumberBlock("baseline", least, f"one class for all records; {figure(classes)} classes"))
-    shown = [other for other in context.of_kind("evaluation", "utility") if not other.record.private]
-    text = "The forecast comes from public facts alone; no private record was read for it."
+    shown = context.of_kind("evaluation", "utility")
+    text = "The certificate states this forecast; verification does not check it. privmix forecasts from public facts alone."
     if value is None:
         text = "The certificate holds no forecast; measured accuracy is below." if shown else "No accuracy is known."
     text += " To measure accuracy on labelled data of your own: privmix evaluate MODEL --data DATA."
