@@ -31,8 +31,8 @@ from privmix.shown import Picture, Shown
 
 # Facts that are shown without `full`; with the title and the last line they fill 15 lines at most.
 _FIRST: Final = frozenset({
-    "guarantee", "in words", "warnings", "title", "owner", "key of the noise", "forecast, not checked", "design", "model",
-    "features", "classes", "records", "weight of all persons", "batches", "public data", "ledger", "to use it",
+    "guarantee", "in words", "warnings", "title", "owner", "key of the noise", "forecast, not checked", "design",
+    "model", "features", "classes", "records", "weight of all persons", "batches", "public data", "ledger", "to use it",
 })  # fmt: skip
 
 

@@ -99,7 +99,8 @@ def _accuracy(one: ShownRecord, context: Context) -> list[NumberBlock]:
     forecast = one.content.fields("forecast")
     if (value := forecast.number("accuracy")) is None:
         return []
-    return [NumberBlock("accuracy, forecast as stated", percent(value), _without(forecast.number("without_privacy"), "assumed "))]
+    without = _without(forecast.number("without_privacy"), "assumed ")
+    return [NumberBlock("accuracy, forecast as stated", percent(value), without)]
 
 
 def _without(accuracy: float | None, how: str = "") -> str:

@@ -61,7 +61,7 @@ def _expected_card(one: ShownRecord, context: Context) -> Card:
         least = f"≥ {rounded_down(100 / classes, 3)}%"
         numbers.append(NumberBlock("baseline", least, f"one class for all records; {figure(classes)} classes"))
     shown = context.of_kind("evaluation", "utility")
-    text = "The certificate states this forecast; verification does not check it. privmix forecasts from public facts alone."
+    text = "The certificate states this forecast, from public facts alone; verification does not check it."
     if value is None:
         text = "The certificate holds no forecast; measured accuracy is below." if shown else "No accuracy is known."
     text += " To measure accuracy on labelled data of your own: privmix evaluate MODEL --data DATA."
