@@ -28,6 +28,7 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.named import in_words
 from privmix.planning import ReleaseConfig
 from privmix.plans.registry import design_named
+from privmix.training.card import model_card
 from privmix.releases import release_to_folder
 from privmix.releases.folder import load_release
 from privmix.training.views.augment import Flip
@@ -193,7 +194,8 @@ def training_digests(name: str) -> dict[str, Any]:
         part: json_digest(trained.certificate[part])
         for part in ("guarantee", "plan", "event", "warnings", "statements", "assessment", "public_data")
     }
-    return {**found, "weights": [float(weights.norm()), float(weights.sum()), *sample.tolist()]}
+    card = digest(model_card(trained.certificate, on_hub=False))
+    return {**found, "card": card, "weights": [float(weights.norm()), float(weights.sum()), *sample.tolist()]}
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from privmix.training.config import OWN
 CARD_FILE: Final = "README.md"
 """On a hub."""
 FOLDER_CARD_FILE: Final = "MODEL_CARD.md"
-"""In the model's folder; models of earlier builds have none."""
+"""In the model's folder. Verification compares its text: a change needs editions, as :mod:`privmix.releases.card`."""
 _OWN: Final = "a network of its maker's own, whose code is not here: its weights need the module"
 
 
