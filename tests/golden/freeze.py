@@ -28,9 +28,9 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.named import in_words
 from privmix.planning import ReleaseConfig
 from privmix.plans.registry import design_named
-from privmix.training.card import model_card
 from privmix.releases import release_to_folder
 from privmix.releases.folder import load_release
+from privmix.training.card import model_card
 from privmix.training.views.augment import Flip
 from privmix.training.views.config import ViewConfig
 from tests.certificate.helpers import a_reservation
