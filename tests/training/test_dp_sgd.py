@@ -197,9 +197,6 @@ def test_public_methods_are_asked_before_and_after() -> None:
         def combine(self, mean: Tensor, step: int) -> Tensor:
             return 2 * mean
 
-        def fingerprint(self) -> dict[str, Any]:
-            return {}
-
     method = Doubling()
     setting = Setting(options={"method": method})
     for step in range(2):
@@ -427,23 +424,6 @@ def test_silent(kind: str, capfd: pytest.CaptureFixture[str], caplog: pytest.Log
     assert not [str(warning.message) for warning in warned]
     assert (set(vars(setting.engine)), set(vars(setting.engine.gradients))) == kept
     assert all(parameter.grad is None for parameter in setting.model.parameters())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_repeatable(kind: str) -> None:
-    """The same weights and key give the same bits, also where a run is taken up in the middle; other keys do not."""
-    first, second = Setting(kind=KINDS[kind]), Setting(kind=KINDS[kind])
-    for step in range(3):
-        first.engine.step(step)
-    state = first.optimiser.state()
-    first.engine.step(3)
-    second.optimiser.load(state)
-    second.engine.step(3)
-    assert torch.equal(first.flat.get(), second.flat.get())
-    other = Setting(kind=KINDS[kind], seed=1)
-    other.optimiser.load(state)
-    other.engine.step(3)
-    assert not torch.equal(first.flat.get(), other.flat.get())
 
 
 def test_sampling_key_is_not_the_noise_key() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -57,10 +57,6 @@ class PublicViews:
         pairs, both = (torch.stack([part, part[partner]], dim=1) for part in (x, targets))
         mixed, mixed_targets = self.mixing(pairs, both, 1, random.derive("mix"))
         return mixed[:, 0], mixed_targets[:, 0]
-
-    def fingerprint(self) -> dict[str, Any]:
-        mixing = None if self.mixing is None else {"kind": self.mixing.kind, "alpha": self.mixing.alpha}
-        return {"augmentations": [augmentation.spec() for augmentation in self.augmentations], "mixing": mixing}
 
 
 def _partners(seeds: Tensor) -> Tensor:

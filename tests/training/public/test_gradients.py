@@ -6,9 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from privmix.errors import InvalidInput
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.public import PublicGradients, public_gradient
+from privmix.training.public import public_gradient
 from privmix.training.public.gradients import adaptive_ascent, ascent
 from tests.training.public.helpers import CLASSES, Snapshot, mlp, naive_gradient, public_data, source
 
@@ -28,16 +27,6 @@ def test_without_a_trace() -> None:
     data = public_data()
     public_gradient(model, FlatParameters(model), data.x, data.targets)
     before.check()
-
-
-def test_repeatable() -> None:
-    """Guarantee: what the model draws comes from the seed, not from the global generator."""
-    model, data = mlp(dropout=0.5), public_data()
-    flat = FlatParameters(model)
-    first = public_gradient(model, flat, data.x, data.targets, seed=1)
-    torch.rand(7)
-    assert torch.equal(first, public_gradient(model, flat, data.x, data.targets, seed=1))
-    assert not torch.equal(first, public_gradient(model, flat, data.x, data.targets, seed=2))
 
 
 def test_frozen_parameters_are_left_out_and_unused_ones_have_no_slope() -> None:
@@ -81,15 +70,6 @@ def test_the_adaptive_ascent_follows_a_rescaling_of_the_weights() -> None:
     assert float((plain / weights.abs()).norm()) == pytest.approx(0.5)
 
 
-def test_steps_and_parts_take_their_own_batches() -> None:
-    model = mlp()
-    gradients = source(model)
-    x, targets = gradients.data.batch(4, 6, 7, part=2)
-    torch.testing.assert_close(gradients.at(4, 2), naive_gradient(model, x, targets))
-    assert not torch.equal(gradients.at(4, 2), gradients.at(4, 1))
-    assert not torch.equal(gradients.at(4, 2), gradients.at(5, 2))
-
-
 def test_long_gradients_are_cut_and_short_ones_left() -> None:
     model = mlp()
     plain = source(model).at(0)
@@ -104,35 +84,3 @@ def test_a_gradient_that_is_not_finite_counts_as_zero() -> None:
         next(iter(model.parameters())).mul_(float("inf"))
     with pytest.warns(UserWarning, match="step 3"):
         assert not bool(source(model).at(3).any())
-
-
-@pytest.mark.parametrize(
-    ("settings", "named"),
-    [
-        ({"batch_size": 25}, "public_method batch_size"),
-        ({"max_norm": 0.0}, "gradient norm"),
-        ({"seed": -1}, "public seed"),
-    ],
-    ids=["batch", "norm", "seed"],
-)
-def test_settings_out_of_range_are_refused(settings: dict[str, float], named: str) -> None:
-    model = mlp()
-    given = {"batch_size": 6, "seed": 0, **settings}
-    with pytest.raises(InvalidInput, match=named):
-        PublicGradients(model, FlatParameters(model), public_data(), **given)  # type: ignore[arg-type]
-
-
-def test_the_fingerprint_names_the_augmentation() -> None:
-    model, data = mlp(), public_data()
-
-    class Named:
-        def __call__(self, x: torch.Tensor, targets: torch.Tensor, seeds: torch.Tensor) -> tuple[torch.Tensor, ...]:
-            return x, targets
-
-    class Told(Named):
-        def fingerprint(self) -> dict[str, int]:
-            return {"views": 2}
-
-    given = [source(model, data=data, augment=augment).fingerprint()["public_augment"] for augment in (Named(), Told())]
-    assert given[0].endswith("Named")
-    assert given[1] == {"views": 2}

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 
 import pytest
 import torch
 
 from privmix.training.public import (
     Combined,
-    DopeSgd,
     ExtendedConfig,
-    MirrorDescent,
-    WeightMultiplicity,
     build_method,
     method_names,
     parse_method,
@@ -75,42 +71,6 @@ def test_a_combination_draws_no_batch_twice() -> None:
     along = side.centre / side.centre.norm()
     for row in side.perturbations:
         assert float(row / row.norm() @ along) < 0.999
-
-
-def test_two_methods_that_direct_do_not_go_together() -> None:
-    model = mlp()
-    with refuses("public methods"):
-        Combined([DopeSgd(source(model)), MirrorDescent(source(model), 5)])
-    with refuses("public methods"):
-        Combined([WeightMultiplicity(source(model)), WeightMultiplicity(source(model))])
-    with refuses("public methods"):
-        Combined([DopeSgd(source(model))])
-
-
-CHANGES = [
-    ("multiplicity", {"rho": 0.2}),
-    ("multiplicity", {"perturbations": 4}),
-    ("multiplicity", {"adaptive": True}),
-    ("mirror", {"decay_steps": 9}),
-    ("mirror", {"floor": 0.5}),
-    ("adadps", {"moment_decay": 0.5}),
-    ("adadps", {"damping": 0.5}),
-    ("multiplicity+dope", {"rho": 0.2}),
-]
-
-
-@pytest.mark.parametrize(("name", "change"), CHANGES, ids=[f"{name} {next(iter(change))}" for name, change in CHANGES])
-def test_the_fingerprint_is_json_and_tells_settings_apart(name: str, change: dict[str, object]) -> None:
-    config = ExtendedConfig(name, batch_size=6)
-    given = [build_method(found, source(mlp()), 5) for found in (config, config, dataclasses.replace(config, **change))]
-    first, again, other = [json.dumps(method.fingerprint(), sort_keys=True) for method in given]
-    assert first == again
-    assert first != other
-
-
-@pytest.mark.parametrize("settings", [{"batch_size": 5}, {"max_norm": 1.0}], ids=["batch", "norm"])
-def test_the_fingerprint_covers_the_source(settings: dict[str, float]) -> None:
-    assert DopeSgd(source(mlp())).fingerprint() != DopeSgd(source(mlp(), **settings)).fingerprint()
 
 
 def test_every_method_says_which_settings_it_is_made_with() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -42,7 +41,3 @@ class PublicMethod(ABC):
     def combine(self, mean: Tensor, step: int) -> Tensor:
         """Turn the noisy private mean (P,) of this step into the direction that the optimiser follows."""
         return mean
-
-    @abstractmethod
-    def fingerprint(self) -> dict[str, Any]:
-        """Return settings and a digest of the public data, as JSON values: a run resumes only with the same."""

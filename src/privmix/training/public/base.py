@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import torch
 from torch import Tensor
@@ -103,12 +103,6 @@ class WithGradients(ExtendedMethod):
         if self._held is None or self._held[0] != step:
             raise RuntimeError(f"prepare({step}) comes before combine({step})")
         return self._held[1]
-
-    def fingerprint(self) -> dict[str, Any]:
-        return {"method": self.name, **self._settings(), **self.source.fingerprint()}
-
-    def _settings(self) -> dict[str, Any]:
-        return {}
 
 
 def scaled_to_keep_norm(scale: Tensor, typical: Tensor) -> Tensor:

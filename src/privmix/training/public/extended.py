@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -52,10 +52,6 @@ class WeightMultiplicity(ExtendedMethod):
         else:
             rows = [ascent(gradient, self.rho) for gradient in gradients]
         return SideInformation(perturbations=torch.stack(rows))
-
-    def fingerprint(self) -> dict[str, Any]:
-        settings = {"rho": self.rho, "perturbations": self.perturbations, "adaptive": self.adaptive, "eta": self.eta}
-        return {"method": self.name, **settings, **self.source.fingerprint()}
 
 
 @METHODS.register
@@ -112,9 +108,6 @@ class MirrorDescent(WithGradients):
         share = self.private_share(step)
         return share * mean + (1 - share) * self._gradient(step)
 
-    def _settings(self) -> dict[str, Any]:
-        return {"decay_steps": self.decay_steps, "floor": self.floor}
-
 
 @METHODS.register
 class AdaDps(WithGradients):
@@ -167,6 +160,3 @@ class AdaDps(WithGradients):
         self._moment = state["moment"].to(self._moment).clone()
         self._steps = int(state["steps"])
         self._held = None
-
-    def _settings(self) -> dict[str, Any]:
-        return {"decay": self.decay, "damping": self.damping}

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -104,26 +103,6 @@ class PublicGradients:
         if self.max_norm is not None and (norm := _norm(gradient)) > self.max_norm:
             gradient = gradient * (self.max_norm / norm)
         return gradient
-
-    def fingerprint(self) -> dict[str, Any]:
-        """Return settings and a digest of the data, as JSON values."""
-        return {
-            "public_data": self.data.fingerprint(),
-            "public_batch_size": self.batch_size,
-            "public_seed": self.seed,
-            "public_augment": _describe(self.augment),
-            "public_max_norm": self.max_norm,
-        }
-
-
-def _describe(augment: Augment | None) -> Any:
-    if augment is None:
-        return None
-    own = getattr(augment, "fingerprint", None)
-    if callable(own):
-        return own()
-    kind = augment if hasattr(augment, "__qualname__") else type(augment)
-    return f"{kind.__module__}.{getattr(kind, '__qualname__', '')}"
 
 
 def _with_length(vector: Tensor, length: float, norm: float) -> Tensor:

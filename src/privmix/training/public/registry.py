@@ -72,6 +72,3 @@ class Combined(ExtendedMethod):
         for method in self.methods:
             prefix = method.name + "."
             method.load_state_dict({key[len(prefix) :]: state[key] for key in state if key.startswith(prefix)})
-
-    def fingerprint(self) -> dict[str, Any]:
-        return {"method": self.name, "methods": [method.fingerprint() for method in self.methods]}
