@@ -6,11 +6,7 @@ import json
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-import pytest
-
-from privmix.accounting import Adjacency, epsilon, event_from_dict
-from privmix.certificate.certificate import content_hash
+from privmix.accounting import Adjacency
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import training_certificate
 from privmix.training.plan import TrainingPlan
@@ -24,20 +20,6 @@ CONFIGS: dict[str, Any] = {
     "replace one": config_of(adjacency=Adjacency.REPLACE_ONE),
     "microbatches": config_of(microbatch_size=4),
 }
-
-
-@pytest.mark.parametrize("name", CONFIGS)
-def test_epsilon_is_that_of_the_event(name: str) -> None:
-    certificate = json.loads(job_of(CONFIGS[name]).run(private()).certificate.to_bytes())
-    stated = certificate["guarantee"]
-    event, adjacency = event_from_dict(certificate["event"]), Adjacency(stated["adjacency"])
-    assert epsilon(event, stated["delta"], adjacency=adjacency).epsilon == stated["epsilon"]
-    plan = TrainingPlan.from_dict(certificate["plan"])
-    assert plan.cost().epsilon == stated["epsilon"] <= plan.epsilon == 8.0
-    assert plan.event == event
-    assert certificate["content_sha256"] == content_hash(certificate)
-    assert certificate["warnings"] == []
-    assert not certificate["insecure_seed"]
 
 
 def test_nothing_private_is_in_it() -> None:
@@ -109,13 +91,3 @@ def certificate_of(plan: TrainingPlan) -> dict[str, Any]:
         reservation=a_reservation(plan),
         public_data={},
     )
-
-
-def test_any_edit_changes_the_hash() -> None:
-    plan = TrainingPlan(100, 10, 5, 1.0, clip_norm=1.0, delta=1e-5, epsilon=9.0)
-    made = certificate_of(plan)
-    assert made["content_sha256"] == content_hash(made)
-    for name in set(made) - {"content_sha256"}:
-        assert content_hash({**made, name: "edited"}) != made["content_sha256"], name
-        assert content_hash({key: value for key, value in made.items() if key != name}) != made["content_sha256"]
-    assert np.isfinite(made["guarantee"]["epsilon"])

@@ -22,28 +22,15 @@ from tests.training.runs import config_of
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
-        ({"epsilon": -1}, "epsilon"),
-        ({"epsilon": float("nan")}, "epsilon"),
-        ({"delta": 0}, "delta"),
-        ({"delta": 1}, "delta"),
-        ({"batch_size": 0}, "batch_size"),
-        ({"batch_size": 2.5}, "batch_size"),
-        ({"epochs": 0}, "epochs"),
-        ({"clip_norm": 0}, "clip_norm"),
-        ({"clipping": "none"}, "clipping"),
-        ({"feature_norm": -1}, "feature_norm"),
         ({"feature_norm": 1.0, "model": "cnn"}, "feature_norm"),
-        ({"microbatch_size": 0}, "microbatch_size"),
         ({"microbatch_size": 300}, "microbatch_size"),
         ({"microbatch_mixes": 2}, "microbatch_mixes"),
         ({"microbatch_size": 2, "execution": ExecutionConfig(compile=True)}, "compile"),
         ({"microbatch_size": 2, "microbatch_keep": False}, "microbatch_keep"),
         ({"microbatch_mixes": 2, "microbatch_size": 2, "views": ViewConfig(2)}, "views"),
-        ({"model_seed": -1}, "model_seed"),
-        ({"model_seed": 2**31}, "model_seed"),
     ],
 )
-def test_numbers_out_of_range_are_named(changes: dict[str, Any], named: str) -> None:
+def test_settings_that_do_not_go_together_are_named(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InvalidInput, match=named):
         TrainingConfig(**{"epsilon": 1.0, "delta": 1e-5, **changes})
 
@@ -106,12 +93,6 @@ def test_the_plan_is_calibrated_to_the_target() -> None:
     assert 0.98 * 8.0 < plan.cost().epsilon <= 8.0
     with refuses("batch_size"):
         config.plan(19)
-
-
-def test_a_target_that_no_noise_reaches_says_what_would() -> None:
-    config = TrainingConfig(epsilon=1e-9, delta=1e-12, batch_size=100, epochs=30)
-    with refuses("epsilon"):
-        config.plan(100)
 
 
 EVERY_OTHER: dict[str, Any] = {

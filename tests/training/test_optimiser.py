@@ -2,13 +2,11 @@ from __future__ import annotations
 
 import math
 from itertools import pairwise
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from privmix.errors import InvalidInput
 from privmix.training.config import SCHEDULES, OptimiserConfig
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.optimiser import Optimiser
@@ -97,34 +95,6 @@ def test_resumed_run_has_the_same_bits(name: str) -> None:
         }
 
 
-@every_config
-def test_state_is_a_copy(name: str) -> None:
-    _, optimiser = trained(CONFIGS[name])
-    state = optimiser.state()
-    kept = {key: value.clone() for key, value in state.items()}
-    optimiser.step(directions()[0], STEPS - 1)
-    optimiser.evaluated.zero_()
-    assert all(torch.equal(state[key], kept[key]) for key in kept)
-    assert all(isinstance(value, Tensor) for value in state.values())
-
-
-@every_config
-def test_directions_are_left_as_they_were(name: str) -> None:
-    flat = FlatParameters(model())
-    optimiser = Optimiser(flat, CONFIGS[name], STEPS)
-    direction = directions()[0]
-    optimiser.step(direction, 0)
-    optimiser.step(directions()[1], 1)
-    assert torch.equal(direction, directions()[0])
-
-
-def test_the_model_has_the_weights() -> None:
-    network = model()
-    flat = FlatParameters(network)
-    Optimiser(flat, OptimiserConfig(learning_rate=1.0), 1).step(flat.get(), 0)
-    assert all(not parameter.any() for parameter in network.parameters())
-
-
 def test_finite() -> None:
     flat = FlatParameters(model())
     optimiser = Optimiser(flat, OptimiserConfig(), STEPS)
@@ -150,21 +120,3 @@ def test_rates(schedule: str) -> None:
     )
     # A warm-up that is longer than the run.
     assert [config.rate(step, 2) for step in range(2)] == [0.5, 1.0]
-
-
-@pytest.mark.parametrize(
-    ("field", "settings"),
-    [
-        ("name", {"name": "adamw"}),
-        ("learning_rate", {"learning_rate": 0}),
-        ("momentum", {"momentum": 1}),
-        ("weight_decay", {"weight_decay": -1}),
-        ("schedule", {"schedule": "step"}),
-        ("warm_up_steps", {"warm_up_steps": 1.5}),
-        ("ema_decay", {"ema_decay": 1}),
-    ],
-    ids=str,
-)
-def test_wrong_settings(field: str, settings: dict[str, Any]) -> None:
-    with pytest.raises(InvalidInput, match=field):
-        OptimiserConfig(**settings)

@@ -13,7 +13,6 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import public_phase
-from privmix.training.examples import PublicData
 from privmix.training.gradients.config import ExecutionConfig
 from privmix.training.layout import ImageLayout
 from privmix.training.public import ExtendedConfig, WarmUpConfig
@@ -125,16 +124,6 @@ def test_vectors_are_neither_augmented_nor_cut(own: dict[str, Any]) -> None:
     config = config_of(scenario="warm", warm_up=WarmUpConfig(**own))
     with pytest.raises(InvalidInput, match=r"public records: got .*; allowed: .*the model takes vectors"):
         job_of(config, public=public())
-
-
-def test_a_mixed_warm_up_learns() -> None:
-    data: PublicData = public(600, 500)
-    config = config_of(
-        scenario="warm", warm_up=WarmUpConfig(epochs=20, batch_size=10, learning_rate=0.5, mixing="mixup")
-    )
-    model = job_of(config, public=data).run(private())
-    x, labels = public(1200, 400).x.numpy(), public(1200, 400).targets.argmax(dim=1).numpy()
-    assert (model.predict(x) == labels).mean() > 0.7
 
 
 def test_the_public_gradient_that_a_step_goes_along_is_cut_to_the_clipping_bound() -> None:

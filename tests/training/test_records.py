@@ -74,12 +74,6 @@ def test_closed_class_list(label: int) -> None:
         TrainingRecords.of(x, np.zeros(ROWS), classes=1)
 
 
-def test_a_loader_is_refused() -> None:
-    data = torch.utils.data.TensorDataset(torch.zeros(4, 2))
-    with refuses("data"):
-        TrainingRecords.of(torch.utils.data.DataLoader(data), [0] * 4, classes=2)
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.uint8, np.int32, np.bool_])
 def test_numbers_of_any_type(dtype: Any) -> None:
     x = np.array([[0, 1], [1, 0]], dtype=dtype)

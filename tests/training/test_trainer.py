@@ -152,49 +152,27 @@ def pool_of(dim: int = 64, classes: int = CLASSES) -> PublicData:
     return PublicData.of(np.zeros((5, dim)), np.zeros(5, int), classes)
 
 
+WARM_ALONE = {"scenario": "warm"}
+MANY = {"scenario": "extended", "extended": ExtendedConfig("multiplicity", batch_size=8, perturbations=2)}
 WRONG: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "batch norm": ({}, {"network": Normalised()}, "layer norm of the model: got 'BatchNorm2d'"),
-    "classes of the pool": ({"views": ViewConfig(1, 0, 1)}, {"pool": pool_of(classes=9)}, "classes of the pool: got 9"),
-    "pixels of the pool": (
-        {"model": "cnn-relu", "feature_norm": None, "views": ViewConfig(1, 0, 1)},
-        {"pool": pool_of(dim=63)},
-        "features of the pool",
-    ),
-    "no pool": ({"views": ViewConfig(1, 0, 1)}, {}, "pool"),
-    "useless pool": ({}, {"pool": pool_of()}, "pool"),
-    "epsilon": ({"epsilon": 1e-9, "delta": 1e-12}, {}, "epsilon: got 1e-09; allowed: at least"),
+    "batch norm": ({}, {"network": Normalised()}, "layer norm of the model"),
+    "pool": ({"views": ViewConfig(1, 0, 1)}, {"pool": pool_of(classes=9)}, "classes of the pool"),
+    "epsilon": ({"epsilon": 1e-9, "delta": 1e-12}, {}, "epsilon"),
     "batch": ({"batch_size": 201}, {}, "batch_size"),
-    "augmented vectors": ({"views": ViewConfig(1, 0, 0, (Flip(),))}, {}, "augmentations"),
-    "no public data": ({"scenario": "warm"}, {}, "public: got None"),
-    "useless public data": ({}, {"public": public()}, "public: got 'records'"),
-    "no method": ({"scenario": "extended"}, {"public": public()}, "public_method"),
-    "public width": (
-        {"scenario": "warm"},
-        {"public": PublicData.of(np.zeros((5, 63)), np.zeros(5, int), CLASSES)},
-        "public: got (",
-    ),
-    "public classes": (
-        {"scenario": "warm"},
-        {"public": PublicData.of(np.zeros((5, 64)), np.zeros(5, int), 9)},
-        "public: got (",
-    ),
+    "no public data": (WARM_ALONE, {}, "public"),
+    "public width": (WARM_ALONE, {"public": pool_of(dim=63)}, "public"),
+    "public classes": (WARM_ALONE, {"public": pool_of(classes=9)}, "public"),
     "public batch": (extended("dope"), {"public": public(count=4)}, "public_method batch_size"),
-    "perturbations": (
-        {"scenario": "extended", "extended": ExtendedConfig("multiplicity", batch_size=8, perturbations=2)},
-        {"public": public()},
-        "perturbations: got 2; allowed: at most 1",
-    ),
-    "scenario": ({"scenario": "hot"}, {}, "scenario"),
-    "model": ({"model": "vgg", "feature_norm": None}, {}, "model: got 'vgg'"),
+    "perturbations": (MANY, {"public": public()}, "perturbations"),
+    "model": ({"model": "vgg", "feature_norm": None}, {}, "model"),
 }
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_refused_early(name: str) -> None:
-    changes, given, message = WRONG[name]
-    changes = {**vars(config_of()), **changes}
-    with pytest.raises(InvalidInput, match=re.escape(message)):
-        job_of(TrainingConfig(**changes), **given)
+    changes, given, field = WRONG[name]
+    with refuses(field):
+        job_of(TrainingConfig(**{**vars(config_of()), **changes}), **given)
 
 
 @pytest.mark.parametrize("value", [-0.5, 255.0, 1e6])

@@ -135,13 +135,6 @@ def test_a_named_strategy_is_taken_or_refused(name: str) -> None:
         check_strategy(*given)
 
 
-def test_unknown_settings_are_refused() -> None:
-    with refuses("strategy"):
-        ExecutionConfig("fast")
-    with refuses("chunk"):
-        ExecutionConfig(chunk=0)
-
-
 # Chunks.
 
 

@@ -19,7 +19,6 @@ from privmix.training.gradients.strategies import (
     GradientStrategy,
     LoopGradients,
     VmapGradients,
-    shares,
 )
 from privmix.training.models import LinearHead, PretrainedClassifier, ReluCNN, ResNet9, TanhCNN, WideResNet
 from tests.refusals import refuses
@@ -163,17 +162,6 @@ def test_targets_that_do_not_sum_to_one(strategy: type[GradientStrategy], k: int
     clipping = Clipping(0.5)
     found = strategy_of("linear", strategy, clipping).clipped_sum(x, targets, SideInformation())
     assert_close(found, naive_sum(build("linear"), x, targets, clipping))
-
-
-@EVERY_PAIR
-def test_chunks_change_nothing(name: str, strategy: type[GradientStrategy]) -> None:
-    x, targets = inputs(name, 5, 2)
-    gradients = strategy_of(name, strategy, Clipping(middle(defined(name, 5, 2))))
-    whole = gradients.clipped_sum(x, targets, SideInformation()).double()
-    for cuts in ([1, 1, 1, 1, 1], [2, 0, 3]):
-        pieces = zip(torch.split(x, cuts), torch.split(targets, cuts), strict=True)
-        cut = torch.stack([gradients.clipped_sum(*piece, SideInformation()).double() for piece in pieces]).sum(0)
-        assert_close(cut, whole, 2e-6)
 
 
 @EVERY_PAIR
@@ -400,18 +388,6 @@ def test_closed_form_is_for_linear_heads_only() -> None:
     half = LinearHead(dim=3, classes=2)
     half.head.bias.requires_grad_(False)
     assert not fits_closed_form(half)
-
-
-def test_shares_are_even_and_cover_all_views() -> None:
-    for views in range(1, 12):
-        for perturbations in range(1, views + 1):
-            parts = list(shares(views, perturbations))
-            assert [index for part in parts for index in range(views)[part]] == list(range(views))
-            sizes = [part.stop - part.start for part in parts]
-            assert len(parts) == perturbations
-            assert max(sizes) - min(sizes) <= 1
-    with refuses("perturbations"):
-        list(shares(2, 3))
 
 
 def test_the_reference_itself() -> None:

@@ -29,7 +29,6 @@ from privmix.training.models import (
     build_model,
     model_from_spec,
 )
-from privmix.training.models.base import group_norm
 from privmix.training.models.layers_check import check_independence, check_model
 from tests.features.models import save_vision
 from tests.refusals import refuses
@@ -99,35 +98,6 @@ def test_specs_rebuild_the_architecture(name: str) -> None:
     assert torch.equal(again(inputs(again)), model(inputs(model)))
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_shapes_and_records_apart(name: str) -> None:
-    for shape in [(16, 16, 3), (20, 18)]:
-        model = make(name, shape=shape)
-        x = inputs(model, 5, shape)
-        nn.init.normal_(list(model.modules())[-1].weight if name == "linear" else next(model.parameters()))
-        assert model(x).shape == (5, 4)
-        assert torch.allclose(model(x)[2:3], model(x[2:3]), atol=1e-5)
-    check_model(model)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_gradients_by_vmap_are_those_of_a_loop(name: str) -> None:
-    model = make(name)
-    x, wanted = inputs(model), torch.eye(4)[:3]
-    weights = {key: value.detach() for key, value in model.named_parameters()}
-
-    def loss(weights: dict[str, Tensor], x: Tensor, wanted: Tensor) -> Tensor:
-        return functional.cross_entropy(torch.func.functional_call(model, weights, (x[None],)), wanted[None])
-
-    together = torch.func.vmap(torch.func.grad(loss), in_dims=(None, 0, 0))(weights, x, wanted)
-    for i in range(3):
-        alone = torch.autograd.grad(
-            functional.cross_entropy(model(x[i : i + 1]), wanted[i : i + 1]), list(model.parameters())
-        )
-        for key, gradient in zip(weights, alone, strict=True):
-            assert torch.allclose(together[key][i], gradient, atol=1e-5 + 1e-4 * float(gradient.abs().max()))
-
-
 def test_images_are_centred() -> None:
     """A constant image of 1/2 is zero inside: the first convolution, which has no bias, gives zero."""
     for name, layer in [("wrn-10-1", "stem"), ("resnet-9", "layer0.0")]:
@@ -152,13 +122,6 @@ def test_standardised_filters() -> None:
     x = torch.rand(2, 6, 5, 5)
     assert torch.allclose(conv(x), functional.conv2d(x, filters, conv.bias, groups=2))
     assert all(isinstance(m, StandardisedConv2d) for m in make("wrn-16-1").modules() if isinstance(m, nn.Conv2d))
-
-
-def test_groups_divide_the_channels() -> None:
-    assert [group_norm(channels, 16).num_groups for channels in (16, 40, 24, 7)] == [16, 10, 12, 7]
-    norms = [m for m in make("wrn-16-4").modules() if isinstance(m, nn.GroupNorm)]
-    assert len(norms) == 13
-    assert {norm.num_groups for norm in norms} == {16}
 
 
 @pytest.mark.parametrize("length", [1e-30, 1e-3, 1.0, 1e30])

@@ -15,7 +15,6 @@ from privmix.errors import InvalidInput, StorageError
 from privmix.training import ModelFacts
 from privmix.training.models.own import OwnNetwork, own_module
 from privmix.training.verify import NO_MODULE
-from tests.hostile.corpus import certify, edit
 from tests.refusals import refuses
 
 SIDE, CLASSES = 6, 3
@@ -88,13 +87,6 @@ def test_a_module_is_trained_kept_verified_and_loaded_with_its_module(tmp_path: 
     assert model.certificate["settings"]["model"] == "module"
 
 
-def test_strategies_give_the_same_weights() -> None:
-    x = images()[0]
-    first, *others = [trained(made(), strategy=name).predict_proba(x) for name in ("loop", "vmap")]
-    for other in others:
-        assert np.allclose(first, other, atol=1e-3)
-
-
 def test_records_of_one_call_meet_in_no_strategy() -> None:
     """What stands between a module's layers is not known: ghost clipping sends many records through it together."""
     with refuses("strategy"):
@@ -121,47 +113,6 @@ def test_what_is_kept_of_records_is_not_published(tmp_path: Path) -> None:
     with refuses("model"):
         trained(KeepsMeans(), strategy="loop", out=tmp_path / "MODEL")
     assert not (tmp_path / "MODEL").exists()
-
-
-def test_vectors_are_taken_too() -> None:
-    rng = np.random.default_rng(0)
-    x, y = rng.normal(size=(100, 5)), rng.integers(0, 2, 100)
-    module = nn.Sequential(nn.Linear(5, 4), nn.Tanh(), nn.Linear(4, 2))
-    model = pm.train(
-        (x, y), model=module, features="identity", classes=range(2), epsilon=8.0, delta=1e-4, epochs=1, batch_size=20
-    )
-    assert model.predict(x).shape == (100,)
-    assert model.classifier.network.spec()["takes_images"] is False
-
-
-class Remembering(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.register_buffer("last", torch.zeros(4, 4, 4))
-
-    def forward(self, x: Tensor) -> Tensor:
-        self.last.copy_(x.mean(0).detach())
-        return x
-
-
-class Sorting(nn.Module):
-    """Mixes records without any layer that is known to."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        return x + 1e-3 * x.sort(0).values
-
-
-@pytest.mark.parametrize(
-    ("layer", "what"),
-    [
-        (nn.BatchNorm2d(4), "layer features.1 of the model: got 'BatchNorm2d'; allowed: GroupNorm"),
-        (Sorting(), "layer features.1 of the model: got 'Sorting'; allowed: a layer that treats each record alone"),
-        (Remembering(), "layer features.1 of the model: got 'Remembering'.*keeps nothing"),
-    ],
-)
-def test_layers_that_mix_records_or_keep_state_are_refused_by_name(layer: nn.Module, what: str) -> None:
-    with pytest.raises(InvalidInput, match=what):
-        wrapped(made(norm=layer))
 
 
 @pytest.mark.parametrize("module", [nn.Linear(36, 2), nn.Conv2d(1, 3, 3), nn.Identity(), nn.LSTM(36, 3), "text", 3])
@@ -247,16 +198,6 @@ def test_audits_that_train_anew_take_the_module_with_its_first_weights(tmp_path:
     assert found.result.attacks[0].name == "lira"
     with refuses("module"):
         pm.audit(folder, "canaries", module=own_module(name, 4), **audit)
-
-
-def test_a_folder_of_an_earlier_version_says_what_to_do(tmp_path: Path) -> None:
-    trained(made(), out=tmp_path / "model", epochs=1)
-    network = {"architecture": "module", "classes": 3, "takes_images": True, "graph_sha256": "0" * 64}
-    edit(tmp_path / "model" / "model.json", lambda found: found.update(network=network))
-    certify(tmp_path / "model", lambda found: found["settings"].update(network=network))
-    (tmp_path / "model" / "network.json").write_text("{}")
-    with refuses("model.json"):
-        pm.verify(tmp_path / "model")
 
 
 def test_records_keep_their_shape(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Callable
 
 import numpy as np
@@ -13,7 +12,6 @@ from scipy import stats
 from torch import Tensor
 
 from privmix.errors import InvalidInput
-from privmix.fields import stored
 from privmix.training.examples import PublicData
 from privmix.training.layout import ImageLayout
 from privmix.training.views.augment import Flip, Noise, parse_augmentations
@@ -88,17 +86,6 @@ def test_own_record_only(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_chunks_change_nothing(name: str) -> None:
-    make, config, shape = CASES[name]
-    pipeline, data = make(config), batch(17, *shape)
-    whole = pipeline(*data)
-    for size in (1, 5, 16):
-        parts = [pipeline(*chunk) for chunk in zip(*(part.split(size) for part in data), strict=True)]
-        assert torch.equal(torch.cat([views for views, _ in parts]), whole[0])
-        assert torch.equal(torch.cat([targets for _, targets in parts]), whole[1])
-
-
-@pytest.mark.parametrize("name", CASES)
 def test_views_stay_in_range_and_targets_are_distributions(name: str) -> None:
     make, config, shape = CASES[name]
     views, targets = make(config)(*batch(30, *shape))
@@ -157,33 +144,22 @@ def coded(sets: int, members: int) -> tuple[Tensor, Tensor]:
     return eye.expand(sets, -1, -1), eye.expand(sets, -1, -1)
 
 
-def test_distinct_pairs_uniform_and_weights_beta() -> None:
-    random = RecordRandom(torch.arange(8000))
-    mixed, targets = Mixing(alpha=0.4)(*coded(8000, 4), 3, random)
+def test_mixes_are_of_the_records_own_pairs_and_weights() -> None:
+    """Their laws: test_record_random.py."""
+    random = RecordRandom(torch.arange(400))
+    mixed, targets = Mixing(alpha=0.4)(*coded(400, 4), 3, random)
     assert torch.equal(mixed, targets)
     assert (mixed.sum(dim=2) - 1).abs().max() < 1e-6
     first, second = random.pairs("pair", 4, 3)
     weight = random.beta("weight", 0.4, 3)
     # A naive loop, one mix after the other.
-    for place in range(0, 8000, 400):
+    for place in range(0, 400, 20):
         for mix in range(3):
             expected = torch.zeros(4)
             expected[first[place, mix]] += weight[place, mix]
             expected[second[place, mix]] += 1 - weight[place, mix]
             assert torch.equal(mixed[place, mix], expected)
-    # What is seen of a mix: its two members (never one), and its weights.
-    visible = mixed[(mixed > 1e-6).sum(dim=2) == 2]
     assert ((mixed > 1e-6).sum(dim=2) <= 2).all()
-    places = visible.nonzero()[:, 1].view(-1, 2)
-    _, counts = places.unique(dim=0, return_counts=True)
-    assert len(counts) == 6
-    assert stats.chisquare(counts.numpy()).pvalue > FALSE_ALARM
-    small = mixed.amax(dim=2).neg().add(1).double().flatten()
-    law = stats.beta(0.4, 0.4)
-    # Float32 has no room for tiny shares of the other member: the law above 1e-4.
-    low = law.cdf(1e-4)
-    visible_law = stats.kstest(small[small > 1e-4].numpy(), lambda w: (law.cdf(w) - low) / (0.5 - low))
-    assert visible_law.pvalue > FALSE_ALARM
 
 
 def test_mixes_are_of_the_views_before_them() -> None:
@@ -254,25 +230,16 @@ def test_presets_have_the_papers_numbers() -> None:
     assert counts(ViewConfig.dp_mix_diff()) == (16, 18, 2, 36)
     assert ViewConfig.pure_diff().k_base == 0
     assert [part.name for part in ViewConfig.self_aug().augmentations] == ["flip", "crop"]
-    prints = [stored(config) for _, config, _ in CASES.values()]
-    assert len({json.dumps(each) for each in prints}) == len({str(config) for _, config, _ in CASES.values()})
 
 
-@pytest.mark.parametrize(
-    ("settings", "field"),
-    [
-        ({"k_base": -1}, "k_base"),
-        ({"k_base": 0}, "k_base, k_diff"),
-        ({"k_base": 1, "k_self": 1}, "k_self"),
-        ({"k_base": 0, "k_diff": 1, "k_self": 1}, "k_self"),
-        ({"alpha": 0}, "alpha"),
-        ({"mixing": "cutout"}, "mixing"),
-        ({"augmentations": (Flip(), Flip())}, "augmentations"),
-    ],
-)
-def test_configs_are_checked(settings: dict[str, object], field: str) -> None:
-    with pytest.raises(InvalidInput, match=field):
-        ViewConfig(**settings)  # type: ignore[arg-type]
+def test_configs_are_checked() -> None:
+    with refuses("k_base, k_diff"):
+        ViewConfig(0)
+    for counts in ((1, 1), (0, 1, 1)):
+        with refuses("k_self"):
+            ViewConfig(*counts)
+    with refuses("augmentations"):
+        ViewConfig(augmentations=(Flip(), Flip()))
 
 
 def test_parts_must_fit_together() -> None:

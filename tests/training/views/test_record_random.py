@@ -157,19 +157,6 @@ def test_draws_are_independent_across_seeds_counters_and_purposes() -> None:
         assert stats.chisquare(cells.numpy()).pvalue > FALSE_ALARM, name
 
 
-def test_bits_are_balanced() -> None:
-    bits = RecordRandom(SEEDS).bits("a")
-    shares = torch.stack([((bits >> place) & 1).double().mean() for place in range(64)])
-    assert (shares - 0.5).abs().max() < 0.5 * 7 / len(SEEDS) ** 0.5  # 64 two-sided tests at 7 sigma: 2e-10
-
-
-def test_no_records() -> None:
-    empty = RecordRandom(torch.zeros(0, dtype=torch.int64))
-    assert empty.normal("a", 3, 2).shape == (0, 3, 2)
-    assert empty.pairs("a", 2, 4)[1].shape == (0, 4)
-    assert len(empty.views(3)) == 0
-
-
 @pytest.mark.parametrize("dtype", [torch.int32, torch.float32])
 def test_seeds_are_int64(dtype: torch.dtype) -> None:
     with refuses("seeds"):
