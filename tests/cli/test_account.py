@@ -68,13 +68,6 @@ def test_published_figures_are_marked() -> None:
     assert result["epsilon"] == pytest.approx(1.0, abs=0.01)
 
 
-def test_laplace_and_pure_dp() -> None:
-    line = "account --design fixed:mixup_degree=4,noise=laplace --records 5000 --rows 100 --epsilon 3 --delta 0"
-    result = account(f"{line} --accountant pure --json")
-    assert 2.98 <= result["epsilon"] <= 3.0
-    assert result["adjacency"] == "replace_one"
-
-
 def test_laplace_noise_has_a_pure_price_under_both_relations() -> None:
     line = "account --design fixed:mixup_degree=4,noise=laplace --records 500 --noise-multiplier 2 --json"
     found = {one: account(f"{line} --delta 0 --accountant pure --adjacency {one}") for one in PURE}
@@ -94,30 +87,9 @@ def test_no_other_design_is_priced_for_a_relation_that_is_not_its_own(design: st
     assert f"--adjacency: got '{other}'; allowed: one of {own}" in refused.err
 
 
-def test_the_published_figure_for_laplace_noise_stands_beside_the_honest_one() -> None:
-    line = "account --design fixed:mixup_degree=4,noise=laplace --records 5000 --rows 9 --noise-multiplier 2 --json"
-    claimed, honest = account(f"{line} --accountant as_published"), account(f"{line} --delta 0 --accountant pure")
-    assert claimed["epsilon"] < honest["epsilon"]
-    assert (claimed["is_upper_bound"], honest["is_upper_bound"]) == (False, True)
-    assert "understates" in claimed["note"]
-    table = privmix(*line.replace("--json", "--accountant all").split())
-    assert table.code == 0
-    assert f"{claimed['epsilon']:.3g}" in table.out
-
-
 def test_table_over_accountants() -> None:
-    outcome = privmix(
-        *[
-            "account",
-            "--design",
-            "poisson:mixup_degree=64",
-            "--records",
-            "50000",
-            "--noise-multiplier",
-            "1.26",
-            "--accountant=all",
-        ]
-    )
+    line = "account --design poisson:mixup_degree=64 --records 50000 --noise-multiplier 1.26 --accountant=all"
+    outcome = privmix(*line.split())
     assert outcome.code == 0
     for name in ("pld", "rdp", "moments", "pure", "gdp_clt", "as_published"):
         assert name in outcome.out
@@ -129,9 +101,7 @@ def test_poisoning_is_bounded_and_says_for_whom() -> None:
     changed, inserted = account(f"{line} --json"), account(f"{line} --how inserted --json")
     assert changed["success_bound"] == pytest.approx(0.01 * math.exp(1.0))
     assert inserted["success_bound"] == pytest.approx(0.01 * math.exp(0.5))
-    outcome = privmix(*line.split())
-    assert "1 record changed" in outcome.out
-    assert "at most 0.02719" in outcome.out  # 0.027182..., rounded up
+    assert "at most 0.02719" in privmix(*line.split()).out  # 0.027182..., rounded up
     refused = privmix(*f"{line} --adjacency replace_one --how inserted".split())
     assert refused.code == 2
     assert "other sizes" in refused.err
@@ -155,15 +125,12 @@ def test_poisoning_follows_from_what_ran() -> None:
     ("line", "flag"),
     [
         ("--clean-success 0.1", "--epsilon"),
-        ("--epsilon 1", "--clean-success"),
         ("--epsilon 1 --clean-success some", "--clean-success"),
         ("--epsilon 1 --clean-success 6/5", "--clean-success"),
         ("--epsilon 1 --clean-success 0.1 --records 8", "--records"),
         ("--design poisson --epsilon 1 --clean-success 0.1", "--records"),
-        ("--design poisson --records 100 --clean-success 0.1", "--epsilon"),
         ("--design poisson --records 100 --epsilon 1 --adjacency add_remove --clean-success 0.1", "--adjacency"),
         ("--design poisson --release RELEASE --clean-success 0.1", "--release"),
-        ("--release RELEASE --epsilon 1 --clean-success 0.1", "--epsilon"),
     ],
 )
 def test_poisoning_refuses_what_does_not_fit(line: str, flag: str) -> None:
@@ -199,16 +166,9 @@ def test_compare_draws(tmp_path: Path) -> None:
     [
         ("account --noise-multiplier 1", ["--records", "record count"]),
         ("account --records 100", ["exactly one"]),
-        ("account --records 100 --noise-multiplier 0", ["noise", "> 0"]),
         ("account --records 100 --epsilon 0", ["epsilon", "> 0"]),
-        ("account --records 100 --epsilon 1 --delta 2", ["delta"]),
         ("account --design poisson:mixup_degree=11 --records 10 --epsilon 1", ["mixup_degree", "11", "10"]),
-        (
-            "account --design hierarchical:mixup_degree=64,expected_classes=0.5 --records 100 --epsilon 1",
-            ["mixup_degree", "rate"],
-        ),
         ("account --design magic --records 100 --epsilon 1", ["design", "poisson"]),
-        ("account --design moments:mixup_degree=8 --records 100 --epsilon 1", ["design", "mixup_degree"]),
         ("account --accountant magic --records 100 --epsilon 1", ["accountant", "pld"]),
         (
             "account --design hierarchical:mixup_degree=64 --records 1000 --noise-multiplier 1 --accountant rdp",
@@ -216,7 +176,6 @@ def test_compare_draws(tmp_path: Path) -> None:
         ),
         ("account compare --out curves.txt", ["--out", ".svg"]),
         ("account --records many --epsilon 1", ["records"]),
-        ("account --no-such-flag", ["no-such-flag"]),
         ("nonsense", ["nonsense"]),
     ],
 )

@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from privmix.accounting import Gaussian, event_to_dict
@@ -61,11 +60,7 @@ def test_all_attacks_on_a_release(tmp_path: Path) -> None:
     assert found["gap"] == pytest.approx(found["train_accuracy"] - found["test_accuracy"])
     assert [entry["name"] for entry in found["attacks"]] == ["loss", "lira", "rmia"]
     for entry in found["attacks"]:
-        assert entry["auc_low"] < entry["auc"] < entry["auc_high"]
-        assert [point["fpr"] for point in entry["tpr_at"]] == [0.01, 0.001]
-        assert all(point["low"] <= point["tpr"] <= point["high"] for point in entry["tpr_at"])
         assert all(point["fpr"] <= point["bound"] <= 1 for point in entry["tpr_at"])
-        assert {"fpr", "tpr", "low", "high"} <= set(entry["roc"])
     (record,) = read_records(tmp_path)
     assert (record.kind, record.private, record.subject["kind"]) == ("membership", True, "release")
     assert record.subject["id"] == json.loads(Path("REL/certificate.json").read_text())["id"]
@@ -85,39 +80,13 @@ def test_public_data_lists_no_record(tmp_path: Path) -> None:
     assert "highest risk" not in shown.out
 
 
-def test_people_see_figures_and_what_they_mean() -> None:
-    shown = attack("--release", "REL")
-    assert shown.code == 0, shown.err
-    for words in ("gap", "loss", "bound", "highest risk", "no proof of privacy"):
-        assert words in shown.out
-    assert "owner only" in shown.err
-
-
-def test_a_trained_model(tmp_path: Path) -> None:
-    found = result("--attack", "loss,lira-offline", "--references", "4", "--record", str(tmp_path), model="TRAINED")
-    assert found["reference_models"] == 4
-    (record,) = read_records(tmp_path)
-    certificate = json.loads(Path("TRAINED/certificate.json").read_text())
-    assert record.subject == {"kind": "model", "id": certificate["id"]}
-
-
-def test_a_second_run_uses_the_work_of_the_first(tmp_path: Path) -> None:
-    first = result(*ALL, "--work", str(tmp_path / "W"))
-    assert result(*ALL, "--work", str(tmp_path / "W")) == first
-
-
 def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     refused(attack("--release", "OTHER"), "release", "fitted on")
     refused(attack("--attack", "lira"), "--release", "lira")
-    refused(attack("--attack", "loss,magic"), "one of loss, lira")
-    refused(attack(*ALL[:2], "--references", "3", *ALL[4:]), "references", "at least 4")
     refused(attack("--release", "REL", model="TRAINED"), "--release", "no release")
     refused(attack("--release", "TRAINED"), "--release", "not of a trained model")
-    refused(attack("--confidence", "1"), "confidence")
     refused(attack("--nonmembers", "train"), "--nonmembers")
-    refused(attack("--nonmembers", "validation"), "validation", code=attack("--nonmembers", "validation").code)
     refused(attack("--release", "nowhere"), "certificate", code=1)
-    refused(attack(model="nowhere"), "nowhere", code=1)
     (tmp_path / "file").write_text("")
     refused(attack("--record", str(tmp_path / "file")), "--record", code=1)
 
@@ -139,12 +108,6 @@ def test_noise_from_a_seed_bounds_nothing(tmp_path: Path) -> None:
     assert all("bound" not in point for point in found["attacks"][0]["tpr_at"])
     assert "bound" not in found["attacks"][0]["roc"]
     assert all("bound" in point for point in result(model="TRAINED")["attacks"][0]["tpr_at"])
-
-
-def test_inputs_of_another_shape_are_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "train.npz", x=np.zeros((9, 4, 4), np.uint8), y=np.arange(9))
-    np.savez(tmp_path / "test.npz", x=np.zeros((9, 4, 4), np.uint8), y=np.arange(9))
-    refused(privmix("attack", "membership", "MODEL", "--data", str(tmp_path)), "inputs of shape")
 
 
 def test_other_members_than_the_certificate_counts_are_refused(tmp_path: Path) -> None:

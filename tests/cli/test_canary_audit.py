@@ -75,7 +75,7 @@ def test_figures_stand_beside_the_claim_and_are_private(targets: Path, target: s
     assert content["claimed_epsilon"] == pytest.approx(8, abs=0.01)
     assert content["assumed"]["apart_guesses"] == 30
     assert content["assumed"]["apart_epsilon"] >= 0
-    assert "for the owner" in told.err
+    assert "only the owner may see them" in told.err
     assert "No ledger was charged" in told.err
     (record,) = read_records(run)
     assert (record.kind, record.subject["kind"]) == ("canary-audit", "release" if target == "REL" else "model")
@@ -91,16 +91,8 @@ def test_public_data_give_public_figures(targets: Path) -> None:
     run = targets / "RUN-public"
     told = audit("MODEL", "--data=own", "--canaries=60", "--public-data", f"--record={run}")
     assert told.code in DONE, told.err
-    assert "for the owner" not in told.err
+    assert "the owner" not in told.err
     assert len(public_records(read_records(run))) == 1
-
-
-@pytest.mark.parametrize("kind", ["mislabelled", "blank"])
-def test_models_may_be_audited_from_outside(targets: Path, kind: str) -> None:
-    told = audit("MODEL", "--data=own", f"--canaries=60:kind={kind}")
-    assert told.code in DONE, told.err
-    assert "not refuted" in told.out
-    assert f"{kind} canaries in one DP-SGD run, final model" in told.out
 
 
 def test_other_data_are_refused(targets: Path) -> None:
@@ -114,34 +106,3 @@ def test_other_data_are_refused(targets: Path) -> None:
         told = audit(target, "--data=wider.npz", "--canaries=60")
         assert told.code == 2
         assert "inputs of shape (8, 8), as the target's" in told.err
-
-
-def test_what_can_not_be_audited_is_refused(targets: Path) -> None:
-    for arguments, message in (
-        (["REL", "--data=own"], "TARGET, --data, --canaries"),
-        (["REL", "--canaries=60"], "TARGET, --data, --canaries"),
-        (["--design=poisson", "--data=own", "--canaries=60"], "TARGET, --data, --canaries"),
-        (["REL", "--data=own", "--canaries=60:kind=blank"], "planted, mislabelled"),
-        (["REL", "--data=own", "--canaries=60", "--ledger=x"], "--ledger, --dataset"),
-        (["own", "--data=own", "--canaries=60"], "certificate.json"),
-    ):
-        told = audit(*arguments)
-        assert told.code in (1, 2), told.err
-        assert told.out == ""
-        assert message in told.err
-
-
-@pytest.mark.thorough
-def test_models_on_views_are_refused(targets: Path) -> None:
-    made = train(
-        out="VIEWS",
-        model="wrn-10-1",
-        strategy="ghost",
-        views="self-aug:k_base=2,augmentations=flip",
-        batch_size="10",
-        epochs="0.1",
-    )
-    assert made.code == 0, made.err
-    told = audit("VIEWS", "--data=own", "--canaries=60")
-    assert told.code == 2
-    assert "a model trained on the records themselves" in told.err

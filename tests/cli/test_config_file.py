@@ -68,20 +68,8 @@ def test_what_is_typed_goes_before_the_file(tmp_path: Path) -> None:
 
 def test_nothing_is_run_or_read_where_the_file_is_printed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    words = [
-        "release",
-        "--data",
-        "none.csv",
-        "--out",
-        "R",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-5",
-        "--ledger",
-        "sqlite:///l.db",
-    ]
-    outcome = privmix(*words, "--print-config")
+    line = "release --data none.csv --out R --epsilon 1 --delta 1e-5 --ledger sqlite:///l.db --print-config"
+    outcome = privmix(*line.split())
     assert (outcome.code, outcome.err) == (0, "")
     said = {"data": "none.csv", "out": "R", "epsilon": 1.0, "delta": 1e-5, "ledger": "sqlite:///l.db"}
     assert tomllib.loads(outcome.out) == said
@@ -115,18 +103,8 @@ def test_lists_are_toml_s(tmp_path: Path) -> None:
     assert tomllib.loads(privmix("report", "--config", str(file), "--print-config").out) == {"runs": ["-a", "b"]}
     file.write_text('runs = "a"\n')
     assert privmix("report", "--config", str(file)).code == 2
-    words = [
-        "release",
-        "--epsilon",
-        "1",
-        "--delta",
-        "1e-5",
-        "--data=x",
-        "--out=R",
-        "--config",
-        str(file),
-        "--print-config",
-    ]
+    line = "release --epsilon 1 --delta 1e-5 --data=x --out=R --print-config"
+    words = [*line.split(), "--config", str(file)]
     file.write_text('classes = ["cat", "dog"]\n')
     assert tomllib.loads(privmix(*words).out)["classes"] == "cat,dog"
     file.write_text('classes = ["cat, dog", "cow"]\n')

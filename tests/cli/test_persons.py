@@ -12,7 +12,7 @@ import pytest
 from privmix.data import open_dataset
 from privmix.data.persons import persons_in_column
 from tests.cli.helpers import Outcome, privmix, refused
-from tests.jobs.persons_data import CLASSES, PERSONS, RECORDS, SECRET, frame, given, images
+from tests.jobs.persons_data import CLASSES, PERSONS, RECORDS, SECRET, frame, given
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
@@ -43,14 +43,6 @@ def test_files_of_persons(verb: list[str], tmp_path: Path) -> None:
     verified = privmix("verify", str(tmp_path / "OUT"))
     assert verified.code == 0, verified.err
     silent(verified)
-
-
-def test_folders_of_images_of_persons(tmp_path: Path) -> None:
-    images(tmp_path / "scans", frame())
-    flags = ["--data", str(tmp_path / "scans"), "--image-size", "6", "--colour", "grey", "--features", "pixels"]
-    outcome = privmix(*RELEASE, *flags, "--person", rf"pattern=({SECRET}\d+)_", "--out", str(tmp_path / "OUT"))
-    assert outcome.code == 0, outcome.err
-    silent(outcome)
 
 
 @VERBS
@@ -94,10 +86,6 @@ def test_a_specification_leaves_the_column_out(tmp_path: Path) -> None:
     assert outcome.code == 0, outcome.err
     assert list(json.loads((tmp_path / "spec.json").read_text())) == ["a", "b", "c"]
     refused(privmix(*line, "whose", "--overwrite"), "--person")
-    # An ignored column may say whose a record is.
-    assert privmix(*line, "who", "--ignore", "who", "--overwrite").code == 0
-    features = ["--features", f"tabular:{tmp_path / 'spec.json'}"]
-    assert privmix(*RELEASE, *data, *features, "--out", str(tmp_path / "OUT")).code == 0
 
 
 def test_a_check_counts_persons_for_their_owner(tmp_path: Path) -> None:
@@ -164,20 +152,13 @@ def owners(data: Any, x: Any) -> list[str]:
     return list(data["who"][same])
 
 
-def test_tables_and_images_are_parted_by_persons(tmp_path: Path) -> None:
+def test_tables_are_parted_by_persons(tmp_path: Path) -> None:
     data = said("csv", tmp_path)
     outcome = parted(tmp_path, [*data, "--table-columns", "a,b"], ".jsonl", "--share", "0.2", "--how", "uniform")
     assert outcome.code == 0, outcome.err
     lines = [json.loads(line) for line in (tmp_path / "private.jsonl").read_text().splitlines()]
     assert len({line["who"] for line in lines}) == PERSONS - 6
     assert not any("who" in json.loads(line) for line in (tmp_path / "public.jsonl").read_text().splitlines())
-    images(tmp_path / "scans", frame())
-    flags = ["--data", str(tmp_path / "scans"), "--image-size", "6", "--colour", "grey"]
-    flags += ["--person", rf"pattern=({SECRET}\d+)_", "--how", "uniform", "--count", "3"]
-    (tmp_path / "two").mkdir()
-    outcome = parted(tmp_path / "two", flags, ".npz")
-    assert outcome.code == 0, outcome.err
-    assert len(np.unique(persons_in_column(tmp_path / "two" / "private.npz", "person"))) == PERSONS - 3
 
 
 def test_shares_that_leave_nobody_are_refused_and_count_nobody(tmp_path: Path) -> None:

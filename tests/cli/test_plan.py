@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 import pytest
 
 from privmix.planning.choice import counted_error
@@ -68,27 +67,11 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_json_holds_what_a_program_wants(small: dict[str, Any]) -> None:
-    assert set(small) == {
-        "epsilon", "delta", "chosen", "labels", "predicted", "settings", "epsilons", "curves", "model", "reasons",
-        "linear_regression", "neural_collapse", "minimum_euclidean_distance", "ranges", "learners", "attainable",
-        "mixup_degree", "left_out",
-    }  # fmt: skip
-    assert small["left_out"] == []
     assert (small["epsilon"], small["delta"]) == (4.0, 1e-3)
-    names = set(small["predicted"])
-    assert names == set(small["labels"]) == set(small["settings"]) == set(small["curves"]) == set(small["ranges"])
-    assert {"moments", "classwise-full"} <= names
     assert small["chosen"] == min(small["predicted"], key=lambda name: counted_error(name, small["predicted"][name]))
-    assert all(0 <= value <= 1 for value in small["predicted"].values())
-    assert all(len(values) == len(small["epsilons"]) for values in small["curves"].values())
-    assert 4.0 in small["epsilons"]
     # The curve at the epsilon asked for is the prediction itself.
     at = small["epsilons"].index(4.0)
     assert {name: values[at] for name, values in small["curves"].items()} == small["predicted"]
-    assert 1 <= small["linear_regression"]["mixup_degree"] <= 60
-    assert small["linear_regression"]["published_mixup_degree"] > 0
-    assert small["neural_collapse"] is None
-    assert len(small["reasons"]) == len(names) + 1
     assert "no record of the private data was looked at" in small["reasons"][-1]
 
 
@@ -111,28 +94,13 @@ def test_the_table_says_the_same_with_flags_that_release_takes(small: dict[str, 
         assert dry.code == 0, (line, dry.err)
 
 
-def test_figure_as_png_and_bad_figures(tmp_path: Path) -> None:
-    assert plan("--figure", str(tmp_path / "plan.png")).code == 0
-    assert (tmp_path / "plan.png").read_bytes().startswith(b"\x89PNG")
-    refused(plan("--figure", str(tmp_path / "plan.xyz")), "figure", "png")
-    assert [path.name for path in tmp_path.iterdir()] == ["plan.png"]
-
-
-def test_the_plan_is_the_same_each_time(small: dict[str, Any]) -> None:
-    assert json.loads(plan("--json").out) == small
-
-
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"epsilon": "0"}, ["epsilon", "> 0"]),
-        ({"delta": "0"}, ["delta", "> 0"]),
-        ({"classes": "1"}, ["classes"]),
-        ({"classes": "a,a"}, ["classes"]),
         ({"dim": None}, ["--dim", "--assume proxy"]),
         ({"assume": "attainable=1"}, ["--assume attainable", "< 1"]),
         ({"assume": "attainabel=1"}, ["--assume", "nearest: attainable"]),
-        ({"features": "nonsense"}, ["features", "identity"]),
         ({"assume": "proxy_classes=2"}, ["--assume proxy_classes"]),
         ({"assume": "records_per_person=some"}, ["--assume records_per_person", "a number of records"]),
     ],
@@ -141,18 +109,9 @@ def test_bad_figures(changes: dict[str, str | None], words: list[str]) -> None:
     refused(plan(**changes), *words)
 
 
-def test_a_missing_class_list_file(tmp_path: Path) -> None:
-    refused(plan(classes=f"@{tmp_path}/none.txt"), "--classes", "none.txt", code=1)
-
-
 @pytest.mark.parametrize(
     "changes",
-    [
-        {"records": "1"},
-        pytest.param({"dim": "59"}, marks=pytest.mark.thorough),
-        pytest.param({"rows": "1"}, marks=pytest.mark.thorough),
-        pytest.param({"classes": "70"}, marks=pytest.mark.thorough),
-    ],
+    [{"records": "1"}, pytest.param({"classes": "70"}, marks=pytest.mark.thorough)],
     ids=str,
 )
 def test_few_records_can_be_planned_for(changes: dict[str, str]) -> None:
@@ -209,44 +168,21 @@ def test_auto_chooses_and_says_why(data: Path, tmp_path: Path) -> None:
     certificate = json.loads((out / "certificate.json").read_text())
     choice = certificate["choice"]
     assert choice["model"] == "150 records that the owner declared public"
-    card = (out / "README.md").read_text()
+    shown = privmix("inspect", str(out), "--full")
     for text in choice["reasons"]:
-        assert text in card
+        assert text in (out / "README.md").read_text()
+        assert text in shown.out
     assert choice["reasons"][0] in outcome.out
     listed = {item["file"]: item["sha256"] for item in certificate["files"]}
     assert listed["predictions.svg"] == hashlib.sha256((out / "predictions.svg").read_bytes()).hexdigest()
-    assert "predictions.svg" in card
     chosen = choice["settings"][choice["chosen"]]["design"]
     assert certificate["plan"]["design"] == chosen
     verified = privmix("verify", str(out), "--json")
     assert verified.code == 0, verified.err
     assert json.loads(verified.out)["epsilon"] <= 20
-    shown = privmix("inspect", str(out), "--full")
-    assert shown.code == 0
-    for text in choice["reasons"]:
-        assert text in shown.out
-    assert privmix("fit", str(out), "--out", str(tmp_path / "M")).code == 0
-    result = json.loads(privmix("evaluate", str(tmp_path / "M"), "--data", str(data), "--json").out)
-    assert result["accuracy"] > 0.8
     # The picture is part of what was hashed.
     (out / "predictions.svg").write_bytes((out / "predictions.svg").read_bytes() + b" ")
     assert privmix("verify", str(out)).code == 2
-
-
-def test_auto_dry_run_writes_nothing(data: Path, tmp_path: Path) -> None:
-    line = {"design": "auto", "records": "60"}
-    outcome = release(data, tmp_path / "REL", "--dry-run", "--json", **line)
-    assert outcome.code == 0, outcome.err
-    content = json.loads(outcome.out)
-    assert content["choice"]["chosen"] in content["choice"]["predicted"]
-    assert content["plan"]["records"] == 60
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize("said", ["proxy=own.npz", "attainable=0", "records_per_person=0"])
-def test_a_chosen_design_takes_no_planner_options(data: Path, tmp_path: Path, said: str) -> None:
-    refused(release(data, tmp_path / "REL", design="poisson", assume=said), "--design", "auto", "--assume")
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_records_per_person_are_for_persons(data: Path, tmp_path: Path) -> None:
@@ -275,34 +211,3 @@ def test_auto_with_a_proxy_of_other_features(data: Path, tmp_path: Path) -> None
     outcome = release(data, tmp_path / "REL", design="auto", assume=f"proxy={proxy}")
     refused(outcome, "--assume proxy", "7 features", "6")
     assert [path.name for path in tmp_path.iterdir()] == ["public.npz"]
-
-
-@pytest.fixture(scope="module")
-def moments(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("moments") / "REL"
-    # A seed, so that a learner that starts anywhere ends at the same place each time.
-    line = {"design": "moments:label_share=0.4", "rows": "2000", "epsilon": "50", "seed": "0"}
-    outcome = release(data, out, **line)
-    assert outcome.code == 0, outcome.err
-    assert "released: second moments and 2,000 rows of 6 features" in outcome.out
-    return out
-
-
-def test_moments_verify_and_inspect(moments: Path) -> None:
-    assert (moments / "moments.safetensors").is_file()
-    shards = list((moments / "data").iterdir())
-    assert sum(pq.read_metadata(path).num_rows for path in shards) == 2000
-    assert privmix("verify", str(moments)).code == 0
-    shown = privmix("inspect", str(moments), "--full")
-    assert shown.code == 0, shown.err
-    for words in ("moments", "X'Y", "samples of a model", "sampled rows", "2,000"):
-        assert words in shown.out
-
-
-def test_second_moments_need_a_release_that_has_them(data: Path, tmp_path: Path) -> None:
-    out = tmp_path / "REL"
-    assert release(data, out, design="poisson:mixup_degree=8", rows="100").code == 0
-    refused(privmix("fit", str(out), "--learner", "second-moments", "--out", str(tmp_path / "M")), "moments")
-    refused(privmix("fit", str(out), "--learner", "magic", "--out", str(tmp_path / "M")), "auto", "second-moments")
-    assert not (tmp_path / "M").exists()
-    assert "discriminant" in privmix("fit", str(out), "--out", str(tmp_path / "M")).out

@@ -170,25 +170,6 @@ def test_a_run_folder_that_is_swapped_ends_the_release(precious: Path) -> None:
     assert {path.name for path in Path(".REL.run").rglob("*") if path.is_symlink()} == {Path(n).name for n in links}
 
 
-def test_the_command_says_so(precious: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    np.savez("own.npz", x=DATA[0], y=DATA[1])
-    shard = release_folder.ShardWriter._shard
-
-    def swapped(self: Any, number: int, start: int, x: Any, y: Any) -> None:
-        if len(self.files) == 1:
-            swap(Path(".REL.run"), precious)
-        shard(self, number, start, x, y)
-
-    monkeypatch.setattr(release_folder.ShardWriter, "_shard", swapped)
-    flags = ["--features=identity", "--classes=2", "--epsilon=2", "--delta=1e-5", f"--rows={ROWS}", "--out=REL"]
-    flags += ["--design=poisson:mixup_degree=8"]
-    outcome = privmix("release", "--data=own.npz", *flags)
-    assert outcome.code == 1
-    assert "was renamed, or another put in its place" in outcome.err
-    assert "No run is kept" in outcome.err
-    ended(precious)
-
-
 def test_a_run_folder_that_is_swapped_ends_the_training(precious: Path) -> None:
     def act() -> None:
         swap(Path(".MODEL.run"), precious, "run.state", ".run.state.draft", "weights.safetensors", "certificate.json")

@@ -18,7 +18,6 @@ from PIL import Image
 import privmix as pm
 from privmix.cli.main import run
 from privmix.data import embedded_digits
-from privmix.jobs import class_texts
 from tests.jobs.test_class_texts import Letters
 from tests.refusals import refuses
 
@@ -205,7 +204,3 @@ def test_what_has_no_picture_is_refused(release: pm.Release, tmp_path: Path) -> 
         )  # fmt: skip
     with refuses("inputs of the release"):
         pm.picture(numbers)
-
-
-def test_columns_of_texts_are_as_extractors_take_them() -> None:
-    assert class_texts.column_of(["a", "b"]).shape == (2, 1)

@@ -58,21 +58,6 @@ def released(data: Any = None, **wishes: Any) -> pm.Release:
     return pm.release(own() if data is None else data, **asked)
 
 
-def test_a_release_is_made_again(place: Path) -> None:
-    release = released()
-    found = pm.replay(release, own(), key="aud.pem")
-    assert found.equal
-    assert found.to_dict()["differences"] == []
-    assert "PASS: the records are those" in repr(found)
-    other = pm.replay("REL", own(1), key=KEY)
-    assert not other.equal
-    assert "the records are not those" in other.found[0]
-    assert "FAIL" in repr(other)
-    x, y = own()
-    x[7] += 1
-    assert not pm.replay("REL", (x, y), key=KEY).equal
-
-
 def test_a_release_of_a_cluster_is_made_again_without_one(place: Path) -> None:
     pytest.importorskip("ray")
     released(engine="ray:workers=2", design=pm.designs.Poisson(mixup_degree=8))

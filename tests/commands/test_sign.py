@@ -70,14 +70,6 @@ def test_sign_and_verify(kind: str, folders: dict[str, Path], keys: Path) -> Non
     assert (added.code, "more.txt" in added.err) == (2, True)
 
 
-@pytest.mark.parametrize("kind", ["release", "model"])
-def test_inspect_answers_the_questions_of_a_reviewer(kind: str, folders: dict[str, Path]) -> None:
-    shown = privmix("inspect", str(folders[kind]), "--full")
-    assert shown.code == 0, shown.err
-    for words in ("NIST SP 800-226", "Trust model", "Unknown:"):
-        assert words in shown.out
-
-
 def test_what_does_not_verify_is_not_signed(tmp_path: Path, keys: Path) -> None:
     write(tmp_path / "REL", rows=200)
     (tmp_path / "REL" / "README.md").write_text("# A better card")
@@ -124,8 +116,3 @@ def test_python_makes_keys_and_signs(folders: dict[str, Path], tmp_path: Path) -
     checked = pm.verify(folders["release"], key=made.public)
     assert checked.to_dict()["signature"] == {"key_id": signed.key_id, "checked": True}
     assert signed.key_id == made.key_id
-
-
-def test_a_public_key_does_not_sign_and_a_private_one_does_not_check(folders: dict[str, Path], keys: Path) -> None:
-    assert privmix("sign", str(folders["model"]), "--key", str(keys / "ana.pub.pem")).code == 2
-    assert "keep it to yourself" in privmix("verify", str(folders["model"]), "--key", str(keys / "ana.pem")).err

@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 
 import privmix as pm
 from privmix.learning import save_model
@@ -98,13 +98,3 @@ def test_learners_take_records_and_say_that_this_is_not_private(
         learner.fit(release.x, release.y)
     with refuses("release"):
         learner.fit(release.x)
-
-
-@pytest.mark.filterwarnings("ignore::privmix.NotPrivateWarning")
-def test_learners_in_pipelines_and_searches() -> None:
-    assert (cross_val_score(make_pipeline(StandardScaler(), pm.DiscriminantClassifier()), X, Y, cv=3) > 0.9).all()
-    grid = {"regularisation": [1e-3, 1e-1]}
-    assert GridSearchCV(pm.SecondMomentsClassifier(), grid, cv=3).fit(X, Y).best_score_ > 0.9
-    for own in (pm.TwoStageClassifier(), pm.ThreeStageClassifier()):
-        with refuses("y"):
-            own.fit(X, Y)

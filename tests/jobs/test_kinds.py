@@ -53,22 +53,10 @@ def test_what_each_kind_can_be_asked(made: Path, name: str) -> None:
     certificate, plan = kind.read(made / name), kind.plan(kind.read(made / name))
     found = kind.verify(made / name)
     assert (found.kind, found.id) == (certificate.kind, certificate.id) == (name, certificate["id"])
-    assert (found.epsilon, found.delta, found.adjacency) == (
-        certificate.epsilon,
-        certificate.delta,
-        certificate.adjacency,
-    )
     assert found.recomputed_epsilon <= certificate.epsilon <= (plan.epsilon or 0)
     assert found.files == len(certificate.files) == (1 if name == "model" else len(certificate["files"]))
     assert certificate.plan == plan.to_dict()
-    assert certificate.statements == tuple(certificate["statements"])
-    assert not certificate.insecure_seed
-    assert certificate.in_ledger == "none"
-    assert json.loads(certificate.to_bytes()) == certificate.to_dict() == dict(certificate)
     assert certificate == read_certificate(made / name)
-    assert f"{name} {certificate.id}" in repr(certificate)
-    told = json.loads(json.dumps(found.to_dict()))
-    assert (told["kind"], told["id"], bool(told["tests"])) == (name, certificate.id, name == "release")
 
 
 @pytest.mark.parametrize(

@@ -167,16 +167,12 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "fixed": ({"design": "fixed", "records": 300}, "records"),
     "proxy": ({"assume": {"proxy": (X, Y)}}, "design: got 'moments'"),
     "engine": ({"engine": "magic"}, "engine"),
-    "workers": ({"engine": "local:workers=0"}, "engine workers"),
     "epsilon": ({"epsilon": 0}, "epsilon"),
     "no epsilon": ({"epsilon": None}, "epsilon: got None"),
-    "delta": ({"delta": 1}, "delta"),
     "resume": ({"resume": True}, "out: got None"),
     "resume nothing": ({"resume": True, "out": "NEW"}, "resume"),
     "classes": ({"classes": None}, "classes: got None"),
     "columns": ({"columns": ["a"]}, "columns"),
-    "rows": ({"rows": 0}, "rows"),
-    "clip": ({"clip_norm": 0}, "clip_norm"),
     "taken": ({"out": "."}, "out"),
 }
 
@@ -203,12 +199,6 @@ def test_without_ray_its_engine_is_refused_before_anything(own_place: Path, monk
         pm.release((X, Y), **MOMENTS, engine="ray", out="REL")
     assert caught.value.exit_code == 2
     assert sorted(os.listdir()) == ["tmp"]
-
-
-def test_an_unknown_option_is_an_error_and_a_large_delta_a_warning() -> None:
-    with pytest.raises(TypeError, match="nonsense"):
-        pm.release((X, Y), **MOMENTS, nonsense=1)
-    assert "warning: delta 0.01 is not below 1/records" in str(pm.plan((X, Y), **{**MOMENTS, "delta": 0.01}))
 
 
 def quick_planner(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,18 +300,3 @@ def test_plain_numbers_at_the_default_bound_are_warned_of() -> None:
     assert "a column of large numbers hides the others" in said
     assert pm.plan(numbers, features="identity", clip_norm=60.0, **wishes).warnings == ()
     assert pm.plan((numbers[0].reshape(-1, 1, 2), numbers[1]), features="pixels", **wishes).warnings == ()
-
-
-def test_few_records_of_many_features_are_released_projected() -> None:
-    """The planner's width is the release's; what is fitted takes raw inputs. A store is for other releases, too."""
-    x = RNG.normal(size=(300, 1000)) / np.arange(1, 1001) + Y[50:350, None] / np.arange(1, 1001)
-    wishes = {**WISHES, "design": "auto", "classes": 2, "clip_norm": 2.0}
-    release = pm.release((x, Y[50:350]), **wishes, out="REL")
-    assert release.plan.dim in planner._WIDTHS
-    choice = json.loads(Path("REL/certificate.json").read_text())["choice"]
-    assert choice["settings"][choice["chosen"]]["project"] == release.plan.dim
-    pm.verify("REL")
-    assert pm.fit(release).predict(x).shape == (300,)
-    np.savez("data.npz", x=x, y=Y[50:350])
-    kept = pm.release("data.npz", **wishes, store=Path("STORE"))
-    assert kept.plan.dim == 1000

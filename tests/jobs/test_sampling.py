@@ -17,7 +17,6 @@ from privmix.cli.main import run
 from privmix.errors import InvalidInput
 from privmix.features.tabular import Tabular
 from privmix.learning import table_model
-from privmix.releases.card import data_card
 from tests.refusals import refuses
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
@@ -131,30 +130,6 @@ def test_a_fit_that_misses_the_release_is_loud(
     assert out.exists()
 
 
-def test_quality_is_told_in_the_rows_own_terms(rows: pm.SampledTable) -> None:
-    assert rows.forecast is not None
-    assert rows.cautions == ()
-    assert rows.told == {"ward": True, "age": True, "smoker": True}
-    assert rows.to_dict()["variation"] == rows.forecast.variation < 0.1
-    assert set(rows.notes) <= {str(one) for one in rows.shown()[1].values()}
-    assert "use `bins`" not in " ".join(rows.notes)
-
-
-def test_columns_of_which_mean_and_spread_were_released_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("_STEPS", "_TRIAL_STEPS", "_AGAIN_STEPS"):
-        monkeypatch.setattr(table_model, name, 20)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        spec = Tabular({"age": {"range": [0, 110], "missing": "indicator"}, "smoker": {"boolean": True}})
-        made = pm.release(
-            visits()[["age", "smoker", "ill"]], features=spec, label="ill", classes=["no", "yes"],
-            design=pm.designs.Moments(), epsilon=8, delta=1e-5, seed=0,
-        )  # fmt: skip
-        found = made.sample_table(label="ill")
-    assert found.to_dict()["released"] == {"age": "mean and spread", "smoker": "shares"}
-    assert any("1 column has a range only" in note and "age" in note for note in found.notes)
-
-
 def test_evaluation_beside_real_records_is_marked_as_theirs(release: pm.Release) -> None:
     found = pm.evaluate_table(release, visits(), label="ill")
     assert found.quality.two_way[0] < 0.05
@@ -183,22 +158,7 @@ def test_what_is_wrong_with_the_real_table_shows_before_any_fit(
         pm.evaluate_table(release, real, **{"label": "ill", **wrong})
 
 
-def test_the_card_says_how_rows_are_made_and_cards_of_before_hold(
-    release: pm.Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = release.save(tmp_path / "REL")
-    assert "privmix sample THIS_FOLDER --out rows.csv" in (folder / "README.md").read_text()
-    assert pm.verify(folder)
-    card = data_card(release.plan, release.certificate.to_dict(), sampled=False, titled=False)
-    assert "privmix sample" not in card
-    (folder / "README.md").write_text(card)
-    assert pm.verify(folder)
-    (folder / "README.md").write_text(card + "privmix sample")
-    with refuses("README.md"):
-        pm.verify(folder)
-
-
-@pytest.mark.parametrize("option", ["--public-data", "--group-by=ward", "--reference=x.csv", "--features-model=x"])
+@pytest.mark.parametrize("option", ["--public-data", "--group-by=ward"])
 def test_options_that_a_table_has_no_use_for_are_refused(
     release: pm.Release, tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str
 ) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import shutil
 from pathlib import Path
 from typing import Any
@@ -12,10 +10,8 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.data import Source
 from privmix.jobs.public_data import refuse_private
 from privmix.jobs.training import TrainingJob
-from privmix.jobs.training_options import TrainingOptions
 from tests.cli.training import (
     LEDGER,
     RECORDS,
@@ -79,45 +75,6 @@ def test_options_are_those_of_the_library() -> None:
     assert left_over() == set()
 
 
-def test_every_option_says_what_it_is() -> None:
-    """In the metadata, from which --help is made, and in its dataclass's docstring."""
-    words = inspect.getdoc(TrainingOptions) or ""
-    named = {name.strip() for line in words.splitlines() if ": " in line for name in line.partition(":")[0].split(",")}
-    for item in dataclasses.fields(TrainingOptions):
-        assert item.name in named, item.name
-        assert item.name in ("columns", "persons") or item.metadata["help"].strip()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "field"),
-    [
-        ({"ledger": None}, "ledger, dataset"),
-        ({"seed": 1}, "seed"),
-        ({"resume": True}, "resume"),
-        ({"bank": 2, "store": "STORE"}, "store"),
-        ({"views": "dp-mix-twice"}, "views"),
-        ({"views": "plain:augmentations=flip"}, "views"),
-        ({"public_method": "multiplicity:rho=0.1"}, "public_method"),
-        ({"device": "tpu"}, "device"),
-        ({"public": "own", "scenario": "warm"}, "public"),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
-def test_what_is_refused_is_a_field_and_costs_nothing(
-    wrong: dict[str, Any], field: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def unread(*_: Any) -> Any:
-        raise AssertionError("a record was read")
-
-    open_ledger()
-    monkeypatch.setattr(Source, "batches", unread)
-    with pytest.raises(pm.InvalidInput) as refused:
-        pm.train("own", **{**OWN, **PAID, **wrong})
-    assert refused.value.field == field
-    assert charges() == []
-    assert left_over() == set()
-
-
 def test_public_records_in_memory_that_are_private_ones_end_the_run() -> None:
     """Their place tells nothing; once they are paid for, the records do."""
     open_ledger()
@@ -141,11 +98,3 @@ def test_a_file_of_one_split_is_the_private_data_by_any_split(tmp_path: Path) ->
     refuse_private({"public": (x + 1, y)}, (x, y), "train")
     with refuses("public"):
         refuse_private({"public": (x, 1 - y)}, (x, y), "train")
-
-
-def test_what_python_may_say_of_a_training_is_what_there_is() -> None:
-    """Another name is refused with those that there are; what type checkers read is in tests/golden."""
-    with pytest.raises(TypeError, match=r"train\(\) takes no argument modl; did you mean model"):
-        pm.train(([[0.0]], [0]), epsilon=1.0, delta=1e-4, modl="cnn")  # type: ignore[call-arg]
-    with refuses("features"):
-        pm.train(([[0.0]], [0]), epsilon=1.0, delta=1e-4, classes=2, features=lambda x: x)  # type: ignore[arg-type]

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,9 @@ from privmix.fields import wrong_values
 from privmix.named import keys
 from privmix.training import ExecutionConfig, ExtendedConfig, OptimiserConfig, TrainingConfig, ViewConfig, WarmUpConfig
 from privmix.training.mechanisms.banded.options import BandedOptions
-from tests.cli.training import train, write_all
+from tests.cli.training import write_all
 from tests.golden.help import verbs
 
-CONFIGS = [TrainingConfig, OptimiserConfig, ViewConfig, WarmUpConfig, ExtendedConfig, ExecutionConfig, BandedOptions]
-NEEDED: dict[type[Any], dict[str, Any]] = {TrainingConfig: {"epsilon": 1.0, "delta": 1e-5}}
 TARGET: dict[str, Any] = {"records": 100, "epsilon": 1.0, "delta": 1e-5}
 # Option, a name that it takes, and what the name stands for.
 NAMED: list[tuple[str, str, type[Any]]] = [
@@ -36,24 +33,6 @@ NAMED: list[tuple[str, str, type[Any]]] = [
     ("strategy", "ghost", ExecutionConfig),
     ("mechanism", "banded", BandedOptions),
 ]
-
-
-@pytest.mark.parametrize("kind", CONFIGS)
-def test_every_field_of_a_config_says_what_it_is(kind: type[Any]) -> None:
-    for item in fields(kind):
-        assert item.metadata["help"].strip(), item.name
-        assert f"    {item.name}: {item.metadata['help']}" in (kind.__doc__ or "")
-
-
-@pytest.mark.parametrize("kind", CONFIGS)
-def test_what_a_type_does_not_allow_is_refused_by_the_field(kind: type[Any]) -> None:
-    checked = Counter[str]()
-    for name, value in wrong_values(kind):
-        with pytest.raises(InvalidInput) as refused:
-            kind(**{**NEEDED.get(kind, {}), name: value})
-        assert name in refused.value.field.split(", ")
-        checked[name] += 1
-    assert checked
 
 
 @pytest.mark.parametrize(("option", "name", "kind"), NAMED)
@@ -115,19 +94,6 @@ def test_what_changes_nothing_is_refused() -> None:
         with pytest.raises(InvalidInput) as refused:
             TrainingConfig.for_model("linear", **{field.partition(" ")[0]: text}, **more, **TARGET)
         assert refused.value.field == field
-
-
-def test_the_command_line_refuses_them_by_their_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_all(tmp_path / "root")
-    monkeypatch.chdir(tmp_path / "root")
-    for option, name, kind in NAMED:
-        for item in keys(kind)[:1]:
-            value = "none" if item.name == "compile" else "-1"
-            outcome = train(
-                scenario="extended", public="public.npz", dry_run="", **{option: f"{name}:{item.name}={value}"}
-            )
-            assert outcome.code == 2, (option, outcome.err)
-            assert f"--{option.replace('_', '-')}" in outcome.err, outcome.err
 
 
 def test_no_verb_has_an_option_twice() -> None:
