@@ -3,7 +3,7 @@
 With a quantile the answer includes K, the number of records that this share of the persons do not exceed. Both answers
 together cost what the number alone does. Each of two queries gets noise that is sqrt(2) times as large, and the second
 may depend on the answer of the first. Gaussian queries of any order compose to one, also where they are chosen by
-earlier answers (Dong, Roth and Su 2022, Theorem 4 and Corollary 3.3).
+earlier answers (Dong, Roth and Su 2021, Theorem 3.2 and Corollary 3.3).
 """
 
 from __future__ import annotations
