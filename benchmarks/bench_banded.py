@@ -21,7 +21,7 @@ from privmix.data import open_dataset
 from privmix.mechanisms.factorisation import square_root
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training import ModelFacts, Trainer, TrainingConfig, TrainingRecords
-from privmix.training.mechanisms.banded.factor import best_factor, errors, normalised
+from privmix.training.mechanisms.banded.draws import best_factor, errors, normalised
 from privmix.training.mechanisms.base import mechanism_of
 
 RUNS = common.RESULTS / "banded_runs.json"

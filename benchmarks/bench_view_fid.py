@@ -33,7 +33,7 @@ from privmix.procedural import get_generator
 from privmix.research.synthesis.metrics import frechet_distance
 from privmix.research.synthesis.quality import Measure
 from privmix.training import PublicData, ViewConfig
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 from privmix.training.views.augment import Crop, Jitter
 from privmix.training.views.pipeline import ViewPipeline
 

@@ -51,9 +51,8 @@ from privmix.research.poisoning.threat import ThreatModel
 from privmix.research.rivals.gaussian_mixing.plan import NormalWeights
 from privmix.training.certificate import ModelFields
 from privmix.training.config import TrainingConfig
-from privmix.training.facts import ModelFacts
+from privmix.training.facts import ImageLayout, ModelFacts
 from privmix.training.gradients.clipping import Clipping
-from privmix.training.layout import ImageLayout
 from privmix.training.mechanisms.banded.plan import BandedPlan
 from privmix.training.plan import TrainingPlan
 from tests.refusals import refuses

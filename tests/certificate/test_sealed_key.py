@@ -11,10 +11,18 @@ from typing import Any
 
 import pytest
 
-from privmix.certificate.auditor_keys import AuditorKey, AuditorPublicKey
 from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
 from privmix.certificate.replay_end import ENDED_FILE, Ending, read_end, sealed_words, state_end
-from privmix.certificate.sealed_key import Auditor, Commitment, Terms, bound_to, commitment_of, open_sealed
+from privmix.certificate.sealed_key import (
+    Auditor,
+    AuditorKey,
+    AuditorPublicKey,
+    Commitment,
+    Terms,
+    bound_to,
+    commitment_of,
+    open_sealed,
+)
 from privmix.errors import InvalidInput
 from tests.refusals import refuses
 

@@ -14,9 +14,9 @@ import pytest
 
 import privmix as pm
 from privmix.certificate import sign_folder
-from privmix.certificate.auditor_keys import AuditorKey
 from privmix.certificate.keys import PrivateKey, new_key_files
 from privmix.certificate.replay_end import ENDED_FILE, state_end
+from privmix.certificate.sealed_key import AuditorKey
 from privmix.commands.replay import end, remake
 from privmix.errors import InvalidInput, StorageError
 from privmix.features import Identity

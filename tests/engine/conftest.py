@@ -38,12 +38,12 @@ def spare(cluster: Any) -> Iterator[Any]:
     """One more machine of the cluster, to be lost."""
     import ray
 
-    # Until one that was lost before is known to be.
-    for _ in range(600):
-        if sum(one["Alive"] for one in ray.nodes()) == len(cluster.list_all_nodes()):
-            break
-        time.sleep(0.1)
     node = cluster.add_node(num_cpus=1, object_store_memory=80 * 2**20)
     yield node
     if node in cluster.list_all_nodes():
         cluster.remove_node(node)
+    # Until its loss is known: the next test may ask every machine.
+    for _ in range(600):
+        if sum(one["Alive"] for one in ray.nodes()) == len(cluster.list_all_nodes()):
+            break
+        time.sleep(0.1)

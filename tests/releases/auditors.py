@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from privmix.certificate.auditor_keys import AuditorKey
-from privmix.certificate.sealed_key import SEALED_FILE, Auditor, bound_to, commitment_of, open_sealed
+from privmix.certificate.sealed_key import SEALED_FILE, Auditor, AuditorKey, bound_to, commitment_of, open_sealed
 from privmix.engine.records import RecordSource
 from privmix.mechanisms.run_folder import beside
 from privmix.mechanisms.streams import SecretStreams

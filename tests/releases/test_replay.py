@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from privmix.certificate.auditor_keys import AuditorKey
 from privmix.certificate.certificate import content_hash
-from privmix.certificate.sealed_key import SEALED_FILE, Auditor, bound_to, commitment_of, open_sealed
+from privmix.certificate.sealed_key import SEALED_FILE, Auditor, AuditorKey, bound_to, commitment_of, open_sealed
 from privmix.engine import PrivateRecords
 from privmix.engine import rows as row_engine
 from privmix.engine.engines import make_engine
@@ -273,7 +272,7 @@ import signal, sys
 from pathlib import Path
 import numpy as np
 import torch
-from privmix.certificate.auditor_keys import AuditorKey
+from privmix.certificate.sealed_key import AuditorKey
 from privmix.engine import PrivateRecords
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig

@@ -23,8 +23,14 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import PoissonBatches
 from privmix.training.certificate import read_certificate
 from privmix.training.mechanisms.banded import draws
-from privmix.training.mechanisms.banded.draws import BandedNoise, CyclicBatches
-from privmix.training.mechanisms.banded.factor import best_factor, errors, mean_error, normalised
+from privmix.training.mechanisms.banded.draws import (
+    BandedNoise,
+    CyclicBatches,
+    best_factor,
+    errors,
+    mean_error,
+    normalised,
+)
 from privmix.training.mechanisms.banded.options import BandedOptions
 from privmix.training.mechanisms.banded.plan import BandedPlan
 from privmix.training.mechanisms.base import plan_from_dict

@@ -17,13 +17,13 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.training.batches import Batch, PoissonBatches
 from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import SAMPLING, DpSgd, StepObserver
+from privmix.training.facts import ImageLayout
 from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import PublicMethod, SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
-from privmix.training.layout import ImageLayout
 from privmix.training.mechanisms.dp_sgd import mechanism
 from privmix.training.models import LinearHead, ReluCNN
 from privmix.training.noise import noisy_mean

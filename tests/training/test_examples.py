@@ -13,7 +13,7 @@ from torch import Tensor
 from privmix.errors import InvalidInput
 from privmix.features import Identity, Pixels
 from privmix.training.examples import PublicData
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 from tests.refusals import refuses
 from tests.training.public.helpers import public_data
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING
 from privmix._lazy import lazily
 
 if TYPE_CHECKING:
-    from privmix.certificate.auditor_keys import AuditorKey, AuditorPublicKey
     from privmix.certificate.certificate import Certificate, read_certificate
     from privmix.certificate.keys import PrivateKey, PublicKey, new_key_files
+    from privmix.certificate.sealed_key import AuditorKey, AuditorPublicKey
     from privmix.certificate.signing import (
         ATTESTATION_FILE,
         Signature,

@@ -118,8 +118,7 @@ class Evaluate(Recorded, ModelColumns, ModelFiles, Command[Evaluation]):
 
     def run(self, progress: Progress) -> Evaluation:
         from privmix.jobs.features import features_in_memory
-        from privmix.jobs.model_data import has_splits, open_for_model, split_of, subject_of
-        from privmix.jobs.models import is_trained, model_in
+        from privmix.jobs.models import has_splits, is_trained, model_in, open_for_model, split_of, subject_of
         from privmix.jobs.places import check_figure
         from privmix.jobs.quality import Quality, evaluation_content
 

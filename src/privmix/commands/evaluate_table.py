@@ -98,7 +98,7 @@ class EvaluateTable(TableColumns, Command[TableEvaluation]):
         """Sample and compare."""
         from privmix.features.table_states import table_states
         from privmix.jobs.features import features_in_memory
-        from privmix.jobs.model_data import open_for_model
+        from privmix.jobs.models import open_for_model
         from privmix.jobs.sampling import checked_table, sampled
         from privmix.jobs.table_quality import table_quality
         from privmix.learning.base import ReleaseFacts

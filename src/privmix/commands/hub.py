@@ -175,8 +175,8 @@ push = function(Push)
 class Pull(NewFile, Command["CheckedFolder"]):
     """Download a release or model from the Hugging Face hub.
 
-    Keeps the download only if it verifies, and runs none of its files. To check who made it, use privmix verify
-    --key.
+    Keeps the download only if it verifies, and runs none of its files. ``privmix verify`` checks who made
+    it, by their key.
 
     Formal guarantees:
         * Bounded: a repository that states more than ``max_gb`` is refused before a file is taken, and taking ends as

@@ -69,8 +69,7 @@ class Membership(ModelColumns, ModelFiles, Recorded, Command["MembershipRisk"]):
         from privmix.attacks.membership import MembershipConfig, infer_membership
         from privmix.jobs.features import features_of_all
         from privmix.jobs.membership import OWN_ONLY, STATEMENTS, MembershipRisk, Target
-        from privmix.jobs.model_data import has_splits, open_for_model
-        from privmix.jobs.models import Model
+        from privmix.jobs.models import Model, has_splits, open_for_model
         from privmix.jobs.places import check_writable
         from privmix.jobs.recording import Measurement
 

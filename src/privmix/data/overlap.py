@@ -15,7 +15,7 @@ from typing import Annotated, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.data.files import may_belong, reading
+from privmix.data.files import is_here, may_belong, reading
 from privmix.data.fingerprint import files_of
 from privmix.data.openers import holds_split, may_hold_splits
 from privmix.data.overlap_rule import SKETCH_FLOOR, TELLING, single, too_many
@@ -23,6 +23,7 @@ from privmix.data.remote import is_remote, local_path, remote_digests
 from privmix.data.source import Source
 from privmix.errors import InvalidInput
 from privmix.fields import Checked, Coded, Size, Switch, read, stored
+from privmix.untrusted import MEBIBYTE, read_json
 
 _SHARE_OF_FILES: Final = 0.5
 _SKETCHED: Final = 1024
@@ -270,3 +271,30 @@ def _hashed(files: Iterable[Path], sizes: set[int]) -> Iterator[tuple[str, int]]
 
 def _digests(files: list[Path]) -> list[str]:
     return [digest for digest, _ in _hashed(files, {path.stat().st_size for path in files})]
+
+
+KIND: Final = "synthetic images"
+CARD: Final = "card.json"
+IMAGES: Final = "train.npz"
+_MADE_OF: Final = "made_of"
+_SKETCH: Final = "sketch"
+
+
+def made_of(path: Path) -> Sketch | None:
+    """Return the card's record of the public images behind a pool; None without a card or without such images."""
+    if not is_here(path) or path.suffix != Path(IMAGES).suffix:
+        return None
+    images = path.resolve()
+    if images.name != IMAGES or not images.with_name(CARD).is_file():
+        return None
+    try:
+        card = read_json(images.with_name(CARD), CARD, MEBIBYTE)
+    except InvalidInput:
+        # Others have files of that name, too.
+        return None
+    if not isinstance(card, dict) or card.get("kind") != KIND:
+        return None
+    given = card.get(_MADE_OF, {})
+    if not isinstance(given, dict):
+        raise InvalidInput(f"{CARD} {_MADE_OF}", "another value", "an object")
+    return Sketch.from_dict(given[_SKETCH]) if _SKETCH in given else None

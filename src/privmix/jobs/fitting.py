@@ -2,31 +2,62 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from privmix.data import Schema
 from privmix.errors import InvalidInput, check_choice, check_number
-from privmix.features import Extractor, from_spec, parse_features
+from privmix.features import Extractor, Pixels, from_spec, parse_features
 from privmix.jobs.class_texts import class_prior
 from privmix.jobs.columns import Columns
-from privmix.jobs.encoding import encoded
 from privmix.jobs.features import features_in_memory
-from privmix.jobs.model_data import open_for_model, split_of
-from privmix.jobs.models import Model
+from privmix.jobs.models import Model, open_for_model, split_of
 from privmix.jobs.options import AUTO, FitOptions
 from privmix.learning import LEARNERS, DiscriminantClassifier, GeneralizedKLClassifier
 from privmix.learning.base import ReleaseFacts, ReleaseLearner
 from privmix.learning.model_io import MODEL_FOLDER
 from privmix.plans import design_named
 from privmix.progress import Progress, silent
-from privmix.publication import ReleasedDataset
+from privmix.publication import RecordTransform, ReleasedDataset
 from privmix.publication.dataset import HasDataset
 from privmix.releases.at_hand import dataset_of
+
+# Longer than any features are: nothing is clipped any more.
+_UNCLIPPED: Final = 1e30
+
+
+def encoded(release: ReleasedDataset, extractor: Extractor, progress: Progress | None = None) -> ReleasedDataset:
+    """Return the rows of a release of pixels, as images through an extractor (DPMix with ScatteringNet)."""
+    # Li et al. 2022, appendix E.3. The noise of such rows is neither Gaussian nor of known size: learners that
+    # correct for it cannot use them. Images that were clipped before mixing are darker in the rows than raw ones.
+    shape, name = tuple(release.input_shape), release.extractor.get("name")
+    if name != Pixels.name or len(shape) not in (2, 3) or math.prod(shape) != release.dim:
+        raise InvalidInput("features", extractor.name, f"no extractor here: rows of {name} features are not images")
+    extractor.check_schema(Schema(release.rows, shape, tuple(release.classes)))
+    found = np.empty((release.rows, extractor.output_dim(shape)), np.float32)
+    centre = release.transform.centre
+    for start in range(0, release.rows, extractor.step):
+        part = slice(start, min(start + extractor.step, release.rows))
+        pixels = release.x[part] if centre is None else release.x[part] + centre
+        found[part] = extractor.transform(pixels.reshape(-1, *shape).astype(np.float32))
+        if progress is not None:
+            progress(f"features ({extractor.name})", part.stop, release.rows)
+    return replace(
+        release,
+        x=found,
+        # Unknown, and no learner may take it for what it was.
+        noise_std_x=math.nan,
+        transform=RecordTransform(_UNCLIPPED),
+        extractor=extractor.spec(),
+        extractor_arrays=extractor.arrays(),
+        beside=None,
+    )
 
 
 def fitted(

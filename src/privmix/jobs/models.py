@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from privmix import training
 from privmix.certificate.certificate import MODEL, RELEASE, Certificate
+from privmix.data import Source
 from privmix.data.frames import frame_inputs, library_of
 from privmix.data.held import is_indexed, settled
 from privmix.data.images import is_picture
@@ -23,18 +24,19 @@ from privmix.errors import WITHHELD, InvalidInput, Unquoted, check_choice
 from privmix.features import Extractor, Identity, Tabular, TextEncoder, from_spec
 from privmix.features.spec import title_of
 from privmix.held_folders import write_durably
-from privmix.jobs.dataset import open_dataset
+from privmix.jobs.columns import Columns
+from privmix.jobs.dataset import Dataset, open_dataset
 from privmix.jobs.kinds import kind_of
 from privmix.jobs.places import check_unpublished, check_writable
 from privmix.mechanisms.run_folder import storage_errors
 from privmix.shown import Bars, Shown
 
 if TYPE_CHECKING:
-    # Learners import scikit-learn, which users of a trained model need not wait for.
     from typing_extensions import TypeIs
 
     from privmix.learning.base import ReleaseFacts, ReleaseLearner
     from privmix.training import ModelFacts, TrainedModel
+
 
 _BATCH: Final = 4096
 
@@ -288,3 +290,35 @@ def model_in(model: Model | str | Path, features_model: str | Path | None = None
     from privmix.learning.model_io import load_model
 
     return Model(load_model(path), features_model)
+
+
+def open_for_model(
+    facts: ReleaseFacts | ModelFacts, extractor: Extractor, data: Any, split: str, columns: Columns | None
+) -> Dataset:
+    """Open data for a model; raises for inputs of another shape, or classes that are others or in another order."""
+    # An open source has its own, which are compared below.
+    shape, named = tuple(facts.input_shape), None if isinstance(data, Source) else list(facts.classes)
+    found = open_dataset(data, extractor, split=split, classes=named, columns=columns, input_shape=shape)
+    if tuple(found.schema.input_shape) != shape:
+        raise InvalidInput("data", found.schema.input_shape, f"inputs of shape {shape}")
+    if tuple(found.schema.classes) != tuple(facts.classes):
+        # In another order every label would mean another class, and the score would be of nothing.
+        raise InvalidInput("classes", list(found.schema.classes), f"the model's: {', '.join(facts.classes)}")
+    return found
+
+
+def has_splits(data: Any) -> bool:
+    """Whether data have parts of different names: those in memory do where they are a mapping of them."""
+    return isinstance(data, str | Path | Mapping)
+
+
+def split_of(data: Any, split: str | None) -> str:
+    """Return the part that ``split`` names; by default the test records, where there are several parts."""
+    return split or ("test" if has_splits(data) else "train")
+
+
+def subject_of(classifier: Any) -> dict[str, Any]:
+    """Subject of a classifier's figures: the trained model itself, or the release that it was fitted on."""
+    if is_trained(classifier):
+        return {"kind": "model", "id": classifier.certificate.id}
+    return {"kind": "release", "id": classifier.facts_.release_id}

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from privmix.data import Source, content_hashes
 from privmix.data.overlap import InputHashes as RecordHashes
 from privmix.data.overlap import PersonsContents as PersonsHashes
-from privmix.data.overlap import Sketch, same_files, same_place
-from privmix.data.pool_card import made_of
+from privmix.data.overlap import Sketch, made_of, same_files, same_place
 from privmix.errors import WITHHELD, InvalidInput, in_terms_of
 from privmix.features import Extractor
 from privmix.jobs.columns import Columns

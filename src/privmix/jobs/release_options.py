@@ -183,8 +183,7 @@ class ReplayTerms:
         if self.replay_for is None:
             return None
         # Help is made without it.
-        from privmix.certificate.auditor_keys import AuditorPublicKey
-        from privmix.certificate.sealed_key import Auditor
+        from privmix.certificate.sealed_key import Auditor, AuditorPublicKey
 
         if isinstance(self.replay_for, Auditor):
             return self.replay_for

@@ -99,8 +99,8 @@ def _accuracy(one: ShownRecord, context: Context) -> list[NumberBlock]:
     forecast = one.content.fields("forecast")
     if (value := forecast.number("accuracy")) is None:
         return []
-    without = _without(forecast.number("without_privacy"), "assumed ")
-    return [NumberBlock("accuracy, forecast as stated", percent(value), without)]
+    note = _without(forecast.number("without_privacy"), "assumed ")
+    return [NumberBlock("accuracy, forecast as stated", percent(value), note)]
 
 
 def _without(accuracy: float | None, how: str = "") -> str:

@@ -20,7 +20,7 @@ from privmix.data import Source, open_dataset
 from privmix.errors import InvalidInput, check_integer
 from privmix.features.base import Extractor
 from privmix.features.identity import unit_range
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 
 # (x (b, ...), targets (b, classes), seeds (b,) int64) -> augmented (x, targets); all randomness comes from the seeds.
 Augment = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]

@@ -1,18 +1,56 @@
-"""The public facts with which a model classifies raw inputs on its own."""
+"""The public facts with which a model classifies raw inputs on its own, and the layout of its images."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from torch import Tensor
 
 from privmix.errors import InvalidInput, check_integer
-from privmix.fields import Count, check_fields
+from privmix.fields import Checked, Count, check_fields
 from privmix.mechanisms.plan import check_classes
-from privmix.training.layout import ImageLayout
+
+
+@dataclass(frozen=True)
+class ImageLayout(Checked):
+    """Images of ``channels`` x ``height`` x ``width`` in vectors laid out as (height, width, channels)."""
+
+    channels: Count
+    height: Count
+    width: Count
+
+    @classmethod
+    def of_input(cls, shape: Sequence[int]) -> ImageLayout:
+        """Return the layout of raw inputs of shape (H, W) or (H, W, C); raise for others."""
+        if len(shape) == 2:
+            return cls(1, shape[0], shape[1])
+        if len(shape) == 3:
+            return cls(shape[2], shape[0], shape[1])
+        raise InvalidInput("input shape", tuple(shape), "images: (height, width) or (height, width, channels)")
+
+    @property
+    def dim(self) -> int:
+        return self.channels * self.height * self.width
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        return self.channels, self.height, self.width
+
+    def to_images(self, x: Tensor) -> Tensor:
+        """(..., d) vectors -> (..., C, H, W) images."""
+        if x.shape[-1] != self.dim:
+            raise InvalidInput("features", x.shape[-1], f"vectors of {self.dim} pixels")
+        lead = x.shape[:-1]
+        return x.reshape(*lead, self.height, self.width, self.channels).movedim(-1, -3)
+
+    def to_vectors(self, images: Tensor) -> Tensor:
+        """(..., C, H, W) images -> (..., d) vectors."""
+        return images.movedim(-3, -1).flatten(start_dim=-3)
+
 
 _MOST_AXES: Final = 8
 

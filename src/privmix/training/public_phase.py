@@ -13,9 +13,8 @@ from privmix.errors import InvalidInput
 from privmix.progress import Progress
 from privmix.training.config import TrainingConfig
 from privmix.training.examples import PublicData
-from privmix.training.facts import ModelFacts
+from privmix.training.facts import ImageLayout, ModelFacts
 from privmix.training.gradients.parameters import FlatParameters
-from privmix.training.layout import ImageLayout
 from privmix.training.models import Classifier
 from privmix.training.public import PublicGradients, build_method, plan_public_use, warm_up
 from privmix.training.public.base import ExtendedMethod

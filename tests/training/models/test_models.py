@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from privmix.errors import InvalidInput, MissingExtra
+from privmix.training.facts import ImageLayout
 from privmix.training.gradients.ghost import ghost_clipped_sum, supports_ghost
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
-from privmix.training.layout import ImageLayout
 from privmix.training.models import (
     Classifier,
     LinearHead,

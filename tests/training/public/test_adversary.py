@@ -13,7 +13,7 @@ from privmix.errors import InvalidInput
 from privmix.training.examples import PublicData
 from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.public import WarmUpConfig, warm_up
-from privmix.training.public.adversary import adversarial
+from privmix.training.public.warmup import adversarial
 from tests.refusals import refuses
 from tests.training.public.helpers import Snapshot, mlp, public_data
 

@@ -8,7 +8,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 from privmix.training.public_phase import PublicViews
 from privmix.training.views.augment import parse_augmentations
 from privmix.training.views.autoaugment import POLICY, AutoAugment, operate

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from privmix.errors import InvalidInput
 from privmix.training.examples import PublicData
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 from privmix.training.views.augment import Flip, Noise, parse_augmentations
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.mixup import Mixing

@@ -11,10 +11,10 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from privmix.certificate.auditor_keys import AuditorKey
 from privmix.certificate.sealed_key import (
     MOST_SEALED_BYTES,
     SEALED_FILE,
+    AuditorKey,
     Commitment,
     bound_to,
     commitment_of,

@@ -12,8 +12,15 @@ from numpy.typing import NDArray
 from privmix.designs.stages.two_plan import NORM_EDGES, TwoStagePlan
 from privmix.errors import InvalidInput
 from privmix.mechanisms.clipping import l2_norms
-from privmix.publication.kronecker import kronecker_cleaned
-from privmix.publication.second_moments import Arrays, SecondMoments, Spectrum, eigh_lower, lower_triangle, symmetric
+from privmix.publication.second_moments import (
+    Arrays,
+    SecondMoments,
+    Spectrum,
+    eigh_lower,
+    kronecker_cleaned,
+    lower_triangle,
+    symmetric,
+)
 
 Reals = NDArray[np.float64]
 

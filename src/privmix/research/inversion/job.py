@@ -15,7 +15,7 @@ from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.features import Extractor, parse_features
 from privmix.jobs.dataset import open_dataset
 from privmix.jobs.features import extractor_of
-from privmix.jobs.model_data import split_of
+from privmix.jobs.models import split_of
 from privmix.jobs.places import check_figure
 from privmix.jobs.recording import Measured, Measurement
 from privmix.planning import ReleaseConfig

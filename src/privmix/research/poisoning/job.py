@@ -17,7 +17,7 @@ from privmix.errors import InvalidInput, check_integer, in_terms_of
 from privmix.features import Pixels
 from privmix.features.identity import unit_range
 from privmix.jobs.dataset import open_dataset
-from privmix.jobs.model_data import has_splits
+from privmix.jobs.models import has_splits
 from privmix.jobs.places import check_writable
 from privmix.jobs.recording import Measured, Measurement, place
 from privmix.progress import Progress, silent
@@ -37,7 +37,7 @@ from privmix.research.poisoning import (
 from privmix.research.poisoning.options import PoisoningOptions
 from privmix.research.poisoning.victims.extractor import pretrained
 from privmix.rounding import rounded_up
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 
 STATEMENTS: Final = (
     "An attack that reaches little proves little: others may reach more. Only a guarantee bounds all attacks.",

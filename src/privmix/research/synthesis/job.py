@@ -13,7 +13,7 @@ import torch
 
 from privmix import data as readers
 from privmix.data import Source
-from privmix.data.pool_card import KIND
+from privmix.data.overlap import KIND
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.folders import PathLock
 from privmix.jobs.columns import class_list

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from privmix.data.pool_card import CARD, IMAGES
+from privmix.data.overlap import CARD, IMAGES
 from privmix.folders import FolderKind
 
 POOL: Final = FolderKind("out", "a pool of synthetic images", frozenset({CARD, IMAGES}))

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from privmix._registry import Registry
 from privmix.errors import InvalidInput, check_integer
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 
 
 @dataclass(frozen=True)

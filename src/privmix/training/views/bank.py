@@ -17,7 +17,7 @@ from privmix.features.identity import unit_range
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
 from privmix.progress import Progress
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 from privmix.training.records import TrainingRecords
 from privmix.training.views.augmentation import Augmentation, augment
 from privmix.training.views.record_random import RecordRandom

@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.fields import Positive, check_fields
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 from privmix.training.views.config import MixingKind
 from privmix.training.views.record_random import RecordRandom
 from privmix.training.views.transforms import box_mask

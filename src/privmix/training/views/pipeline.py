@@ -10,7 +10,7 @@ from torch.nn import functional
 
 from privmix.errors import WITHHELD, InvalidInput, check_integer
 from privmix.training.examples import PublicData
-from privmix.training.layout import ImageLayout
+from privmix.training.facts import ImageLayout
 from privmix.training.views.augmentation import augment, check_channels
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.mixup import MicrobatchMixer, Mixing

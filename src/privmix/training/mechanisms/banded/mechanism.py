@@ -16,8 +16,7 @@ from privmix.mechanisms.sampling import log_mixture
 from privmix.mechanisms.streams import SecretStreams
 from privmix.rounding import exact, rounded_down
 from privmix.training.batches import PoissonBatches
-from privmix.training.mechanisms.banded.draws import BandedNoise, CyclicBatches
-from privmix.training.mechanisms.banded.factor import best_factor
+from privmix.training.mechanisms.banded.draws import BandedNoise, CyclicBatches, best_factor
 from privmix.training.mechanisms.banded.options import BandedOptions
 from privmix.training.mechanisms.banded.plan import BandedPlan
 from privmix.training.mechanisms.base import MECHANISMS, Settings, StepNoise, TrainingMechanism, Words
