@@ -60,7 +60,7 @@ def test_what_needs_no_arithmetic_imports_none(tmp_path: Path) -> None:
     for name, filter_name in (("fixed-plans", None), ("any-plans", "gdp"), ("renyi", "rdp")):
         ledger.add_dataset(name, epsilon=4.0, delta=1e-5, adaptive=filter_name)
         ledger.reserve(name, Gaussian(3.0), adjacency=Adjacency.ADD_REMOVE, purpose="test")
-    lines = [["--help"], ["version"], ["attack", "--help"], ["ledger", "show", "--ledger", url]]
+    lines = [["--help"], ["--version"], ["attack", "--help"], ["ledger", "show", "--ledger", url]]
     said, imported = run_fresh(*({"arguments": line} for line in lines), completed("privmix", "re"))
     assert "Turn a private dataset" in said
     assert "any-plans" in said

@@ -24,7 +24,6 @@ VERBS: Final = {
         "privmix.commands.forecast:Forecast", "Predict every design's accuracy at a budget, and name the best.", "Start"
     ),
     "account": Verb("privmix.cli.account", "Compute a design's epsilon, or the noise that meets a target.", "Start"),
-    "version": Verb("privmix.commands.version:Version", "Print the version.", "Start"),
     "release": Verb(
         "privmix.commands.release:MakeRelease",
         "Turn a private dataset into a differentially private release.",
