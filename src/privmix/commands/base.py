@@ -34,7 +34,7 @@ from privmix.signatures import taking
 
 
 class Result(Protocol):
-    """What a command finds: it prints as a few facts (:class:`privmix.shown.Shown`) and has JSON values.
+    """A command's result: it prints as a few facts (:class:`privmix.shown.Shown`) and has JSON values.
 
     It may have ``cautions``, which Python warns of, and an ``exit_code`` of the command line, if not 0.
     """
@@ -66,7 +66,7 @@ Found = TypeVar("Found", bound=Result)
 
 @dataclass(frozen=True, kw_only=True)
 class Command(ABC, Generic[Found]):
-    """What is asked for; making one reads nothing.
+    """A request; making one reads nothing.
 
     Attributes:
         example: one or more lines of the command line.
@@ -83,7 +83,7 @@ class Command(ABC, Generic[Found]):
 
     @abstractmethod
     def run(self, progress: Progress) -> Found:
-        """Do it, and tell ``progress`` how far it is."""
+        """Do the work and report it to ``progress``."""
 
     def then(self, found: Any) -> str | None:
         """Return what people usually do next, on the command line."""

@@ -1,4 +1,4 @@
-"""What of a private dataset does not fit, for its owner's eyes: the pass that a release makes, before any charge."""
+"""Values of a private dataset that a release would refuse, for its owner: a release's own pass, before any charge."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Evaluation(Measured):
     groups: Mapping[str, Quality] = field(default_factory=dict)
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Return the figures, beside what takes no model and no privacy."""
+        """Return the figures, with those of no model and of no privacy."""
         title, facts = self.quality.shown()
         without = self.reference
         words = f"{self.reference_words}; only for the owner of these data"
@@ -63,7 +63,7 @@ class Evaluation(Measured):
         }
 
     def picture(self) -> Bars:
-        """Accuracy, beside what takes no model or no privacy."""
+        """Accuracy, with those of no model and of no privacy."""
         return self.quality.picture(self.reference)
 
     @property
@@ -126,7 +126,7 @@ class Evaluate(Recorded, ModelColumns, ModelFiles, Command[Evaluation]):
         picture = None if self.figure is None else Path(self.figure)
         split = self.split or ("test" if has_splits(self.data) else "in memory")
         if self.record is not None and picture is None:
-            # Of private records, so never in the model's folder, which may be handed on.
+            # It shows private records, so it never goes to the model's folder, which may be shared.
             picture = Path(self.record) / f"confusion-{split}.png"
         check_figure(picture)
         chosen = model_in(self.model, self.features_model, self.module)
@@ -139,7 +139,7 @@ class Evaluate(Recorded, ModelColumns, ModelFiles, Command[Evaluation]):
         known = None if self.reference is None else opened_as(self.reference, self.reference_split or "train")
         told_apart = None if self.group_by is None else _group_values(opened, self.group_by, list(chosen.facts.classes))
         records = features_in_memory(opened.source, chosen.extractor, progress)
-        # What is wrong with either shows before the work.
+        # Errors of either show before the work.
         compared = None if known is None else features_in_memory(known.source, chosen.extractor, progress)
         scores = chosen.scores(records.features)
         trained = is_trained(chosen.classifier)
@@ -215,7 +215,7 @@ def _fitted_without_privacy(model: Model, records: PrivateRecords) -> Reference:
 
 
 def _group_values(opened: Dataset, group_by: Any, classes: Any) -> NDArray[np.object_]:
-    """(n,) what each record is told apart by.
+    """Return (n,) the group of each record.
 
     Raises:
         InvalidInput: there is no such column, there are more or fewer values than records, or so many different ones

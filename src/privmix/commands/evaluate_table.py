@@ -1,4 +1,4 @@
-"""Rows of a release beside real records of the table, for the owner of these."""
+"""Compare rows of a release with real records of the table, for the owner of these."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class ExtractFeatures(Columns, Command[ExtractedFeatures]):
 
     Raises:
         InvalidInput: the data do not open or a record is not as declared; or `out` is a store of something else.
-        StorageError: reading or writing failed. What is on the disk is kept for another call.
+        StorageError: reading or writing failed. The next call continues with the files on the disk.
 
     Example:
         >>> import tempfile

@@ -1,4 +1,4 @@
-"""What each design would give at a budget: ``privmix plan`` and ``pm.forecast``."""
+"""Forecast each design at a budget: ``privmix plan`` and ``pm.forecast``."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ _LOG_IN: Final = "log in with `hf auth login`, or set HF_TOKEN to a token with w
 
 @dataclass(frozen=True, repr=False)
 class Pushed(Shown):
-    """What was sent to the hub, or would be.
+    """Files that were sent to the hub, or would be.
 
     Attributes:
         to: OWNER/NAME.
@@ -180,7 +180,7 @@ class Pull(NewFile, Command["CheckedFolder"]):
 
     Formal guarantees:
         * Bounded: a repository that states more than ``max_gb`` is refused before a file is taken, and taking ends as
-          soon as more than that has come, whatever was stated.
+          soon as more than that has come.
 
     Raises:
         InvalidInput: there is none, or it does not verify.
@@ -255,7 +255,7 @@ def _meter(most: int) -> type[Any]:
 
 
 def _listed(api: Any, source: str, revision: str | None) -> tuple[str, str, list[str], int]:
-    """Type, commit, the files that a release or model may have, and how many bytes they are said to have."""
+    """Return type, commit, the files that a release or model may have, and their stated size in bytes."""
     for kind in _TYPES.values():
         try:
             with _told(f"pull {source}"):
@@ -291,7 +291,7 @@ def _files_in(folder: Path) -> list[str]:
 
 @contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Whatever the hub's client raises, in a line: without its request, which has the user's token."""
+    """Raise errors of the hub's client in one line, without its request, which has the user's token."""
     try:
         yield
     except (InvalidInput, StorageError):

@@ -33,7 +33,7 @@ class KeyFiles(Shown):
     auditor: bool
 
     def shown(self) -> tuple[str, Mapping[str, object]]:
-        """Where they are, and whose."""
+        """Files and owner of the keys."""
         others = "for the publisher of the release" if self.auditor else "publish it"
         facts = {"private key": f"{self.private} (keep it secret)", "public key": f"{self.public} ({others})"}
         return "New auditor's key" if self.auditor else "New key", {**facts, "key id": self.key_id}

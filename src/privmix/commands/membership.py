@@ -1,4 +1,4 @@
-"""Membership inference against a model: how well attackers tell who was in the data."""
+"""Membership inference against a model: how well attackers recognise records of its training."""
 
 from __future__ import annotations
 

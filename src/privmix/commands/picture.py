@@ -1,4 +1,4 @@
-"""What the classes of a release look like: images of their means, or the public texts nearest to them."""
+"""Show the classes of a release: images of their means, or the public texts nearest to them."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ _MOST_CLASSES: Final = 10
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Predictions(Shown):
-    """What a model says of records. It is about these records; no guarantee covers them.
+    """A model's predictions. They are about these records; no guarantee covers them.
 
     Attributes:
         classes: K names.

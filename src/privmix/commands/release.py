@@ -37,7 +37,7 @@ class PlanRelease(PlanOptions, Command["Planned"]):
 
     Raises:
         InvalidInput: options are out of range or do not go together, or the data do not open.
-        StorageError: the data, or what is public beside them, can't be read.
+        StorageError: the private or public data cannot be read.
 
     Example:
         >>> import numpy as np
@@ -101,7 +101,7 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
 
     @property
     def count_is_private(self) -> bool:
-        """Whether nobody may see how many records there are."""
+        """Whether the number of records is private."""
         planned = self.plan is not None and self.plan.count_is_private
         return planned or self.records is not None or self.private_count
 
@@ -123,7 +123,7 @@ class MakeRelease(ReleaseOptions, Command["Release"]):
         try:
             return made_release(replace(job, out=scratch.path / "release"), self.plan, progress, scratch)
         except BaseException as error:
-            # Nobody could go on with it.
+            # It could not be resumed.
             scratch.remove()
             not_kept(error)
             raise

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 _CERTIFICATE: Final = "certificate.json"
 _MODEL: Final = "model.json"
-# A run folder may hold these beside its records.
+# A run folder may hold these next to its records.
 _PARTS: Final = ("release", "model")
-# These are made here, from what was checked, and never taken from a file that says so.
+# These are made here, from what was checked, and never taken from a file.
 _MADE: Final = {"guarantee": "only guarantees in certificates", "ledger": "only totals in ledgers and statements"}
 
 Part = str | PathLike[str] | RunRecord | Measured
@@ -40,7 +40,7 @@ class ReportPage(Shown):
     Attributes:
         page: one self-contained HTML page.
         audience: whom it is for.
-        refuted_in_private: a private record refutes a claim, which a page for the public can't say. For the owner's
+        refuted_in_private: a private record refutes a claim, which a page for the public cannot show. For the owner's
             eyes, and no part of the page.
         out: where it was written, if it was.
     """
@@ -57,7 +57,7 @@ class ReportPage(Shown):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What its owner should know before anyone gets it."""
+        """Warnings for its owner, before anyone gets it."""
         if self.audience == OWNER:
             return ("this page holds private evaluation: do not publish it",)
         refuted = (
@@ -165,7 +165,7 @@ def _check_outside(out: Path, parts: Sequence[Part]) -> None:
 
 @dataclass
 class _Found:
-    """What the parts hold: guarantees by the id of their subject, records, and fitted models by their release."""
+    """Contents of the parts: guarantees by the id of their subject, records, and fitted models by their release."""
 
     guarantees: dict[str, RunRecord] = field(default_factory=dict)
     records: list[RunRecord] = field(default_factory=list)
@@ -218,7 +218,7 @@ class _Found:
         return True
 
     def check(self) -> None:
-        """Everything must be about what was given: figures of one release say nothing of another."""
+        """Check that all records are about the given folders: figures of one release do not apply to another."""
         given = ", ".join(f"{one.subject['kind']} {one.subject['id']}" for one in self.guarantees.values())
         allowed = (
             f"records and models of the given folders ({given or 'no release or model'}); give this record's folder, "

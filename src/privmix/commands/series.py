@@ -24,13 +24,13 @@ __all__ = ["begin", "end", "show", "step"]
 @described
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class _StepOptions(RecordsOptions, RunOptions):
-    """What is asked of any step; its records are the units."""
+    """Options of every step; its records are the units."""
 
     person: str | Sequence[str] | None = field(default=None, init=False)
 
     @property
     def count_is_private(self) -> bool:
-        """Whether nobody may see how many records there are."""
+        """Whether the number of records is private."""
         return self.records is not None
 
     def then(self, found: Any) -> str | None:

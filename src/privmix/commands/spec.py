@@ -26,7 +26,7 @@ class TableSpec(Shown):
     """A draft of the specification of a table, for ``tabular:``.
 
     Attributes:
-        columns: column -> its entry; see docs/tables.md. Where records were looked at, ``Tabular(columns)`` says so.
+        columns: column -> its entry; see docs/tables.md. Where records were looked at, ``Tabular(columns)`` records it.
         looked: whether records were looked at for it.
         out: the file that was written, if any.
         seen: column -> what it is taken for, or why it is left out, where records were looked at. Private.
@@ -62,7 +62,7 @@ class TableSpec(Shown):
 
     @property
     def undeclared(self) -> tuple[str, ...]:
-        """Columns of which nothing is said yet: ``tabular:`` refuses them."""
+        """Columns without a declaration: ``tabular:`` refuses them."""
         return tuple(name for name, entry in self.columns.items() if PLACEHOLDER in entry)
 
     def to_dict(self) -> dict[str, Any]:
@@ -94,11 +94,11 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
 
     Formal guarantees:
         - Unread: unless ``look``, no record is read. The draft follows from the header (of Parquet and Arrow files from
-          the schema) and the arguments: it is the same, byte for byte, whatever the records are.
-        - Said: a draft for which records were looked at says so, and so do certificates of what is made with it.
+          the schema) and the arguments: it is the same, byte for byte, for all records.
+        - Declared: a draft for which records were looked at states that, as do certificates that depend on it.
 
     Raises:
-        InvalidInput: something is said of a column that is not there, or twice, or it makes no sense; the file is there
+        InvalidInput: a declaration of a column is missing its column, repeated or contradictory; the file is there
             already.
         StorageError: something can't be read or written.
 
@@ -182,7 +182,7 @@ class Spec(TableColumns, SpecOptions, NewFile, Command[TableSpec]):
             _warnings(again, bool(seen)),
             tuple(place_of(name) for name in header or () if not is_usable(name)),
         )
-        # What was said must make sense now, and not when data are released.
+        # Declarations are checked now, not when data are released.
         used = {name: entry for name, entry in found.items() if not {PLACEHOLDER, "ignore"} & set(entry)}
         if used:
             Tabular(used)

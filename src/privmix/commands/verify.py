@@ -1,4 +1,4 @@
-"""What the certificate of a release or a trained model claims, recomputed, and who signed it."""
+"""Recompute the claims of the certificate of a release or trained model, and check who signed it."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Verify(Command["CheckedFolder"]):
             return checked if claimed is None else replace(checked, signature={"key_id": claimed, "checked": False})
         if is_series(path):
             raise InvalidInput("key", str(self.key), "no key for a whole series: its releases are signed one by one")
-        # Who made it comes before what it says.
+        # The maker comes before the content.
         found: list[CheckedFolder] = []
         public = PublicKey.read(Path(self.key))
         signed = verify_signature(path, public, remembered(found, progress))
@@ -92,7 +92,7 @@ def _end_checked(checked: CheckedFolder, key: PublicKey) -> CheckedFolder:
     """Return the same, once ``key`` is found to sign any statement that the sealed key was destroyed.
 
     Raises:
-        InvalidInput: it says so, and is not.
+        InvalidInput: its claims do not hold.
     """
     from privmix.certificate.replay_end import ENDED_FILE, sealed_words
 

@@ -1,1 +1,1 @@
-"""What a design costs, and what follows from such a price."""
+"""The cost of a design, and its consequences."""

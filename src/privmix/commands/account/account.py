@@ -34,13 +34,13 @@ DESIGN_NAMES: Final = ", ".join(
 
 @dataclass(frozen=True, repr=False)
 class Prices(Shown):
-    """What accountants say.
+    """Costs by accountant.
 
     Attributes:
         design: whose price it is.
         adjacency: that the prices are for.
         found: of each accountant its cost and the noise multiplier, or why it has none ("unsupported"); if asked for,
-            ``person_epsilon``: of somebody with ``records_per_person`` records, None where no bound is known.
+            ``person_epsilon``: for a person with ``records_per_person`` records, None without a known bound.
         delta: that they are at.
         asked: the command.
         unit: that they are for: a record, or a person with all records.
@@ -72,7 +72,7 @@ class Prices(Shown):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """What the price of several records means."""
+        """Meaning of the price of several records."""
         records = self.asked.records_per_person
         if records is None:
             return ()
@@ -143,7 +143,7 @@ def prices_of(asked: Account) -> Prices:
 
     Raises:
         InvalidInput: an option is out of range or of another design, or the design has no proven price under that
-            relation; or none is known for somebody with several records.
+            relation; or none is known for a person with several records.
         UnsupportedEvent: the accountant has no price for such draws, unless all are asked.
 
     Example:
@@ -176,7 +176,7 @@ def _accountants(asked: Account) -> list[str]:
 
 def _of_folder(asked: Account) -> Prices:
     """All that a certified plan ran, mean query and count too, as its certificate states it."""
-    # What reads certificates waits for libraries that a price needs not.
+    # Reading certificates imports libraries that a price does not need.
     from privmix.jobs.kinds import certified
     from privmix.mechanisms.plan import RECORD
 
@@ -193,7 +193,7 @@ def _of_folder(asked: Account) -> Prices:
     event, found, plan = accounting.event_from_dict(certificate["event"]), [], certificate["plan"]
     unit = certificate.unit
     if asked.records_per_person is not None and unit == RECORD and plan.get("records_noise_multiplier") is not None:
-        # What was done to the records followed from the count; of another count it could cost them more.
+        # The mechanism followed from the count; with another count it could cost more.
         allowed = "no value with a private count: only the cost of one record holds for every possible count"
         raise InvalidInput("records_per_person", asked.records_per_person, allowed)
     for name in _accountants(asked):
@@ -212,7 +212,7 @@ def _of_folder(asked: Account) -> Prices:
 def _together(
     asked: Account, event: Event, one: PrivacyCost, accountant: str, adjacency: Adjacency, unit: Unit
 ) -> dict[str, Any]:
-    """Return what the price means for somebody with several records; nothing where that was not asked."""
+    """Return the price for a person with several records, in words; nothing where that was not asked."""
     records = asked.records_per_person
     if records is None:
         return {}

@@ -1,4 +1,4 @@
-"""What poisoned records can do against a guarantee: of a folder, of a design, or of an epsilon alone."""
+"""Bound what poisoned records can do under a guarantee: of a folder, of a design, or of an epsilon alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What ``privmix demo`` does, and what it tells."""
+"""The steps of ``privmix demo``, and its result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from privmix.shown import Shown
 
 @dataclass(frozen=True, repr=False)
 class Demonstration(Shown):
-    """What was guaranteed, learned and attacked, and where it is."""
+    """Guarantee, accuracy, attacks and files of the demo."""
 
     learned: Learned
     audit: AuditVerdict
@@ -87,7 +87,7 @@ def demonstrated(folder: Path, progress: Progress) -> Demonstration:
 def _light() -> Iterator[None]:
     """One thread for each sum: digits are so small that several would spend their time waiting for each other.
 
-    What is imported stays, and the collector of garbage need not look through it again and again.
+    Imports stay, and the garbage collector need not search them again and again.
     """
     gc.freeze()
     try:

@@ -62,7 +62,7 @@ class DemoDigits:
 
 @dataclass(frozen=True)
 class Learned:
-    """What was learned from the release."""
+    """The model of the release and its accuracy."""
 
     plan: Plan
     verified: Verification

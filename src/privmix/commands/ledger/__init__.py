@@ -1,1 +1,1 @@
-"""The ledger of privacy budgets, and what its entries say."""
+"""The ledger of privacy budgets, and its entries."""

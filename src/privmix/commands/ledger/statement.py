@@ -1,4 +1,4 @@
-"""What a dataset has cost in all, for whoever must know."""
+"""A statement of a dataset's total cost, for other parties."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class LedgerStatement(NewFile, AtLedger, Command["StatedTotal"]):
     KEY.pub.pem, or next to a release with privmix report RELEASE --statement FILE.
 
     Formal guarantees:
-        * The statement says what the ledger's rows say of plans and amounts, and nothing of data: see
+        * The statement has plans and amounts from the ledger's rows, and nothing of data: see
           :class:`privmix.certificate.ledger_total.LedgerTotal`.
         * Figures are rounded to their safe side.
 

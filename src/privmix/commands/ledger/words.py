@@ -28,7 +28,7 @@ class AtLedger:
 
 
 def said_of(adjacency: str, unit: str) -> str:
-    """Return what neighbours differ by; of persons it is said that it is one."""
+    """Return the difference between neighbours, in words."""
     from privmix.mechanisms.plan import relation_of, unit_named
 
     return relation_of(adjacency, unit_named(unit))

@@ -52,7 +52,7 @@ class ReplayEnded(Shown):
 
     @property
     def details(self) -> tuple[str, ...]:
-        """What is stated, and what follows."""
+        """The statement, and the next step."""
         return (self.ending.says, _SIGN_ANEW)
 
     def to_dict(self) -> dict[str, Any]:

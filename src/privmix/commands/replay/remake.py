@@ -1,4 +1,4 @@
-"""A release made again beside its records, by an auditor's key."""
+"""Make a release again from its records, by an auditor's key."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ TOLERANCE: Final = 0.01
 
 @dataclass(frozen=True)
 class SpotChecks:
-    """Features of a store that were made anew.
+    """Features of a store that were made again.
 
     Attributes:
         records: of how many records, drawn at random.
@@ -66,13 +66,13 @@ class SpotChecks:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Remade(Shown):
-    """A release that was made again. It says whether these are its records: for its owner and its auditor alone.
+    """A release that was made again, compared with the first: for its owner and its auditor alone.
 
     Attributes:
         release: its id.
         commitment: what its certificate states of the key.
         comparison: of its records and bytes.
-        spot_checks: of features that came from a store; None where all were made anew.
+        spot_checks: of features that came from a store; None where all were made again.
     """
 
     release: str
@@ -87,7 +87,7 @@ class Remade(Shown):
 
     @property
     def found(self) -> tuple[str, ...]:
-        """What is not as it should be, a sentence each; nothing where all is."""
+        """Differences, a sentence each."""
         told = [str(one) for one in self.comparison.differences]
         if not self.comparison.records:
             told.insert(0, "the records are not those that the certificate commits to, or their features differ here")
@@ -97,7 +97,7 @@ class Remade(Shown):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know of how it was compared, a sentence each."""
+        """Limits of the comparison, a sentence each."""
         told = []
         if self.spot_checks is not None and not self.spot_checks.wrong:
             told.append(f"features came from a store that the certificate commits to; {self.spot_checks}")
@@ -138,12 +138,12 @@ class Remade(Shown):
 
     @property
     def exit_code(self) -> int:
-        """Of the command line."""
+        """Exit code of the command line."""
         return 0 if self.equal else REFUTED
 
 
 def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
-    """Return the release, made again beside its records."""
+    """Return the release, made again from its records."""
     no_core_dumps()
     key = asked.key if isinstance(asked.key, AuditorKey) else AuditorKey.read(Path(asked.key), asked.passphrase)
     held = check_but_numbers(folder)
@@ -190,7 +190,7 @@ def remade(folder: Path, data: Any, asked: Any, progress: Progress) -> Remade:
 
 
 def sealed_place(folder: Path, given: str | Path | None) -> Path:
-    """Where the sealed key is: as given, or beside the release."""
+    """Return the path of the sealed key: as given, or next to the release."""
     return beside(folder, SEALED_FILE) if given is None else Path(given)
 
 
@@ -253,7 +253,7 @@ def _records(
 def _spot_checks(
     dataset: Dataset, extractor: Extractor, store: FeatureStore, number: int, progress: Progress
 ) -> SpotChecks:
-    """Make the features of some records anew, whichever an unpredictable draw takes, and compare."""
+    """Make the features of some records again, chosen by an unpredictable draw, and compare."""
     total = dataset.schema.records
     drawn = np.sort(np.random.default_rng().choice(total, min(number, total), replace=False))
     start = checked = same = wrong = 0

@@ -1,4 +1,4 @@
-"""Make a release again beside its records, by an auditor's key; and end that."""
+"""Make a release again from its records, by an auditor's key; and end that."""
 
 from __future__ import annotations
 
