@@ -59,16 +59,3 @@ def test_the_simulation_is_the_dense_matrix_product() -> None:
     # 118 degrees of freedom: false alarm 2e-10.
     assert abs(slow.mean() - fast.mean()) < 7 * math.sqrt((slow.var() + fast.var()) / 60)
     assert abs(slow.mean() - fast.mean()) < 0.2 * slow.mean()
-
-
-def test_a_simulation_in_small_blocks_of_rows_follows_the_same_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = simulated(16, 0.5, 12)
-    monkeypatch.setattr("privmix.research.linear_regression._BLOCK", 16 * 100)
-    pieces = simulated(16, 0.5, 12)
-    # 22 degrees of freedom: false alarm 2e-10.
-    assert abs(whole.mean() - pieces.mean()) < 11 * math.sqrt((whole.var() + pieces.var()) / 12) + 1e-12
-    assert (whole != pieces).any()
-
-
-def test_a_seed_gives_the_same_error_again() -> None:
-    assert (simulated(16, 0.5, 2) == simulated(16, 0.5, 2)).all()

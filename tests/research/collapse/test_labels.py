@@ -12,7 +12,6 @@ from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
 from privmix.plans import ReleasePlan
 from privmix.research.collapse.labels import label_collapse, mixed_labels
-from tests.refusals import refuses
 
 NAMES = ("ant", "bee", "cat", "dog")
 DESIGNS: list[dict[str, Any]] = [
@@ -47,12 +46,6 @@ def test_mixed_labels_follow_the_sampler(design: dict[str, Any]) -> None:
     assert (noisy - clean).std() == pytest.approx(plan.noise_std_y, rel=0.06)
 
 
-def test_laplace_noise_on_labels_has_the_plan_s_size() -> None:
-    plan = make_plan({"design": "fixed", "noise": "laplace"})
-    clean, noisy = mixed_labels(plan, np.arange(4), np.random.default_rng(0), 20_000)
-    assert (noisy - clean).std() == pytest.approx(plan.noise_std_y, rel=0.05)
-
-
 def test_label_collapse_is_that_of_a_loop() -> None:
     plan, labels = make_plan({"design": "poisson"}, noise=1.5), np.arange(4)
     found = label_collapse(plan, labels, np.random.default_rng(5), rows=300)
@@ -78,26 +71,3 @@ def test_labels_survive_without_noise_and_not_in_much_of_it() -> None:
     lost = label_collapse(make_plan({"design": "poisson"}, 1e4), np.arange(4), np.random.default_rng(0))
     assert 0.24 < lost.top_kept < 0.36
     assert 0.48 < lost.level_kept < 0.52
-
-
-def test_hierarchical_labels_stay_apart_where_poisson_labels_collapse() -> None:
-    """Li et al. 2024, Figure 2: same degree, same noise."""
-    poisson, stratified = (
-        label_collapse(make_plan(design, 2.0, 4000, 200), np.arange(4), np.random.default_rng(0))
-        for design in ({"design": "poisson"}, {"design": "hierarchical", "expected_classes": 1.0})
-    )
-    assert stratified.spread > 4 * poisson.spread
-    assert stratified.level_kept > 0.99 > 0.98 > poisson.level_kept
-
-
-def test_public_labels_lose_nothing() -> None:
-    found = label_collapse(make_plan({"design": "classwise"}), np.arange(4), np.random.default_rng(0), rows=50)
-    assert (found.top_kept, found.level_kept, found.signal_to_noise) == (1.0, 1.0, math.inf)
-
-
-def test_bad_label_draws_are_named() -> None:
-    rng = np.random.default_rng(0)
-    with refuses("labels"):
-        mixed_labels(make_plan({"design": "poisson"}), np.array([4]), rng, 5)
-    with refuses("design"):
-        label_collapse(make_plan({"design": "random-weight"}), np.arange(4), rng, 5)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 from privmix.planning import ReleaseConfig
 from privmix.planning.diagnostics import neural_collapse
 from privmix.research.collapse.measures import measure_collapse
-from tests.refusals import refuses
 from tests.releases.helpers import own_options
 
 CLASSES = tuple("abcdefghij")
@@ -50,22 +48,3 @@ def test_features_are_clipped_before_they_are_judged_and_figures_are_json() -> N
     assert json.loads(json.dumps(content, allow_nan=False)) == content
     assert content["labels"] == 10
     assert content["histogram"]["edges"] == content["histograms"][0]["edges"]
-
-
-def test_figures_that_are_infinite_are_stored_as_null() -> None:
-    two = np.array([0, 1])
-    pair = ReleaseConfig(records=100, dim=2, classes=("a", "b"), mixup_degree=4, centre="none").with_noise(1.0)
-    report = measure_collapse([pair], np.eye(2), two, np.random.default_rng(4), rows=20)
-    # Every mixture of both records holds both classes, unless it drew one twice.
-    assert math.isinf(report.minimum_euclidean_distance) == (report.to_dict()["minimum_euclidean_distance"] is None)
-
-
-def test_bad_input_is_refused() -> None:
-    features, labels = public()
-    rng = np.random.default_rng(5)
-    with refuses("plans"):
-        measure_collapse([], features, labels, rng)
-    with refuses("design"):
-        measure_collapse([config(design="moments").with_noise(1.0)], features, labels, rng)
-    with refuses("labels"):
-        measure_collapse([config().with_noise(1.0)], features, labels[:-1], rng)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from privmix.research.collapse.job import draw_collapse
 from privmix.research.inversion.picture import draw_inversion, unpack_images
 from tests.refusals import refuses
 
@@ -45,10 +44,3 @@ def test_pictures_of_another_size_than_stated_are_refused(tmp_path: Path) -> Non
     with refuses("images"):
         draw_inversion(record, tmp_path / "picture.png")
     assert not list(tmp_path.iterdir())
-
-
-def test_histograms_are_drawn(tmp_path: Path) -> None:
-    panel = {"design": "poisson", "m": 4, "edges": [0, 0.5, 1], "clean": [0.9, 0.1], "noisy": [0.8, 0.2]}
-    record = {"labels": 2, "epsilon": None, "histograms": [{**panel, "top_kept": 0.7}] * 2}
-    draw_collapse(record, tmp_path / "labels.png")
-    assert (tmp_path / "labels.png").read_bytes().startswith(b"\x89PNG")

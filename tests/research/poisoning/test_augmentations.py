@@ -8,9 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from privmix.errors import InvalidInput
-from privmix.research.poisoning import DefenceAugmentation, VictimImages, parse_defence
-from privmix.research.poisoning.defences.boxes import boxes
+from privmix.research.poisoning import DefenceAugmentation, parse_defence
 from privmix.research.poisoning.defences.cutmix import CutMix
 from privmix.research.poisoning.defences.maxup import MaxUp
 from privmix.research.poisoning.defences.minibatch_dp_sgd import MiniBatchDpSgd
@@ -45,19 +43,6 @@ def test_mixup_takes_k_different_images_with_equal_weights(ways: int) -> None:
     others = met[~torch.eye(9, dtype=torch.bool)]
     assert (others - 300 * chance).abs().max() <= 7 * np.sqrt(300 * chance * (1 - chance)) + 1e-6
     assert torch.equal(met.diagonal(), torch.full((9,), 300.0))
-
-
-def test_a_box_is_cut_off_at_the_border_as_slices_are() -> None:
-    sides = torch.tensor([[4, 3], [0, 5], [8, 8]]).repeat(50, 1)
-    inside = boxes(sides, torch.Size([150, 3, 8, 6]), seeded(1))
-    assert inside.shape == (150, 1, 8, 6)
-    generator = seeded(1)
-    rows, columns = torch.randint(8, (150,), generator=generator), torch.randint(6, (150,), generator=generator)
-    for found, (height, width), row, column in zip(inside[:, 0], sides.tolist(), rows, columns, strict=True):
-        top, left = int(row) - height // 2, int(column) - width // 2
-        naive = torch.zeros(8, 6, dtype=torch.bool)
-        naive[max(top, 0) : max(top + height, 0), max(left, 0) : max(left + width, 0)] = True
-        assert torch.equal(found, naive)
 
 
 def test_cutmix_labels_are_areas() -> None:
@@ -151,31 +136,3 @@ def test_an_attacker_can_train_through_it_and_randomness_is_an_argument(name: st
     mixed, labels = defence.apply(pixels, targets, seeded(), 0.9)
     assert mixed.shape == pixels.shape
     torch.testing.assert_close(labels.sum(1), torch.ones(6))
-
-
-@pytest.mark.parametrize(
-    ("name", "says"),
-    [
-        ("mixup:1", "ways"),
-        ("mixup:2,3", "mixup"),
-        ("mixup:x", "whole number"),
-        ("cutout:-1", "side"),
-        ("cutmix:0", "share"),
-        ("maxup:1", "versions"),
-        ("noise:0", "scale"),
-        ("minibatch-dp-sgd:-1", "deviation"),
-        ("maxup:4+noise:16", "maxup after the others"),
-        ("mixup:2+none", "none alone"),
-    ],
-)
-def test_what_is_no_defence_is_refused_in_a_line(name: str, says: str) -> None:
-    with pytest.raises(InvalidInput, match=says) as caught:
-        parse_defence(name)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize("name", ["cutout:9", "maxup:4,9", "mixup:41", "mixup:2+cutout:9"])
-def test_images_that_are_too_small_or_too_few_are_refused_before_training(name: str) -> None:
-    records = VictimImages.of(np.zeros((40, 1, 8, 8)), np.arange(40) % 2, classes=2)
-    with pytest.raises(InvalidInput):
-        parse_defence(name).check(records)

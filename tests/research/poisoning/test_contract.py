@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,11 @@ from privmix.research.poisoning import (
     Attack,
     Case,
     Defence,
-    DefenceAugmentation,
     DefenceFilter,
     PoisoningScene,
-    VictimImages,
     parse_attack,
     parse_defence,
 )
-from tests.refusals import refuses
 from tests.research.poisoning.scenes import scene
 
 # Settings under which an attack or a defence is quick; the others have quick defaults, or none.
@@ -91,15 +87,6 @@ def test_an_attack_refuses_budgets_that_it_can_not_spend(attack: Attack) -> None
     assert not any(f" {count} " in said for count in np.bincount(trial.train.labels) if count > BUDGET)
 
 
-def test_words_and_names(attack: Attack) -> None:
-    assert attack.setting in ("scratch", "transfer")
-    assert str(parse_attack(str(attack))) == str(attack)
-    said = next(one for one in literals_of("privmix.research.poisoning.poisons") if one["name"] == attack.name)
-    assert said["about"] == attack.about
-    with pytest.raises(InvalidInput):
-        parse_attack(f"{attack.name}:1,1,1,1,1,1,1,1,1,1,1,1")
-
-
 def test_a_defence_trains_and_repeats_itself(defence: Defence) -> None:
     trial = scene()
     defence.check(trial.train)
@@ -144,14 +131,6 @@ def test_bounds_are_concave_so_that_they_hold_for_means_over_trials(defence: Def
         assert np.all(np.diff(bounds, 2) <= 1e-6)
 
 
-def test_only_changes_of_batches_can_be_joined(defence: Defence) -> None:
-    if isinstance(defence, DefenceAugmentation):
-        assert isinstance(parse_defence(f"mixup:4+{defence}"), DefenceAugmentation)
-    else:
-        with refuses("defence"):
-            parse_defence(f"mixup:4+{defence}")
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -165,14 +144,3 @@ def test_settings_out_of_range_are_refused(name: str) -> None:
     parse = parse_attack if name.partition(":")[0] in ATTACKS else parse_defence
     with pytest.raises(InvalidInput):
         parse(name)
-
-
-def test_images_of_a_pixel_are_refused_or_served() -> None:
-    """Nothing falls over what it can't do: one line says so."""
-    tiny = VictimImages.of(np.random.default_rng(0).random((40, 1, 1, 1)), np.arange(40) % 2, classes=2)
-    for name in ATTACKS:
-        trial = PoisoningScene.draw(tiny, tiny, scene().victim, seed=0, number=0)
-        asked = parse_attack(quick(name))
-        assert "\n" not in answered(partial(asked.threat, trial, 2, knows_defence=False))[1]
-    for name in DEFENCES:
-        assert "\n" not in answered(partial(parse_defence(quick(name)).check, tiny))[1]

@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from privmix.errors import InvalidInput
 from privmix.research.poisoning.defences.mixup import Mixup
 from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.victims.extractor import held_apart, pretrained
-from privmix.research.poisoning.victims.ordinary import TrainedNetwork, Victim, VictimConfig
+from privmix.research.poisoning.victims.ordinary import Victim, VictimConfig
 from tests.refusals import refuses
 
 QUICK = VictimConfig(epochs=3, batch=16)
@@ -34,14 +33,6 @@ def test_the_trainers_records_and_the_public_images_are_disjoint_and_classes_are
     assert np.bincount(mine.labels).tolist() == [20, 20]
     assert [len(np.unique(part)) for part in marks] == [40, 70]
     assert not np.intersect1d(*marks).size
-
-
-@pytest.mark.parametrize(("records", "public", "field"), [(41, 5, "records"), (122, 0, "records"), (100, 21, "public")])
-def test_more_images_than_there_are_can_not_be_held_apart(
-    images: VictimImages, records: int, public: int, field: str
-) -> None:
-    with pytest.raises(InvalidInput, match=field):
-        held_apart(images, records=records, public=public)
 
 
 def test_what_is_kept_is_what_was_trained_and_other_settings_have_another_file(
@@ -79,20 +70,3 @@ def test_only_the_last_layer_is_trained_on_a_frozen_extractor(images: VictimImag
         assert torch.equal(value, before[f"body.{name}"])
     assert not torch.equal(made.network.head.weight, before["head.weight"])
     assert (made.predict(images.pixels) == images.labels).mean() > 0.9
-
-
-def test_features_computed_once_teach_what_features_of_every_batch_teach(images: VictimImages) -> None:
-    class Unchanged(Mixup):
-        def apply(self, pixels, targets, generator, progress):  # type: ignore[no-untyped-def]
-            return pixels, targets
-
-    victim = Victim(QUICK, pretrained(images, QUICK))
-    fast, slow = (victim.fit(images, seed=3, augmentation=one) for one in (None, Unchanged()))
-    np.testing.assert_allclose(fast.logits(images.pixels), slow.logits(images.pixels), atol=1e-4)
-
-
-def test_an_extractor_of_another_shape_is_refused(images: VictimImages) -> None:
-    colour = VictimImages.of(np.zeros((20, 3, 8, 8)), np.arange(20) % 2, classes=2)
-    extractor: TrainedNetwork = pretrained(colour, QUICK)
-    with refuses("extractor"):
-        Victim(QUICK, extractor).fit(images, seed=0)

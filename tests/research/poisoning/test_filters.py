@@ -11,14 +11,12 @@ from numpy.typing import NDArray
 from scipy.stats import hypergeom
 
 from privmix.research.poisoning.base import Case, DefenceFilter
-from privmix.research.poisoning.defences.clustering import ActivationClustering, reduce, smaller_heap
+from privmix.research.poisoning.defences.clustering import ActivationClustering
 from privmix.research.poisoning.defences.deep_knn import DeepKNN, agreeing
 from privmix.research.poisoning.defences.spectral import SpectralSignatures, spectral_scores
 from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.scene import PoisoningScene
-from privmix.research.poisoning.toolbox import toolbox
 from privmix.research.poisoning.victims.ordinary import Victim
-from tests.research.poisoning.scenes import needs_toolbox
 
 EACH, POISONS, WIDTH = 60, 9, 20
 
@@ -81,46 +79,6 @@ def test_spectral_scores_are_those_of_the_definition() -> None:
     np.testing.assert_allclose(spectral_scores(features), (centred @ direction) ** 2)
 
 
-def test_spectral_signatures_drop_a_multiple_of_the_budget_and_never_more_than_half_of_a_class() -> None:
-    case, _ = planted(shift=0.3)
-    assert (~SpectralSignatures().keep(case)).sum() == 3 * int(1.5 * POISONS)
-    whole = Case(case.records, case.scene, EACH)
-    assert (~SpectralSignatures().keep(whole)).sum() == 3 * EACH // 2
-
-
-@pytest.mark.parametrize(("reduction", "theirs"), [("pca", "PCA"), ("ica", "FastICA")])
-def test_clusters_are_those_of_the_toolbox(reduction: str, theirs: str) -> None:
-    needs_toolbox()
-    rng = np.random.default_rng(2)
-    features = np.concatenate([rng.normal(0, 1, (50, 30)), rng.normal(9, 1, (12, 30))])
-    with toolbox(4):
-        from art.defences.detector.poison.activation_defence import cluster_activations
-        from art.defences.detector.poison.clustering_analyzer import ClusteringAnalyzer
-
-        parts, _ = cluster_activations([features], nb_dims=2, reduce=theirs)
-    reduced = reduce(features, reduction, 2, 4)
-    for analysis, analyse in (
-        ("smaller", ClusteringAnalyzer().analyze_by_size),
-        ("relative-size", ClusteringAnalyzer().analyze_by_relative_size),
-    ):
-        assert np.array_equal(~smaller_heap(reduced, analysis, 4), np.asarray(analyse(parts)[0][0]) == 1)
-    assert smaller_heap(reduced).sum() == 12
-
-
-@pytest.mark.parametrize("reduction", ["pca", "ica"])
-@pytest.mark.parametrize("features", [np.zeros((0, 5)), np.zeros((1, 5)), np.ones((9, 5)), np.eye(2)], ids=np.shape)
-def test_where_there_are_no_two_heaps_nothing_is_suspicious(features: NDArray[np.float64], reduction: str) -> None:
-    assert not smaller_heap(reduce(features, reduction, 10, 0)).any()
-
-
-def test_an_even_class_is_not_suspicious_by_size() -> None:
-    rng = np.random.default_rng(3)
-    two = np.concatenate([rng.normal(0, 1, (40, 12)), rng.normal(8, 1, (40, 12))])
-    assert smaller_heap(two, "smaller").sum() == 40
-    assert not smaller_heap(two, "relative-size").any()
-    assert not smaller_heap(two, "silhouette").any()
-
-
 def test_neighbours_are_those_of_a_plain_search(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("privmix.research.poisoning.defences.deep_knn.BLOCK", 32)
     rng = np.random.default_rng(4)
@@ -131,12 +89,6 @@ def test_neighbours_are_those_of_a_plain_search(monkeypatch: pytest.MonkeyPatch)
         votes = np.bincount(labels[others[others != one][:7]], minlength=4)
         expected.append(votes[labels[one]] == votes.max())
     assert np.array_equal(agreeing(features, labels, 7, 4), expected)
-
-
-def test_records_at_one_place_ask_each_other_and_not_themselves() -> None:
-    # One record lies with five of the other label: more at one place than it asks.
-    features, labels = np.array([[0.0]] * 6 + [[9.0]] * 4), np.array([0] * 5 + [1] + [1] * 4)
-    assert agreeing(features, labels, 3, 2).tolist() == [True] * 5 + [False] + [True] * 4
 
 
 @dataclass(frozen=True)

@@ -74,12 +74,6 @@ def test_what_is_no_image_is_within_no_limit() -> None:
         ThreatModel(2).check(CLEAN, nothing)
 
 
-def test_what_was_moved_too_far_is_not_said() -> None:
-    """How far is a difference to a record, which is private."""
-    with refuses("pixels"):
-        ThreatModel(2, radius=0.1).check(CLEAN, changed(by=0.3))
-
-
 def test_inserted_records_have_nothing_to_be_near_to() -> None:
     for limit in ({"radius": 0.1}, {"patch": 2}):
         with pytest.raises(InvalidInput, match="inserted"):

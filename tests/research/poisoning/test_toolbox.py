@@ -4,29 +4,15 @@ from __future__ import annotations
 
 import importlib
 import random
-import subprocess
 import sys
-from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from privmix.errors import MissingExtra
-from privmix.research.poisoning.toolbox import art_classifier, toolbox
-from privmix.research.poisoning.victims.networks import build
-from privmix.research.poisoning.victims.ordinary import TrainedNetwork
+from privmix.research.poisoning.toolbox import toolbox
 from tests.research.poisoning.scenes import needs_toolbox
-
-
-def test_without_the_toolbox_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise PackageNotFoundError(name)
-
-    monkeypatch.setattr("privmix.research.poisoning.toolbox.version", absent)
-    with pytest.raises(MissingExtra, match=r"\.\[poisoning\]"), toolbox(0):
-        pass
 
 
 def test_the_callers_logging_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -69,24 +55,3 @@ def test_global_generators_start_from_the_seed_and_are_restored(capsys: pytest.C
         raise RuntimeError("stop")
     assert draws() == expected
     assert capsys.readouterr().out == ""
-
-
-def test_the_wrapped_network_predicts_and_shows_what_the_network_does() -> None:
-    needs_toolbox()
-    trained = TrainedNetwork(build("cnn", (1, 8, 8), 3).eval())
-    pixels = np.random.default_rng(0).random((5, 1, 8, 8), dtype=np.float32)
-    with toolbox(0):
-        classifier = art_classifier(trained, (1, 8, 8), 3)
-        logits = classifier.predict(pixels)
-        features = classifier.get_activations(pixels, "body", 5)
-    np.testing.assert_allclose(logits, trained.logits(pixels), atol=1e-6)
-    np.testing.assert_allclose(features, trained.features(pixels), atol=1e-6)
-    assert not trained.network.body._forward_hooks
-
-
-def test_attacks_and_defences_are_listed_without_importing_the_toolbox() -> None:
-    code = (
-        "import sys; from privmix.research.poisoning import ATTACKS, DEFENCES; list(ATTACKS), list(DEFENCES); "
-        "sys.exit(any(name.partition('.')[0] == 'art' for name in sys.modules))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -17,7 +17,6 @@ from privmix.research.poisoning import (
     Case,
     Defence,
     DefenceAugmentation,
-    DefenceFilter,
     Defended,
     Poisoned,
     PoisoningResult,
@@ -44,17 +43,6 @@ class Idle(DefenceAugmentation):
 
     name: ClassVar[str] = "idle"
     about: ClassVar[str] = "nothing"
-
-
-@dataclass(frozen=True)
-class Lottery(DefenceFilter):
-    """Drops records by lot."""
-
-    name: ClassVar[str] = "lottery"
-    about: ClassVar[str] = "a tenth, by lot"
-
-    def keep(self, case: Case) -> NDArray[np.bool_]:
-        return case.scene.generator("lottery").random(len(case.records)) >= 0.1
 
 
 @dataclass(frozen=True)
@@ -185,41 +173,6 @@ def test_a_folder_that_others_can_enter_is_refused(tmp_path: Path) -> None:
         run(Powerless(), Toss(), work=tmp_path / "file")
 
 
-@pytest.mark.parametrize(
-    ("config", "field"),
-    [
-        ({"poisoned": 0}, "poisoned"),
-        ({"poisoned": 200}, "poisoned"),
-        ({"poisoned": 2.5}, "poisoned"),
-        ({"trials": 0}, "trials"),
-        ({"seed": -1}, "seed"),
-        ({"confidence": 1}, "confidence"),
-    ],
-    ids=str,
-)
-def test_budgets_and_settings_that_can_not_be(config: dict[str, object], field: str) -> None:
-    toss = Toss()
-    with pytest.raises(InvalidInput, match=f"^{field}: "):
-        run(Powerless(), toss, **config)
-    assert toss.calls == []
-
-
-def test_what_can_not_be_tried_is_refused_before_anything_is_trained() -> None:
-    small, toss = digits("train", 200), Toss()
-    one_class = VictimImages.of(small.pixels, np.zeros(200, int), classes=10)
-    other_shape = VictimImages.of(np.zeros((9, 1, 6, 6)), np.arange(9), classes=10)
-    for train, test in ((one_class, small), (small, one_class), (small, other_shape), (other_shape, small)):
-        with pytest.raises(InvalidInput):
-            run_trials(Powerless(), [toss], train, test, VICTIM, TrialConfig(3, 2))
-    for attack, defences in (
-        (parse_attack("patch-backdoor:9"), [toss]),
-        (parse_attack("patch-backdoor"), [toss, toss]),
-    ):
-        with pytest.raises(InvalidInput):
-            run_trials(attack, defences, small, small, VICTIM, TrialConfig(3, 2))
-    assert toss.calls == []
-
-
 # Planted failures. All seeds are fixed: what is said below holds each time, and is no matter of luck.
 
 
@@ -227,13 +180,6 @@ def test_doing_nothing_does_not_look_better_than_none() -> None:
     none, idle = run(parse_attack("patch-backdoor"), parse_defence("none"), Idle(), poisoned=10, trials=3)
     assert idle.outcomes == none.outcomes
     assert compare(idle, none).verdict == "equal"
-
-
-def test_dropping_records_by_lot_does_not_look_better_than_none() -> None:
-    none, lottery = run(parse_attack("patch-backdoor"), parse_defence("none"), Lottery(), poisoned=10, trials=8)
-    assert 0 < lottery.removed < 40
-    assert lottery.removed_poisoned < 3
-    assert compare(lottery, none).verdict in ("holds", "equal", "reversed")
 
 
 def test_an_attack_without_power_has_the_base_rate() -> None:

@@ -7,19 +7,14 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from privmix.errors import InvalidInput
 from privmix.research.poisoning import (
     DefenceAugmentation,
     TrainedNetwork,
     Victim,
     VictimConfig,
-    VictimImages,
     parse_defence,
 )
-from privmix.research.poisoning.victims.config import PRESETS
 from privmix.research.poisoning.victims.networks import NETWORKS, build
-from privmix.research.poisoning.victims.ordinary import moved
-from tests.refusals import refuses
 from tests.research.poisoning.scenes import QUICK, digits
 
 
@@ -51,28 +46,6 @@ def test_it_learns_and_mixing_does_too() -> None:
         assert (made.predict(test.pixels) == test.labels).mean() > least, name
 
 
-def test_every_record_is_seen_once_an_epoch_in_batches_of_one_size() -> None:
-    class Counting(DefenceAugmentation):
-        name = "counting"
-        seen: list[Tensor]
-
-        def loss(self, network, pixels, targets, generator, progress):  # type: ignore[no-untyped-def]
-            self.seen.append(pixels[:, 0, 0, 0])
-            shares.append(progress)
-            return super().loss(network, pixels, targets, generator, progress)
-
-    shares: list[float] = []
-    counting = Counting()
-    counting.seen = []
-    marks = np.arange(70) / 100
-    records = VictimImages.of(np.broadcast_to(marks[:, None, None, None], (70, 1, 4, 4)), np.arange(70) % 2, classes=2)
-    Victim(VictimConfig(epochs=2, batch=32)).fit(records, seed=0, augmentation=counting)
-    assert [len(one) for one in counting.seen] == [35, 35, 35, 35]
-    for epoch in (counting.seen[:2], counting.seen[2:]):
-        np.testing.assert_allclose(np.sort(torch.cat(epoch)), marks, atol=1e-6)
-    assert shares == [0, 0.25, 0.5, 0.75]
-
-
 @pytest.mark.parametrize("name", list(NETWORKS))
 def test_networks_take_small_images_of_any_channels(name: str) -> None:
     for shape in ((1, 8, 8), (3, 9, 7), (2, 4, 4)):
@@ -89,64 +62,3 @@ def test_resnet18_is_the_one_of_the_papers() -> None:
     )
     assert made.logits(digits("test", 4).pixels).dtype == np.float32
     assert all(one.dtype == torch.float32 for one in made.network.parameters())
-
-
-def test_flips_and_crops_are_slices_and_gradients_are_theirs() -> None:
-    pixels = torch.rand(64, 2, 5, 6, generator=torch.Generator().manual_seed(0), requires_grad=True)
-    views = moved(pixels, torch.Generator().manual_seed(1), flips=True, crops=2)
-    framed = nn.functional.pad(pixels.detach(), (2, 2, 2, 2))
-    met = set()
-    for image, view in zip(framed, views.detach(), strict=True):
-        found = [
-            (row, column, flip)
-            for row in range(5)
-            for column in range(5)
-            for flip in (False, True)
-            if torch.equal(view, (image[:, row : row + 5, column : column + 6].flip(2 if flip else ())))
-        ]
-        assert len(found) == 1
-        met.add(found[0])
-    # 64 of 50 equally likely views: fewer than 25 different ones have a probability below 1e-9.
-    assert len(met) >= 25
-    (gradient,) = torch.autograd.grad(views.sum(), pixels)
-    assert set(gradient.unique().tolist()) == {0.0, 1.0}
-    assert moved(pixels, torch.Generator(), flips=False, crops=0) is pixels
-
-
-def test_presets_are_the_papers() -> None:
-    for name in PRESETS:
-        VictimConfig.named(name)
-    assert VictimConfig.named("mnist") == VictimConfig()
-    patch = VictimConfig.named("patch-backdoor")
-    assert [round(patch.rate(epoch / 80), 6) for epoch in (0, 29, 30, 49, 50, 69, 70)] == [
-        *(0.1, 0.1),
-        *(0.01, 0.01),
-        *(0.001, 0.001),
-        0.0001,
-    ]
-    matching = VictimConfig.named("gradient-matching")
-    assert (matching.nesterov, matching.flips, matching.crops) == (True, True, 4)
-    assert [round(matching.rate(epoch / 40), 6) for epoch in (13, 14, 23, 24, 34, 35)] == [
-        *(0.1, 0.01),
-        *(0.01, 0.001),
-        *(0.001, 0.0001),
-    ]
-    assert VictimConfig.named("transfer").rate(29.9 / 40) == pytest.approx(0.01)
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"momentum": 0.0, "nesterov": True},
-        {"drops": (0.5, 0.2)},
-        {"drops": (1.0,)},
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, object]) -> None:
-    with pytest.raises(InvalidInput):
-        VictimConfig(**wrong)  # type: ignore[arg-type]
-
-
-def test_one_record_is_no_training_set() -> None:
-    with refuses("records"):
-        Victim(QUICK).fit(digits("train", 1), seed=0)

@@ -14,7 +14,7 @@ from privmix import research
 from privmix.data import ArraySource, open_dataset
 from privmix.data.memory import embedded_digits
 from privmix.data.overlap import InputHashes, Sketch
-from privmix.errors import InvalidInput, StorageError
+from privmix.errors import InvalidInput
 from privmix.folders import PathLock
 from privmix.ledger import Ledger
 from privmix.research.synthesis.job import SynthesisJob
@@ -58,19 +58,6 @@ def test_a_pool_is_a_dataset_with_a_card_and_pictures(pool: tuple[Path, dict[str
     assert "copied" in card["warnings"][0]
     assert {path.name for path in out.iterdir()} == {"train.npz", "card.json", "contact.png", "copies.png"}
     assert not list(out.parent.glob(".*"))
-
-
-def test_training_reads_a_pool_as_it_is(pool: tuple[Path, dict[str, object]], tmp_path: Path) -> None:
-    out, _ = pool
-    digits = embedded_digits("train").read()
-    np.savez(tmp_path / "private.npz", x=digits.x[200:400], y=digits.y[200:400], classes=10)
-    done = privmix(
-        *("train", "--data", str(tmp_path / "private.npz"), "--features", "pixels", "--model", "linear"),
-        *("--epsilon", "4", "--delta", "1e-5"),
-        *("--scenario", "warm-synthetic", "--synthetic", str(out), "--warm-up", "sam:epochs=1", "--epochs", "1"),
-        *("--out", str(tmp_path / "MODEL")),
-    )
-    assert done.code == 0, done.err
 
 
 def test_a_pool_of_private_images_is_refused_where_these_are_trained_on(
@@ -257,13 +244,7 @@ def test_data_with_a_budget_are_refused(public: Path, tmp_path: Path) -> None:
     [
         ({"images": 0}, "images"),
         ({"network": "large"}, "network"),
-        ({"guidance": -1.0}, "guidance"),
-        ({"sampler_steps": 1}, "sampler_steps"),
-        ({"diffusion": "gan"}, "diffusion"),
-        ({"noise_mean": 99.0}, "noise_mean"),
         ({"diffusion": "ddpm", "noise_mean": -1.0}, "noise_mean"),
-        ({"minutes": 0.0}, "minutes"),
-        ({"device": "tpu"}, "device"),
         ({"features": "nothing"}, "features"),
         ({"work": Path("A")}, "work"),
         ({"work": Path("A", "work")}, "work"),
@@ -276,16 +257,3 @@ def test_wrong_options_leave_nothing(
     with pytest.raises(InvalidInput, match=said):
         research.synthesise(public, out=tmp_path / "A", **{**QUICK, **options})
     assert not list(tmp_path.iterdir())
-
-
-def test_what_is_no_image_is_refused(tmp_path: Path) -> None:
-    np.savez(tmp_path / "rows.npz", x=np.zeros((4, 3)), y=np.arange(4) % 2, classes=2)
-    with pytest.raises(InvalidInput, match="images"):
-        research.synthesise(tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)
-    with refuses("reference"):
-        research.synthesise(tmp_path / "rows.npz", reference=tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)
-    with pytest.raises(StorageError):
-        research.synthesise(tmp_path / "nowhere.npz", out=tmp_path / "A", **QUICK)
-    (tmp_path / "A").mkdir()
-    with refuses("out"):
-        research.synthesise(tmp_path / "rows.npz", out=tmp_path / "A", **QUICK)

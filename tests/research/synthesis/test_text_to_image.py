@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from privmix.data import open_dataset
-from privmix.research.synthesis.text_to_image import TextToImage, prompts_of
+from privmix.research.synthesis.text_to_image import TextToImage
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
 
@@ -110,12 +110,6 @@ def test_wrong_requests_leave_nothing(tmp_path: Path, arguments: list[str], said
     assert said in done.err
     assert len(done.err.strip().splitlines()) == 1
     assert not list(tmp_path.iterdir())
-
-
-def test_a_folder_without_a_pipeline_is_refused(tmp_path: Path) -> None:
-    with refuses("model"):
-        TextToImage.load(tmp_path, "a {class}", ["cat"], side=8)
-    assert prompts_of("{class}, {class}", ["a_b"]) == ("a b, a b",)
 
 
 @pytest.mark.parametrize("program", ["pipeline.py", "unet/own.py"])
