@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from unittest.mock import patch
 
@@ -151,19 +150,6 @@ def test_two_steps_say_nothing_where_their_factor_is_no_number() -> None:
         assert both.delta(1300.0) <= 1.0
 
 
-@pytest.mark.parametrize(("rows", "noise", "blocks"), [(937, 1.187, 64), (3750, 0.42, 16), (60_000, 0.31, 1)])
-def test_it_costs_no_more_than_poisson_sampling(rows: int, noise: float, blocks: int) -> None:
-    poisson = Repeated(PoissonSampled(1 / rows, Gaussian(noise)), rows * blocks)
-    assert epsilon(allocated(rows, noise, blocks), 1e-5).epsilon < epsilon(poisson, 1e-5).epsilon
-
-
-def test_more_rows_and_more_noise_cost_less() -> None:
-    prices = [epsilon(allocated(rows, 1.0), 1e-5).epsilon for rows in (1, 2, 3, 8, 9, 50)]
-    assert all(one > other for one, other in itertools.pairwise(prices))
-    prices = [epsilon(allocated(50, noise), 1e-5).epsilon for noise in (0.0999, 0.1, 0.4, 1.0, 5.0, 1e3)]
-    assert all(one > other for one, other in itertools.pairwise(prices))
-
-
 @pytest.mark.parametrize("noise", [0.1, 0.5, 2.0, 1e4])
 @pytest.mark.parametrize("rows", [1, 2, 1000])
 def test_mass_and_mean_stay_on_the_way(rows: int, noise: float) -> None:
@@ -175,16 +161,6 @@ def test_mass_and_mean_stay_on_the_way(rows: int, noise: float) -> None:
     assert law.masses[0] + law.lost / rows < 2 * math.exp(-39)
     assert law.moved < 1e-10
     assert law.raised < 1e-5
-
-
-def test_coarser_grids_only_cost_more() -> None:
-    """A coarser grid is the larger one in the convex order, up to where its points lie."""
-    for noise, rows in ((0.4, 1000), (1.5, 40)):
-        gains = []
-        for points in (7.0, 14.0, 28.0):
-            law = _sum_of(rows, _Row(noise, 40, points, 0.5))
-            gains.append(law.masses @ np.maximum(law.values / rows - 1.5, 0) + law.lost / rows)
-        assert gains[0] > gains[1] > gains[2]
 
 
 def test_blocks_and_other_queries_compose() -> None:

@@ -31,11 +31,6 @@ def test_alone_it_costs_what_it_states() -> None:
     assert delta(Bounded(1.3, 0.0), 1.4).delta < 1e-12
 
 
-def test_two_cost_no_more_than_their_sum_and_no_less_than_one() -> None:
-    both = epsilon(Composed((Bounded(1.0, 1e-6), Bounded(0.5, 1e-6))), 2.1e-6).epsilon
-    assert 1.0 < both <= 1.5 + 5e-4
-
-
 def test_what_tells_nothing_leaves_an_attack_to_chance() -> None:
     nothing = Bounded(0.0, 0.0)
     alphas = np.array([0.0, 0.05, 1.0])

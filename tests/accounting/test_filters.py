@@ -33,11 +33,9 @@ from privmix.accounting.filters import (
     PureFilter,
     RenyiFilter,
     filter_from_dict,
-    ledger_statement,
     make_filter,
 )
 from privmix.errors import InvalidInput
-from privmix.fields import stored
 from tests.refusals import refuses
 
 ADD, REPLACE = Adjacency.ADD_REMOVE, Adjacency.REPLACE_ONE
@@ -182,13 +180,6 @@ def test_hopeless_events_cost_everything() -> None:
     assert gaussian.epsilon(Cost(0.01, 2e-5), 1e-5) == math.inf
 
 
-@pytest.mark.parametrize(("target", "delta"), TARGETS)
-@pytest.mark.parametrize("name", ["gdp", "rdp"])
-def test_filters_are_kept_as_text(name: str, target: float, delta: float) -> None:
-    made = make_filter(name, target, delta)
-    assert filter_from_dict(stored(made)) == made
-
-
 @pytest.mark.parametrize(
     "bad",
     [
@@ -214,12 +205,3 @@ def test_bad_totals(target: tuple[float, float]) -> None:
         make_filter("gdp", *target)
     with refuses("filter"):
         make_filter("zcdp", 1.0, 1e-5)
-
-
-def test_statements_of_all_modes() -> None:
-    said = [ledger_statement(mode, "uses", "None.") for mode in ("none", "planned", "adaptive")]
-    assert said[0] == "None."
-    assert "without seeing earlier results" in said[1]
-    assert "after seeing earlier results" in said[2]
-    with refuses("certificate in_ledger"):
-        ledger_statement("yes", "uses", "None.")

@@ -86,12 +86,6 @@ def test_copies_of_a_record_show_more_than_one_and_no_more_than_a_group_may(desi
         assert (p - off - math.exp(together) * (q + off)).max() <= 1e-3
 
 
-def test_one_record_costs_what_it_costs() -> None:
-    event = Repeated(PoissonSampled(0.01, Gaussian(1.0)), 100)
-    assert group_epsilon(event, 1e-5, 1) == epsilon(event, 1e-5)
-    assert group_event(event, 1) is not None
-
-
 def test_gaussian_queries_cost_as_their_shift() -> None:
     assert group_epsilon(Gaussian(10.0), 1e-5, 4).epsilon == epsilon(Gaussian(2.5), 1e-5).epsilon
     assert group_event(Laplace(6.0), 3) == Laplace(2.0)

@@ -179,18 +179,6 @@ def test_bounds_of_curves_are_increasing_and_concave() -> None:
     assert (found >= clean).all()
 
 
-def test_curves_at_the_ends() -> None:
-    nothing = NeighbourCurve.of_point(math.inf, 1e-5, ADD_REMOVE)
-    assert nothing.success(0.0, 1) == 1
-    assert nothing.success(0.3, 0) == nothing.success_by_points(0.3, 0) == 0.3
-    pure = NeighbourCurve.of_event(Laplace(2.0), ADD_REMOVE)
-    assert pure.success(0.0, 5) == 0
-    # However many records: those that no loop would end for are bounded together, by no less than mu = 0.01.
-    weak = NeighbourCurve.of_event(Gaussian(1e7), ADD_REMOVE)
-    assert ndtr(ndtri(0.3) + 0.01) < weak.success(0.3, 100_000, "inserted") < 0.31
-    assert weak.success(0.3, 10**12) == 1
-
-
 def test_a_line_says_what_it_rests_on_and_rounds_up() -> None:
     curve = NeighbourCurve.of_point(0.5, 0.0, ADD_REMOVE)
     known, measured = (CertifiedLine.of(curve, 0.013, 2, confidence=told) for told in (None, 0.95))

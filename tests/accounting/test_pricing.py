@@ -44,18 +44,6 @@ def test_the_price_of_the_rest_does_not_depend_on_the_estimate() -> None:
         assert epsilon(plan.event_after_count, (1 - COUNT_SHARE) * DELTA).epsilon <= 1 - 0.99 * COUNT_SHARE
 
 
-def test_a_public_count_costs_nothing() -> None:
-    plan = CONFIG.calibrate(1.0, DELTA)
-    assert plan.cost(DELTA).epsilon == epsilon(plan.event, DELTA).epsilon
-
-
-def test_the_event_names_all_queries() -> None:
-    plan = counted().calibrate(1.0, DELTA)
-    assert isinstance(plan.event, Composed)
-    assert plan.event.events[0] == Gaussian(plan.records_noise_multiplier or 0.0)
-    assert len(plan.event.events) == 3
-
-
 def test_with_a_private_count_the_curve_is_the_guarantee_alone() -> None:
     """Other answers lead to other plans, which share one point only."""
     plan = counted().calibrate(1.0, DELTA)
