@@ -12,7 +12,7 @@ import torch
 
 from privmix.attacks import one_run_proof
 from privmix.attacks.canaries import CanaryAudit, CanaryConfig, audit_release, canaries_in_words, release_mechanism
-from privmix.attacks.canary_persons import person_blocks, persons_vectors, standing, with_persons
+from privmix.attacks.canary_persons import persons_vectors, standing, with_persons
 from privmix.attacks.canary_records import make_canaries
 from privmix.attacks.one_run_proof import OneRunProof
 from privmix.attacks.training_canaries import _joined, audit_training_canaries, training_mechanism
@@ -186,14 +186,6 @@ def test_persons_of_several_records_add_their_mean() -> None:
     shown = np.log(np.array([[1.0], [3.0], [2.0], [2.0], [5.0]], np.float32))
     exponents = standing(plan_of(**STRONG), starts, labels).exponents(shown)
     assert np.exp(exponents[:, 0]) == pytest.approx([2.0, 3.0])
-
-
-def test_blocks_part_no_person_and_hold_those_that_are_kept() -> None:
-    found = tiles.tiles_of(records(persons=900))
-    blocks = list(person_blocks(plan_of(**STRONG), found, 700))
-    assert len(blocks) > 2
-    assert sum(len(persons.first) for _, _, persons in blocks) == 700
-    assert sum(persons.weights.sum() for _, _, persons in blocks) == pytest.approx(700)
 
 
 def test_canary_persons_stand_behind_the_others() -> None:

@@ -268,16 +268,6 @@ def test_records_at_risk_are_for_the_owner_only() -> None:
     assert [scores[entry["record"]] for entry in owners["highest_risk"]] == sorted(scores, reverse=True)[:3]
 
 
-@pytest.mark.parametrize(
-    ("attacks", "members", "nonmembers", "least"),
-    [(("lira",), 300, 300, 4), (("rmia",), 600, 200, 8), (("lira-offline",), 200, 600, 3), (("rmia",), 200, 600, 8)],
-)
-def test_fewest_references(attacks: tuple[str, ...], members: int, nonmembers: int, least: int) -> None:
-    MembershipConfig(attacks, references=least).check_references(members, nonmembers)
-    with pytest.raises(InvalidInput, match=f"at least {least}:"):
-        MembershipConfig(attacks, references=least - 1).check_references(members, nonmembers)
-
-
 def test_wrong_records_and_settings_are_refused() -> None:
     (x, y), member = noisy_digits(40, wrong=0.0), marks(40)
     tree = DecisionTreeClassifier().fit(x, y)
