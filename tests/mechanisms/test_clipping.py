@@ -52,13 +52,6 @@ def test_direction_is_kept_and_norm_used_up(clip: Clip, power: int, x: NDArray[n
 
 @both_norms
 @given(x=ROWS, bound=BOUNDS)
-def test_clipping_twice_changes_nothing(clip: Clip, power: int, x: NDArray[np.float64], bound: float) -> None:
-    once = clip(x, bound)
-    np.testing.assert_array_equal(clip(once, bound), once)
-
-
-@both_norms
-@given(x=ROWS, bound=BOUNDS)
 def test_in_its_own_memory_it_is_the_same(clip: Clip, power: int, x: NDArray[np.float64], bound: float) -> None:
     before, expected = x.copy(), clip(x, bound)
     np.testing.assert_array_equal(x, before)

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from privmix.mechanisms.membership import ItemGroups, bernoulli_positions, draw_blocks, draw_rectangle
+from privmix.mechanisms.membership import ItemGroups, bernoulli_positions, draw_blocks
 from privmix.mechanisms.streams import SecretStreams
 
-from .statistics import P_LIMIT, Z_LIMIT, chi_square_p, proportion_z, to_matrix
+from .statistics import P_LIMIT, Z_LIMIT, chi_square_p, proportion_z
 
 
 def _generator() -> np.random.Generator:
@@ -63,12 +63,6 @@ def test_a_short_first_guess_is_continued() -> None:
     heads = bernoulli_positions(Stingy(np.random.PCG64(0)), 20_000, 0.05)
     assert heads[-1] > 19_900
     assert (np.diff(heads) >= 1).all()
-
-
-def test_rectangle_rows_and_records() -> None:
-    matrix = to_matrix(draw_rectangle(_generator(), 3000, 7, 0.2), 7)
-    assert abs(proportion_z(matrix.sum(), matrix.size, 0.2)) < Z_LIMIT
-    assert draw_rectangle(_generator(), 2, 3, 1.0).indices.tolist() == [0, 1, 2, 0, 1, 2]
 
 
 def test_blocks_fill_exactly_the_cells_of_matching_groups() -> None:

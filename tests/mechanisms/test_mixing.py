@@ -136,15 +136,6 @@ def test_empty_rows_are_rows() -> None:
     assert sum_rows(LatticeRecords.of(x), none).tolist() == [[0, 0]] * 3
 
 
-@pytest.mark.filterwarnings("error")
-def test_views_and_read_only_arrays_are_taken() -> None:
-    x = np.arange(400.0).reshape(20, 20)
-    x.setflags(write=False)
-    rows = Membership(np.array([0, 2]), np.array([1, 3]))
-    for view in (x, x.T, x[::2, 3:7]):
-        np.testing.assert_array_equal(sum_rows(LatticeRecords.of(view), rows)[0], view[1] + view[3])
-
-
 @pytest.mark.parametrize("index", [-1, 3])
 def test_an_index_outside_the_records_is_refused(index: int) -> None:
     with pytest.raises(IndexError, match="outside the array"):
@@ -179,23 +170,6 @@ def test_weights_follow_the_dirichlet_law(alpha: float, right: bool) -> None:
     expected = (1 / k) * (1 - 1 / k) / (k + 1)
     z = (squares.mean() - expected) / (squares.std() / np.sqrt(rows))
     assert (abs(z) < Z_LIMIT) == right
-
-
-@pytest.mark.parametrize(
-    ("alpha", "max_weight", "bits", "field"),
-    [
-        (0, 1, 8, "alpha"),
-        (np.inf, 1, 8, "alpha"),
-        (1, 0, 8, "max_weight"),
-        (1, 1.1, 8, "max_weight"),
-        (1, 2.0**-9, 8, "max_weight"),
-        (1, 1, 0, "weight bits"),
-        (1, 1, 31, "weight bits"),
-    ],
-)
-def test_bad_weight_arguments_are_refused(alpha: float, max_weight: float, bits: int, field: str) -> None:
-    with pytest.raises(InvalidInput, match=field):
-        dirichlet_weights(np.random.default_rng(0), 2, 3, alpha, max_weight, bits)
 
 
 def test_stacking_puts_rows_below_one_another() -> None:

@@ -371,18 +371,6 @@ def test_classwise_full_batch_is_the_whole_class_and_a_missing_class_an_empty_ro
 # Bad input.
 
 
-@pytest.mark.parametrize("rate", [0.0, -0.1, 1.5, np.nan, np.inf])
-def test_rates_outside_the_unit_interval_are_refused(rate: float) -> None:
-    for field, make in [
-        ("sampling_rate", lambda: PoissonSampling(9, 9, rate)),
-        ("class_rate", lambda: HierarchicalSampling(9, 9, 3, rate, 0.5)),
-        ("record_rate", lambda: HierarchicalSampling(9, 9, 3, 0.5, rate)),
-        ("sampling_rate", lambda: ClasswiseSampling(9, 9, 3, rate)),
-    ]:
-        with pytest.raises(InvalidInput, match=field):
-            make()
-
-
 def test_impossible_sizes_are_refused() -> None:
     for field, make in [
         ("records", lambda: PoissonSampling(0, 9, 0.5)),
