@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from privmix.data import FeatureStore, Source, open_dataset
-from privmix.data.tiles import TileFolder, tile_records, tiles_of
+from privmix.data.tiles import TileFolder, tiles_of
 from privmix.engine.cluster import ClusterLost
 from privmix.engine.encoding import ClusterEncoder, Parts, TilePlace, TileWorker
 from privmix.engine.ray import Cluster, Failure
@@ -223,11 +223,6 @@ def test_a_tile_that_two_make_is_whole(tmp_path: Path, source: Source) -> None:
         stream.write((tiles_of(tmp_path / "STORE") / "tile-000000000").read_bytes())
     assert folder.read(0, TILE, DIM) is not None
     assert folder.there() == {0}
-
-
-@pytest.mark.parametrize(("records", "dim", "expected"), [(10, 3, 256), (10**6, 512, 977), (10**9, 4096, 16384)])
-def test_tiles_are_a_thousandth_of_the_records_within_bounds(records: int, dim: int, expected: int) -> None:
-    assert tile_records(records, dim) == expected
 
 
 def test_a_record_that_does_not_fit_is_not_shown(tmp_path: Path) -> None:

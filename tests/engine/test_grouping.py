@@ -14,7 +14,7 @@ import pytest
 from privmix.data import FeatureStore
 from privmix.data.source import Schema
 from privmix.engine import PrivateRecords, grouping
-from privmix.engine.grouping import by_person, store_by_person
+from privmix.engine.grouping import store_by_person
 from privmix.engine.records import PersonStoreTiles, content_fingerprint, tiles_of
 from privmix.errors import InvalidInput, StorageError
 from privmix.mechanisms.persons import grouped
@@ -200,7 +200,3 @@ def test_a_full_disk_is_an_error_and_leaves_no_part(tmp_path: Path, monkeypatch:
     with pytest.raises(StorageError, match="space"):
         store_by_person(store, whose_of(records), tmp_path / "made", most=3)
     assert not list(tmp_path.glob("*made*"))
-
-
-def test_its_place_is_beside_the_store() -> None:
-    assert by_person(Path("work/features")) == Path("work/features-by-person")

@@ -10,8 +10,8 @@ import pytest
 
 from privmix.engine import PrivateRecords
 from privmix.engine.engines import make_engine
-from privmix.engine.passes import AnySums, ClippedSum, LocalPasses, Pass, Passes, Room
-from privmix.engine.records import RecordTiles, record_tiles, tiles_of
+from privmix.engine.passes import AnySums, Pass, Passes, Room
+from privmix.engine.records import RecordTiles, record_tiles
 from privmix.engine.tiles import TileReader
 from privmix.mechanisms.membership import RECORD_TILE
 from privmix.mechanisms.streams import SecretStreams
@@ -163,17 +163,6 @@ def test_too_many_units_are_refused_in_parts_too(name: str, steps: int, monkeypa
     records = some(150, 150)
     with refuses("lattice sums"):
         released(plan_of(name, 150), PrivateRecords(records.features, records.labels), engine="ray")
-
-
-def test_progress_counts_all_records(monkeypatch: pytest.MonkeyPatch) -> None:
-    for part in ("records", "tiles"):
-        monkeypatch.setattr(f"privmix.engine.{part}.RECORD_TILE", 7)
-    records, told = some(40, 150), list[tuple[str, int, int]]()
-    plan = plan_of("moments", 40, 1)
-    passes = LocalPasses(plan, tiles_of(records), workers=1)
-    passes.over(ClippedSum(5), lambda *said: told.append(said))
-    assert told[-1] == ("mean", 150, 150)
-    assert [done for _, done, _ in told] == sorted({done for _, done, _ in told})
 
 
 def test_room_ends_below_the_limit() -> None:

@@ -21,7 +21,7 @@ from privmix.mechanisms.membership import Membership
 from privmix.mechanisms.persons import Givers, RecordWeights, grouped
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import Plan, ReleasePlan, check_plan, design_named, made_by, plan_from_dict
+from privmix.plans import Plan, ReleasePlan, check_plan, design_named, plan_from_dict
 from privmix.plans.registry import takes_persons
 from privmix.publication import RecordTransform
 from privmix.research.rivals.embedding.engine import EmbeddingSums
@@ -127,11 +127,6 @@ def test_what_a_design_does_with_persons_is_not_inherited() -> None:
 
     assert takes_persons(Poisson)
     assert not takes_persons(Heir)
-
-
-@every_design
-def test_the_planner_has_the_designs_that_take_persons(name: str) -> None:
-    assert takes_persons(made_by(plan_of(name, 40, 5)))
 
 
 def test_no_engine_is_made_for_records_of_another_unit(monkeypatch: pytest.MonkeyPatch) -> None:

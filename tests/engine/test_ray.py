@@ -23,7 +23,7 @@ import pytest
 from privmix.data import FeatureStore, Schema
 from privmix.designs.stages.two_engine import TwoStageEngine
 from privmix.engine import PrivateRecords, ReleaseEngine
-from privmix.engine.cluster import ClusterLost, _check_length, _check_mode, _check_reachable, _check_token_asked
+from privmix.engine.cluster import ClusterLost, _check_mode, _check_reachable, _check_token_asked
 from privmix.engine.grouping import store_by_person
 from privmix.engine.ray import Cluster, PassTask, RayReleaseEngine, RowPass
 from privmix.engine.records import ArrayTiles
@@ -363,14 +363,6 @@ def test_a_cluster_whose_workers_ask_for_no_token_is_refused(cluster: Any, monke
     monkeypatch.setattr("ray.get", lambda _: "disabled")
     with refuses("engine"):
         _check_token_asked()
-
-
-def test_a_path_too_long_for_sockets_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * 26)
-    _check_length(Path(tempfile.gettempdir(), "pmx-12345678", "r"))
-    monkeypatch.setattr(tempfile, "tempdir", "/" + "a" * 27)
-    with refuses("TMPDIR"):
-        _check_length(Path(tempfile.gettempdir(), "pmx-12345678", "r"))
 
 
 def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
