@@ -200,13 +200,6 @@ def test_the_run_folder_is_private_and_the_key_ends_with_the_run(tmp_path: Path,
     assert verify_release(tmp_path / "rel").warnings == ()
 
 
-def test_records_that_are_refused_leave_no_run_and_no_key(tmp_path: Path, plan: ReleasePlan) -> None:
-    bad = PrivateRecords(np.full((600, 7), np.nan, np.float32), np.zeros(600, np.int64))
-    with pytest.raises(InvalidInput):
-        release_to_folder(plan, bad, SecretStreams.from_seed(1), tmp_path / "rel", **FACTS)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_options_that_do_not_exist_cost_no_run(tmp_path: Path, plan: ReleasePlan) -> None:
     out, resume = tmp_path / "rel", False
     for options in ({"engine": "abacus"}, {"memory_gb": -1}):
