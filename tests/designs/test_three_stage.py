@@ -144,20 +144,6 @@ def test_classes_of_one_mean_are_told_by_their_shapes(tmp_path: Path) -> None:
     np.testing.assert_array_equal(load_model(tmp_path / "MODEL").predict(test_x), predicted)
 
 
-def test_where_shapes_are_alike_nothing_is_lost() -> None:
-    rng = np.random.default_rng(3)
-    y = np.arange(8000) % 4
-    x = (0.25 * np.eye(4, 6)[y] + rng.normal(0, 0.12, (8000, 6))).astype(np.float32)
-    config = ReleaseConfig(4000, 6, ("a", "b", "c", "d"), "three-stage", rows=1)
-    accuracies = []
-    for seed in range(3):
-        made = release(config.calibrate(2.0, 1e-5), PrivateRecords(x[:4000], y[:4000]), seed)
-        for learner in (ThreeStageClassifier(), TwoStageClassifier()):
-            accuracies.append((learner.fit(made).predict(x[4000:]) == y[4000:]).mean())
-    three, two = np.mean(accuracies[::2]), np.mean(accuracies[1::2])
-    assert three > two - 0.02
-
-
 def test_other_releases_and_numbers_that_are_none_are_refused() -> None:
     made = released(0)
     moments = made.beside

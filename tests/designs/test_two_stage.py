@@ -21,9 +21,8 @@ from privmix.designs.stages.two_released import ResidualMap, TwoStageMoments, no
 from privmix.engine import PrivateRecords
 from privmix.errors import InvalidInput
 from privmix.learning import DiscriminantClassifier
-from privmix.learning.data_model import DataModel
 from privmix.mechanisms.streams import SecretStreams
-from privmix.planning import ReleaseConfig, predict_accuracy
+from privmix.planning import ReleaseConfig
 from privmix.publication.second_moments import Spectrum
 from tests.refusals import refuses
 from tests.releases.helpers import CLASSES, make_records, release
@@ -202,21 +201,3 @@ def test_channels_that_share_their_covariance_are_cleaned_together() -> None:
         basis = np.linalg.qr(found.directions.T.astype(np.float64))[0]
         angles[told] = np.trace(basis.T @ true @ basis) / np.trace(true)
     assert angles[channels] > angles[1] + 0.05
-
-
-def test_the_learner_wants_two_stages() -> None:
-    plan = ReleaseConfig(RECORDS, DIM, CLASSES, "moments").calibrate(4.0, 1e-5)
-    with refuses("release"):
-        TwoStageClassifier().fit(release(plan, make_records(RECORDS, DIM)))
-
-
-def test_its_forecast_says_where_noise_hides_second_moments() -> None:
-    """Of sixty thousand records with thousands of features two stages show more; without noise they show the same."""
-    model = DataModel.declared(3969, 10, np.random.default_rng(0), spectrum_decay=1.0, between_share=0.292)
-
-    def predicted(design: str, noise: float) -> float:
-        config = ReleaseConfig(60_000, 3969, tuple("0123456789"), design)
-        return predict_accuracy(config.with_noise(noise), model).accuracy
-
-    assert predicted("two-stage", 4.0) > predicted("moments", 4.0) + 0.005
-    assert predicted("two-stage", 1e-3) == pytest.approx(predicted("moments", 1e-3), abs=0.01)
