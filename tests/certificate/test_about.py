@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.certificate.about import About, about_of, check_about, in_markdown
+from privmix.certificate.about import About, about_of, check_about
 from privmix.releases.verify import verify_release
 from tests.cli.helpers import privmix
 from tests.refusals import refuses
@@ -76,23 +76,6 @@ def test_words_are_part_of_what_verification_hashes(folder: Path, tmp_path: Path
         verify_release(copy)
 
 
-def test_without_words_nothing_is_said(tmp_path: Path) -> None:
-    release = pm.release((X, Y), **WISHES, out=tmp_path / "REL")
-    assert "about" not in release.certificate
-    assert about_of(release.certificate) == {}
-    assert not (tmp_path / "REL" / "LICENSE.txt").exists()
-    assert "# A differentially private release (design: moments)\n" in (tmp_path / "REL" / "README.md").read_text()
-
-
-def test_words_without_a_day_are_dated_and_a_licence_is_a_text(tmp_path: Path) -> None:
-    (tmp_path / "own.npz").write_bytes(bytes(range(256)))
-    about = About(title="Visits").dated().to_dict()
-    check_about("about", about)
-    assert set(about) == {"title", "date"}
-    with refuses("licence_file"):
-        About(licence_file=tmp_path / "own.npz").licence_text()
-
-
 @pytest.mark.parametrize(
     ("text", "field"),
     [
@@ -109,15 +92,6 @@ def test_other_files_are_refused(tmp_path: Path, text: str, field: str) -> None:
     with pytest.raises(pm.InvalidInput) as caught:
         About.of(tmp_path / "words.toml")
     assert caught.value.field == field
-
-
-def test_words_are_those_of_a_file_a_mapping_or_an_object(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("Use it well.")
-    (tmp_path / "words.toml").write_text("title = 'Visits'\ndate = 2026-01-31\nlicence_file = 'text.txt'\n")
-    found = About.of(tmp_path / "words.toml")
-    assert found.licence_text() == b"Use it well."
-    assert found == About.of(About(title="Visits", date="2026-01-31", licence_file=tmp_path / "text.txt"))
-    assert About.of(None) == About.of({}) == About()
 
 
 def test_a_run_goes_on_with_its_own_words_and_day(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +132,3 @@ def test_words_that_could_look_like_something_else_are_refused(wrong: dict[str, 
 def test_what_a_certificate_may_not_say(wrong: Any) -> None:
     with pytest.raises(pm.InvalidInput):
         check_about("about", wrong)
-
-
-def test_markup_is_shown_as_it_is() -> None:
-    assert in_markdown("[a](b) `c` <i>") == r"\[a\]\(b\) \`c\` \<i\>"

@@ -6,7 +6,6 @@ import dataclasses
 import json
 import math
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,13 +99,6 @@ def test_a_figure_below_the_curves_is_refused() -> None:
         assert promise.stated_right(edited) == found
 
 
-def test_the_answers_depend_on_nothing_else() -> None:
-    """Two certificates of one plan differ in their ids alone, and answer alike."""
-    one, other = certificate_of(), certificate_of()
-    assert one.id != other.id
-    assert one["assessment"] == other["assessment"]
-
-
 def test_a_seed_promises_nothing() -> None:
     found = answers(insecure_seed=True)
     assert found["Privacy parameters"]["holds"] == ""
@@ -167,20 +159,3 @@ def test_a_model_answers_too() -> None:
         "is at most 3 at",
     ):
         assert words in text
-
-
-def test_the_table_of_a_card_has_a_row_a_question_and_four_cells_in_each() -> None:
-    lines = markdown(assess(dataclasses.replace(FACTS, mechanism="a | b"))).splitlines()
-    assert len(lines) == 2 + len(QUESTIONS)
-    assert {line.count("|") for line in lines} == {5}
-
-
-def test_the_page_shows_them(tmp_path: Path) -> None:
-    from privmix.commands.report import report
-    from tests.releases.test_folder import write
-
-    write(tmp_path / "REL", rows=200)
-    for audience in ("public", "owner"):
-        page = report(tmp_path / "REL", audience=audience).page
-        assert "NIST SP 800-226" in page
-        assert all(f'<th scope="row">{question}</th>' in page for question in QUESTIONS)

@@ -118,15 +118,6 @@ def test_whatever_is_no_sealed_key_is_refused_in_one_line(change: dict[str, Any]
     assert "\n" not in str(refused.value)
 
 
-def test_words_say_whom_and_until_when() -> None:
-    key_id = KEY.public.key_id
-    assert Terms((key_id,), 1, DAY).whom == f"the auditor whose key is {key_id[:16]}"
-    sealed = sealed_key()[1]
-    assert sealed_words(sealed, None, today="2098-12-31").startswith("it exists, sealed for the auditor whose")
-    assert sealed_words(sealed, None, today=DAY).startswith("it exists")
-    assert "is past" in sealed_words(sealed, None, today="2099-01-02")
-
-
 # Files of auditors' keys.
 
 
