@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import io
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from rich.console import Console
 
 import privmix as pm
 from privmix import bars
@@ -95,12 +92,6 @@ def test_who_sits_before_a_terminal_sees_bars(now: list[float], monkeypatch: pyt
     assert terminal.getvalue() == ""
 
 
-def test_what_is_done_soon_needs_no_bars(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch, ps1=True)
-    assert not work(3)
-    assert terminal.getvalue() == ""
-
-
 def test_notebooks_show_bars_below_the_cell(monkeypatch: pytest.MonkeyPatch, now: list[float]) -> None:
     """One output, which is renewed and is empty at the end, unless bars were asked for."""
     for asked in (None, True):
@@ -112,14 +103,6 @@ def test_notebooks_show_bars_below_the_cell(monkeypatch: pytest.MonkeyPatch, now
         pages = [content["text/html"] for _, content, _ in screen.shown]
         assert f'value="{COUNT}" max="{COUNT}"' in pages[-1 if asked else -2]
         assert (pages[-1] == "") is (asked is None)
-
-
-def test_terminals_of_ipython_are_terminals(monkeypatch: pytest.MonkeyPatch) -> None:
-    terminal = at_terminal(monkeypatch)
-    sits_in(monkeypatch)
-    assert looked_at()
-    monkeypatch.setattr(terminal, "isatty", lambda: False)
-    assert not looked_at()
 
 
 @pytest.mark.parametrize("hidden", [{"records": 9_000}, {"given": types.SimpleNamespace(count_is_private=True)}])
@@ -164,30 +147,6 @@ def test_bars_end_with_an_error(monkeypatch: pytest.MonkeyPatch, now: list[float
         failing()
     assert screen.shown[-1][1]["text/html"] == ""
     assert not bars._showing.get()
-
-
-def test_quiet_bars_and_a_console_of_ones_own() -> None:
-    written = io.StringIO()
-    console = Console(file=written, force_terminal=True, width=120)
-    with progress_bars(console=console, quiet=True) as tell:
-        tell("rows", 1, 2)
-    assert written.getvalue() == ""
-    with progress_bars(console=console) as tell:
-        tell("rows", 1, 2)
-    assert "rows" in written.getvalue()
-
-
-LONG: dict[str, Callable[..., Any]] = {
-    name: getattr(pm, name)
-    for name in ("attack", "audit", "check", "evaluate", "fit", "plan", "predict", "release", "spec", "train", "verify")
-}
-
-
-@pytest.mark.parametrize("name", list(LONG))
-def test_every_long_call_takes_progress(name: str) -> None:
-    asked = inspect.signature(LONG[name]).parameters["progress"]
-    assert (asked.default, str(asked.annotation)) == (None, "Asked")
-    assert "progress:" in (LONG[name].__doc__ or "")
 
 
 @pytest.mark.filterwarnings("ignore:.*(plain numbers|delta)")

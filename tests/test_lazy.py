@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import importlib
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -191,11 +190,3 @@ def test_help_says_of_a_verb_what_the_verb_says(group: object, place: str, verbs
     for name, verb in (verbs | others).items():
         first = (found[name].help or "").split("\n\n")[0]
         assert " ".join(first.split()) == verb.help, name
-
-
-def test_a_wrong_verb_is_named_with_a_better_one() -> None:
-    environment = {**os.environ, "COLUMNS": "200"}
-    command = [sys.executable, "-c", "from privmix.cli.main import main; main()", "relaese"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 2
-    assert "'release'" in done.stderr

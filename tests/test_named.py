@@ -1,13 +1,13 @@
 """Whatever is chosen by name: every design and every value goes to text and back."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from enum import Enum
 
 import pytest
 
 from privmix.errors import InvalidInput
 from privmix.fields import Count, Fraction
-from privmix.named import chosen, in_words, keys, options_in, written
+from privmix.named import chosen, in_words, keys, written
 from privmix.options import option
 from privmix.plans.registry import DESIGNS
 
@@ -52,15 +52,6 @@ def test_what_is_written_is_read_as_it_was(given):
     assert chosen("paint", written(made), KINDS) == made
 
 
-def test_words_may_have_dashes_and_spaces_and_flags_may_stand_alone():
-    @dataclass(frozen=True)
-    class Two:
-        one_side: bool = option(False, "One.")
-        other: int = option(0, "Other.")
-
-    assert options_in("two", "one-side, other = 3", Two) == {"one_side": True, "other": 3}
-
-
 @pytest.mark.parametrize(
     ("text", "field"),
     [
@@ -79,7 +70,3 @@ def test_other_words_are_refused_by_name(text, field):
     with pytest.raises(InvalidInput) as caught:
         chosen("paint", text, KINDS)
     assert caught.value.field == field
-
-
-def test_fields_without_a_text_are_no_options():
-    assert [item.name for item in keys(Paint)] == [item.name for item in fields(Paint) if item.name != "inner"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import re
 from pathlib import Path
@@ -63,9 +62,3 @@ def test_long_calls_show_bars_by_themselves(outputs: list[list[Any]]) -> None:
     kept = [one for one in outputs[4] if one.output_type == "display_data"]
     assert re.search(r'<progress value="300" max="300"', kept[0].data["text/html"])
     assert not any(one.output_type in ("stream", "error") for cell in outputs for one in cell)
-
-
-def test_completion_finds_verbs_and_options(outputs: list[list[Any]]) -> None:
-    verbs, options = ast.literal_eval(outputs[5][0].data["text/plain"])
-    assert {name.removeprefix("pm.").removeprefix(".") for name in verbs} == {"release", "replay", "report"}
-    assert "private_count=" in options

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 
 import pytest
-
-from privmix.options import described, option, said
 
 SOURCE = Path(__file__).parents[1] / "src" / "privmix"
 
@@ -40,24 +38,3 @@ def test_a_docstring_has_the_text_of_every_field(module: str, name: str) -> None
     for item in fields(kind):
         if item.init and "help" in item.metadata:
             assert f"    {item.name}: {item.metadata['help']}" in (kind.__doc__ or "")
-
-
-def test_sections_after_the_fields_stay_there() -> None:
-    @described
-    @dataclass(frozen=True)
-    class Draw:
-        """How records are drawn.
-
-        Example:
-            >>> Draw().rate
-            0.5
-        """
-
-        rate: float = option(0.5, "Of records.")
-        place: str = field(default="", metadata=said("Where to. Default: here."))
-        plain: int = 3
-
-    heads = ["How records are drawn.", "Attributes:", "Example:"]
-    text = Draw.__doc__ or ""
-    assert [line for line in text.splitlines() if line and not line.startswith(" ")] == heads
-    assert "    rate: Of records. Default: 0.5.\n    place: Where to. Default: here.\n    plain: :class:`int`." in text

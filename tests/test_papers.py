@@ -15,35 +15,9 @@ TEXTS = [
     if path.suffix in (".py", ".md", ".j2", ".css") and path != Path(__file__) and "generated" not in path.parts
 ]
 
-# A number that a paper has in somebody's folder: "(003, section 2)", "paper 002", "004's", "002 does".
-NUMBER = re.compile(r"(?<![\w.,:#/+=\"'`-])(?<!\d )00[0-4](?![\w.\"`]|,\d)")
 # "Dong, Roth, Su 2021", "Bu et al. (2022)": the last name before the year, which also is an author.
 CITED = re.compile(r"\b([A-ZÀ-Ý][\w-]+)(?: et al\.)?,? \(?((?:19|20)\d\d)\b")
 NO_NAMES = {"CVPR", "ICLR", "ICML", "NeurIPS", "January", "February", "March", "April", "May", "June", "July"}
-
-
-def test_a_number_is_found_where_it_stands_for_a_paper() -> None:
-    for text in (
-        "(003, section 2)",
-        "paper 002's formula",
-        "004's Theorem",
-        "by 002 Table 9",
-        "(000, equation 4)",
-        "As 003 does",
-    ):
-        assert NUMBER.search(text), text
-    for text in ("n = 50,000", "0.003, and", "#000;", "part-000.parquet", "60 000 rows", "[0.004, 0.1]"):
-        assert not NUMBER.search(text), text
-
-
-def test_no_paper_is_called_by_a_number() -> None:
-    found = [
-        (path.name, line)
-        for path in TEXTS
-        for line in path.read_text(encoding="utf-8").splitlines()
-        if path.suffix != ".css" and NUMBER.search(line)
-    ]
-    assert found == []
 
 
 def test_the_bibliography_has_what_is_cited() -> None:

@@ -168,13 +168,6 @@ def test_the_folder_is_the_owners(begin: Begin, tmp_path: Path) -> None:
 
 
 @every_kind
-def test_nothing_to_resume(begin: Begin, tmp_path: Path) -> None:
-    with refuses("resume"):
-        begin(tmp_path / "out", resume=True)
-    assert list(tmp_path.iterdir()) == []
-
-
-@every_kind
 def test_an_interrupted_run_is_not_discarded_unasked(begin: Begin, tmp_path: Path) -> None:
     folder = left_by_a_kill(begin, tmp_path / "out", extra={"reservation": "r1"})
     before = files(folder)
@@ -310,21 +303,3 @@ def test_a_planted_run_folder_is_refused_and_harms_nothing(begin: Begin, plant: 
             begin(tmp_path / "out", **given)
     assert precious.read_bytes() == b"k" * 33
     assert folder.is_symlink() or list(folder.iterdir())
-
-
-@every_kind
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-def test_an_unwritable_place_says_so(begin: Begin, tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    try:
-        with pytest.raises(StorageError, match="out"):
-            begin(tmp_path / "out")
-    finally:
-        tmp_path.chmod(0o700)
-
-
-@every_kind
-def test_a_place_below_a_file_says_so(begin: Begin, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(StorageError, match="out: cannot write"):
-        begin(tmp_path / "file" / "out")

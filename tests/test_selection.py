@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 from pathlib import Path
@@ -211,33 +210,3 @@ def test_changes_are_those_of_commits_and_of_the_working_tree(tmp_path: Path) ->
     repository.git("mv", "a", "d")
     (repository.place / "new é").write_text("", encoding="utf-8")
     assert selection.changed_since(repository.place, begin) == ["a", "b c", "d", "new é"]
-
-
-def test_notes_replace_the_lines_of_their_files_alone(tmp_path: Path) -> None:
-    notes = tmp_path / "notes.jsonl"
-    file = "tests/test_fields.py"
-    lines = [
-        [f"{file}::test_fast", "call", 0.1, 0.1, "passed", False],
-        [f"{file}::test_slow", "call", 7.0, 7.0, "passed", False],
-        *([f"{file}::test_cases[{case}]", "call", 0.2, 0.2, "passed", True] for case in range(5)),
-        [f"{file}::test_kept", "call", 9.0, 9.0, "passed", False],
-        [f"{file}::test_shares", "setup", 6.0, 6.0, "passed", False, {f"{file} @ built": 6.0}],
-    ]
-    notes.write_text("\n".join(json.dumps(line) for line in lines), encoding="utf-8")
-    now = durations.measured([notes], {f"{file}::test_kept"})
-    assert now.seconds == {file: pytest.approx(23.1)}
-    assert now.left_out == {f"{file}::test_slow": False, f"{file}::test_cases": True}
-    before = durations.Recorded(
-        {file: 5.0, "tests/test_site.py": 100.0, "tests/test_removed.py": 3.0},
-        {f"{file}::test_old": False, "tests/test_site.py::test_links": True, "tests/test_removed.py::test": False},
-        [("tests/test_site.py", "site"), (file, "old")],
-    )
-    assert durations.lines(before, now)[1:] == [
-        f"{file} @ built",
-        "tests/test_site.py @ site",
-        f"{file} 23",
-        " test_cases *",
-        " test_slow",
-        "tests/test_site.py 100",
-        " test_links *",
-    ]

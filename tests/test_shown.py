@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,9 +12,6 @@ import numpy as np
 import pytest
 
 import privmix as pm
-from privmix.accounting import PrivacyCost, price_picture
-from privmix.jobs.recording import Measured
-from privmix.shown import POINT, STRONG, Bar, Bars, Shown, spent_bars
 from privmix.training.verify import plan_of
 
 X = np.clip(np.random.default_rng(0).normal(0.5, 0.2, size=(300, 6)), 0, 1)
@@ -104,56 +100,3 @@ def test_no_card_names_a_record(kinds: dict[str, Any], tmp_path: Path) -> None:
     data[7] = 1.0
     planned = pm.plan((data, Y), **MADE)
     assert planned._repr_html_() == kinds["planned"]._repr_html_()
-
-
-def luminance(colour: str) -> float:
-    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
-    red, green, blue = (part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts)
-    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
-
-
-@pytest.mark.parametrize("paper", ["#ffffff", "#111111", "#1e1e1e"])
-@pytest.mark.parametrize("colour", [STRONG, POINT])
-def test_colours_can_be_told_from_any_paper(colour: str, paper: str) -> None:
-    """By WCAG 2.2, 1.4.11: a contrast of 3 to 1; all else has the colour of the reader's text."""
-    light, dark = sorted((luminance(colour), luminance(paper)), reverse=True)
-    assert (light + 0.05) / (dark + 0.05) >= 3
-    page = Bars("T", [Bar("a", 1, "1"), Bar("b", 0.5, "x", strong=False)], mark=0.7).svg()
-    assert set(re.findall(r"#[0-9a-f]{6}", page)) <= {STRONG, POINT}
-    assert 'fill="currentColor"' in page
-
-
-def lengths(bars: Bars) -> list[float]:
-    return [float(one.get("width", "")) for one in ElementTree.fromstring(str(bars.svg())).iter("rect")]
-
-
-def test_bars_are_as_long_as_what_they_stand_for() -> None:
-    assert lengths(Bars("T", [Bar("a", 0.5, ""), Bar("b", 1.0, "")])) == [61, 122]
-    assert lengths(Bars("T", [Bar("a", 0.5, ""), Bar("b", 3.0, "")], full=1.0)) == [61, 122]
-    assert lengths(Bars("T", [Bar("a", 0.0, ""), Bar("b", float("inf"), ""), Bar("c", -1.0, "")])) == [0, 122, 0]
-    assert lengths(Bars("T", [Bar(str(place), 1.0, "") for place in range(20)])) == [122] * 8
-    assert lengths(spent_bars(4.0, 1.0)) == [122, 30.5]
-
-
-def test_a_guarantee_is_drawn_by_its_odds() -> None:
-    """Guessing is right half the time; an attack on pure epsilon log 3 at most three times in four."""
-    pure = price_picture(None, PrivacyCost(math.log(3), 0.0, pm.Adjacency.ADD_REMOVE, "pure", True))
-    assert pure is not None
-    assert [bar.length for bar in pure.bars] == [0.5, pytest.approx(0.75)]
-    assert lengths(pure) == [61, 91.5]
-    assert price_picture(None, PrivacyCost(math.inf, 0.0, pm.Adjacency.ADD_REMOVE, "pure", True)) is None
-
-
-class Odd(Shown):
-    def shown(self) -> tuple[str, Mapping[str, object]]:
-        return "two\nlines", {"a\x07": "x" * 500, "b": 0.123456789, "c": "y\nz"}
-
-
-def test_what_is_long_or_odd_is_cut_to_a_line() -> None:
-    assert repr(Odd()) == f"two lines\n  a : {'x' * 197}...\n  b: 0.1235\n  c: y z"
-    assert len(Odd()._repr_html_()) < 1_500
-
-
-def test_what_was_measured_shows_its_figures(kinds: dict[str, Any]) -> None:
-    assert isinstance(kinds["audit"], Measured)
-    assert repr(kinds["audit"]).startswith("Audit: not refuted")

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import io
-import pydoc
 import types
-from contextlib import redirect_stdout
 from typing import Any
 
 import pytest
 
 import privmix as pm
 import privmix.research
-from privmix.signatures import readable
 
 VERBS = [name for name in pm.__all__ if isinstance(getattr(pm, name), types.FunctionType)]
 
@@ -49,48 +45,7 @@ def test_every_method_says_its_arguments_by_name(name: str) -> None:
             assert inspect.Parameter.VAR_KEYWORD not in kinds, method
 
 
-def test_defaults_are_those_that_hold() -> None:
-    found = inspect.signature(pm.release).parameters
-    assert (found["design"].default, found["clip_norm"].default, found["classes"].default) == ("auto", 1.0, None)
-    assert inspect.signature(pm.train).parameters["batch_size"].default is None
-
-
-def test_help_reads_line_by_line() -> None:
-    written = io.StringIO()
-    with redirect_stdout(written):
-        pydoc.help(pm.release)
-    lines = written.getvalue().splitlines()
-    assert "    design: str | Design[Any] = 'auto'," in lines
-    assert max(map(len, lines)) <= 125
-    assert any(
-        line.strip().startswith("design: Release design, as NAME or NAME:KEY=VALUE,...; auto:") for line in lines
-    )
-    # What is said of arguments comes before what comes out.
-    titles = [line.strip() for line in lines if line.strip() in ("Options:", "Raises:")]
-    assert titles == ["Options:", "Raises:"]
-
-
 def test_another_name_is_refused_with_those_that_there_are() -> None:
     for name in ("plan", "release", "attack", "audit"):
         with pytest.raises(TypeError, match=rf"{name}\(\) takes no argument callback;"):
             getattr(pm, name)("own", callback=[])
-
-
-def test_long_signatures_are_what_python_reads() -> None:
-    """Line by line, it is still a signature."""
-
-    def many(
-        first: int, /, second: str = "x", *rest: int, third: dict[str, Any] | None = None, **more: int
-    ) -> list[int]: ...
-
-    for function in (many, pm.release, pm.plan):
-        text = str(readable(function)).partition(" -> ")[0]
-        for types_of in ("Design[Any]", "dict[str, Any]"):
-            text = text.replace(types_of, "object")
-        scope: dict[str, Any] = {}
-        exec(f"from __future__ import annotations\ndef made{text}: ...", scope)
-        made = inspect.signature(scope["made"])
-        assert list(made.parameters) == list(inspect.signature(function).parameters)
-        assert [one.kind for one in made.parameters.values()] == [
-            one.kind for one in inspect.signature(function).parameters.values()
-        ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-import torch
 
 from privmix.errors import InvalidInput
 from privmix.world import World, current_world
@@ -17,16 +16,6 @@ from tests.processes import two_processes
 def test_shards_hold_each_record_once(size: int, records: int) -> None:
     shards = [World(rank, size).shard(records) for rank in range(size)]
     assert [number for first, last in shards for number in range(first, last)] == list(range(records))
-
-
-def test_alone_nothing_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with current_world() as world:
-        assert (world, world.is_head) == (World(0, 1), True)
-    tensor = torch.ones(2)
-    assert world.sum(tensor) is tensor
-    assert world.from_head(tensor) is tensor
-    assert world.share(b"x") == b"x"
 
 
 @pytest.mark.parametrize("given", [{"WORLD_SIZE": "two"}, {"WORLD_SIZE": "0"}, {"WORLD_SIZE": "2"}])
