@@ -81,13 +81,6 @@ def test_it_measures_and_the_report_shows_it(installed: Path, release: Path, tmp
     assert "privmix row-norms RELEASE" in pm.report(release, audience="owner").page
 
 
-def test_errors_are_those_of_every_verb(installed: Path) -> None:
-    assert privmix("row-norms", "NOWHERE").code == 1
-    refused = privmix("row-norms")
-    assert refused.code == 2
-    assert "'release'" in refused.err
-
-
 def test_help_lists_it_and_imports_nothing_of_it(installed: Path) -> None:
     program = """
 import sys

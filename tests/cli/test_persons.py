@@ -12,7 +12,7 @@ import pytest
 from privmix.data import open_dataset
 from privmix.data.persons import persons_in_column
 from tests.cli.helpers import Outcome, privmix, refused
-from tests.jobs.persons_data import CLASSES, PERSONS, RECORDS, SECRET, frame, given
+from tests.jobs.persons_data import CLASSES, PERSONS, RECORDS, SECRET, frame, given, images
 
 # Thresholds of a random result hold for these keys: no run fails by chance.
 pytestmark = pytest.mark.usefixtures("fixed_keys")
@@ -43,6 +43,14 @@ def test_files_of_persons(verb: list[str], tmp_path: Path) -> None:
     verified = privmix("verify", str(tmp_path / "OUT"))
     assert verified.code == 0, verified.err
     silent(verified)
+
+
+def test_folders_of_images_of_persons(tmp_path: Path) -> None:
+    images(tmp_path / "scans", frame())
+    flags = ["--data", str(tmp_path / "scans"), "--image-size", "6", "--colour", "grey", "--features", "pixels"]
+    outcome = privmix(*RELEASE, *flags, "--person", rf"pattern=({SECRET}\d+)_", "--out", str(tmp_path / "OUT"))
+    assert outcome.code == 0, outcome.err
+    silent(outcome)
 
 
 @VERBS

@@ -79,11 +79,7 @@ def test_the_table_says_the_same_with_flags_that_release_takes(small: dict[str, 
     figure = tmp_path / "plan.svg"
     outcome = plan("--figure", str(figure))
     assert outcome.code == 0, outcome.err
-    assert "Predicted accuracy at epsilon 4, delta 0.001" in outcome.out
-    for name, label in small["labels"].items():
-        assert f"{100 * small['predicted'][name]:.1f}%" in outcome.out
-        assert label.lower() in outcome.out.lower()
-    for text in [*small["reasons"], "linear regression", str(figure)]:
+    for text in [*small["reasons"], *(f"{100 * value:.1f}%" for value in small["predicted"].values())]:
         assert text in outcome.out
     assert b"<svg" in figure.read_bytes()[:1000]
     data = save(tmp_path / "own.npz", 60, 0, dim=4)

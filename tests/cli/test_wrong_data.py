@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from tests.cli.datasets import (
     image_folder,
     release,
     table,
-    tiny_texts,
 )
 from tests.cli.helpers import SECRET, privmix, refused
 
@@ -121,21 +119,6 @@ def test_a_damaged_image_is_not_named(source: Path, tmp_path: Path) -> None:
     refused(outcome)
     assert victim.stem not in outcome.err
     assert nothing_made(tmp_path)
-
-
-def test_missing_and_numeric_texts(source: Path, tmp_path: Path) -> None:
-    data = tiny_texts(source)
-    path = source / "data" / "train.csv.gz"
-    with gzip.open(path, "at") as stream:
-        stream.write("9,,well\n")
-    outcome = release(data, tmp_path / "REL")
-    assert outcome.code in (0, 2)  # an empty cell is an empty text, or refused
-    if outcome.code == 2:
-        refused(outcome, "text")
-        assert nothing_made(tmp_path)
-    wrong = Data(data.train, data.test, data.features, ("--columns", "letter", "--label-column", "state"))
-    refused(release(wrong, tmp_path / "OTHER"), "letter")
-    assert not (tmp_path / "OTHER").exists()
 
 
 def test_evaluate_says_what_does_not_fit(source: Path, tmp_path: Path) -> None:

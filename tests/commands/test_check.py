@@ -233,11 +233,6 @@ def test_files_that_are_not_read_are_named_before_the_charge() -> None:
     for one in made:
         del one["id"], one["content_sha256"]
     assert made[0] == made[1]
-    model = ["--data", "photos", "--features", "pixels", "--classes", "a,b", "--image-size", "8", "--colour", "grey"]
-    Path("photos/b/2.heic").write_bytes(b"")
-    for command in (("release", "--design", "moments"), ("train",)):
-        line = (*command, *model, "--epsilon", "8", "--delta", "1e-3", "--out", "out", "--dry-run")
-        assert "1 .heic" in privmix(*line).err
 
 
 def test_texts_that_the_encoder_does_not_know_are_warned_of() -> None:

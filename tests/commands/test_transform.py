@@ -102,18 +102,3 @@ def test_commands_of_the_card_work(release: pm.Release, tmp_path: Path, monkeypa
         said = line.replace("THIS_FOLDER", str(release.folder)).replace("YOUR_TEST_DATA", "own")
         outcome = privmix(*said.replace("YOUR_RECORDS", "own").split()[1:])
         assert outcome.code == 0, (line, outcome.err)
-
-
-def test_bars_and_callbacks(release: pm.Release, capsys: pytest.CaptureFixture[str]) -> None:
-    x, _ = records(6, 10)
-    told: list[tuple[str, int, int]] = []
-    pm.transform(release, x, progress=lambda *step: told.append(step))
-    assert told[-1] == ("features", 10, 10)
-    pm.transform(release, x, progress=True)
-    pm.fit(release, progress=True)
-    shown = capsys.readouterr()
-    assert "features" in shown.err
-    assert "steps" in shown.err
-    assert not shown.out
-    with refuses("progress"):
-        pm.transform(release, x, progress=3)  # type: ignore[arg-type]

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pytest
 
 import privmix as pm
@@ -23,14 +22,12 @@ from privmix.ledger import Ledger
 from privmix.mechanisms.run import Run
 from privmix.world import World
 from tests.jobs.kinds import (
-    COLUMNS,
     DELTA,
     EPSILON,
     KINDS,
     LEDGER,
     OUT,
     PLACED,
-    RECORDS,
     Kind,
     charges,
     numbers,
@@ -497,8 +494,3 @@ def test_beside_the_head_nothing_is_charged_and_nothing_read_before(
     work = job.carry_out(replace(planned, world=Pair(1, b"go"))).result  # type: ignore[type-var]
     assert (work.run, work.streams, work.charged.reservation) == (None, None, None)
     assert charges() == 0
-
-
-def test_records_are_as_the_tests_take_them() -> None:
-    assert numbers()[0].shape == (RECORDS, COLUMNS)
-    assert np.bincount(numbers()[1]).min() > 50

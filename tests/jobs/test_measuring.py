@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import privmix as pm
@@ -78,15 +77,6 @@ def test_the_command_line_prints_what_python_returns(name: str) -> None:
     (again,) = (one for one in read_records(Path("RUN")) if one.content == kept["content"])
     for part in ("kind", "subject", "private", "settings", "title", "statements", "versions"):
         assert kept[part] == again.to_dict()[part], part
-
-
-def test_accuracy_is_of_the_records_given() -> None:
-    found = pm.evaluate("MODEL", "own")
-    held = np.load("own/test.npz")
-    assert found.accuracy == pm.load("MODEL").score(held["x"], held["y"])
-    assert found.accuracy == np.trace(found.quality.confusion) / found.quality.n
-    assert found.figure is None
-    assert found.measurement.private
 
 
 def test_what_has_seen_private_records_is_in_no_public_record() -> None:

@@ -52,18 +52,6 @@ def test_the_release_is_the_same_from_every_format(options: dict[str, Any], tmp_
         assert one.certificate["plan"]["records"] == PERSONS
 
 
-def test_a_training_is_the_same_from_every_format(tmp_path: Path) -> None:
-    found = []
-    for kind in KINDS:
-        records, said = given(kind, tmp_path / kind, frame())
-        model = pm.train(records, **TRAIN, **said, per_person=3, seed=3)
-        assert model.certificate["guarantee"]["epsilon"] <= 30
-        found.append(model.predict_proba(np.eye(3, dtype=np.float32)))
-    for one in found:
-        # Sums of floats are made in the same order.
-        assert np.array_equal(one, found[0])
-
-
 def test_moments_are_the_same_in_whatever_order_persons_stand(tmp_path: Path) -> None:
     """A person's records keep their order, in which floats are summed; other designs draw rows by persons' order."""
     data = frame()
@@ -132,9 +120,6 @@ def test_folders_of_images_tell_by_names_or_by_a_list(tmp_path: Path) -> None:
     assert np.array_equal(rows(by_name), rows(by_list))
     alone = {**common, "records": RECORDS}
     assert not np.array_equal(rows(by_name), rows(pm.release(tmp_path / "scans", **alone)))
-    model = {**TRAIN, "features": "pixels", "columns": common["columns"]}
-    pm.train(tmp_path / "scans", **model, person=rf"pattern=({SECRET}\d+)_")
-    pm.train(tmp_path / "scans", **model, person=f"file={listed}")
 
 
 # What ends a job before anything is charged: (how, words). Nothing of the records was read.
@@ -174,6 +159,16 @@ def test_what_does_not_go_together_costs_nothing(how: str, tmp_path: Path, monke
             make(records, **asked)
         assert SECRET not in str(caught.value)
     assert [entry["kind"] for entry in book.history("ward")] == ["init"]
+
+
+def test_patterns_and_lists_are_looked_at_before_the_charge(tmp_path: Path) -> None:
+    images(tmp_path / "scans", frame())
+    common = {**MOMENTS, "features": "pixels", "columns": pm.Columns(image_size=6, colour="grey")}
+    (tmp_path / "other.csv").write_text(f"file,person\n{SECRET},1\n")
+    for person in ("pattern=((", "pattern=a(b)(c)", f"file={tmp_path / 'other.csv'}"):
+        with pytest.raises(pm.InvalidInput) as caught:
+            ReleaseJob(tmp_path / "scans", out=tmp_path / "OUT", **common, person=person).plan()
+        assert SECRET not in str(caught.value)
 
 
 def missing_one(data: pandas.DataFrame) -> pandas.DataFrame:
@@ -239,7 +234,8 @@ def test_records_without_an_identifier_may_be_persons_of_their_own(tmp_path: Pat
 @pytest.mark.parametrize("records", [PERSONS - 1, PERSONS + 1])
 def test_designs_of_a_fixed_size_need_the_number_of_persons(records: int, tmp_path: Path) -> None:
     fixed = {**MOMENTS, "design": pm.designs.Fixed(mixup_degree=8)}
-    released("csv", tmp_path, frame(), **fixed)
+    made = released("csv", tmp_path, frame(), **fixed)
+    assert f"The person count {PERSONS} is taken as public" in str(made.certificate.to_dict())
     with refuses("records") as caught:
         released("csv", tmp_path, frame(), **{**fixed, "records": records})
     assert str(PERSONS) not in str(caught.value)
@@ -359,6 +355,17 @@ def test_plans_of_neighbours_are_the_same(kind: str, tmp_path: Path) -> None:
             refuse_secrets(text)
         found.append(texts)
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize("kind", ["pandas", "arrays"])
+def test_jobs_say_nothing_of_persons_by_themselves(kind: str, tmp_path: Path) -> None:
+    records, said = given(kind, tmp_path, frame())
+    for make, options in ((ReleaseJob, {**MOMENTS, **said}), (TrainingJob, {**TRAIN, **said})):
+        job = make(records, **{**options, "out": tmp_path / "OUT"})
+        for one in (job, job.opened, job.persons, job.opened.source):
+            assert SECRET not in repr(one) + str(one)
+            # Every number of records and persons is of two digits.
+            assert f" {RECORDS}" not in repr(one)
 
 
 def test_a_ledger_and_a_store_hold_nobody(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import polars
 import pytest
 
 import privmix as pm
-from privmix.errors import MissingExtra
 from privmix.jobs import job as order
 from privmix.jobs.canaries import CanaryJob
 from privmix.jobs.release import ReleaseJob
@@ -191,14 +190,6 @@ def test_what_does_not_go_together_costs_nothing_and_names_fields(
     assert words in str(caught.value)
     assert "--" not in str(caught.value)
     assert held() == []
-
-
-def test_without_ray_its_engine_is_refused_before_anything(own_place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privmix.jobs.machine.find_spec", lambda _: None)
-    with pytest.raises(MissingExtra, match=r"\.\[ray\]") as caught:
-        pm.release((X, Y), **MOMENTS, engine="ray", out="REL")
-    assert caught.value.exit_code == 2
-    assert sorted(os.listdir()) == ["tmp"]
 
 
 def quick_planner(monkeypatch: pytest.MonkeyPatch) -> None:

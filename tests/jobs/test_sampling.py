@@ -76,20 +76,6 @@ def test_rows_have_names_types_and_values_as_declared(rows: pm.SampledTable) -> 
     assert rows.open_ended == ()
 
 
-def test_rows_hang_together_as_the_records_do(rows: pm.SampledTable) -> None:
-    frame, real = rows.to_frame(), visits()
-    for part in (frame, real):
-        part["old"] = [age is not pandas.NA and age is not None and age >= 60 for age in part["age"]]
-    for one, other in [("ward", "old"), ("old", "ill"), ("ward", "ill")]:
-        shares = [
-            pandas.crosstab(part[one].astype(object).fillna("?"), part[other], normalize=True) for part in (frame, real)
-        ]
-        first, second = shares[0].align(shares[1], fill_value=0)
-        assert np.abs(first.to_numpy() - second.to_numpy()).sum() / 2 < 0.06, (one, other)
-    assert abs(frame["age"].isna().mean() - real["age"].isna().mean()) < 0.03
-    assert rows.met >= len(rows.pairs) - 1
-
-
 @pytest.mark.parametrize(("noise", "seed"), [(0, 1), (3, 0)])
 def test_small_tables_keep_their_classes(noise: int, seed: int) -> None:
     """400 records whose label follows from the ward: X'Y shows both classes, whatever the few counts say."""

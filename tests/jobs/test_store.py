@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -59,19 +58,3 @@ def test_images_in_another_class_are_other_data(tmp_path: Path) -> None:
     (tmp_path / "d" / "a" / "00.png").rename(tmp_path / "d" / "b" / "00.png")
     with refuses("feature store"):
         pm.release(tmp_path / "d", **wishes, columns=columns, out=tmp_path / "B")
-
-
-def test_ledger_notes_and_store_hash_the_data_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "own.npz"
-    np.savez(file, x=X, y=Y)
-    read: list[str] = []
-    original = hashlib.file_digest
-
-    def counted(stream: Any, name: str) -> Any:
-        read.append(stream.name)
-        return original(stream, name)
-
-    monkeypatch.setattr(hashlib, "file_digest", counted)
-    monkeypatch.setattr("privmix.data.fingerprint.SETTLED", -1)
-    pm.release(file, **WISHES, design="moments", store=tmp_path / "STORE", out=tmp_path / "A")
-    assert [str(name) for name in read].count(str(file)) == 1

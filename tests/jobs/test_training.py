@@ -11,7 +11,6 @@ import pytest
 
 import privmix as pm
 from privmix.jobs.public_data import refuse_private
-from privmix.jobs.training import TrainingJob
 from tests.cli.training import (
     LEDGER,
     RECORDS,
@@ -54,25 +53,6 @@ def test_a_model_in_memory_takes_raw_inputs_and_is_saved() -> None:
     assert pm.evaluate("SAVED", digits(500, 600)).accuracy == model.score(*digits(500, 600))
     with pytest.raises(pm.InvalidInput):
         model.save("SAVED")
-
-
-def test_options_are_those_of_the_library() -> None:
-    """Names of presets, of public methods, of augmentations: known without the command line."""
-    job = TrainingJob(
-        "own",
-        epsilon=8.0,
-        delta=1e-4,
-        classes=10,
-        model="wrn-10-1",
-        views="dp-mix-diff:k_base=3",
-        pool="pool",
-        dry_run=True,
-    )
-    with job.processes() as world:
-        planned = job.plan(world)
-    assert (planned.trainer.views.views, planned.trainer.config.views.k_base) == (3 + 18 + 2, 3)
-    assert sorted(planned.trainer.public_digests()) == ["pool"]
-    assert left_over() == set()
 
 
 def test_public_records_in_memory_that_are_private_ones_end_the_run() -> None:

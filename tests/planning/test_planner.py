@@ -423,10 +423,6 @@ def test_bad_models_and_budgets() -> None:
     for field in ("between_share", "attainable"):
         with pytest.raises(InvalidInput, match=field):
             DataModel.declared(10, 3, np.random.default_rng(0), **{field: 1.0})
-    with refuses("public data"):
-        DataModel.of_public_data(
-            np.zeros((3, 2), np.float32), np.zeros(4, np.int64), 2, RecordTransform(1.0), np.random.default_rng(0)
-        )
     plan = config(design=Poisson(64)).with_noise(1.0)
     for learner in ("second-moments", "generalized-kl", "another"):
         with refuses("learner"):
