@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from privmix import jobs
 from privmix.certificate import Certificate, Subject, Verification
 from privmix.certificate.ledger_total import LedgerTotal
 from privmix.certificate.replay_end import ENDED_FILE, read_end, sealed_words
@@ -56,7 +55,9 @@ class CheckedFolder(Shown):
         title = f"{verdict}: {self.subject.kind} {self.subject.id}"
         facts: Mapping[str, object] = {}
         if self.total is not None:
-            title, facts = f"PASS: budget of {self.total.dataset}, in its form", jobs.ledger_total.words(self.total)
+            from privmix.jobs.ledger_total import words
+
+            title, facts = f"PASS: budget of {self.total.dataset}, in its form", words(self.total)
         if self.subject.kind == FITTED:
             title = "WARNING: a fitted model has no guarantee of its own: verify the release that it was fitted on"
             facts = {"fitted on": f"release {self.subject.id}"}
@@ -120,7 +121,9 @@ class CheckedFolder(Shown):
     def picture(self) -> Bars | None:
         """Epsilon as stated and recomputed, or what is gone of a budget."""
         if self.total is not None:
-            return jobs.ledger_total.total_bars(self.total)
+            from privmix.jobs.ledger_total import total_bars
+
+            return total_bars(self.total)
         return None if self.held is None else self.held.picture()
 
 

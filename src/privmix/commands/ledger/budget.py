@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from privmix.accounting.events import Adjacency
 from privmix.commands.base import Command, Facts
-from privmix.commands.ledger.words import ADAPTIVE, DATASET_HELP, PLANNED, AtLedger, said_of
 from privmix.errors import InvalidInput, check_choice
 from privmix.options import option
 from privmix.progress import Progress
@@ -15,6 +14,34 @@ from privmix.rounding import exact, rounded_down, rounded_up
 
 if TYPE_CHECKING:
     from privmix.ledger import Budget
+
+
+PLANNED: Final = (
+    "planned: the total holds for plans fixed in advance, or chosen without seeing earlier results (`adaptive` lifts "
+    "that)"
+)
+ADAPTIVE: Final = "adaptive: the total holds also for plans chosen after seeing earlier results."
+DATASET_HELP: Final = "Name of the dataset in the ledger."
+
+
+@dataclass(frozen=True, kw_only=True)
+class AtLedger:
+    """Which ledger. Its address may hold a password."""
+
+    ledger: Any = option(MISSING, "Ledger address: sqlite:///FILE or postgresql://USER@HOST/DATABASE.")
+
+    def opened(self) -> Any:
+        from privmix.ledger import Ledger
+
+        return self.ledger if isinstance(self.ledger, Ledger) else Ledger.open(self.ledger)
+
+
+def said_of(adjacency: str, unit: str) -> str:
+    """Return the difference between neighbours, in words."""
+    from privmix.mechanisms.plan import relation_of, unit_named
+
+    return relation_of(adjacency, unit_named(unit))
+
 
 _FILTERS: Final = {
     "gdp": "Filter gdp: moments, DP-SGD and mixed rows of many records may use about 98% of a total epsilon of 1, 91 "

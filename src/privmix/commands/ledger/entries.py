@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from privmix.commands.base import Command, Facts
-from privmix.commands.ledger.words import DATASET_HELP, AtLedger, said_of
+from privmix.commands.ledger.budget import DATASET_HELP, AtLedger, said_of
 from privmix.options import option
 from privmix.progress import Progress
 from privmix.rounding import exact, rounded_up

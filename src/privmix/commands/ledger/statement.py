@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from privmix.commands.base import Command, function
-from privmix.commands.ledger.words import DATASET_HELP, AtLedger
+from privmix.commands.ledger.budget import DATASET_HELP, AtLedger
 from privmix.errors import InvalidInput
 from privmix.jobs.options import NewFile
 from privmix.options import option

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import MOST_TRIALS, EngineFactory, Mask, check_room, label_overlap, real_engine
-from privmix.designs.moments.worst_case import MomentsCase
+from privmix.designs.moments.audit import MomentsCase
 from privmix.designs.series.engine import Before
 from privmix.designs.series.plan import SeriesPlan
 from privmix.engine import PrivateRecords

@@ -9,7 +9,7 @@ import numpy as np
 
 from privmix.audits.bounds import Scores
 from privmix.audits.worst_case import AddRemoveCase, EngineFactory, Mask, check_room, real_engine
-from privmix.designs.moments.worst_case import MomentsCase
+from privmix.designs.moments.audit import MomentsCase
 from privmix.designs.stages.three_plan import ThreeStagePlan
 from privmix.designs.stages.two_plan import TwoStagePlan
 from privmix.designs.stages.two_released import ResidualMap, norm_bins
