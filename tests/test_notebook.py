@@ -1,9 +1,8 @@
-"""A notebook, run by Jupyter's own kernel: cards, bars by themselves, completion."""
+"""A notebook, run by Jupyter's own kernel: results are cards."""
 
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 from typing import Any
 
@@ -14,18 +13,13 @@ from nbclient import NotebookClient
 SOURCE = Path(__file__).parents[1] / "src"
 CELLS = [
     "import warnings; warnings.simplefilter('ignore')\n"
-    "import numpy as np\nimport privmix as pm\nfrom privmix import bars\nbars._PATIENCE = 0.0\n"
+    "import numpy as np\nimport privmix as pm\n"
     "x, y = np.eye(300)[:, :9], np.arange(300) % 2\n"
     "made = dict(classes=2, features='identity', epsilon=1, delta=1e-4)",
     "planned = pm.plan((x, y), progress=False, **made)\nplanned",
     "release = pm.release((x, y), design='poisson', **made)",
     "release",
     "pm.verify(release, progress=True)",
-    "from IPython.core.completer import provisionalcompleter\n"
-    "def offered(text):\n"
-    "    with provisionalcompleter():\n"
-    "        return [one.text for one in get_ipython().Completer.completions(text, len(text))]\n"
-    "offered('pm.re'), offered('pm.release(privat')",
 ]
 
 
@@ -52,13 +46,3 @@ def test_results_are_cards(outputs: list[list[Any]]) -> None:
         assert "<svg" in page
         assert len(page) < 6_500
         assert title in shown[0].data["text/plain"]
-
-
-def test_long_calls_show_bars_by_themselves(outputs: list[list[Any]]) -> None:
-    """Below their cell, and nothing on standard error; what nobody asked for is gone at the end."""
-    assert [one.output_type for one in outputs[1]] == ["execute_result"]
-    (left,) = outputs[2]
-    assert (left.output_type, left.data["text/html"]) == ("display_data", "")
-    kept = [one for one in outputs[4] if one.output_type == "display_data"]
-    assert re.search(r'<progress value="300" max="300"', kept[0].data["text/html"])
-    assert not any(one.output_type in ("stream", "error") for cell in outputs for one in cell)

@@ -168,6 +168,13 @@ def test_the_folder_is_the_owners(begin: Begin, tmp_path: Path) -> None:
 
 
 @every_kind
+def test_nothing_to_resume(begin: Begin, tmp_path: Path) -> None:
+    with refuses("resume"):
+        begin(tmp_path / "out", resume=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@every_kind
 def test_an_interrupted_run_is_not_discarded_unasked(begin: Begin, tmp_path: Path) -> None:
     folder = left_by_a_kill(begin, tmp_path / "out", extra={"reservation": "r1"})
     before = files(folder)

@@ -108,14 +108,6 @@ def test_gdp_conversions_are_inverse(mu: float, at: float) -> None:
         assert gdp_mu(eps, at) == pytest.approx(mu, rel=1e-6)
 
 
-def test_pure_dp_is_the_papers_formula() -> None:
-    n, k, rows, scale = 50_000, 4, 100, 3.0
-    shift = 2 / scale
-    a = math.log(1 - k / n + k / n * math.exp(shift))
-    b = math.log(n / (n - k + k * math.exp(-shift)))
-    assert epsilon(MIXUP, 0, accountant="pure", adjacency=REPLACE_ONE).epsilon == pytest.approx(rows * max(a, b))
-
-
 @pytest.mark.parametrize(("k", "s", "expected"), [(1, 4, 2.65e6), (4, 16, 211), (8, 16, 50.6), (16, 32, 10.3)])
 def test_the_published_figure_of_instahide_is_theorem_2_at_diameter_1(k: int, s: int, expected: float) -> None:
     """n = T = 50,000 and noise s / 255 as in the paper's Figure 1a; data of diameter 1 have records of norm 1/2."""

@@ -13,6 +13,7 @@ from privmix.audits.audit import audit_plan, judge
 from privmix.audits.looks import FIRST, Stopping, audit_until, share_of_look
 from privmix.audits.verdict import AuditVerdict
 from privmix.audits.worst_case import AttackScores
+from privmix.errors import InvalidInput
 from privmix.planning import ReleaseConfig
 from privmix.progress import Progress
 from privmix.training import TrainingPlan
@@ -99,3 +100,9 @@ def test_runs_go_on_where_they_were() -> None:
     plan = CONFIG.calibrate(1.0, DELTA)
     found = audit_plan(plan, 1.0, DELTA, runs=6000, seed=0, stopping=Stopping(enough=1.0))
     assert (found.runs, found.looks) == (6000, 3)
+
+
+@pytest.mark.parametrize("bad", [{"seconds": 0.0}, {"seconds": math.nan}, {"enough": 0.0}, {"enough": 1.1}])
+def test_bad_stops_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(InvalidInput, match=next(iter(bad))):
+        Stopping(**bad)

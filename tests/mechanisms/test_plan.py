@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,6 @@ from privmix.errors import InvalidInput
 from privmix.mechanisms.plan import Plan, check_count, check_price, check_target
 from privmix.mechanisms.streams import SecretStreams
 from privmix.planning import ReleaseConfig
-from privmix.plans import plan_from_dict
 from privmix.releases import ReleaseRun, release_to_folder, release_to_memory
 from privmix.training.plan import TrainingPlan, plan_training
 from tests.refusals import refuses
@@ -78,16 +76,6 @@ def test_draws_and_price_are_of_one_law(make: Maker) -> None:
     else:
         # Training prices replaced records by the adjacency and not by another law of its batches.
         assert plan.sampler.adjacency is plan.adjacency
-
-
-@every_plan
-def test_it_is_public_and_comes_back_from_json(make: Maker) -> None:
-    for plan in (make(), make(records_declared=True)):
-        told = json.loads(json.dumps(plan.to_dict()))
-        again = TrainingPlan.from_dict(told) if isinstance(plan, TrainingPlan) else plan_from_dict(told)
-        assert again == plan
-        assert {"epsilon", "delta", "records", "records_declared"} <= set(told)
-    assert plan.records_declared
 
 
 @every_plan

@@ -11,7 +11,6 @@ from torch.nn import functional
 from privmix.research.poisoning import DefenceAugmentation, parse_defence
 from privmix.research.poisoning.defences.cutmix import CutMix
 from privmix.research.poisoning.defences.maxup import MaxUp
-from privmix.research.poisoning.defences.minibatch_dp_sgd import MiniBatchDpSgd
 from privmix.research.poisoning.defences.mixup import Mixup
 from privmix.research.poisoning.defences.noise import InputNoise
 
@@ -98,25 +97,6 @@ def test_noise_has_the_scale_it_says_and_is_not_clipped(factor: float, right: bo
         # Its tails are an exponential's, which those of a Gaussian are not; its signs are even.
         assert abs(float((noise.abs() > 3).float().mean()) - np.exp(-3)) < 7 * np.sqrt(np.exp(-3) / 20_000)
         assert abs(float((noise > 0).float().mean()) - 0.5) < 7 * 0.5 / np.sqrt(20_000)
-
-
-def test_the_batch_gradient_is_clipped_once_and_noised() -> None:
-    weights = [nn.Parameter(torch.zeros(100, 50)), nn.Parameter(torch.zeros(60)), nn.Parameter(torch.zeros(1))]
-    for one in weights[:2]:
-        one.grad = torch.full_like(one, 3.0)
-    MiniBatchDpSgd(0.0).change_gradients(weights, seeded())
-    assert weights[0].grad is not None
-    assert weights[1].grad is not None
-    assert weights[2].grad is None
-    joined = torch.cat([one.grad.flatten() for one in weights[:2] if one.grad is not None])
-    assert float(joined.norm()) == pytest.approx(1, abs=1e-4)
-    for one in weights[:2]:
-        one.grad = torch.zeros_like(one)
-    MiniBatchDpSgd(0.01).change_gradients(weights, seeded())
-    # 5,000 draws: the mean square within 7 of its deviations, sqrt(2 / 5,000) (false alarm below 1e-10).
-    square = float((weights[0].grad / 0.01).square().mean())
-    assert abs(square - 1) < 7 * np.sqrt(2 / 5000)
-    assert "NOT private" in MiniBatchDpSgd.about
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -12,8 +12,8 @@ from scipy.stats import hypergeom
 
 from privmix.research.poisoning.base import Case, DefenceFilter
 from privmix.research.poisoning.defences.clustering import ActivationClustering
-from privmix.research.poisoning.defences.deep_knn import DeepKNN, agreeing
-from privmix.research.poisoning.defences.spectral import SpectralSignatures, spectral_scores
+from privmix.research.poisoning.defences.deep_knn import DeepKNN
+from privmix.research.poisoning.defences.spectral import SpectralSignatures
 from privmix.research.poisoning.images import VictimImages
 from privmix.research.poisoning.scene import PoisoningScene
 from privmix.research.poisoning.victims.ordinary import Victim
@@ -69,26 +69,6 @@ def test_a_planted_cluster_is_dropped(filter_: DefenceFilter, moved: dict[str, f
     assert not kept[poisoned].any()
     assert kept[~poisoned].sum() >= clean_kept * (3 * EACH) - POISONS
     assert np.array_equal(kept, filter_.keep(case))
-
-
-def test_spectral_scores_are_those_of_the_definition() -> None:
-    features = np.random.default_rng(1).normal(3, 1, (30, 6))
-    centred = features - features.mean(axis=0)
-    # The direction of most variance is the covariance's first eigenvector.
-    direction = np.linalg.eigh(centred.T @ centred)[1][:, -1]
-    np.testing.assert_allclose(spectral_scores(features), (centred @ direction) ** 2)
-
-
-def test_neighbours_are_those_of_a_plain_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("privmix.research.poisoning.defences.deep_knn.BLOCK", 32)
-    rng = np.random.default_rng(4)
-    features, labels = rng.normal(0, 1, (80, 3)), rng.integers(0, 4, 80)
-    expected = []
-    for one in range(len(features)):
-        others = np.argsort(np.linalg.norm(features - features[one], axis=1))
-        votes = np.bincount(labels[others[others != one][:7]], minlength=4)
-        expected.append(votes[labels[one]] == votes.max())
-    assert np.array_equal(agreeing(features, labels, 7, 4), expected)
 
 
 @dataclass(frozen=True)

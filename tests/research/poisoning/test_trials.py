@@ -182,16 +182,6 @@ def test_doing_nothing_does_not_look_better_than_none() -> None:
     assert compare(idle, none).verdict == "equal"
 
 
-def test_an_attack_without_power_has_the_base_rate() -> None:
-    defences = [parse_defence("none"), Idle()]
-    data = digits("train", 200), digits("test", 100), VICTIM, TrialConfig(3, 4)
-    for found in run_trials(Powerless(), defences, *data):
-        for trial in found.outcomes:
-            scene = PoisoningScene.draw(*data[:3], seed=0, number=trial.number)
-            model = VICTIM.fit(scene.train, seed=scene.number_for("training"))
-            assert trial.success == (model.predict(scene.targets.pixels)[0] == scene.wanted)
-
-
 def result(defence: str, *shares: float) -> PoisoningResult:
     trials = tuple(Trial(number, share > 0.5, share, 0.9) for number, share in enumerate(shares))
     return PoisoningResult("a", defence, "", 1, len(shares), 0, (0, 1), 0, 0, None, 1.0, None, 0, 0, trials)

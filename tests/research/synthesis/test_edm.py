@@ -63,12 +63,6 @@ def test_samples_of_a_gaussian_have_its_moments() -> None:
     assert torch.allclose(drawn.std(0), torch.full((2,), STD, dtype=torch.float64), atol=0.02)
 
 
-def test_noise_of_an_image_is_its_own() -> None:
-    together = own_noise(5, range(10, 14), (2, 3))
-    assert torch.equal(together[2:], own_noise(5, range(12, 14), (2, 3)))
-    assert len(torch.unique(torch.cat([together, own_noise(6, range(10, 14), (2, 3))]))) == 48
-
-
 @pytest.mark.parametrize(("weight", "both", "steps"), [(1.0, True, 18), (2.0, False, 300)])
 def test_density_ratio_of_two_gaussians_moves_the_mean_to_the_right_place(
     weight: float, both: bool, steps: int
