@@ -119,6 +119,27 @@ class Setting:
         """Mean of the step, by a key that is equal and not the same."""
         return noisy_mean(total, self.plan, SecretStreams.from_seed(self.seed), step).double()
 
+    def step_moves_by(self, wanted: Tensor, step: int) -> None:
+        """Make the step, and compare what it moves the weights by."""
+        before = self.flat.get().double()
+        self.engine.step(step)
+        assert_close(before - self.flat.get().double(), wanted, 1e-4)
+
+    def changes_by_one_record(self) -> list[float]:
+        """How far each record of each batch moves its sum."""
+        changes = []
+        for step in range(self.plan.steps):
+            batch = self.batch(step)
+            total = self.clipped_sum(batch)
+            for position in range(len(batch.indices)):
+                changes.append(float((total - self.clipped_sum(without(batch, position))).norm()))
+        return changes
+
+
+def without(batch: Batch, position: int) -> Batch:
+    keep = np.arange(len(batch.indices)) != position
+    return Batch(batch.indices[keep], batch.seeds[keep], None if batch.groups is None else batch.groups[keep])
+
 
 def assert_close(found: Tensor, expected: Tensor, tolerance: float = 1e-5) -> None:
     assert float((found - expected).norm()) <= tolerance * float(expected.norm())
@@ -136,13 +157,10 @@ def test_a_step_is_its_definition(name: str) -> None:
     setting = with_images(kind) if name.startswith("images") else Setting(kind=kind)
     sizes = []
     for step in range(4):
-        before = setting.flat.get().double()
         batch = setting.batch(step)
         sizes.append(len(batch.indices))
         total = naive_sum(setting.model, *setting.made(batch), setting.clipping)
-        wanted = setting.expected(total, step)
-        setting.engine.step(step)
-        assert_close(before - setting.flat.get().double(), wanted, 1e-4)
+        setting.step_moves_by(setting.expected(total, step), step)
     assert len(set(sizes)) > 1
 
 
@@ -169,10 +187,7 @@ def test_a_step_with_microbatches_is_its_definition(mixer: MicrobatchMixer | Non
                 views, targets = mixer(x, labels, int(batch.seeds[own[0]]))
             gradient = naive_gradient(setting.model, views, targets, SideInformation())
             total += naive_clipped(gradient, setting.clipping)
-        before = setting.flat.get().double()
-        wanted = setting.expected(total, step)
-        setting.engine.step(step)
-        assert_close(before - setting.flat.get().double(), wanted, 1e-4)
+        setting.step_moves_by(setting.expected(total, step), step)
 
 
 def test_an_empty_batch_is_a_step_like_others() -> None:
@@ -202,9 +217,7 @@ def test_public_methods_are_asked_before_and_after() -> None:
     for step in range(2):
         views, targets = setting.made(setting.batch(step))
         total = naive_sum(setting.model, views, targets, setting.clipping, method.prepare(step))
-        before, wanted = setting.flat.get().double(), 2 * setting.expected(total, step)
-        setting.engine.step(step)
-        assert_close(before - setting.flat.get().double(), wanted, 1e-4)
+        setting.step_moves_by(2 * setting.expected(total, step), step)
 
 
 def test_matched_record_count() -> None:
@@ -226,23 +239,13 @@ def test_matched_clipping_and_processes() -> None:
         Setting(options={"world": World(0, 2), "observers": [StepObserver()]})
 
 
-def without(batch: Batch, position: int) -> Batch:
-    keep = np.arange(len(batch.indices)) != position
-    return Batch(batch.indices[keep], batch.seeds[keep], None if batch.groups is None else batch.groups[keep])
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_bounded_change_by_one_record(kind: str) -> None:
     """Same key, one record removed, or put back: the sum moves by at most the plan's sensitivity, and some by all."""
     x = vectors().x.copy()
     x[::3] *= 1e4
     setting = Setting(records=TrainingRecords.of(x, vectors().labels, classes=CLASSES), kind=KINDS[kind])
-    changes = []
-    for step in range(PLAN.steps):
-        batch = setting.batch(step)
-        total = setting.clipped_sum(batch)
-        for position in range(len(batch.indices)):
-            changes.append(float((total - setting.clipped_sum(without(batch, position))).norm()))
+    changes = setting.changes_by_one_record()
     # Two sums in float32 of up to 24 records each are compared.
     assert max(changes) <= PLAN.sensitivity * (1 + 1e-5)
     assert max(changes) > 0.999 * PLAN.sensitivity
@@ -252,13 +255,7 @@ def test_bounded_change_by_one_record(kind: str) -> None:
 def test_bounded_change_by_one_record_of_a_microbatch(mixer: MicrobatchMixer | None) -> None:
     """Up to 2C, and more than C: who prices groups like records understates epsilon."""
     plan = replace(PLAN, batch_size=12, microbatch_size=3, clip_norm=0.01)
-    setting = Setting(plan, options={"mixer": mixer})
-    changes = []
-    for step in range(plan.steps):
-        batch = setting.batch(step)
-        total = setting.clipped_sum(batch)
-        for position in range(len(batch.indices)):
-            changes.append(float((total - setting.clipped_sum(without(batch, position))).norm()))
+    changes = Setting(plan, options={"mixer": mixer}).changes_by_one_record()
     assert max(changes) <= plan.sensitivity * (1 + 1e-5) == 2 * plan.clip_norm * (1 + 1e-5)
     assert max(changes) > 1.2 * plan.clip_norm
 
@@ -339,11 +336,9 @@ def test_what_an_observer_puts_into_a_step_is_noised_with_the_rest() -> None:
             total[0] += 0.5
 
     setting = Setting(options={"observers": [Intruder()]})
-    before = setting.flat.get().double()
-    setting.engine.step(0)
     planted = torch.zeros(setting.flat.size, dtype=torch.float64)
     planted[0] = 0.5
-    assert_close(before - setting.flat.get().double(), setting.expected(planted, 0), 1e-5)
+    setting.step_moves_by(setting.expected(planted, 0), 0)
 
 
 @dataclass(frozen=True)

@@ -64,16 +64,6 @@ def test_silent_repr() -> None:
     assert repr(TrainingRecords.of(*good(), classes=4)) == "<TrainingRecords of 3 features, 4 classes>"
 
 
-@pytest.mark.parametrize("label", [-1, 4, 100])
-def test_closed_class_list(label: int) -> None:
-    x, y = good()
-    y[0] = label
-    with refuses("labels"):
-        TrainingRecords.of(x, y, classes=4)
-    with refuses("classes"):
-        TrainingRecords.of(x, np.zeros(ROWS), classes=1)
-
-
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, np.uint8, np.int32, np.bool_])
 def test_numbers_of_any_type(dtype: Any) -> None:
     x = np.array([[0, 1], [1, 0]], dtype=dtype)

@@ -74,9 +74,6 @@ with current_world() as world:
         import privmix.training.run as run_module
         run_module.CHECKPOINT_SECONDS = 0.0
         run = TrainingRun(root / "model", job.settings(), streams=SecretStreams.from_seed(5))
-    def progress(stage, done, total):
-        if done == 3:
-            raise Killed
     step = dp_sgd.DpSgd.step
     def stops(self, number):
         if number == 3:

@@ -10,26 +10,22 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from privmix.mechanisms.streams import SecretStreams
 from privmix.training import dp_sgd
 from privmix.training.batches import Batch
-from privmix.training.config import OptimiserConfig
 from privmix.training.dp_sgd import DpSgd
 from privmix.training.gradients import closed_form, execution
-from privmix.training.gradients.clipping import Clipping
 from privmix.training.gradients.closed_form import ClosedFormGradients
 from privmix.training.gradients.execution import Chunks
-from privmix.training.gradients.parameters import FlatParameters
 from privmix.training.gradients.side_information import SideInformation
 from privmix.training.gradients.strategies import GhostGradients, GradientStrategy, LoopGradients, VmapGradients
 from privmix.training.models import LinearHead
 from privmix.training.noise import noise_scale
-from privmix.training.optimiser import Optimiser
 from privmix.training.plan import TrainingPlan
 from privmix.training.records import TrainingRecords
-from privmix.training.summation import GroupedSum, call_size, deal, grid_of, groups_of
+from privmix.training.summation import GroupedSum, call_size, deal, grid_of
 from privmix.training.views.config import ViewConfig
 from privmix.training.views.pipeline import ViewPipeline
+from tests.training.test_dp_sgd import Setting
 
 DIM, CLASSES = 8, 2
 
@@ -39,18 +35,9 @@ def engine_of(kind: type[GradientStrategy], batch: int, chunk: int, seed: int = 
     rng = np.random.default_rng(seed)
     records = TrainingRecords.of(rng.random((batch + 1, DIM)), np.zeros(batch + 1, np.int64), classes=CLASSES)
     plan = TrainingPlan(batch + 1, batch, 1, 1.0, clip_norm=0.1, delta=1e-9)
-    model = LinearHead(dim=DIM, classes=CLASSES)
-    flat = FlatParameters(model)
-    engine = DpSgd(
-        plan=plan,
-        records=records,
-        views=ViewPipeline(ViewConfig.plain(), classes=CLASSES),
-        gradients=kind(model, flat, Clipping(plan.clip_norm)),
-        optimiser=Optimiser(flat, OptimiserConfig(learning_rate=1.0), plan.steps),
-        streams=SecretStreams.from_seed(0),
-        chunks=Chunks(chunk),
-    )
-    return engine, rng
+    views = ViewPipeline(ViewConfig.plain(), classes=CLASSES)
+    head = LinearHead(dim=DIM, classes=CLASSES)
+    return Setting(plan, records, head, kind, views, options={"chunks": Chunks(chunk)}).engine, rng
 
 
 def moved(
@@ -122,18 +109,6 @@ def test_calls_have_one_size_however_many_records_there_are(
         engine._clipped_sum(Batch(np.arange(present), np.arange(present) * 7 + 3), SideInformation())
     assert {size for size, _ in sizes} == {call_size(700, chunk)} == {most}
     assert sum(size if count is None else count for size, count in sizes) == 0 + 1 + 2 + 255 + 256 + 500 + 700
-
-
-@pytest.mark.parametrize(("expected", "at_once"), [(1, 1), (20, 4096), (256, 4096), (5000, 512), (524_288, 4096)])
-def test_hardly_any_group_needs_a_second_call(expected: int, at_once: int) -> None:
-    rng = np.random.default_rng(0)
-    size, groups = call_size(expected, at_once), groups_of(expected, at_once)
-    assert 1 <= size <= min(at_once, 4096)
-    own = rng.binomial(2 * expected, 0.5 / groups, size=4000)
-    if at_once > 1.2 * expected / groups:
-        # A chance of 0.05 would be passed in so many draws with one of less than 1e-10.
-        assert np.mean(own > size) < 0.075
-        assert size <= 1 + expected / groups + 2 * math.sqrt(expected / groups)
 
 
 def test_own_draw_each_once() -> None:

@@ -112,13 +112,6 @@ def test_no_trace_of_any_scenario(name: str, untouched: None, tmp_path: Path) ->
     assert not torch.equal(weights_of(other), weights_of(trained))
 
 
-def test_it_learns() -> None:
-    config = TrainingConfig.for_model("linear", records=1000, epsilon=1e3, delta=1e-3, batch_size=100, epochs=5)
-    x, y = digits(1000, 500)
-    model = Trainer(config, FACTS, 1000).run(private(0, 1000), streams=SecretStreams.from_seed(0))
-    assert (model.predict(x) == y).mean() > 0.75
-
-
 def test_a_warm_up_is_where_private_steps_begin() -> None:
     config = config_of(scenario="warm", warm_up=WarmUpConfig(epochs=20, batch_size=10, learning_rate=0.5))
     cold, warm = job_of(), job_of(config, public=public(600, 500))

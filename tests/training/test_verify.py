@@ -16,7 +16,7 @@ from safetensors.numpy import save as save_tensors
 from privmix.accounting import Adjacency
 from privmix.certificate.certificate import content_hash
 from privmix.data.overlap_rule import PUBLISHED
-from privmix.errors import InvalidInput, PrivmixError, StorageError
+from privmix.errors import InvalidInput, PrivmixError
 from privmix.mechanisms.streams import SecretStreams
 from privmix.training.certificate import public_text
 from privmix.training.plan import TrainingPlan
@@ -108,10 +108,10 @@ def both_noises(content: Content) -> None:
     content["plan"]["noise_multiplier"] /= 2
 
 
+# Fields more, texts and numbers in every place: tests/releases/test_nothing_free.py.
 EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "a smaller epsilon": (lambda content: content["guarantee"].update(epsilon=0.1), "certificate epsilon: "),
     "a negative epsilon": (lambda content: content["guarantee"].update(epsilon=-1), "certificate guarantee epsilon: "),
-    "no epsilon": (lambda content: content["guarantee"].update(epsilon=None), "certificate epsilon: "),
     "another delta": (lambda content: content["guarantee"].update(delta=1e-9), "certificate delta"),
     "another adjacency": (
         lambda content: content["guarantee"].update(adjacency="replace_one"),
@@ -121,16 +121,12 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "no bound": (lambda content: content["guarantee"].update(is_upper_bound=1), "certificate guarantee is_upper_bound"),
     "less asked for": (lambda content: _asked(content, 1.0), "certificate epsilon.*which was asked for"),
     "nothing asked for": (lambda content: _asked(content, None), "epsilon"),
-    "asked in words": (lambda content: _asked(content, "8"), "epsilon"),
-    "one figure more": (lambda content: content["guarantee"].update(epsilon_true=1.0), "certificate guarantee"),
     "less noise in the plan": (less_noise, "certificate event"),
     "a cheaper event": (other_event, "certificate event"),
     "fewer steps": (lambda content: content["plan"].update(steps=1), "certificate event"),
     "less noise in both": (both_noises, "certificate epsilon: "),
     "a plan of other fields": (lambda content: content["plan"].pop("steps"), "plan"),
     "no plan": (lambda content: content.pop("plan"), "plan.*exactly its fields"),
-    "no event": (lambda content: content.update(event={}), "event"),
-    "an event of text": (lambda content: content.update(event="none"), "certificate event"),
     "a setting that is not used": (lambda content: content["settings"].update(microbatch_keep=True), "microbatch_keep"),
     "other settings": (lambda content: content["settings"].update(batch_size=5), "certificate settings batch_size"),
     "a hidden seed": (lambda content: content.update(insecure_seed=False), "certificate warnings"),
@@ -138,7 +134,6 @@ EDITS: dict[str, tuple[Callable[[Content], object], str]] = {
     "a promise added": (lambda content: content["statements"].append("Perfect."), "certificate statements"),
     "a caveat removed": (lambda content: content["statements"].pop(), "certificate statements"),
     "an answer bettered": (lambda content: content["assessment"][1].update(holds="All."), "certificate assessment"),
-    "an answer of numbers": (lambda content: content["assessment"][1].update(holds=1), "certificate assessment"),
     "no assessment": (lambda content: content.pop("assessment"), "assessment.*its fields"),
     "public data hidden": (lambda content: content.update(public_data={"public": "0" * 64}), "certificate statements"),
     "another version": (lambda content: content.update(schema_version=1), "schema_version"),
@@ -192,33 +187,11 @@ def test_a_trained_model_is_not_passed_off_as_one_of_public_data(folder: Path) -
         verify_trained(folder)
 
 
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        (lambda content: content["plan"].update(steps=0), "noise_multiplier, .*epsilon"),
-        (lambda content: content["plan"].update(epsilon=0.0), "epsilon"),
-        (lambda content: content["plan"].update(noise_multiplier=0.0), "noise_multiplier"),
-    ],
-)
-def test_no_part_of_epsilon_0_goes_alone(change: Callable[[Content], object], named: str, folder: Path) -> None:
-    edit(folder, change)
-    with pytest.raises(InvalidInput, match=named):
-        verify_trained(folder)
-
-
 def test_a_larger_epsilon_than_the_plan_costs_holds(folder: Path) -> None:
     """Whoever states more than was spent takes nothing from anybody."""
     edit(folder, lambda content: content["guarantee"].update(epsilon=content["plan"]["epsilon"]))
     found = verify_trained(folder)
     assert found.recomputed_epsilon <= found.epsilon == 8.0
-
-
-def test_a_folder_that_holds_no_model(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="missing"):
-        verify_trained(tmp_path)
-
-
-# --- every byte, and nothing else ------------------------------------------------------------------------------------
 
 
 def new_weights(folder: Path, content: bytes) -> None:
@@ -249,24 +222,13 @@ def no_numbers(folder: Path) -> None:
     new_weights(folder, save_tensors(arrays))
 
 
-def linked_weights(folder: Path) -> None:
-    path = folder / "weights.safetensors"
-    path.rename(folder.parent / "elsewhere")
-    path.symlink_to(folder.parent / "elsewhere")
-
-
 FOLDERS: dict[str, tuple[Callable[[Path], object], str]] = {
-    "a picture": (lambda folder: (folder / "confusion-train.png").write_bytes(b"1"), "confusion-train"),
     "a hidden file": (lambda folder: (folder / ".raw").write_text("1"), r"\.raw"),
     "a folder": (lambda folder: (folder / "more").mkdir(), "more"),
-    "a link": (linked_weights, "links"),
     "spaces in the header": (spaced_header, "header"),
     "a note in the header": (noted_header, "safetensors"),
     "wider numbers": (wider_numbers, "type|shapes"),
     "no numbers": (no_numbers, "finite"),
-    "another field": (lambda folder: edit(folder, lambda c: c.update(note="secret")), "fields"),
-    "another setting": (lambda folder: edit(folder, lambda c: c["settings"].update(note="secret")), "settings"),
-    "another version": (lambda folder: edit(folder, lambda c: c["versions"].update(note="1")), "versions"),
     "another input": (
         lambda folder: edit(folder, lambda c: c["settings"].update(input_shape=[64])),
         r"input_shape|model\.json",

@@ -59,9 +59,9 @@ def written(folder: Path) -> Path:
     return folder / "net.py"
 
 
-def trained(model: Any, **options: Any) -> pm.Model:
+def trained(model: Any, data: Any = None, **options: Any) -> pm.Model:
     given = {"classes": range(CLASSES), "features": "pixels", "epsilon": 8.0, "delta": 1e-4, "epochs": 4, "seed": 1}
-    return pm.train(images(), model=model, batch_size=30, **{**given, **options})
+    return pm.train(data or images(), model=model, batch_size=30, **{**given, **options})
 
 
 def wrapped(module: nn.Module) -> OwnNetwork:
@@ -171,9 +171,8 @@ def test_without_the_module_nothing_is_computed_and_what_is_certified_shows(tmp_
         lambda: pm.predict(folder, images()[0]),
         lambda: pm.attack(folder, images(), held_out=images(30), attacks="lira", references=2),
     ):
-        with pytest.raises(InvalidInput) as found:
+        with refuses("module"):
             call()
-        assert found.value.field == "module"
     assert loaded.certificate.epsilon <= 8
     assert pm.evaluate(folder, images(), module=f"torch:{tmp_path / 'net.py'}:Net").quality.n == 120
 
@@ -184,9 +183,8 @@ def test_without_the_module_nothing_is_computed_and_what_is_certified_shows(tmp_
 )
 def test_another_module_is_refused_by_names_and_shapes(tmp_path: Path, module: nn.Module) -> None:
     trained(made(), out=tmp_path / "model", epochs=1)
-    with pytest.raises(InvalidInput) as found:
+    with refuses("module"):
         pm.load(tmp_path / "model", module=module)
-    assert found.value.field == "module"
 
 
 def test_audits_that_train_anew_take_the_module_with_its_first_weights(tmp_path: Path) -> None:
@@ -212,19 +210,10 @@ def test_records_keep_their_shape(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(60, 6, 10)).astype(np.float32), np.arange(60) % 2
     np.savez(tmp_path / "train.npz", x=x, y=y)
-    given = {
-        "classes": 2,
-        "features": "identity",
-        "epsilon": 8.0,
-        "delta": 1e-3,
-        "epochs": 1,
-        "batch_size": 20,
-        "seed": 1,
-    }
-    module = Windows()
-    model = pm.train((x, y), model=module, out=tmp_path / "model", **given)
+    given, module = {"classes": 2, "features": "identity", "epochs": 1}, Windows()
+    model = trained(module, (x, y), out=tmp_path / "model", **given)
     assert model.classifier.network.spec()["record_shape"] == [6, 10]
-    other = pm.train(tmp_path / "train.npz", model=module, **given)
+    other = trained(module, tmp_path / "train.npz", **given)
     loaded = pm.load(tmp_path / "model", module=Windows())
     assert np.allclose(model.predict_proba(x), other.predict_proba(x), atol=1e-5)
     assert np.allclose(model.predict_proba(x), loaded.predict_proba(x), atol=1e-6)
@@ -259,22 +248,10 @@ class Watching(nn.Module):
         return logits
 
 
-@pytest.mark.parametrize(
-    ("what", "word"),
-    [
-        ("keeps", "_last"),
-        ("counts", "calls"),
-        ("draws", "random"),
-        ("asserts", "torch.where"),
-        ("branches", "torch.where"),
-        ("dict", "tensor of logits"),
-        ("softmax", "softmax"),
-    ],
-)
-def test_what_no_tensor_shows_is_refused(what: str, word: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(InvalidInput, match=word) as found:
+@pytest.mark.parametrize("what", ["keeps", "counts", "draws", "asserts", "branches", "dict", "softmax"])
+def test_what_no_tensor_shows_is_refused(what: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(InvalidInput, match="Watching"):
         wrapped(Watching(what))
-    assert "Watching" in str(found.value)
     assert capfd.readouterr() == ("", "")
 
 

@@ -55,21 +55,6 @@ def test_the_ascent_has_length_rho_whatever_the_gradients_size(size: float) -> N
     torch.testing.assert_close(found, torch.tensor([0.1, -0.1, 0.1, 0.1]), rtol=1e-3, atol=0)
 
 
-def test_a_zero_gradient_gives_no_ascent() -> None:
-    assert ascent(torch.zeros(3), 0.1).tolist() == [0.0] * 3
-    assert adaptive_ascent(torch.zeros(3), torch.ones(3), 0.1, 0.01).tolist() == [0.0] * 3
-
-
-def test_the_adaptive_ascent_follows_a_rescaling_of_the_weights() -> None:
-    """The reason for ASAM: with w -> a w and so g -> g / a elementwise, the step goes to a times itself."""
-    weights, gradient = torch.tensor([1.0, -2.0, 0.5]), torch.tensor([0.3, 0.1, -0.7])
-    factors = torch.tensor([10.0, 0.1, 3.0])
-    plain = adaptive_ascent(gradient, weights, 0.5, 0.0)
-    torch.testing.assert_close(adaptive_ascent(gradient / factors, factors * weights, 0.5, 0.0), factors * plain)
-    # Its length is rho in the norm ||v / T||.
-    assert float((plain / weights.abs()).norm()) == pytest.approx(0.5)
-
-
 def test_long_gradients_are_cut_and_short_ones_left() -> None:
     model = mlp()
     plain = source(model).at(0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from privmix.errors import InvalidInput
-from privmix.training.public import Scenario, plan_public_use
+from privmix.training.public import plan_public_use
 from tests.training.public.helpers import public_data
 
 REAL, MADE = public_data(3), public_data(5, seed=1)
@@ -50,7 +50,3 @@ def test_scenarios_refuse_what_they_lack_or_would_ignore(
 ) -> None:
     with pytest.raises(InvalidInput, match=named):
         plan_public_use(scenario, REAL if real else None, MADE if made else None, method)
-
-
-def test_the_scenarios_are_those_of_the_paper() -> None:
-    assert [str(scenario) for scenario in Scenario] == ["cold", "warm", "warm-synthetic", "extended"]

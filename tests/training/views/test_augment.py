@@ -302,10 +302,3 @@ def test_settings_are_checked() -> None:
                 kind(**{name: value})  # type: ignore[arg-type]
     with refuses("augmentations to choose from"):
         OneOf(choices=())
-
-
-def test_specs_tell_settings_apart() -> None:
-    import json
-
-    kinds = [*map(of, NAMES), Crop(padding=2), Crop(mode="zeros"), OneOf(choices=(Flip(),)), Flip(probability=0.1)]
-    assert len({json.dumps(kind.spec()) for kind in kinds}) == len(kinds)
