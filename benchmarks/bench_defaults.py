@@ -15,10 +15,8 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import subprocess
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -263,7 +261,6 @@ def main() -> None:
     facts = ["set", "records", "features", "eps"]
     tables = ["## Releases", common.table([*facts, "chosen", "predicted, %", "CPU s", *shown], sides["release"])]
     tables += ["## Trainings of a linear head", common.table([*facts, *shown], sides["train"])]
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
     settings = {
         "delta": DELTA,
         "figures": "mean (standard deviation, runs) on one half of what is held out; lost: points to the best setting",
@@ -272,8 +269,6 @@ def main() -> None:
         "vowel, ag, trec, fashion": "public files: vowel sounds of The Elements of Statistical Learning, 3,000 texts "
         "of AG News' test file, TREC's questions, the 900 pictures of Fashion-MNIST's sprite",
         "EuroSAT": f"features of 7,680 images, projected to {MOST} before; trainings are of the projected ones",
-        "commit": commit.strip(),
-        "date": datetime.now(UTC).date().isoformat(),
     }
     common.save("defaults", "What the defaults lose to simple settings", settings, runs, tables)
 

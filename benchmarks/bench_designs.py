@@ -33,7 +33,6 @@ from privmix.planning import PlannerChoice, ReleaseConfig, choose_design
 from privmix.planning.choice import labels
 from privmix.plans import made_by
 from privmix.releases import SecretStreams, release_to_memory
-from privmix.reports.pictures import draw_predictions
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 RUNS = common.RESULTS / "designs_runs.json"
@@ -41,7 +40,7 @@ CACHE = common.RESULTS.parent / "cache"
 DELTA = 1e-5
 MARKERS = "os^vDP*X"
 DATASETS: dict[str, dict[str, Any]] = {
-    "banking77": {"features": "minilm", "classes": 77, "columns": "text"},
+    "banking77": {"features": "minilm", "classes": 77, "columns": ["text"]},
     "adult": {
         "features": f"tabular:{Path(__file__).parents[1] / 'docs' / 'adult.json'}",
         "classes": ["<=50K", ">50K"],
@@ -68,7 +67,7 @@ def data(dataset: str, split: str) -> tuple[NDArray[Any], NDArray[np.int64]]:
     path = CACHE / f"{dataset}-{extractor.name}-{split}.npy"
     CACHE.mkdir(exist_ok=True)
     if not path.exists():
-        columns = getattr(extractor, "columns", None)
+        columns = options.pop("columns", None) or getattr(extractor, "columns", None)
         source = open_dataset(
             common.data_root() / dataset.removesuffix("-bins"), split=split, columns=columns, **options
         )
@@ -197,8 +196,6 @@ def report(runs: list[dict[str, Any]]) -> None:
         header = [f"{dataset}: test accuracy, %", *(f"eps {epsilon:g}" for epsilon in epsilons)]
         tables.append(common.table(header, rows))
     _picture([run for run in runs if run["dataset"] == "banking77"])
-    if any(run["dataset"] == "banking77" for run in runs):
-        draw_predictions(planned("banking77", 1).to_dict(), common.RESULTS / "designs_predicted.svg")
     settings = {
         "delta": DELTA,
         "cells": "mean (standard deviation, runs)",

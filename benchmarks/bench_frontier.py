@@ -23,7 +23,7 @@ import common
 from privmix.reports.style import COLOURS, new_figure, save_figure
 
 EPSILONS = (0.5, 1.0, 1.2, 2.0, 3.0, 4.0, 8.0)
-OWN, PRIOR, RIVAL, CLAIM = "no public data", "procedural prior or texts", "baseline, valid bound", "as published"
+OWN, PRIOR, RIVAL, CLAIM = "no public data", "public texts", "baseline, valid bound", "as published"
 ENCODER = "public photographs"
 Line = tuple[str, str, str, Mapping[str, Any], str]
 # (label, kind, runs, what these have, where their accuracy in [0, 1] is)
@@ -53,20 +53,6 @@ LINES: dict[str, list[Line]] = {
             "",
         ),
         ("DP-SGD, linear", OWN, "training_linear", {"dataset": "mnist", "features": "scattering"}, ""),
-        (
-            "moments on digits' whitening",
-            PRIOR,
-            "public",
-            {"dataset": "mnist", "prior": "procedural:digits", "design": "moments"},
-            "",
-        ),
-        (
-            "two-stage on digits' whitening",
-            PRIOR,
-            "public",
-            {"dataset": "mnist", "prior": "procedural:digits", "design": "two-stage"},
-            "",
-        ),
         ("DP-MERF", RIVAL, "rivals", {"dataset": "mnist", "design": "DP-MERF (merf)"}, ""),
         ("DP-HP", RIVAL, "rivals", {"dataset": "mnist", "design": "DP-HP (hermite)"}, ""),
         ("class prototypes (DPPL)", RIVAL, "rivals", {"dataset": "mnist", "design": "class prototypes (DPPL)"}, ""),
@@ -86,9 +72,6 @@ LINES: dict[str, list[Line]] = {
     "cifar10": [
         ("Poisson mixup, m = 64, scattering", OWN, "utility", {"dataset": "cifar10", "method": "ps-ridge-centred"}, ""),
         ("DP-SGD, scattering, linear", OWN, "training_linear", {"features": "scattering:ycbcr,mirror"}, ""),
-        ("moments, patches of leaves", PRIOR, "cifar10", {"part": "release", "how": "moments"}, ""),
-        ("two-stage, patches of leaves", PRIOR, "cifar10", {"part": "release", "how": "two stages"}, ""),
-        ("DP-SGD, patches of leaves", PRIOR, "cifar10", {"part": "train"}, ""),
         ("moments, EfficientNet-Lite", ENCODER, "photographs", {"how": "moments"}, ""),
         ("DP-SGD, EfficientNet-Lite, linear", ENCODER, "photographs", {"how": "DP-SGD, linear head"}, ""),
         (

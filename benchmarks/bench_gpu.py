@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 import common
 import privmix as pm
-from bench_cifar10 import CLASSES, SHAPE
+from bench_photographs import CLASSES, SHAPE
 from bench_training_speed import CASES, CLIP_NORM, Case, Work, make_data, make_model, opacus, plain_sgd
 from privmix.data import open_dataset
 from privmix.errors import PrivmixError

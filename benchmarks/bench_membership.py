@@ -61,8 +61,16 @@ CACHE = common.RESULTS.parent / "cache"
 DELTA: Final = 1e-5
 MODELS, TARGETS = 20, (0, 2, 4)
 ATTACKS = ("loss", "lira", "rmia", "lira-offline", "rmia-offline")
-# Attacks whose curves are kept, of the first target.
-DRAWN = ("loss", "lira-offline", "rmia")
+# The attack and the models whose curves are kept and drawn, of the first target.
+DRAWN = "lira-offline"
+SHOWN = [
+    ("none", None),
+    ("mixing", None),
+    ("discriminant", 8.0),
+    ("poisson", 8.0),
+    ("dp-sgd", 8.0),
+    ("discriminant", 1.0),
+]
 # Classes, records in all, description.
 SETS: dict[str, tuple[int, int, str]] = {
     "banking77": (77, 13_083, "sentence embeddings of all-MiniLM-L6-v2, 384 features"),
@@ -207,7 +215,7 @@ def one_method(dataset: str, method: str, epsilon: float | None) -> list[dict[st
             "epsilon": epsilon,
             "target": number,
             "seconds_a_model": seconds,
-            **attack(scores, marks, y, number, own, bound),
+            **attack(scores, marks, y, number, own, bound, (method, epsilon) in SHOWN and number == TARGETS[0]),
         }
         for number in TARGETS
     ]
@@ -220,6 +228,7 @@ def attack(
     number: int,
     own_probabilities: bool,
     bound: Callable[[Any], NDArray[np.float64]] | None,
+    drawn: bool,
 ) -> dict[str, Any]:
     """All attacks on model ``number``; the models of all other pairs are references."""
     inside = marks[number]
@@ -243,9 +252,14 @@ def attack(
         result["attacks"][name] = {
             "auc": auc_interval(values[inside], values[~inside]),
             "tpr": {str(rate): vars(tpr_at(values[inside], values[~inside], rate)) for rate in (0.01, 0.001)},
-            "roc": curve.to_dict() if number == TARGETS[0] and name in DRAWN else None,
+            "roc": curve.to_dict() if drawn and name == DRAWN else None,
         }
     return result
+
+
+def in_lines(runs: list[dict[str, Any]]) -> str:
+    """One run a line."""
+    return "[\n" + ",\n".join(json.dumps(run, separators=(",", ":")) for run in runs) + "\n]\n"
 
 
 def write_tables(runs: list[dict[str, Any]]) -> None:
@@ -267,7 +281,7 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
         "figures": f"mean of {len(TARGETS)} attacked models; each has {MODELS - 2} reference models of the same method "
         "on other halves. Loss AUC with its spread over the models. LiRA and RMIA: online / offline",
         "intervals": f"95%, of one model, over records: DeLong for AUC (about ±{auc:.3f}), Clopper-Pearson for true "
-        f"positives (at 1%, about ±{100 * tpr:.2f} points); each is in the JSON",
+        f"positives (at 1%, about ±{100 * tpr:.2f} points); each is in {RUNS.name}",
         "LiRA, RMIA": "LiRA with one variance a side for all records; RMIA with gamma 1, all non-members as population "
         "and, offline, a = 0.3. Regression scores become probabilities by a temperature fitted on non-members",
         "bound": f"most true positives at 1% false positives that any attack on one record can expect: 1 - f(0.01) "
@@ -281,9 +295,9 @@ def write_tables(runs: list[dict[str, Any]]) -> None:
         "linear softmax, attacked by loss alone; ε by asymptotic Gaussian DP, which is no upper bound, and for HS far "
         "from one. With other data, features and sizes the order of the methods compares, the figures don't",
     }
-    curves = {"roc": f"in {RUNS.name}"}
+    # The record has the areas of each attack, RUNS all of its figures.
     results = [
-        {**run, "attacks": {name: {**values, **curves} for name, values in run["attacks"].items()}} for run in runs
+        {**run, "attacks": {name: {"auc": values["auc"]} for name, values in run["attacks"].items()}} for run in runs
     ]
     common.save("membership", "Membership inference", facts, results, tables)
     draw(runs)
@@ -328,23 +342,15 @@ def _table(rows: list[list[str]]) -> str:
 
 def draw(runs: list[dict[str, Any]]) -> None:
     """ROC curves of offline LiRA on log axes, one panel a dataset."""
-    shown = [
-        ("none", None),
-        ("mixing", None),
-        ("discriminant", 8.0),
-        ("poisson", 8.0),
-        ("dp-sgd", 8.0),
-        ("discriminant", 1.0),
-    ]
     figure = new_figure(14, 4.8)
     panels = figure.subplots(1, len(SETS), sharey=True)
     for axes, dataset in zip(panels, SETS, strict=True):
-        for index, (method, epsilon) in enumerate(shown):
+        for index, (method, epsilon) in enumerate(SHOWN):
             key = (dataset, method, epsilon, 0)
             run = next((r for r in runs if (r["dataset"], r["method"], r["epsilon"], r["target"]) == key), None)
             if run is None:
                 continue
-            curve = run["attacks"]["lira-offline"]["roc"]
+            curve = run["attacks"][DRAWN]["roc"]
             name = LABELS[method] + ("" if epsilon is None else f", ε = {epsilon:g}")
             colour = COLOURS[index]
             axes.loglog(curve["fpr"], np.maximum(curve["tpr"], 1e-6), color=colour, label=name, linewidth=1.6)
@@ -374,7 +380,7 @@ def main() -> None:
                 runs += one_method(dataset, method, epsilon)
                 losses = [run["attacks"]["loss"]["auc"][0] for run in runs[-len(TARGETS) :]]
                 print(dataset, method, epsilon, f"{runs[-1]['seconds_a_model']:.1f} s a model", losses, flush=True)
-                RUNS.write_text(json.dumps(runs, indent=0) + "\n")
+                RUNS.write_text(in_lines(runs))
     write_tables(runs)
 
 

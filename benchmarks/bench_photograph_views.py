@@ -24,7 +24,7 @@ import torch
 from numpy.typing import NDArray
 
 import common
-from bench_cifar10 import CLASSES, DELTA, SHAPE
+from bench_photographs import CLASSES, DELTA, SHAPE
 from privmix.data import ArraySource, open_dataset
 from privmix.features import parse_features
 from privmix.mechanisms.streams import SecretStreams

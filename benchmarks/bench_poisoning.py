@@ -25,8 +25,8 @@ from typing import Any
 
 import numpy as np
 
-import bench_poisoning_pictures as pictures
 import common
+import poisoning_pictures as pictures
 from privmix.data import open_dataset
 from privmix.research.poisoning import (
     PoisoningResult,

@@ -32,8 +32,10 @@ import numpy as np
 import common
 from privmix.audits.bounds import clopper_pearson
 from privmix.data import open_dataset
+from privmix.plans import Design, design_named
 from privmix.research.poisoning import PoisoningScene, Victim, VictimImages, parse_attack, parse_defence
 from privmix.research.poisoning.base import Case
+from privmix.research.poisoning.defences.release import MixupDefence
 from privmix.rounding import rounded_up
 
 RUNS = common.RESULTS / "poisoning_releases_runs.json"
@@ -53,6 +55,19 @@ DEFENCES = {
     "DP-SGD, linear, eps 8": f"dp-sgd:8,1e-5,{FEATURES}",
     "DP-SGD, linear, eps 1": f"dp-sgd:1,1e-5,{FEATURES}",
 }
+
+
+class PapersDegree(MixupDefence):
+    """Rows of the papers' mixup degree, 64, at any epsilon."""
+
+    @property
+    def made_by(self) -> Design[Any]:
+        return design_named(self.design)(**common.degree_64(self.design))
+
+
+def defence_of(label: str) -> Any:
+    defence = parse_defence(DEFENCES[label])
+    return PapersDegree(**vars(defence)) if "mixup" in label else defence
 
 
 @cache
@@ -89,7 +104,7 @@ def measured(model: Any, goals: VictimImages, test: VictimImages | None = None) 
 def one_trial(run: dict[str, Any]) -> None:
     """Add what a trial lacks: the clean model of its scene on each attack's goals, and each poisoned version's."""
     start = time.process_time()
-    scene, defence = drawn(run["number"]), parse_defence(DEFENCES[run["defence"]])
+    scene, defence = drawn(run["number"]), defence_of(run["defence"])
     crafted = poisons(run["number"])
     if set(run["clean"]) != set(ATTACKS):
         clean = defence.train(Case(scene.train, scene, 0)).model
@@ -107,9 +122,9 @@ def whole(run: dict[str, Any]) -> bool:
 
 def summary(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found, train = [], images("train", RECORDS)
-    for label, text in DEFENCES.items():
+    for label in DEFENCES:
         mine = [run for run in runs if run["defence"] == label and whole(run)]
-        defence = parse_defence(text)
+        defence = defence_of(label)
         for name in ATTACKS if mine else ():
             base = sum(run["clean"][name]["success"] for run in mine)
             limit = float(clopper_pearson(base, len(mine), 0.05)[1])
@@ -171,7 +186,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         "records": f"{RECORDS}, test {TEST}",
         "features": FEATURES,
         "delta": "1e-5, DP-InstaHide 0",
-        "guarantees": {label: parse_defence(text).guarantees for label, text in DEFENCES.items()},
+        "guarantees": {label: defence_of(label).guarantees for label in DEFENCES},
         "accounting": "PLD; bounds from the whole trade-off curve, one step (replace-one) or two (add/remove) a record",
         "cpu_minutes": round(sum(run["cpu_seconds"] for run in runs) / 60, 1),
     }

@@ -37,8 +37,8 @@ from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 import common
-from bench_scale import CACHE, CLASSES, store_of
 from privmix import extract_features
+from privmix.data import FeatureStore, Schema
 from privmix.designs.moments.engine import MomentsEngine
 from privmix.engine import ReleaseEngine
 from privmix.engine.ray import Cluster
@@ -49,6 +49,8 @@ from privmix.planning import ReleaseConfig
 from privmix.releases import SecretStreams
 
 RUNS: Final = common.RESULTS / "scale_records_runs.json"
+CACHE: Final = Path(__file__).parent / "cache"
+CLASSES: Final = tuple("0123456789")
 DIM: Final = 512
 SIZES: Final = (10**6, 10**7, 10**8)
 # As many rows for each number of records.
@@ -64,6 +66,20 @@ WAYS: Final = ("no Ray, one core", "Ray, one node", "Ray, two nodes")
 # What the machine itself has of a second core: two processes that know nothing of each other, at once.
 AT_ONCE: Final = "no Ray, twice at once"
 _BLOCK: Final = 128
+
+
+def store_of(n: int, d: int) -> FeatureStore:
+    """A store of normal features, made once a size."""
+    path = CACHE / f"scale-{n}-{d}"
+    if not path.exists():
+        CACHE.mkdir(exist_ok=True)
+        rng = np.random.default_rng(0)
+        schema = Schema(records=n, input_shape=(d,), classes=CLASSES)
+        with FeatureStore.create(path, n, d, schema=schema, extractor={"name": "identity"}) as writer:
+            for start in range(0, n, RECORD_TILE):
+                rows = min(RECORD_TILE, n - start)
+                writer.append(rng.standard_normal((rows, d), dtype=np.float32), rng.integers(0, 10, rows))
+    return FeatureStore.open(path)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import date
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ import numpy as np
 from privmix.plans import design_named
 
 RESULTS = Path(__file__).parent / "results"
-_WRITTEN = "The machine that wrote this page; runs that were kept before may come of another."
+_WRITTEN = "Date, commit and machine of the latest runs; earlier runs that were kept may have others."
 
 
 def data_root() -> Path:
@@ -27,7 +29,7 @@ def data_root() -> Path:
 
 
 def machine() -> dict[str, Any]:
-    """Processor, cores, memory and library versions of this run."""
+    """Date, commit, processor, cores, memory and library versions of this run."""
     name = platform.processor() or platform.machine()
     memory = 0.0
     if Path("/proc/cpuinfo").exists():
@@ -35,7 +37,10 @@ def machine() -> dict[str, Any]:
         name = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), name)
         memory = int(Path("/proc/meminfo").read_text().split()[1]) / 2**20
     packages = ("privmix", "numpy", "scipy", "torch", "dp-accounting", "randomgen", "pyarrow", "scikit-learn")
+    head = subprocess.run(["git", "rev-parse", "--short=8", "HEAD"], cwd=RESULTS.parent, capture_output=True, text=True)
     return {
+        "date": date.today().isoformat(),
+        "commit": head.stdout.strip(),
         "processor": name,
         "cores": os.cpu_count(),
         "memory_gib": round(memory, 1),
@@ -49,11 +54,13 @@ def save(
 ) -> None:
     """Write results/NAME.json and results/NAME.md.
 
-    With ``again`` nothing was run, kept runs are only told anew: the machine is the one that the record names already.
+    If results equal those in the record, or with ``again``, nothing ran: the record keeps its date, commit and machine.
     """
     RESULTS.mkdir(exist_ok=True)
     place = RESULTS / f"{name}.json"
-    ran_on = json.loads(place.read_text())["machine"] if again and place.exists() else machine()
+    before = json.loads(place.read_text()) if place.exists() else None
+    same = before is not None and (again or before["results"] == json.loads(json.dumps(results)))
+    ran_on = before["machine"] if before is not None and same else machine()
     record = {"title": title, "machine": ran_on, "settings": dict(settings), "results": results}
     place.write_text(json.dumps(record, indent=1) + "\n")
     facts = "\n".join(f"- {key}: {value}" for key, value in {**record["machine"], **settings}.items())
@@ -82,26 +89,9 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
 
 
-def seconds(work: Callable[[], Any], repeats: int = 3) -> list[float]:
-    """Wall times of ``repeats`` runs."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return times
-
-
 def median(values: Sequence[float]) -> float:
     """Median as a float."""
     return float(np.median(values))
-
-
-def peak_memory_gib() -> float:
-    """Highest resident memory of this process so far."""
-    import resource
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def anonymous_gib() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -9,20 +10,24 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LISTED = (ROOT / "benchmarks" / "README.md").read_text(encoding="utf-8")
-PAGES = sorted((ROOT / "benchmarks" / "results").glob("*.md"))
+ENDED = ROOT / "benchmarks" / "results" / "ended.md"
+PAGES = sorted(set((ROOT / "benchmarks" / "results").glob("*.md")) - {ENDED})
 SCRIPTS = sorted((ROOT / "benchmarks").glob("bench_*.py"))
 DOCS = "".join(page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
-def test_every_script_is_listed(script: Path) -> None:
-    assert f"`{script.name}" in LISTED
+def test_scripts_are_listed_or_ended() -> None:
+    ended = set(re.findall(r"^\| `(bench_\w+\.py)", ENDED.read_text(encoding="utf-8"), re.MULTILINE))
+    assert {script.name for script in SCRIPTS} == set(re.findall(r"^\| `(bench_\w+\.py)", LISTED, re.MULTILINE))
+    assert ended.isdisjoint(script.name for script in SCRIPTS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_every_result_is_kept_listed_and_concluded_from(page: Path) -> None:
-    """Its record lies beside it, the list of benchmarks links it, and so does a page of the docs."""
-    assert page.with_suffix(".json").exists()
+    """Its record has date and commit of its runs; the list of benchmarks links it, and so does a page of the docs."""
+    machine = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))["machine"]
+    text = page.read_text(encoding="utf-8")
+    assert f"- date: {machine['date']}\n- commit: {machine['commit']}\n" in text
     assert f"(results/{page.name})" in LISTED
     assert f"benchmarks/results/{page.name})" in DOCS
 

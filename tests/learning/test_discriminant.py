@@ -128,7 +128,7 @@ def test_scaled_features_give_the_same_scores(factor: float) -> None:
 
 
 def test_of_rows_no_wide_spread_in_few_directions_is_weighed() -> None:
-    """There it would be found where there is none: benchmarks/bench_row_powers.py, on held-out records."""
+    """There it would be found where there is none: benchmarks/results/ended.md, on held-out records."""
     x, y = mixture(3, 6, 3000)[0]
     powers = [class_statistics(of).powers[-1] for of in (mix(x, y, rows=200), moments(x, y, 0.1))]
     assert powers[0] <= 1.25 < powers[1]

@@ -52,7 +52,7 @@ class Usual:
     """The usual look of features of labelled records, which a planner assumes before any record is read."""
 
     # Measured on public records alone: rendered characters, docstrings of Python's standard library, scikit-learn's
-    # wine and breast cancer (benchmarks/bench_planner_constants.py). Meaning: privmix.learning.DataModel.declared.
+    # wine and breast cancer (benchmarks/results/ended.md). Meaning: privmix.learning.DataModel.declared.
 
     spectrum_decay: float = 1.6
     concentration: float = 1.4

@@ -15,7 +15,7 @@ from privmix.learning.class_statistics import Between, ClassStatistics, ClassSum
 Reals = NDArray[np.float64]
 
 # How far log odds of real records spread at most, as a standard deviation over records and classes. Chosen on digits,
-# banking77 and Adult, on records held out of their training data (benchmarks/bench_calibration.py).
+# banking77 and Adult, on records held out of their training data (benchmarks/results/ended.md).
 SUREST: Final = 4.0
 # Numerical settings: twice as many records, or a wider range of temperatures, change none by more than a few percent.
 _RECORDS: Final = 4000

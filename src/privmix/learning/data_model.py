@@ -33,7 +33,7 @@ DIRECTIONS: Final = 256
 _TEST_RECORDS = 4000
 # A declared spectrum: variance along axis i is (i + 4)^-decay (1 - i/d)^2, and between classes in proportion to a power
 # of it. All of it is of public data: rendered characters, docstrings of Python's standard library, scikit-learn's wine
-# and breast cancer (benchmarks/bench_planner_constants.py).
+# and breast cancer (benchmarks/results/ended.md).
 _OFFSET = 4.0
 _END = 2.0
 # No axis separates classes entirely.

@@ -35,7 +35,7 @@ FINE: Final = 0.005
 LOST: Final = 0.05
 """Total variation beyond the noise by which a fit may miss a pair, before it is tried again."""
 
-# Chosen on two public tables of no other benchmark (bench_table_steps.py): rows are no better with three times as many.
+# Chosen on two public tables (benchmarks/results/ended.md): rows are no better with three times as many.
 _STEPS, _TRIAL_STEPS, _AGAIN_STEPS = 300, 150, 100
 _RATE, _MOMENTUM = 0.08, (0.9, 0.99)
 # The least divisor, and the least argument of a logarithm.

@@ -68,7 +68,7 @@ _CURVE: Final = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 _UNSURE: Final = 3.0
 _SURE: Final = 1.5
 # Odds of a declared share of variance between classes. For public records they are between an eighth and 2.6 times
-# those of the most that is assumed (benchmarks/bench_planner_constants.py).
+# those of the most that is assumed (benchmarks/results/ended.md).
 _APART: Final = 4.0
 
 

@@ -204,7 +204,7 @@ class TwoStage(Design[TwoStagePlan]):
     # Records are read in blocks, twice: there is nothing to spread.
     engines: ClassVar = dict.fromkeys(("local", "ray"), "privmix.designs.stages.two_engine:TwoStageEngine")
     # If a second stage can help only a little, it can harm by more: its map follows noise. Predicted 0.2 points better
-    # than moments, it was 10 worse (benchmarks/results/planner.md).
+    # than moments, it was 10 worse (benchmarks/results/ended.md).
     margin = 0.05
     lost = "Moments hold means and correlations of features and labels, and nothing beyond them."
     statements = (

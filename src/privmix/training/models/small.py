@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from privmix.errors import InvalidInput, check_integer, check_number
 from privmix.training.models.base import MODELS, Classifier, Wanted, centred, group_norm
 
-# Chosen on digits, banking77 and Adult, on records held out of their training data (benchmarks/bench_calibration.py).
+# Chosen on digits, banking77 and Adult, on records held out of their training data (benchmarks/results/ended.md).
 _APART: Final = 3.0
 
 
